@@ -1,0 +1,25 @@
+SHELL := /bin/bash
+PY := .venv/bin/python
+.DEFAULT_GOAL := help
+ifneq ($(wildcard ../shared/data),)
+export GAVEL_DATA ?= $(abspath ../shared/data)
+endif
+
+.PHONY: help env demo test test-full check serve lock format clean
+help:            ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+env:             ## .venv with everything, developer tools included
+	@scripts/env.sh requirements-dev.lock
+test: env        ## the tests (small profiles, under 10 minutes)
+	@$(PY) -m pytest -q
+test-full: env   ## the tests with the full counts
+	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q
+check: env       ## lint, types, floors
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache
+format: env      ## rewrite to the house style
+	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
+lock:            ## pin the dependencies anew (needs uv)
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra dev pyproject.toml \
+	  -o requirements-dev.lock --custom-compile-command "make lock"
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install pyproject.toml \
+	  -c requirements-dev.lock -o requirements.lock --custom-compile-command "make lock"

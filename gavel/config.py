@@ -1,0 +1,51 @@
+"""Settings: each limit has a name, a unit and a bound. TOML below environment (`GAVEL_ROUND_DURATION_S=5`)."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+
+class Settings(BaseSettings):
+    """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GAVEL_", env_nested_delimiter="__", toml_file="gavel.toml", extra="forbid"
+    )
+
+    state_dir: Path = Field(Path(".gavel"), description="Database, gangs, checkpoints and logs live below this folder.")
+    database_url: str | None = Field(None, description="SQLAlchemy URL; default: SQLite in the state folder.")
+    host: str = Field("127.0.0.1", description="Address the API listens on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port the API listens on; 0: a free one.")
+
+    policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
+    round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")
+    planning_lead_fraction: float = Field(
+        0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in."
+    )
+    tick_s: float = Field(0.1, ge=0.01, le=10, description="How often the cluster is observed while gangs run.")
+    idle_tick_s: float = Field(1.0, ge=0.01, le=60, description="The same while idle; a submit wakes the loop.")
+    solve_time_limit_s: float = Field(5.0, gt=0, le=3_600, description="Most a solve may take (and 20 % of a round).")
+    solve_memory_limit_bytes: int = Field(4 << 30, ge=1 << 28, le=1 << 40, description="Most the solver may map.")
+    lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
+    profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")
+    log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
+    body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
+    queued_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments above environment above TOML."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def url(self) -> str:
+        """SQLAlchemy URL of the database."""
+        return self.database_url or f"sqlite:///{self.state_dir.resolve() / 'gavel.db'}"

@@ -1,0 +1,88 @@
+"""The exceptions that Gavel raises, all of them.
+
+GavelError
+├── InvalidRequest        the caller's input cannot be accepted; names the field and the fix
+│   ├── InvalidProblem    an allocation problem holds NaN, infinities, negative rates or wrong shapes
+│   └── InvalidResource   an ephemeral resource's name, capacity or owner cannot be accepted
+├── NotFound              no such job, tier, user, round
+├── Conflict              somebody else changed it first: read again, decide again
+│   ├── StaleVersion      an expected version or generation is no longer current
+│   ├── StaleToken        an older lease's token was presented
+│   └── KeyReused         an idempotency key came back with a different body
+├── SolveFailed           no checked allocation: time-out, infeasible, inaccurate, crash of the solver
+├── InvalidTransition     a (state, event) pair outside the lifecycle table; tells the job's story
+├── InvariantViolated     a named invariant does not hold: planning stops, leases go on
+├── StoreUnavailable      the database is locked, full or gone: nothing was acknowledged, try again
+└── BackendUnavailable    the cluster could not be observed or reached; leases carry on
+"""
+
+
+class GavelError(Exception):
+    """Root of every error that Gavel raises on purpose."""
+
+
+class InvalidRequest(GavelError):
+    """The caller's input cannot be accepted; `field` is where, the message says what would be."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+class InvalidProblem(InvalidRequest):
+    """An allocation problem holds a value no policy can use; `field` names the array and the row."""
+
+
+class InvalidResource(InvalidRequest):
+    """An ephemeral resource's name, capacity, lease or owner cannot be accepted."""
+
+
+class NotFound(GavelError):
+    """There is no such thing, or it is not the caller's to see."""
+
+
+class Conflict(GavelError):
+    """Somebody else changed it first."""
+
+
+class StaleVersion(Conflict):
+    """The expected version or generation is no longer current."""
+
+
+class StaleToken(Conflict):
+    """A lease's token is older than one already seen for the job."""
+
+
+class KeyReused(Conflict):
+    """An idempotency key came back with a different request body."""
+
+
+class SolveFailed(GavelError):
+    """The solver gave no answer that passed its check."""
+
+
+class InvalidTransition(GavelError):
+    """An event that the job's state does not admit; `story` is what happened to the job before."""
+
+    def __init__(self, job_id: str, state: str, event: str, story: tuple[str, ...] = ()) -> None:
+        past = "; ".join(story) or "no history"
+        super().__init__(f"job {job_id} is {state} and cannot take {event} (story: {past})")
+        self.job_id = job_id
+        self.story = story
+
+
+class InvariantViolated(GavelError):
+    """A named invariant does not hold."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.name = name
+
+
+class StoreUnavailable(GavelError):
+    """The database cannot take a write now; nothing of the request was acknowledged."""
+
+
+class BackendUnavailable(GavelError):
+    """The cluster cannot be observed or reached now."""
