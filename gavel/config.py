@@ -20,9 +20,7 @@ class Settings(BaseSettings):
 
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
     round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")
-    planning_lead_fraction: float = Field(
-        0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in."
-    )
+    planning_lead_fraction: float = Field(0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in.")
     tick_s: float = Field(0.1, ge=0.01, le=10, description="How often the cluster is observed while gangs run.")
     idle_tick_s: float = Field(1.0, ge=0.01, le=60, description="The same while idle; a submit wakes the loop.")
     solve_time_limit_s: float = Field(5.0, gt=0, le=3_600, description="Most a solve may take (and 20 % of a round).")
