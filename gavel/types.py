@@ -116,7 +116,8 @@ class Job:
     `steps_done` counts steps up to the last accepted checkpoint or the verified end; `steps_reported` is provisional.
     `token` is the token of the newest gang that was launched (0: none yet); tokens only grow.
     `received_s` is wall time held per accelerator type; `isolated_time_s` what the done steps would have taken on a
-    1/n share of the cluster (Themis' finish-time fairness).
+    1/n share of the cluster (Themis' finish-time fairness); `isolated_steps` is the same in steps of an unclipped equal
+    share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`.
     """
 
     id: JobId
@@ -136,7 +137,9 @@ class Job:
     preemptions: int = 0
     received_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
     rounds_received: Mapping[AcceleratorType, int] = field(default_factory=dict)
+    isolated_steps: float = 0.0
     isolated_time_s: float = 0.0
+    accounted_until_s: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     started_at_s: float | None = None
     finished_at_s: float | None = None
