@@ -215,7 +215,6 @@ class Snapshot:
     jobs: Mapping[JobId, Job]
     tiers: Mapping[str, Tier]
     rounds: tuple[RoundRecord, ...] = ()
-    policy: str = "hierarchical"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -276,8 +275,8 @@ class Store(Protocol):
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
         """Newest first."""
 
-    def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
-        """Number of jobs by (state, tier)."""
+    def count_jobs(self, *, user: str | None = None) -> Mapping[tuple[JobState, str], int]:
+        """Number of jobs by (state, tier): of everybody, or of one user."""
 
     def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
         """Events of a job with sequence > after, oldest first."""

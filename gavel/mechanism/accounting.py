@@ -1,0 +1,88 @@
+"""What the driver reads off jobs and rounds: measurements, isolated time, what to profile, why a job waits."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gavel.mechanism.problem import Estimate, equal_share_rate, isolated_share, rates_of
+from gavel.types import (
+    AcceleratorType,
+    AllocationProblem,
+    Cluster,
+    GangSeen,
+    Job,
+    JobId,
+    JobState,
+    Measurement,
+    RoundRecord,
+)
+
+
+def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
+    """The throughput that a gang's new reports measured; `job` as it was before them."""
+    return tuple(
+        Measurement(
+            job_id=job.id,
+            token=gang.token,
+            sequence=report.sequence,
+            user=job.spec.user,
+            kind=job.spec.kind,
+            scale_factor=job.spec.scale_factor,
+            accelerator_type=gang.accelerator_type,
+            steps=report.steps,
+            seconds=report.seconds,
+            is_representative=report.is_representative,
+        )
+        for report in gang.reports
+        if report.steps > 0 and report.sequence > job.report_sequence
+    )
+
+
+def isolated(job: Job, steps: int, *, jobs_alive: int, cluster: Cluster, estimate: Estimate) -> Job:
+    """The job with the time that `steps` more would have taken on its 1/n share of the cluster (Themis, section 3)."""
+    capacity = np.array([cluster.capacity_workers()[name] for name in cluster.accelerator_types])
+    rate = equal_share_rate(rates_of(job.spec, cluster.accelerator_types, capacity, estimate), capacity)
+    share = isolated_share(jobs_alive, job.spec.scale_factor, len(cluster.workers))
+    isolated_steps = job.isolated_steps + steps / share
+    time_s = isolated_steps / rate if rate > 0 else job.isolated_time_s
+    return replace(job, isolated_steps=isolated_steps, isolated_time_s=time_s)
+
+
+def unmeasured(
+    jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate
+) -> tuple[tuple[JobId, AcceleratorType], ...]:
+    """(job, type) pairs to profile: the job can run there, nobody has measured or stated it, it has not been there yet.
+
+    A job is sent to measure a type once; if that round measured nothing, what is inferred has to do.
+    """
+    pairs = []
+    for row, job in enumerate(jobs):
+        for column, believed in enumerate(estimate(job.spec, problem.accelerator_types)):
+            fits = problem.throughput_steps_per_s[row, 0, column] > 0
+            unknown = believed.source in ("unknown", "inferred") and believed.measurements == 0
+            if fits and unknown and not job.rounds_received.get(believed.accelerator_type, 0):
+                pairs.append((job.id, believed.accelerator_type))
+    return tuple(pairs)
+
+
+def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, str, str]]:
+    """(job, reason, message) for each queued job that the round leaves out, with numbers a user can act on."""
+    leased = Counter(lease.accelerator_type for lease in record.plan.leases for _ in lease.worker_ids)
+    served = {lease.job_id for lease in record.plan.leases}
+    ahead: Counter[str] = Counter()
+    problem = record.problem
+    capacity = dict(zip(problem.accelerator_types, map(int, problem.capacity_workers), strict=True))
+    full = ", ".join(f"{name} {leased[name]}/{count}" for name, count in capacity.items())
+    for row, job_id in enumerate(problem.job_ids):
+        job = jobs.get(job_id)
+        if job is None or job_id in served:
+            continue
+        tier = job.spec.tier
+        if job.state is JobState.QUEUED:
+            share = float(record.allocation.time_fraction[row].sum())
+            code = "BehindFairShare" if share > 1e-6 else "WaitingForCapacity"
+            queue = f"{ahead[tier]} waiting ahead in tier {tier}"
+            yield job_id, code, f"leased {full}; owed {share:.0%} of the time; {queue}"
+        ahead[tier] += 1

@@ -1,0 +1,393 @@
+"""The only loop with side effects: observe, decide, commit once, act."""
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import structlog
+
+from gavel.config import Settings
+from gavel.errors import BackendUnavailable, InvariantViolated, SolveFailed, StaleVersion, StoreUnavailable
+from gavel.mechanism import lifecycle
+from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, unmeasured
+from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
+from gavel.mechanism.invariants import check_allocation, check_plan
+from gavel.mechanism.planner import RoundView, plan_round
+from gavel.mechanism.problem import problem_from, schedulable
+from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile
+from gavel.ports import (
+    Changes,
+    Clock,
+    ClusterBackend,
+    ExtendLease,
+    Instruction,
+    JobEvent,
+    KeepCheckpoint,
+    Policy,
+    PolicyRunner,
+    SetResources,
+    Snapshot,
+    Store,
+    ThroughputEstimator,
+)
+from gavel.types import (
+    Allocation,
+    AllocationProblem,
+    Cluster,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    Observation,
+    RoundPlan,
+    RoundRecord,
+)
+
+log = structlog.get_logger("gavel.driver")
+
+RETRY_S = 0.5  # how long to leave a store or backend alone that did not answer
+
+
+@dataclass(slots=True)
+class _Tick:
+    """What one tick has decided so far: the projection that later steps see, and what the commit will write."""
+
+    now_s: float
+    seen: Observation
+    snapshot: Snapshot
+    jobs: dict[JobId, Job]
+    changed: dict[JobId, Job] = field(default_factory=dict)
+    events: list[JobEvent] = field(default_factory=list)
+    record: RoundRecord | None = None
+
+    def put(self, job: Job, *events: JobEvent) -> None:
+        """Replace a job; a terminal one leaves the projection."""
+        self.changed[job.id] = job
+        self.events.extend(events)
+        if job.state.is_terminal:
+            self.jobs.pop(job.id, None)
+        else:
+            self.jobs[job.id] = job
+
+    @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """The newest rounds, oldest first, the one decided in this tick included."""
+        return (*self.snapshot.rounds, self.record)[-2:] if self.record else self.snapshot.rounds
+
+    @property
+    def rounds(self) -> tuple[RoundPlan, ...]:
+        """The plans of `records`."""
+        return tuple(record.plan for record in self.records)
+
+
+class Driver:
+    """Drives one cluster. Holds nothing that a restart could not rebuild from the store and the backend."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        backend: ClusterBackend,
+        runner: PolicyRunner,
+        estimator: ThroughputEstimator,
+        fallback: Policy,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._store = store
+        self._backend = backend
+        self._runner = runner
+        self._estimator = estimator
+        self._fallback = fallback
+        self._clock = clock
+        self._settings = settings
+        self._cluster = Cluster()
+        self._decision_s: deque[float] = deque(maxlen=100)
+        self._has_learned = False
+        self._extended: dict[tuple[JobId, int], float] = {}
+        self.halted: str | None = None  # the invariant that stopped planning, if any
+
+    def tick(self) -> float:
+        """Do all that is due now; the next instant at which there is something to do unasked (+inf: nothing)."""
+        now_s = self._clock.now_s()
+        try:
+            seen = self._backend.observe()  # 1. what is
+            snapshot = self._store.snapshot()
+            tick = _Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
+            self._take_observation(tick)  # 2. what that means for each job, and for the estimates
+            self._plan_if_due(tick)  # 3. who runs where in the next round
+            decision = self._reconcile(tick)  # 4. what to tell the cluster
+            self._commit(tick)  # 5. the one commit
+            self._execute(tick, decision)  # 6. act
+        except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
+            log.warning("tick.skipped", error=str(error))
+            return now_s + RETRY_S
+        return self._next_instant_s(tick)
+
+    # --- 2 observation -> jobs ----------------------------------------------------------------------------------
+
+    def _take_observation(self, tick: _Tick) -> None:
+        for gang in tick.seen.gangs:
+            job = tick.jobs.get(gang.job_id)
+            if job is not None and gang.token == job.token:
+                self._take_gang(tick, job, gang)
+        for job in list(tick.jobs.values()):
+            self._take_absence(tick, job)
+
+    def _take_gang(self, tick: _Tick, job: Job, gang: GangSeen) -> None:
+        after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, token=gang.token, reports=gang.reports))
+        if after.steps_done > job.steps_done:
+            after = self._isolated(tick, after, after.steps_done - job.steps_done)
+        measured = measurements_of(job, gang)
+        if measured:
+            self._estimator = self._estimator.learn(measured)
+            self._has_learned = True
+        end = lifecycle.ended(after, gang, tick.now_s)
+        if end is not None or after is not job:
+            after = lifecycle.account_time(after, gang, tick.now_s)
+        if end is not None:
+            self._end(tick, after, end)
+        elif after is not job:
+            tick.put(after)
+
+    def _end(self, tick: _Tick, job: Job, end: Ended) -> None:
+        done_before = job.steps_done
+        after, line = lifecycle.step(job, end)
+        if after.steps_done > done_before:
+            after = self._isolated(tick, after, after.steps_done - done_before)
+        tick.put(after, line)
+
+    def _take_absence(self, tick: _Tick, job: Job) -> None:
+        """A queued job that was cancelled ends here; a leased one whose gang nobody has, and nobody wants, is lost."""
+        if job.state is JobState.QUEUED and job.cancel_requested:
+            gone = Dismissed(
+                at_s=tick.now_s, kind=EventKind.CANCELLED, reason="Cancelled", message="cancelled before it ran"
+            )
+            tick.put(*lifecycle.step(job, gone))
+        elif job.state is JobState.LEASED and not self._is_held(tick, job):
+            exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
+            kind = EventKind.CANCELLED if job.cancel_requested else EventKind.LOST
+            end = Ended(
+                at_s=tick.now_s, token=job.token, kind=kind, reason="Lost", message="no trace of its gang", exit=exit_
+            )
+            tick.put(*lifecycle.step(job, end))
+
+    def _is_held(self, tick: _Tick, job: Job) -> bool:
+        seen = any(gang.job_id == job.id and gang.token == job.token for gang in tick.seen.gangs)
+        planned = any(
+            lease.job_id == job.id and lease.token == job.token
+            for plan in tick.rounds
+            for lease in plan.leases
+            if plan.starts_at_s <= tick.now_s < plan.ends_at_s
+        )
+        return seen or (planned and not job.cancel_requested)
+
+    def _isolated(self, tick: _Tick, job: Job, steps: int) -> Job:
+        return isolated(
+            job, steps, jobs_alive=len(tick.jobs), cluster=tick.seen.cluster, estimate=self._estimator.estimate
+        )
+
+    # --- 3 planning ---------------------------------------------------------------------------------------------
+
+    def _plan_if_due(self, tick: _Tick) -> None:
+        jobs = schedulable(tick.jobs.values())
+        starts_at_s = self._next_start_s(tick, jobs)
+        if starts_at_s is None or self.halted or not tick.seen.cluster.workers:
+            return
+        if not self._runner.warm() and not self._anything_runs(tick):
+            return  # nothing idles that a moment later would not serve better
+        began = time.perf_counter()
+        try:
+            tick.record = self._decide(tick, jobs, starts_at_s)
+        except InvariantViolated as violation:
+            self.halted = str(violation)
+            log.error("planning.halted", invariant=violation.name, detail=str(violation))
+            return
+        self._decision_s.append(time.perf_counter() - began)
+        self._explain(tick)
+
+    def _next_start_s(self, tick: _Tick, jobs: list[Job]) -> float | None:
+        """When the round to be decided now starts; None if none is due."""
+        newest = tick.rounds[-1] if tick.rounds else None
+        if not jobs or (newest and newest.starts_at_s > tick.now_s):
+            return None
+        live = {job.id for job in jobs}
+        if newest is None or newest.ends_at_s <= tick.now_s or not any(x.job_id in live for x in newest.leases):
+            return tick.now_s
+        return newest.ends_at_s if tick.now_s >= self._planning_instant_s(newest) else None
+
+    def _planning_instant_s(self, plan: RoundPlan) -> float:
+        slowest = float(np.quantile(self._decision_s, 0.99)) if self._decision_s else 0.0
+        lead = max(self._settings.planning_lead_fraction * plan.duration_s, 2 * slowest)
+        return plan.ends_at_s - min(lead, plan.duration_s)
+
+    def _anything_runs(self, tick: _Tick) -> bool:
+        return any(job.state is JobState.LEASED for job in tick.jobs.values())
+
+    def _decide(self, tick: _Tick, jobs: list[Job], starts_at_s: float) -> RoundRecord:
+        last = tick.snapshot.rounds[-1] if tick.snapshot.rounds else None
+        duration_s = self._settings.round_duration_s
+        problem = problem_from(
+            jobs,
+            cluster=tick.seen.cluster,
+            tiers=tick.snapshot.tiers,
+            estimate=self._estimator.estimate,
+            now_s=tick.now_s,
+            round_duration_s=duration_s,
+            warm_start=last.allocation.warm_start if last else {},
+        )
+        allocation, outcome = self._allocate(problem, last)
+        check_allocation(allocation)
+        view = RoundView(
+            jobs=jobs,
+            cluster=tick.seen.cluster,
+            problem=problem,
+            allocation=allocation,
+            owed_rounds=last.owed_rounds if last else {},
+            parent=last.plan if last else None,
+            starts_at_s=starts_at_s,
+            duration_s=duration_s,
+            to_profile=unmeasured(jobs, problem, self._estimator.estimate),
+            profiling_workers_fraction=self._settings.profiling_workers_fraction,
+        )
+        plan, owed = plan_round(view)
+        check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=view.parent)
+        return RoundRecord(plan=plan, problem=problem, allocation=allocation, owed_rounds=owed, solver_outcome=outcome)
+
+    def _allocate(self, problem: AllocationProblem, last: RoundRecord | None) -> tuple[Allocation, str]:
+        """The policy's answer within its limit; else the last valid one for jobs still alive; else the equal share."""
+        limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
+        try:
+            if self._runner.warm():
+                return self._runner.allocate(self._settings.policy, problem, limit_s), "solved"
+            failure = "the policy runner is starting"
+        except SolveFailed as error:
+            failure = str(error)
+        log.warning("solve.failed", policy=self._settings.policy, error=failure)
+        if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
+            return _restricted(last.allocation, problem), f"last allocation kept: {failure}"
+        return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
+
+    def _explain(self, tick: _Tick) -> None:
+        assert tick.record is not None
+        for job_id, reason, message in explain_waiting(tick.jobs, tick.record):
+            job = tick.jobs[job_id]
+            if (job.reason, job.message) != (reason, message):
+                tick.put(replace(job, reason=reason, message=message))
+
+    # --- 4-6 reconcile, commit, act -----------------------------------------------------------------------------
+
+    def _reconcile(self, tick: _Tick) -> Decision:
+        decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=self._settings.lease_grace_s)
+        for lease in decision.launches:
+            job = tick.jobs[lease.job_id]
+            if job.state is JobState.QUEUED:
+                tick.put(*lifecycle.step(job, _launched(lease, tick.now_s)))
+        self._count_rounds(tick)
+        return decision
+
+    def _count_rounds(self, tick: _Tick) -> None:
+        """A round counts for a job on a type once, when it is decided that its gang stays or goes there."""
+        if tick.record is None:
+            return
+        for lease in tick.record.plan.leases:
+            job = tick.jobs.get(lease.job_id)
+            if job is not None:
+                count = job.rounds_received.get(lease.accelerator_type, 0) + 1
+                tick.put(replace(job, rounds_received={**job.rounds_received, lease.accelerator_type: count}))
+
+    def _commit(self, tick: _Tick) -> None:
+        cluster = tick.seen.cluster if tick.seen.cluster != self._cluster else None
+        is_milestone = bool(tick.record or tick.events)  # estimates change with every report: often enough to keep
+        changes = Changes(
+            jobs=tuple(tick.changed.values()),
+            events=tuple(tick.events),
+            round=tick.record,
+            cluster=cluster,
+            throughputs=self._estimator.table() if self._has_learned and is_milestone else None,
+        )
+        if changes:
+            self._store.commit(tick.snapshot.version, changes)
+        self._cluster = tick.seen.cluster
+        self._has_learned = self._has_learned and not is_milestone
+
+    def _execute(self, tick: _Tick, decision: Decision) -> None:
+        node_of = {worker.id: worker.node for worker in tick.seen.cluster.workers}
+        instructions: list[Instruction] = []
+        for job in tick.changed.values():
+            before = tick.snapshot.jobs.get(job.id)
+            if job.checkpoint and (before is None or before.checkpoint != job.checkpoint):
+                instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
+        instructions += [each for each in decision.instructions if not self._is_told(each)]
+        for lease in decision.launches:
+            instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
+            instructions.append(launch(lease, tick.jobs[lease.job_id]))
+        if instructions:
+            self._backend.execute(instructions)
+        self._remember(tick, instructions)
+
+    def _is_told(self, instruction: Instruction) -> bool:
+        """Extensions are repeated by every reconcile; the backend need hear each but once."""
+        match instruction:
+            case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
+                return self._extended.get((job_id, token)) == expires_at_s
+            case SetResources(resources=resources):
+                return all(each.lease_expires_at_s in self._told_resources(each.name) for each in resources)
+        return False
+
+    def _told_resources(self, name: str) -> set[float]:
+        return {
+            expires_at_s + self._settings.lease_grace_s
+            for (job_id, token), expires_at_s in self._extended.items()
+            if name == f"gang-{job_id}-{token}"
+        }
+
+    def _remember(self, tick: _Tick, instructions: list[Instruction]) -> None:
+        alive = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
+        self._extended = {key: value for key, value in self._extended.items() if key in alive}
+        for each in instructions:
+            if isinstance(each, ExtendLease):
+                self._extended[(each.job_id, each.token)] = each.expires_at_s
+
+    def _next_instant_s(self, tick: _Tick) -> float:
+        if not tick.rounds or not tick.jobs:
+            return float("inf")
+        newest = tick.rounds[-1]
+        if newest.starts_at_s > tick.now_s:
+            return newest.starts_at_s
+        return max(tick.now_s, self._planning_instant_s(newest))
+
+
+def _launched(lease: Lease, at_s: float) -> Launched:
+    return Launched(
+        at_s=at_s,
+        token=lease.token,
+        round_index=lease.round_index,
+        accelerator_type=lease.accelerator_type,
+        worker_ids=lease.worker_ids,
+    )
+
+
+def _restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
+    """The last valid allocation, for the jobs that are still there and can still run where it put them."""
+    row_of: Mapping[tuple[JobId, ...], int] = {members: row for row, members in enumerate(last.combinations)}
+    combinations = tuple(tuple(problem.job_ids[i] for i in members) for members in problem.combinations)
+    fractions = np.zeros((len(combinations), len(problem.accelerator_types)))
+    columns = [last.accelerator_types.index(name) for name in problem.accelerator_types]
+    for row, members in enumerate(combinations):
+        if members in row_of:
+            fractions[row] = last.time_fraction[row_of[members], columns]
+    fractions[problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
+    return replace(
+        last,
+        combinations=combinations,
+        accelerator_types=problem.accelerator_types,
+        time_fraction=fractions,
+        is_fallback=True,
+        solve_time_s=0.0,
+    )

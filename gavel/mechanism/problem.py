@@ -1,0 +1,88 @@
+"""From jobs, cluster and estimates to the one argument of every policy."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gavel.ports import ThroughputEstimate
+from gavel.types import AcceleratorType, AllocationProblem, Cluster, FloatArray, Job, JobSpec, Tier
+
+Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
+
+
+def schedulable(jobs: Iterable[Job]) -> list[Job]:
+    """Jobs that a round may serve, earliest submission first."""
+    live = (job for job in jobs if not job.state.is_terminal and not job.cancel_requested)
+    return sorted(live, key=lambda job: (job.submitted_at_s, job.id))
+
+
+def problem_from(
+    jobs: Sequence[Job],
+    *,
+    cluster: Cluster,
+    tiers: Mapping[str, Tier],
+    estimate: Estimate,
+    now_s: float,
+    round_duration_s: float,
+    warm_start: Mapping[str, Any],
+) -> AllocationProblem:
+    """The allocation problem of `jobs` (n, in order of arrival), one combination per job."""
+    types = cluster.accelerator_types
+    capacity = np.array([cluster.capacity_workers()[t] for t in types], dtype=np.int64)
+    rates = np.zeros((len(jobs), 2, len(types)))
+    for row, job in enumerate(jobs):
+        rates[row, 0] = rates_of(job.spec, types, capacity, estimate)
+    names = sorted(tiers)
+    return AllocationProblem(
+        now_s=now_s,
+        round_duration_s=round_duration_s,
+        job_ids=tuple(job.id for job in jobs),
+        combinations=tuple((row,) for row in range(len(jobs))),
+        accelerator_types=types,
+        throughput_steps_per_s=rates,
+        capacity_workers=capacity,
+        price_usd_per_hour=_prices(cluster),
+        scale_factor=np.array([job.spec.scale_factor for job in jobs], dtype=np.int64),
+        weight=_column(jobs, lambda job: job.spec.weight),
+        steps_remaining=_column(jobs, lambda job: max(1, job.spec.total_steps - job.steps_reported)),
+        age_s=_column(jobs, lambda job: max(0.0, now_s - job.submitted_at_s)),
+        attained_service_s=_column(jobs, lambda job: sum(job.received_s.values()) * job.spec.scale_factor),
+        isolated_time_s=_column(jobs, lambda job: job.isolated_time_s),
+        deadline_at_s=_column(jobs, lambda job: job.spec.deadline_at_s or np.inf),
+        tiers=tuple(tiers[name] for name in names),
+        tier_of_job=np.array([names.index(job.spec.tier) for job in jobs], dtype=np.int64),
+        users=tuple(job.spec.user for job in jobs),
+        warm_start=warm_start,
+    )
+
+
+def rates_of(
+    spec: JobSpec, types: Sequence[AcceleratorType], capacity: np.ndarray[Any, Any], estimate: Estimate
+) -> FloatArray:
+    """Steps per second of the gang on each type, (m,); 0 where it cannot fit."""
+    believed = np.array([each.steps_per_s for each in estimate(spec, types)])
+    return np.where(capacity >= spec.scale_factor, believed, 0.0)
+
+
+def equal_share_rate(rates: FloatArray, capacity: np.ndarray[Any, Any]) -> float:
+    """e_m = sum_j T_mj N_j / sum_j N_j, steps per second (Gavel, OSDI '20, section 4.1)."""
+    return float(rates @ capacity / max(1, capacity.sum()))
+
+
+def isolated_share(jobs_alive: int, scale_factor: int, workers: int) -> float:
+    """Part of the equal-share rate that a job has alone on its 1/n of the cluster, in (0, 1] (Themis, section 3)."""
+    return min(1.0, workers / max(1, jobs_alive * scale_factor))
+
+
+def _column(jobs: Sequence[Job], of: Callable[[Job], float]) -> FloatArray:
+    return np.array([of(job) for job in jobs], dtype=np.float64)
+
+
+def _prices(cluster: Cluster) -> FloatArray:
+    """Mean price per worker hour of each type, (m,)."""
+    by_type = [
+        [worker.price_usd_per_hour for worker in cluster.workers if worker.accelerator_type == name]
+        for name in cluster.accelerator_types
+    ]
+    return np.array([sum(prices) / len(prices) for prices in by_type], dtype=np.float64)
