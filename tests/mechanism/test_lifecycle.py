@@ -1,0 +1,129 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gavel.errors import InvalidTransition
+from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
+from gavel.mechanism.lifecycle import TABLE, account_time, ended, step, take_reports
+from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Report, ReportKind
+from tests.builders import a_job
+
+
+def launched(token: int = 1) -> Launched:
+    return Launched(at_s=5.0, token=token, round_index=3, accelerator_type="fast", worker_ids=("fast-0",))
+
+
+def a_gang(exit_: GangExit | None = None, **over: object) -> GangSeen:
+    fields = {
+        "job_id": "j1",
+        "token": 1,
+        "state": GangState.ENDED if exit_ else GangState.RUNNING,
+        "accelerator_type": "fast",
+        "worker_ids": ("fast-0",),
+        "started_at_s": 10.0,
+        "exit": exit_,
+    }
+    return GangSeen(**(fields | over))
+
+
+def a_leased_job(**over: object) -> Job:
+    return a_job(**({"state": JobState.LEASED, "token": 1, "attempt": 1, "accounted_until_s": 5.0} | over))
+
+
+def the_end(outcome: GangOutcome, code: int = 0, **job: object) -> Ended:
+    event = ended(a_leased_job(**job), a_gang(GangExit(outcome=outcome, exit_code=code, message="m")), 20.0)
+    assert event is not None
+    return event
+
+
+def test_a_launch_raises_the_token_and_starts_the_reports_anew() -> None:
+    job, line = step(a_job(report_sequence=9, steps_done=40), launched(token=2))
+    assert (job.state, job.token, job.attempt, job.report_sequence) == (JobState.LEASED, 2, 1, 0)
+    assert line.kind == "gang.launched" and line.round_index == 3
+
+
+def test_every_pair_outside_the_table_tells_the_story() -> None:
+    missing = [(s, k) for s in JobState for k in EventKind if (s, k) not in TABLE]
+    assert len(missing) == len(JobState) * len(EventKind) - 9
+    for state, kind in missing:
+        event = Dismissed(at_s=0.0, kind=kind, reason="r", message="m")
+        with pytest.raises(InvalidTransition, match=f"job j1 is {state} and cannot take {kind}"):
+            step(a_job(state=state), event)
+
+
+def test_a_terminal_state_admits_nothing() -> None:
+    assert not [pair for pair in TABLE if pair[0].is_terminal]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "job", "kind", "reason"),
+    [
+        (GangOutcome.EXITED, 0, {"steps_done": 100, "report_sequence": 4}, EventKind.FINISHED, "Completed"),
+        (GangOutcome.EXITED, 0, {"report_sequence": 0}, EventKind.FINISHED, "Completed"),
+        (GangOutcome.EXITED, 0, {"steps_done": 7, "report_sequence": 2}, EventKind.BROKE, "StepsMissing"),
+        (GangOutcome.EXITED, 1, {}, EventKind.BROKE, "ProgramFailed"),
+        (GangOutcome.EXITED, -9, {}, EventKind.BROKE, "ProgramFailed"),
+        (GangOutcome.NOT_STARTED, 0, {}, EventKind.BROKE, "ProgramNotStarted"),
+        (GangOutcome.PREEMPTED, 0, {}, EventKind.PREEMPTED, "Preempted"),
+        (GangOutcome.PREEMPTED, 0, {"cancel_requested": True}, EventKind.CANCELLED, "Cancelled"),
+        (GangOutcome.LOST, 0, {}, EventKind.LOST, "Lost"),
+        (GangOutcome.EXITED, 1, {"cancel_requested": True}, EventKind.CANCELLED, "Cancelled"),
+    ],
+)
+def test_what_a_gangs_end_means(
+    outcome: GangOutcome, code: int, job: dict[str, object], kind: EventKind, reason: str
+) -> None:
+    event = the_end(outcome, code, **job)
+    assert (event.kind, event.reason) == (kind, reason)
+
+
+def test_the_end_of_an_older_gang_means_nothing() -> None:
+    assert ended(a_leased_job(token=2), a_gang(GangExit(outcome=GangOutcome.EXITED, exit_code=1)), 20.0) is None
+
+
+def test_completion_sets_the_exact_number_of_steps() -> None:
+    job, _ = step(a_leased_job(), the_end(GangOutcome.EXITED, 0, report_sequence=0))
+    assert (job.state, job.steps_done, job.steps_reported) == (JobState.COMPLETED, 100, 100)
+
+
+def test_a_signal_is_named_in_the_message() -> None:
+    assert "signal 9" in the_end(GangOutcome.EXITED, -9).message
+
+
+def test_only_a_checkpoint_moves_the_steps_that_are_done() -> None:
+    reports = (
+        Report(sequence=1, kind=ReportKind.PROGRESS, step=30, metrics={"loss": 0.5}),
+        Report(sequence=2, kind=ReportKind.CHECKPOINT, step=40, checkpoint="1-40"),
+        Report(sequence=3, kind=ReportKind.PROGRESS, step=55),
+    )
+    job = take_reports(a_leased_job(), Reported(at_s=0.0, token=1, reports=reports))
+    assert (job.steps_done, job.steps_reported, job.checkpoint) == (40, 55, "1-40")
+    assert job.metrics == {"loss": 0.5}
+    assert take_reports(job, Reported(at_s=0.0, token=1, reports=reports)) == job
+
+
+def test_reports_of_another_token_or_beyond_the_total_change_nothing() -> None:
+    late = (Report(sequence=5, kind=ReportKind.CHECKPOINT, step=90, checkpoint="1-90"),)
+    job = a_leased_job(token=2)
+    assert take_reports(job, Reported(at_s=0.0, token=1, reports=late)) is job
+    beyond = (Report(sequence=1, kind=ReportKind.FINISHED, step=101),)
+    assert take_reports(job, Reported(at_s=0.0, token=2, reports=beyond)) is job
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.sampled_from(list(ReportKind)), st.integers(0, 120)), max_size=20))
+def test_progress_never_goes_back_whatever_is_reported(rows: list[tuple[int, ReportKind, int]]) -> None:
+    job = a_leased_job()
+    for sequence, kind, at in rows:
+        report = Report(sequence=sequence, kind=kind, step=at, checkpoint=f"1-{at}")
+        after = take_reports(job, Reported(at_s=0.0, token=1, reports=(report,)))
+        assert job.steps_done <= after.steps_done <= after.spec.total_steps
+        assert job.steps_reported <= after.steps_reported
+        job = after
+
+
+def test_time_is_accounted_once_from_the_start_to_the_end() -> None:
+    job = account_time(a_leased_job(), a_gang(), 14.0)
+    assert job.received_s == {"fast": 4.0} and job.started_at_s == 10.0
+    job = account_time(job, a_gang(), 14.0)
+    job = account_time(job, a_gang(GangExit(outcome=GangOutcome.PREEMPTED), ended_at_s=16.0), 30.0)
+    assert job.received_s == {"fast": 6.0}

@@ -1,0 +1,168 @@
+"""Numbered scenarios and properties of plans; no clock, no backend."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.errors import InvariantViolated
+from gavel.mechanism.invariants import check_plan
+from gavel.mechanism.planner import RoundView, plan_round
+from gavel.types import Allocation, Certificate, Cluster, Job, JobState, RoundPlan
+from tests.builders import a_cluster, a_job, a_problem
+
+
+def an_allocation(jobs: list[Job], types: tuple[str, ...], fractions: Any) -> Allocation:
+    return Allocation(
+        combinations=tuple((job.id,) for job in jobs),
+        accelerator_types=types,
+        time_fraction=np.asarray(fractions, dtype=float).reshape(len(jobs), len(types)),
+        certificate=Certificate(primal_violation=0.0),
+        policy="test",
+        solver="none",
+    )
+
+
+def a_view(jobs: list[Job], cluster: Cluster, fractions: Any, rates: Any = None, **over: Any) -> RoundView:
+    types = cluster.accelerator_types
+    sizes = [job.spec.scale_factor for job in jobs]
+    capacity = [cluster.capacity_workers()[name] for name in types]
+    rates = np.ones((len(jobs), len(types))) if rates is None else np.asarray(rates, dtype=float)
+    rates = np.where(np.array(capacity)[None, :] >= np.array(sizes)[:, None], rates, 0.0)
+    problem = a_problem(
+        rates.tolist(), capacity, job_ids=tuple(j.id for j in jobs), accelerator_types=types, scale_factor=sizes
+    )
+    fields: dict[str, Any] = {
+        "jobs": jobs,
+        "cluster": cluster,
+        "problem": problem,
+        "allocation": an_allocation(jobs, types, fractions),
+        "owed_rounds": {},
+        "parent": None,
+        "starts_at_s": 0.0,
+        "duration_s": 10.0,
+    }
+    return RoundView(**(fields | over))
+
+
+def follow(view: RoundView, rounds: int) -> tuple[list[RoundPlan], dict[tuple[str, str], float]]:
+    """Plans `rounds` rounds of an unchanging allocation, every job leased and still wanting more."""
+    plans: list[RoundPlan] = []
+    owed: dict[tuple[str, str], float] = {}
+    for index in range(rounds):
+        plan, owed = plan_round(view)
+        check_plan(plan, cluster=view.cluster, jobs={j.id: j for j in view.jobs}, parent=view.parent)
+        tokens = {lease.job_id: lease.token for lease in plan.leases}
+        jobs = [
+            replace(j, token=tokens.get(j.id, j.token), state=JobState.LEASED if j.id in tokens else JobState.QUEUED)
+            for j in view.jobs
+        ]
+        view = replace(view, jobs=jobs, parent=plan, owed_rounds=owed, starts_at_s=(index + 1) * 10.0)
+        plans.append(plan)
+    return plans, owed
+
+
+def test_two_jobs_that_share_one_worker_take_turns_and_among_equals_nobody_moves() -> None:
+    jobs = [a_job("a"), a_job("b")]
+    plans, _ = follow(a_view(jobs, a_cluster(fast=1), [[0.5], [0.5]]), 6)
+    assert "".join(plan.leases[0].job_id for plan in plans) == "abbaab"
+
+
+def test_fractions_are_received_over_rounds() -> None:
+    """1. Three jobs are owed 1/2, 1/3, 1/6 of one worker. 2. After 60 rounds each got its part within one round."""
+    jobs = [a_job("a"), a_job("b"), a_job("c")]
+    plans, _ = follow(a_view(jobs, a_cluster(fast=1), [[1 / 2], [1 / 3], [1 / 6]]), 60)
+    got = [sum(plan.leases[0].job_id == name for plan in plans) for name in "abc"]
+    assert np.abs(np.array(got) - [30, 20, 10]).max() <= 1
+
+
+def test_a_gang_that_stays_keeps_its_workers_and_its_token() -> None:
+    plans, _ = follow(a_view([a_job("a")], a_cluster(fast=2), [[1.0]]), 3)
+    assert {(plan.leases[0].token, plan.leases[0].worker_ids) for plan in plans} == {(1, ("fast-0",))}
+
+
+def test_a_gang_that_moves_gets_a_new_token() -> None:
+    view = a_view([a_job("a")], a_cluster(fast=1, slow=1), [[0.5, 0.5]])
+    plans, _ = follow(view, 4)
+    leases = [plan.leases[0] for plan in plans]
+    assert [(lease.accelerator_type, lease.token) for lease in leases] == [
+        ("fast", 1),
+        ("slow", 2),
+        ("slow", 2),
+        ("fast", 3),
+    ]
+
+
+def test_a_gang_whose_job_was_preempted_meanwhile_starts_under_a_new_token() -> None:
+    view = a_view([a_job("a")], a_cluster(fast=1), [[1.0]])
+    plan, owed = plan_round(view)
+    gone = [a_job("a", token=1, state=JobState.QUEUED)]
+    again, _ = plan_round(replace(view, jobs=gone, parent=plan, owed_rounds=owed, starts_at_s=10.0))
+    assert again.leases[0].token == 2
+
+
+def test_free_workers_go_to_waiting_jobs_on_their_fastest_type() -> None:
+    jobs = [a_job("a"), a_job("b")]
+    view = a_view(jobs, a_cluster(fast=1, slow=1), [[0.0, 0.0], [0.0, 0.0]], rates=[[5, 1], [5, 1]])
+    plan, _ = plan_round(view)
+    assert {lease.job_id: lease.accelerator_type for lease in plan.leases} == {"a": "fast", "b": "slow"}
+
+
+def test_a_gang_is_never_split_nor_placed_where_it_cannot_fit() -> None:
+    jobs = [a_job("a", spec={"scale_factor": 2}), a_job("b")]
+    view = a_view(jobs, a_cluster(big=2, small=1), [[1.0, 0.0], [0.0, 1.0]])
+    plan, _ = plan_round(view)
+    leases = {lease.job_id: lease for lease in plan.leases}
+    assert leases["a"].worker_ids == ("big-0", "big-1") and leases["b"].accelerator_type == "small"
+
+
+def test_profiling_comes_first_once_per_kind_and_within_its_budget() -> None:
+    """1. Three jobs of one kind, nobody measured it. 2. One of them profiles; the others go where they are owed."""
+    jobs = [a_job("a"), a_job("b"), a_job("c")]
+    to_profile = [(job.id, "slow") for job in jobs]
+    view = a_view(jobs, a_cluster(fast=2, slow=2), [[1, 0], [1, 0], [0, 0]], to_profile=to_profile)
+    plan, _ = plan_round(view)
+    assert [lease.job_id for lease in plan.leases if lease.is_profiling] == ["a"]
+    assert {lease.job_id for lease in plan.leases} == {"a", "b", "c"}
+
+
+def test_a_gang_as_large_as_its_type_can_still_be_profiled() -> None:
+    jobs = [a_job("a", spec={"scale_factor": 2})]
+    plan, _ = plan_round(a_view(jobs, a_cluster(fast=2), [[0.0]], to_profile=[("a", "fast")]))
+    assert plan.leases[0].is_profiling
+
+
+def test_a_plan_that_leases_a_worker_twice_is_refused() -> None:
+    jobs = {"a": a_job("a"), "b": a_job("b")}
+    plan, _ = plan_round(a_view(list(jobs.values()), a_cluster(fast=2), [[1.0], [1.0]]))
+    twice = replace(plan, leases=tuple(replace(lease, worker_ids=("fast-0",)) for lease in plan.leases))
+    with pytest.raises(InvariantViolated, match="fast-0"):
+        check_plan(twice, cluster=a_cluster(fast=2), jobs=jobs, parent=None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_allocation_gives_valid_plans_that_waste_no_worker(data: st.DataObject) -> None:
+    """Whole gangs, no worker twice, tokens grow; a worker is idle only if no waiting gang fits its type."""
+    sizes = data.draw(st.lists(st.sampled_from([1, 1, 2, 4]), min_size=1, max_size=8))
+    cluster = a_cluster(**{name: data.draw(st.integers(1, 4)) for name in ("fast", "slow")})
+    rates = data.draw(
+        st.lists(st.lists(st.sampled_from([0.0, 1.0, 3.0]), min_size=2, max_size=2), min_size=8, max_size=8)
+    )
+    raw = np.array(data.draw(st.lists(st.floats(0, 1), min_size=16, max_size=16))).reshape(8, 2)[: len(sizes)]
+    fractions = raw / np.maximum(1.0, raw.sum(axis=1, keepdims=True))
+    jobs = [a_job(f"j{i}", spec={"scale_factor": size}) for i, size in enumerate(sizes)]
+    view = a_view(jobs, cluster, fractions, rates=rates[: len(sizes)])
+    for plan in follow(view, 5)[0]:
+        served = {lease.job_id for lease in plan.leases}
+        free = cluster.capacity_workers()
+        for lease in plan.leases:
+            free[lease.accelerator_type] -= len(lease.worker_ids)
+        for row, job in enumerate(jobs):
+            if job.id not in served:
+                for column, name in enumerate(cluster.accelerator_types):
+                    can_run = view.problem.throughput_steps_per_s[row, 0, column] > 0
+                    assert not can_run or free[name] < job.spec.scale_factor
