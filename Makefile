@@ -14,6 +14,14 @@ test: env        ## the tests (small profiles, under 10 minutes)
 	@$(PY) -m pytest -q
 test-full: env   ## the tests with the full counts
 	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q
+demo:            ## the main job on this machine: real training jobs on several accelerator types
+	@scripts/env.sh requirements.lock
+	@.venv/bin/gavel demo
+serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
+	@scripts/env.sh requirements.lock
+	@.venv/bin/gavel serve
+bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file]
+	@$(PY) -m benchmarks.$* $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 check: env       ## lint, types, floors
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache
 format: env      ## rewrite to the house style

@@ -3,9 +3,11 @@
 # Quiet but for one line a step; the full output of a step is shown only if it fails.
 set -euo pipefail
 lock=$1
-stamp=.venv/.ready-$(basename "$lock" .lock)
-digest=$(cat "$lock" pyproject.toml | sha256sum | cut -c1-16)
-[ "$(cat "$stamp" 2>/dev/null || true)" = "$digest" ] && exit 0
+stamp_of() { echo ".venv/.ready-$(basename "$1" .lock)"; }
+digest_of() { cat "$1" pyproject.toml | sha256sum | cut -c1-16; }
+is_ready() { [ "$(cat "$(stamp_of "$1")" 2>/dev/null || true)" = "$(digest_of "$1")" ]; }
+is_ready "$lock" && exit 0
+is_ready requirements-dev.lock && exit 0 # holds everything of requirements.lock, at the same versions
 
 python=${PYTHON:-python3}
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -33,4 +35,4 @@ step "2/3 dependencies from $lock" .venv/bin/python -m pip install --disable-pip
   --require-hashes --only-binary :all: -r "$lock"
 step "3/3 gavel itself" .venv/bin/python -m pip install --disable-pip-version-check --no-input \
   --no-deps --no-build-isolation -e .
-echo "$digest" >"$stamp"
+digest_of "$lock" >"$(stamp_of "$lock")"

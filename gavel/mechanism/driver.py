@@ -111,6 +111,7 @@ class Driver:
         self._has_learned = False
         self._extended: dict[tuple[JobId, int], float] = {}
         self.halted: str | None = None  # the invariant that stopped planning, if any
+        self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
     def tick(self) -> float:
         """Do all that is due now; the next instant at which there is something to do unasked (+inf: nothing)."""
@@ -127,6 +128,7 @@ class Driver:
         except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
             log.warning("tick.skipped", error=str(error))
             return now_s + RETRY_S
+        self.is_idle = not (tick.jobs or seen.gangs)
         return self._next_instant_s(tick)
 
     # --- 2 observation -> jobs ----------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Where everything durable lives: `SqlStore` (SQLite, PostgreSQL) and `MemoryStore`, one conformance suite for both."""

@@ -1,0 +1,96 @@
+"""Who is calling: a bearer token's SHA-256, looked up in the store; every route declares who may call it.
+
+A token is 256 random bits, so a plain digest is enough, and the lookup by digest tells nothing by its timing.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Response, Security
+from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
+
+from api.errors import problem
+from api.services import Services, ServicesDep
+from gavel.errors import NotFound
+from gavel.types import Identity, Job, Scope
+
+SESSION_COOKIE = "gavel_session"
+
+_bearer = HTTPBearer(auto_error=False, description="A token from `POST /v1/users/{name}/tokens`.")
+_cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, description="The dashboard's session; GET only.")
+BearerDep = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+CookieDep = Annotated[str | None, Security(_cookie)]
+
+
+def new_token() -> str:
+    """A fresh bearer token of 256 random bits."""
+    return f"gavel_{secrets.token_urlsafe(32)}"
+
+
+def digest(token: str) -> str:
+    """What the store keeps of a token: SHA-256, hex."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def identify(services: Services, token: str | None) -> Identity | None:
+    """Who holds this token; None: nobody."""
+    return services.store.identify(digest(token)) if token else None
+
+
+def start_session(response: Response, token: str) -> None:
+    """Let a browser carry the token: not readable by scripts, not sent from other sites, good for GET only."""
+    response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="strict", path="/")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Dependency: the caller, if its token has one of `scopes`. 401 without a valid token, 403 with another scope."""
+
+    scopes: frozenset[Scope]
+
+    def __call__(self, request: Request, services: ServicesDep, bearer: BearerDep, cookie: CookieDep) -> Identity:
+        """The caller's identity."""
+        token = bearer.credentials if bearer else None
+        if "authorization" not in request.headers and request.method == "GET":
+            token = cookie
+        caller = identify(services, token)
+        if caller is None:
+            raise problem(
+                401, "send `Authorization: Bearer TOKEN` with a valid token", headers={"WWW-Authenticate": "Bearer"}
+            )
+        if caller.scope not in self.scopes:
+            raise problem(403, f"a token of scope {caller.scope} may not do this; it needs {self._names()}")
+        return caller
+
+    def _names(self) -> str:
+        return " or ".join(sorted(self.scopes))
+
+
+async def public() -> None:
+    """Dependency that declares a route open to everybody."""
+
+
+OperatorOnly = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR})))]
+UserOrOperator = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.USER})))]
+AnyCaller = Annotated[Identity, Depends(Allowed(frozenset(Scope)))]
+PUBLIC = Depends(public)
+
+
+def may_see(caller: Identity, job: Job) -> bool:
+    """Operators see every job, users their own, a job's token that job."""
+    if caller.scope is Scope.JOB:
+        return job.id == caller.job_id
+    return caller.scope is Scope.OPERATOR or job.spec.user == caller.user
+
+
+def visible_job(services: Services, caller: Identity, job_id: str) -> Job:
+    """The job, if the caller may see it; else 404, as if there were none."""
+    try:
+        job = services.store.job(job_id)
+    except NotFound:
+        job = None
+    if job is None or not may_see(caller, job):
+        raise problem(404, f"no job {job_id}")
+    return job

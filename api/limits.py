@@ -1,0 +1,109 @@
+"""What a submit is held against before anything is written; each refusal names the field and what would be accepted."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from api.errors import invalid, problem
+from api.schemas import CatalogueEntry, JobSubmit
+from api.services import Services
+from gavel.types import Identity, JobSpec, JobState, Scope
+
+UNFINISHED = (JobState.QUEUED, JobState.LEASED)
+
+
+def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
+    """The job's specification; raises a 422, 429 or 503 problem that says what to change."""
+    tier = _tier(body.tier, caller, [tier.name for tier in services.store.tiers()])
+    kind, argv = _kind_and_argv(body, caller.user, services.catalogue)
+    _check_env(body.env)
+    _check_fit(body, services.store.cluster().capacity_workers())
+    _check_quota(caller.user, services)
+    return JobSpec(
+        kind=kind,
+        user=caller.user,
+        tier=tier,
+        argv=argv,
+        total_steps=body.total_steps,
+        name=body.name or "",
+        env=dict(body.env),
+        scale_factor=body.scale_factor,
+        weight=body.weight,
+        deadline_at_s=body.deadline_at_s,
+        preemptible=body.preemptible,
+        cpu_cores=body.cpu_cores,
+        memory_bytes=body.memory_bytes,
+        labels=dict(body.labels),
+        throughput_steps_per_s=dict(body.throughputs),
+    )
+
+
+def body_hash(body: JobSubmit) -> str:
+    """SHA-256 (hex) of what was asked for, the same however the JSON was written."""
+    return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
+
+
+def _tier(wanted: str | None, caller: Identity, existing: Sequence[str]) -> str:
+    """The tier asked for, or the caller's first; operators may use any."""
+    choices = [tier for tier in caller.tiers if tier in existing]
+    if caller.scope is Scope.OPERATOR:
+        choices += [tier for tier in existing if tier not in choices]
+    if not choices:
+        raise invalid("tier", f"user {caller.user} has no tier; an operator gives one with PUT /v1/users/{caller.user}")
+    if wanted is None:
+        return choices[0]
+    if wanted not in choices:
+        raise invalid("tier", f"{wanted} is not one of your tiers: {', '.join(choices)}")
+    return wanted
+
+
+def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]) -> tuple[str, tuple[str, ...]]:
+    """Catalogue kinds bring their own program, so that everybody's measurements of them mean the same thing."""
+    if body.kind is None:
+        argv = tuple(body.argv or ())
+        return f"{user}/{body.name or _digest(argv)}", argv
+    entry = catalogue.get(body.kind)
+    if entry is not None:
+        if body.argv is not None and body.argv != entry.argv:
+            raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
+        return body.kind, tuple(entry.argv)
+    if body.argv is None:
+        raise invalid("kind", f"{body.kind} is not in the catalogue ({', '.join(catalogue)}); for your own, give argv")
+    if not body.kind.startswith(f"{user}/"):
+        raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
+    return body.kind, tuple(body.argv)
+
+
+def _digest(argv: tuple[str, ...]) -> str:
+    return hashlib.sha256(json.dumps(argv).encode()).hexdigest()[:12]
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for name in env:
+        if name.startswith("GAVEL_"):
+            raise invalid(f"env.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+
+
+def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
+    """The gang must fit on one type at least, and on one whose speed is stated if any is."""
+    if not capacity:
+        raise problem(503, "the scheduler has not seen its cluster yet")
+    known = ", ".join(f"{name} ({count})" for name, count in capacity.items())
+    unknown = sorted(set(body.throughputs) - set(capacity))
+    if unknown:
+        raise invalid(f"throughputs.{unknown[0]}", f"no such accelerator type; the cluster has {known}")
+    largest = max(capacity.values())
+    if body.scale_factor > largest:
+        raise invalid("scale_factor", f"{body.scale_factor} is more than any type has; at most {largest} fit: {known}")
+    if body.throughputs and all(capacity[name] < body.scale_factor for name in body.throughputs):
+        raise invalid(
+            "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {known}"
+        )
+
+
+def _check_quota(user: str, services: Services) -> None:
+    counts = services.store.count_jobs(user=user)
+    unfinished = sum(count for (state, _), count in counts.items() if state in UNFINISHED)
+    limit = services.settings.queued_jobs_per_user
+    if unfinished >= limit:
+        raise problem(429, f"you have {unfinished} unfinished jobs and may have {limit}; wait for some, or cancel them")

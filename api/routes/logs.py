@@ -1,0 +1,103 @@
+"""Job logs: plain bytes from an offset, or followed live as server-sent events."""
+
+import codecs
+import json
+import threading
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Header, Query, Response
+from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+
+from api.auth import AnyCaller, visible_job
+from api.errors import documented
+from api.routes.parameters import JobIdPath
+from api.services import Services, ServicesDep
+from gavel.types import JobId
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+CHUNK_BYTES = 64 << 10
+POLL_S = 0.5
+POLLS_PER_KEEPALIVE = 30
+FOLLOWERS_MAX = 64  # streams of one process at a time; who comes later is told to come again
+COME_AGAIN_MS = 5000
+
+OK: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Log bytes as the job wrote them, or a stream of events when followed.",
+        "headers": {"X-Next-Offset": {"description": "Offset to ask for next.", "schema": {"type": "integer"}}},
+        "content": {
+            "text/plain": {"schema": {"type": "string"}},
+            "text/event-stream": {"schema": {"type": "string"}},
+        },
+    }
+}
+followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
+
+
+@router.get(
+    "/{job_id}/logs",
+    operation_id="get_log",
+    response_class=Response,
+    responses=OK | documented(401, 403, 404, 422, 429, 503),
+)
+def get_log(
+    job_id: JobIdPath,
+    caller: AnyCaller,
+    services: ServicesDep,
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1 << 20, description="Most bytes in the answer.")] = CHUNK_BYTES,
+    follow: Annotated[bool, Query(description="Stream events until the job has ended and all is read.")] = False,
+    last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
+) -> Response:
+    """The job's log from `offset`; older lines go first when it is full, then the answer starts later than asked.
+
+    Followed, each event `log` carries `{"text"}` and, as its id, the offset after it: `Last-Event-ID` resumes there
+    (before `offset`). The event `end` is the last.
+    """
+    job = visible_job(services, caller, job_id)
+    if follow:
+        start = offset if last_event_id is None else last_event_id
+        return EventSourceResponse(_stream(services, job.id, start), headers={"Cache-Control": "no-store"})
+    content, next_offset = services.read_log(job.id, offset, limit)
+    # What a job prints is anybody's text: no browser may take it for a page.
+    headers = {"X-Next-Offset": str(next_offset), "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="text/plain", headers=headers)
+
+
+async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncIterator[bytes]:
+    """Events of a log from `offset`, if this process has room for one more follower."""
+    if not followers.acquire(blocking=False):
+        yield format_sse_event(comment="too many followers", retry=COME_AGAIN_MS)
+        return
+    try:
+        async for event in _follow(services, job_id, offset):
+            yield event
+    finally:
+        followers.release()
+
+
+async def _follow(services: Services, job_id: JobId, offset: int) -> AsyncIterator[bytes]:
+    """One chunk in memory at a time, read only after the one before was sent."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    quiet_polls = 0
+    while True:
+        # The state is read first: what the log holds after a job has ended is all there will be.
+        job = await run_sync(services.store.job, job_id)
+        content, offset = await run_sync(services.read_log, job_id, offset, CHUNK_BYTES)
+        is_over = job.state.is_terminal and not content
+        if text := decoder.decode(content, final=is_over):
+            # Half a character waits for its other half: whoever resumes must get both.
+            waiting = len(decoder.getstate()[0])
+            yield format_sse_event(data_str=json.dumps({"text": text}), event="log", id=str(offset - waiting))
+        if is_over:
+            yield format_sse_event(data_str=json.dumps({"state": job.state}), event="end", id=str(offset))
+            return
+        quiet_polls = 0 if content else quiet_polls + 1
+        if quiet_polls and quiet_polls % POLLS_PER_KEEPALIVE == 0:
+            yield KEEPALIVE_COMMENT
+        if not content:
+            await anyio.sleep(POLL_S)

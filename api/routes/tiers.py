@@ -1,0 +1,158 @@
+"""Tiers, users and their tokens: what operators decide."""
+
+import threading
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from api.auth import OperatorOnly, UserOrOperator, digest, new_token
+from api.errors import documented, invalid, problem
+from api.routes.parameters import UNCHANGED, IfMatch, IfNoneMatch, NamePath, names_version
+from api.schemas import TierList, TierPut, TierView, TokenCreate, TokenCreated, UserList, UserPut, UserView
+from api.services import Services, ServicesDep
+from api.views import tier_view, user_view
+from gavel.types import Scope, Tier, User
+
+router = APIRouter(prefix="/v1", tags=["tiers and users"])
+
+# Guarantees are checked over all tiers, so one change of a tier at a time.
+_one_at_a_time = threading.Lock()
+NEW: dict[int | str, dict[str, Any]] = {201: {"model": TierView, "description": "The tier, created."}}
+
+
+@router.get("/tiers", operation_id="list_tiers", responses=documented(401, 403, 503))
+def list_tiers(caller: UserOrOperator, services: ServicesDep) -> TierList:
+    """Every tier, sorted by name."""
+    return TierList(items=[tier_view(tier) for tier in services.store.tiers()])
+
+
+@router.get(
+    "/tiers/{name}",
+    operation_id="get_tier",
+    response_model=TierView,
+    responses=UNCHANGED | documented(401, 403, 404, 422, 503),
+)
+def get_tier(
+    name: NamePath, response: Response, caller: UserOrOperator, services: ServicesDep, if_none_match: IfNoneMatch = None
+) -> TierView | Response:
+    """One tier; send its ETag as If-Match to change it."""
+    tier = _find(services, name)
+    if tier is None:
+        raise problem(404, f"no tier {name}")
+    if names_version(if_none_match, _etag(tier)):
+        return Response(status_code=304, headers={"ETag": _etag(tier)})
+    response.headers["ETag"] = _etag(tier)
+    return tier_view(tier)
+
+
+@router.put("/tiers/{name}", operation_id="put_tier", responses=NEW | documented(401, 403, 412, 413, 422, 428, 503))
+def put_tier(
+    name: NamePath,
+    body: TierPut,
+    response: Response,
+    caller: OperatorOnly,
+    services: ServicesDep,
+    if_match: IfMatch = None,
+    if_none_match: IfNoneMatch = None,
+) -> TierView:
+    """Create a tier, or change the version that If-Match names."""
+    with _one_at_a_time:
+        before = _find(services, name)
+        _check_precondition(before, if_match, if_none_match)
+        _check_rules(services, name, body)
+        wanted = Tier(
+            name=name,
+            weight=body.weight,
+            objective=body.objective,
+            guarantee=body.guarantee,
+            parent=before.parent if before else None,
+        )
+        expected = before.version if before else None
+        tier = services.store.put_tier(wanted, expected_version=expected, by=caller.user, now_s=services.clock.now_s())
+    response.status_code = 200 if before else 201
+    response.headers["ETag"] = _etag(tier)
+    return tier_view(tier)
+
+
+def _find(services: Services, name: str) -> Tier | None:
+    return next((tier for tier in services.store.tiers() if tier.name == name), None)
+
+
+def _etag(tier: Tier) -> str:
+    return f'"{tier.version}"'
+
+
+def _check_precondition(before: Tier | None, if_match: str | None, if_none_match: str | None) -> None:
+    """428 for a change that names no version, 412 for one that names another (RFC 9110, section 13.1)."""
+    if before is None:
+        if if_match is not None:
+            raise problem(412, "there is no such tier any more; leave If-Match out to create it")
+        return
+    if if_none_match is not None:
+        raise problem(412, f"tier {before.name} exists; send If-Match: {_etag(before)} to change it")
+    if if_match is None:
+        raise problem(428, f"tier {before.name} exists; send If-Match: {_etag(before)} to change it")
+    if if_match.strip() != "*" and _etag(before) not in (each.strip() for each in if_match.split(",")):
+        raise problem(412, f"tier {before.name} is at version {_etag(before)} now; read it again")
+
+
+def _check_rules(services: Services, name: str, body: TierPut) -> None:
+    from gavel.policies.registry import TIER_OBJECTIVES
+
+    if body.objective not in TIER_OBJECTIVES:
+        raise invalid("objective", f"no tier can have {body.objective}; one of {', '.join(sorted(TIER_OBJECTIVES))}")
+    others = sum(tier.guarantee for tier in services.store.tiers() if tier.name != name)
+    if others + body.guarantee > 1 + 1e-9:
+        raise invalid(
+            "guarantee", f"the other tiers have {others:g} of the cluster; at most {max(0, 1 - others):g} is left"
+        )
+
+
+@router.get("/users", operation_id="list_users", responses=documented(401, 403, 503))
+def list_users(caller: OperatorOnly, services: ServicesDep) -> UserList:
+    """Every user, sorted by name."""
+    return UserList(items=[user_view(user) for user in services.store.users()])
+
+
+@router.get("/users/{name}", operation_id="get_user", responses=documented(401, 403, 404, 422, 503))
+def get_user(name: NamePath, caller: OperatorOnly, services: ServicesDep) -> UserView:
+    """One user."""
+    return user_view(_user(services, name))
+
+
+@router.put("/users/{name}", operation_id="put_user", responses=documented(401, 403, 413, 422, 503))
+def put_user(name: NamePath, body: UserPut, caller: OperatorOnly, services: ServicesDep) -> UserView:
+    """Create a user, or replace the tiers it may submit to."""
+    known = [tier.name for tier in services.store.tiers()]
+    for index, tier in enumerate(body.tiers):
+        if tier not in known:
+            raise invalid(f"tiers.{index}", f"no tier {tier}; there are {', '.join(known)}")
+    user = User(name=name, tiers=tuple(dict.fromkeys(body.tiers)))
+    return user_view(services.store.put_user(user, by=caller.user, now_s=services.clock.now_s()))
+
+
+@router.post(
+    "/users/{name}/tokens",
+    status_code=201,
+    operation_id="create_token",
+    responses=documented(401, 403, 404, 413, 422, 503),
+)
+def create_token(
+    name: NamePath,
+    response: Response,
+    caller: OperatorOnly,
+    services: ServicesDep,
+    body: TokenCreate | None = None,
+) -> TokenCreated:
+    """A new bearer token of the user. It is shown this once."""
+    user, token, scope = _user(services, name), new_token(), Scope(body.scope if body else "user")
+    services.store.add_token(digest(token), user=user.name, scope=scope, now_s=services.clock.now_s())
+    response.headers["Cache-Control"] = "no-store"
+    return TokenCreated(user=user.name, scope=scope.value, token=token)
+
+
+def _user(services: Services, name: str) -> User:
+    user = next((user for user in services.store.users() if user.name == name), None)
+    if user is None:
+        raise problem(404, f"no user {name}; create it with PUT /v1/users/{name}")
+    return user

@@ -1,0 +1,50 @@
+"""What every benchmark prints and writes: rows of name, value, unit, target, holds. It reports, it never fails."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. `target` is the most it may be (None: no target), `holds` whether it is."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        return None if self.target is None else self.value <= self.target
+
+
+def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
+    """Run a benchmark from its command line: `--quick`, `--json FILE`."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions, under 3 minutes")
+    parser.add_argument("--json", type=Path, help="write the rows here too")
+    arguments = parser.parse_args()
+    found = list(_shown(rows(arguments.quick)))
+    table = Table(title=title, title_justify="left")
+    for column in ("what", "value", "unit", "target", "holds"):
+        table.add_column(column, justify="right" if column in ("value", "target") else "left")
+    for row in found:
+        target = "" if row.target is None else f"{row.target:g}"
+        holds = {None: "", True: "yes", False: "[red]no"}[row.holds]
+        table.add_row(row.name, f"{row.value:.4g}", row.unit, target, holds)
+    Console().print(table)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(row) | {"holds": row.holds} for row in found], indent=1) + "\n")
+
+
+def _shown(rows: Iterable[Row]) -> Iterator[Row]:
+    with Console(stderr=True).status("measuring") as status:
+        for row in rows:
+            status.update(f"measured {row.name}")
+            yield row

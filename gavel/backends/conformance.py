@@ -1,0 +1,485 @@
+"""What every backend must show, as checks that anybody can run on theirs: `for check in CHECKS: check(harness)`.
+
+A check takes a fresh `Harness`: the backend and the means to make things happen around it. Real and virtual clusters
+pass the same checks; a harness names those its cluster cannot be put through in `cannot`, with the reason. A cluster
+under test has the workers `a-0` and `a-1` of type `a`, and `b-0` of type `b`, all on one node.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from itertools import permutations
+from typing import Protocol
+
+from gavel.ports import (
+    ClusterBackend,
+    ExtendLease,
+    ForgetGang,
+    Instruction,
+    LaunchGang,
+    SetResources,
+    StopGang,
+)
+from gavel.types import EphemeralResource, GangOutcome, GangSeen, GangState, Observation
+
+OWNER = "gavel"
+
+
+class Behaviour(StrEnum):
+    """What a job of a check does."""
+
+    TRAINS = "trains"  # until it is stopped, and then ends in good order
+    FINISHES = "finishes"  # does its only step, reports that, and exits 0
+    FAILS = "fails"  # prints "about to fail" and exits 3
+    STUBBORN = "stubborn"  # ignores every wish to stop, and so does the child it starts
+    MISSING = "missing"  # a program that is not there
+
+
+class Harness(Protocol):
+    """A cluster under test and what a check may do to it."""
+
+    backend: ClusterBackend
+    cannot: Mapping[str, str]  # name of a check -> why this cluster cannot be put through it
+    short_s: float  # a lease that ends soon: enough for a gang to start
+    grace_s: float  # from the end of a lease to the end of a gang that ignores it, at most
+
+    def now_s(self) -> float:
+        """The cluster's time."""
+
+    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
+        """A program that behaves so."""
+
+    def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
+        """Observe, letting time pass, until the condition holds; fails the check after a limit."""
+
+    def wait_blindly(self, until_s: float) -> None:
+        """Let time pass without any call to the backend."""
+
+    def crash(self) -> None:
+        """The service dies without a word. The cluster goes on alone."""
+
+    def recover(self) -> None:
+        """A new service takes over the same cluster: `backend` is a new one."""
+
+    def processes(self) -> int:
+        """How many processes of gangs there are, descendants included."""
+
+
+Check = Callable[[Harness], None]
+CHECKS: list[Check] = []
+
+
+def conforms(check: Check) -> Check:
+    """Add a check to the suite."""
+    CHECKS.append(check)
+    return check
+
+
+# --- saying things ----------------------------------------------------------------------------------------------
+
+
+def resource(
+    harness: Harness, name: str, capacity: int = 1, *, generation: int = 1, lasts_s: float = 60
+) -> SetResources:
+    """One ephemeral resource on the only node."""
+    node = harness.backend.observe().cluster.nodes[0].name
+    expires_at_s = harness.now_s() + lasts_s
+    said = EphemeralResource(
+        name=name,
+        node=node,
+        capacity=capacity,
+        owner=OWNER,
+        lease_expires_at_s=expires_at_s,
+        generation=generation,
+    )
+    return SetResources(resources=(said,))
+
+
+def launch(
+    harness: Harness,
+    job_id: str,
+    *workers: str,
+    token: int = 1,
+    behaviour: Behaviour = Behaviour.TRAINS,
+    needs: str = "",
+    lasts_s: float = 60,
+) -> LaunchGang:
+    """A gang on these workers (`a-0` if none is named) that requires its own resource, or the one it `needs`."""
+    return LaunchGang(
+        job_id=job_id,
+        token=token,
+        user="ann",
+        argv=harness.argv(behaviour),
+        env={},
+        accelerator_type=(workers or ("a-0",))[0][0],
+        worker_ids=workers or ("a-0",),
+        resource=f"{OWNER}/{needs or f'gang-{job_id}-{token}'}",
+        lease_expires_at_s=harness.now_s() + lasts_s,
+        start_step=0,
+        total_steps=1 if behaviour is Behaviour.FINISHES else 1_000_000_000,
+        checkpoint=None,
+    )
+
+
+def gang(
+    harness: Harness,
+    job_id: str,
+    *workers: str,
+    token: int = 1,
+    behaviour: Behaviour = Behaviour.TRAINS,
+    lasts_s: float = 60,
+) -> list[Instruction]:
+    """A gang and the resource it requires."""
+    capacity = max(1, len(workers))
+    return [
+        resource(harness, f"gang-{job_id}-{token}", capacity, generation=token, lasts_s=lasts_s + harness.grace_s),
+        launch(harness, job_id, *workers, token=token, behaviour=behaviour, lasts_s=lasts_s),
+    ]
+
+
+def find(seen: Observation, job_id: str, token: int = 1) -> GangSeen | None:
+    """The gang, if the backend knows it."""
+    return next((each for each in seen.gangs if (each.job_id, each.token) == (job_id, token)), None)
+
+
+def is_in(state: GangState, *job_ids: str, token: int = 1) -> Callable[[Observation], bool]:
+    """Holds when each of the jobs' gangs is in the state; RUNNING means that its ranks execute."""
+
+    def holds(seen: Observation) -> bool:
+        gangs = [find(seen, job_id, token) for job_id in job_ids]
+        return all(
+            each is not None
+            and each.state is state
+            and (state is not GangState.RUNNING or each.started_at_s is not None)
+            for each in gangs
+        )
+
+    return holds
+
+
+def state_of(harness: Harness, job_id: str, token: int = 1) -> GangState | None:
+    """The gang's state now; None if the backend does not know it."""
+    found = find(harness.backend.observe(), job_id, token)
+    return found.state if found else None
+
+
+def ended(harness: Harness, job_id: str, token: int = 1) -> GangSeen:
+    """The gang once it has ended."""
+    found = find(harness.wait_until(is_in(GangState.ENDED, job_id, token=token)), job_id, token)
+    assert found is not None
+    assert found.exit is not None, "a gang that ended says how"
+    return found
+
+
+def stop(*job_ids: str, token: int = 1) -> list[Instruction]:
+    """Stop these jobs' gangs."""
+    return [StopGang(job_id=job_id, token=token) for job_id in job_ids]
+
+
+# --- starting ---------------------------------------------------------------------------------------------------
+
+
+@conforms
+def a_gang_waits_until_its_resource_appears(harness: Harness) -> None:
+    """1: task first, then resource. While the resource is withheld nothing starts, and the gang says what it waits for."""
+    set_resource, start = gang(harness, "j1")
+    harness.backend.execute([start])
+    waiting = find(harness.backend.observe(), "j1")
+    assert waiting is not None
+    assert waiting.state is GangState.WAITING
+    assert "gang-j1-1" in waiting.waiting_for
+    assert harness.processes() == 0
+    harness.backend.execute([set_resource])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+
+
+@conforms
+def a_gang_starts_when_its_resource_is_there(harness: Harness) -> None:
+    """2: resource first, then task."""
+    for instruction in gang(harness, "j1"):
+        harness.backend.execute([instruction])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+
+
+@conforms
+def a_worker_holds_one_gang_at_a_time(harness: Harness) -> None:
+    """3, 25, 26: many gangs race for one worker; every view shows at most one on it, and each gets its turn."""
+    jobs = [f"j{index}" for index in range(8)]
+    for job_id in jobs:
+        harness.backend.execute(gang(harness, job_id, behaviour=Behaviour.FINISHES))
+
+    def all_ended(seen: Observation) -> bool:
+        assert sum(each.state is GangState.RUNNING for each in seen.gangs) <= 1
+        return is_in(GangState.ENDED, *jobs)(seen)
+
+    harness.wait_until(all_ended)
+
+
+@conforms
+def a_gang_holds_all_its_workers_or_none(harness: Harness) -> None:
+    """9, 10: a gang of two that finds one worker taken holds nothing, and starts when both are free."""
+    harness.backend.execute(gang(harness, "first", "a-0"))
+    harness.wait_until(is_in(GangState.RUNNING, "first"))
+    harness.backend.execute(gang(harness, "pair", "a-0", "a-1"))
+    assert state_of(harness, "pair") is GangState.WAITING
+    harness.backend.execute(gang(harness, "other", "a-1"))
+    harness.wait_until(is_in(GangState.RUNNING, "other"))
+    harness.backend.execute(stop("first", "other"))
+    harness.wait_until(is_in(GangState.RUNNING, "pair"))
+
+
+@conforms
+def gangs_that_race_for_the_same_workers_all_finish(harness: Harness) -> None:
+    """9: two gangs of two, their workers in opposite order: no deadlock."""
+    one = gang(harness, "one", "a-0", "a-1", behaviour=Behaviour.FINISHES)
+    two = gang(harness, "two", "a-1", "a-0", behaviour=Behaviour.FINISHES)
+    harness.backend.execute([*one, *two])
+    harness.wait_until(is_in(GangState.ENDED, "one", "two"))
+
+
+@conforms
+def a_worker_goes_from_one_gang_to_the_next(harness: Harness) -> None:
+    """26: hand-over needs no word beyond stop and launch."""
+    harness.backend.execute(gang(harness, "old"))
+    harness.wait_until(is_in(GangState.RUNNING, "old"))
+    harness.backend.execute([*stop("old"), *gang(harness, "new")])
+    harness.wait_until(is_in(GangState.RUNNING, "new"))
+    assert ended(harness, "old").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+
+
+# --- capacities -------------------------------------------------------------------------------------------------
+
+
+@conforms
+def capacity_zero_admits_nobody_and_keeps_holders(harness: Harness) -> None:
+    """4, 6: the name is gone from the view, who holds it runs on, who asks for it waits."""
+    harness.backend.execute([resource(harness, "shared", 2), launch(harness, "holder", "a-0", needs="shared")])
+    harness.wait_until(is_in(GangState.RUNNING, "holder"))
+    harness.backend.execute(
+        [resource(harness, "shared", 0, generation=2), launch(harness, "late", "a-1", needs="shared")]
+    )
+    seen = harness.backend.observe()
+    assert not seen.resources
+    assert is_in(GangState.RUNNING, "holder")(seen)
+    assert is_in(GangState.WAITING, "late")(seen)
+
+
+@conforms
+def a_shrink_below_use_kills_nobody_and_starts_nobody(harness: Harness) -> None:
+    """5: with two holders of a capacity cut to 1, the next starts when both have ended, not one."""
+    starts = [launch(harness, job_id, worker, needs="shared") for job_id, worker in (("one", "a-0"), ("two", "a-1"))]
+    harness.backend.execute([resource(harness, "shared", 2), *starts])
+    harness.wait_until(is_in(GangState.RUNNING, "one", "two"))
+    shrink = resource(harness, "shared", 1, generation=2)
+    harness.backend.execute([shrink, launch(harness, "next", "b-0", needs="shared")])
+    assert is_in(GangState.RUNNING, "one", "two")(harness.backend.observe())
+    harness.backend.execute(stop("one"))
+    assert is_in(GangState.WAITING, "next")(harness.wait_until(is_in(GangState.ENDED, "one")))
+    harness.backend.execute(stop("two"))
+    harness.wait_until(is_in(GangState.RUNNING, "next"))
+
+
+@conforms
+def a_batch_of_resources_is_set_whole_or_not_at_all(harness: Harness) -> None:
+    """8, 11: one stale generation in a batch, and no part of it is done."""
+    harness.backend.execute([resource(harness, "known", 2, generation=5)])
+    stale, fresh = resource(harness, "known", 1, generation=4), resource(harness, "fresh")
+    harness.backend.execute([SetResources(resources=(*fresh.resources, *stale.resources))])
+    assert [(each.name, each.capacity) for each in harness.backend.observe().resources] == [("known", 2)]
+
+
+@conforms
+def a_name_that_nobody_renews_goes_at_the_end_of_its_lease(harness: Harness) -> None:
+    """22: whoever set it may have died."""
+    harness.backend.execute([resource(harness, "leaked", lasts_s=harness.short_s)])
+    assert harness.backend.observe().resources
+    harness.wait_until(lambda seen: not seen.resources)
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------
+
+
+@conforms
+def an_older_token_is_refused(harness: Harness) -> None:
+    """11: the fence stays when the newer gang has ended and is forgotten."""
+    harness.backend.execute(gang(harness, "j1", token=5, behaviour=Behaviour.FINISHES))
+    ended(harness, "j1", token=5)
+    harness.backend.execute([*gang(harness, "j1", token=4), *gang(harness, "j1", token=5)])
+    assert [each.token for each in harness.backend.observe().gangs] == [5]
+    harness.backend.execute([ForgetGang(job_id="j1", token=5), *gang(harness, "j1", token=4)])
+    assert not harness.backend.observe().gangs
+
+
+@conforms
+def a_stop_refuses_the_launch_that_comes_after_it(harness: Harness) -> None:
+    """12: a launch that was delayed past its own stop starts nothing."""
+    harness.backend.execute([*stop("j1", token=3), *gang(harness, "j1", token=3)])
+    assert not harness.backend.observe().gangs
+    harness.backend.execute(gang(harness, "j1", token=4))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", token=4))
+
+
+@conforms
+def instructions_repeated_and_reordered_come_to_the_same(harness: Harness) -> None:
+    """13: a launch, its resource and the stop of an older gang, in every order and twice."""
+    for round_index, order in enumerate(permutations(range(3)), start=2):
+        instructions = [*gang(harness, f"j{round_index}", token=2, lasts_s=60), *stop(f"j{round_index}", token=1)]
+        ordered = [instructions[index] for index in order]
+        harness.backend.execute([*ordered, *ordered])
+        seen = harness.wait_until(is_in(GangState.RUNNING, f"j{round_index}", token=2))
+        assert sum(each.job_id == f"j{round_index}" for each in seen.gangs) == 1
+        harness.backend.execute(stop(f"j{round_index}", token=2))
+        ended(harness, f"j{round_index}", token=2)
+
+
+# --- leases -----------------------------------------------------------------------------------------------------
+
+
+@conforms
+def a_gang_ends_with_its_lease(harness: Harness) -> None:
+    """15: unasked, and as preempted."""
+    harness.backend.execute(gang(harness, "j1", lasts_s=harness.short_s))
+    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+
+
+@conforms
+def a_gang_ends_with_its_lease_though_the_service_is_dead(harness: Harness) -> None:
+    """15: nobody calls the backend from before the end of the lease until after the grace."""
+    instructions = gang(harness, "j1", lasts_s=harness.short_s)
+    expires_at_s = harness.now_s() + harness.short_s
+    harness.backend.execute(instructions)
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.crash()
+    harness.wait_blindly(expires_at_s + harness.grace_s)
+    assert harness.processes() == 0
+    harness.recover()
+    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+
+
+@conforms
+def an_extended_lease_does_not_restart_the_gang(harness: Harness) -> None:
+    """16: renewal in place; an extension never shortens, and one that comes too late does nothing."""
+    harness.backend.execute(gang(harness, "j1", lasts_s=harness.short_s))
+    first_end_s = harness.now_s() + harness.short_s
+    started = find(harness.wait_until(is_in(GangState.RUNNING, "j1")), "j1")
+    later, earlier = (ExtendLease(job_id="j1", token=1, expires_at_s=first_end_s + more_s) for more_s in (60, -60))
+    harness.backend.execute([later, earlier])
+    seen = find(harness.wait_until(lambda view: view.observed_at_s > first_end_s + harness.grace_s), "j1")
+    assert seen is not None
+    assert started is not None
+    assert seen.state is GangState.RUNNING
+    assert seen.started_at_s is not None
+    assert started.started_at_s is not None
+    assert abs(seen.started_at_s - started.started_at_s) < 0.05  # both clocks drift, nothing started anew
+    harness.backend.execute(stop("j1"))
+    ended(harness, "j1")
+    harness.backend.execute([later])
+    assert state_of(harness, "j1") is GangState.ENDED
+
+
+@conforms
+def a_gang_that_waits_does_not_outlive_its_lease(harness: Harness) -> None:
+    """15: a gang that never started ends too, and starts no more when its resource comes late."""
+    set_resource, start = gang(harness, "j1", lasts_s=harness.short_s)
+    harness.backend.execute([start])
+    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    harness.backend.execute([set_resource])
+    assert state_of(harness, "j1") is GangState.ENDED
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------
+
+
+@conforms
+def a_new_service_adopts_what_runs_and_doubles_nothing(harness: Harness) -> None:
+    """21: gangs run through the crash; told to launch them again, the new service does not."""
+    instructions = [*gang(harness, "pair", "a-0", "a-1"), *gang(harness, "waits", "a-0")]
+    harness.backend.execute(instructions)
+    before = find(harness.wait_until(is_in(GangState.RUNNING, "pair")), "pair")
+    processes = harness.processes()
+    harness.crash()
+    harness.recover()
+    harness.backend.execute(instructions)
+    seen = harness.backend.observe()
+    assert is_in(GangState.RUNNING, "pair")(seen)
+    assert is_in(GangState.WAITING, "waits")(seen)
+    after = find(seen, "pair")
+    assert before is not None
+    assert after is not None
+    assert (after.worker_ids, after.accelerator_type) == (before.worker_ids, before.accelerator_type)
+    assert harness.processes() == processes
+    harness.backend.execute(stop("pair"))
+    harness.wait_until(is_in(GangState.RUNNING, "waits"))
+
+
+@conforms
+def fences_outlive_the_service(harness: Harness) -> None:
+    """11, 21: what was refused before the crash is refused after it."""
+    harness.backend.execute(stop("j1", token=3))
+    harness.crash()
+    harness.recover()
+    harness.backend.execute(gang(harness, "j1", token=3))
+    assert not harness.backend.observe().gangs
+
+
+# --- endings ----------------------------------------------------------------------------------------------------
+
+
+@conforms
+def an_end_says_how_it_came(harness: Harness) -> None:
+    """23: exit code and last log lines; the log itself can be read."""
+    harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FAILS))
+    said = ended(harness, "j1").exit
+    assert said is not None
+    assert (said.outcome, said.exit_code) == (GangOutcome.EXITED, 3)
+    assert said.log_tail == "about to fail"
+    text, next_offset = harness.backend.read_log("j1")
+    assert text == b"about to fail\n"
+    assert harness.backend.read_log("j1", next_offset) == (b"", next_offset)
+
+
+@conforms
+def a_job_that_finishes_says_so_before_it_ends(harness: Harness) -> None:
+    """23: the observation that shows the end shows its last report too, and repeats it until the gang is forgotten."""
+    harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FINISHES))
+    for seen in (ended(harness, "j1"), ended(harness, "j1")):
+        assert seen.exit is not None
+        assert (seen.exit.outcome, seen.exit.exit_code) == (GangOutcome.EXITED, 0)
+        assert [report.step for report in seen.reports][-1:] == [1]
+    harness.backend.execute([ForgetGang(job_id="j1", token=1)])
+    assert not harness.backend.observe().gangs
+
+
+@conforms
+def a_program_that_is_missing_is_named(harness: Harness) -> None:
+    """23: not started is another outcome than failed."""
+    harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.MISSING))
+    said = ended(harness, "j1").exit
+    assert said is not None
+    assert said.outcome is GangOutcome.NOT_STARTED
+    assert harness.argv(Behaviour.MISSING)[0] in said.message
+
+
+@conforms
+def a_stubborn_gang_is_killed_with_all_it_started(harness: Harness) -> None:
+    """24: after the grace, grandchildren included."""
+    harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.STUBBORN))
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.backend.execute(stop("j1"))
+    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert harness.processes() == 0
+
+
+@conforms
+def an_idle_backend_leaves_nothing_behind(harness: Harness) -> None:
+    """28: no process, no name, no gang."""
+    short = [resource(harness, "own", lasts_s=harness.short_s), launch(harness, "j1", needs="own")]
+    harness.backend.execute([*short, *gang(harness, "j2", "b-0", behaviour=Behaviour.FINISHES)])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.backend.execute(stop("j1"))
+    harness.wait_until(is_in(GangState.ENDED, "j1", "j2"))
+    harness.backend.execute([ForgetGang(job_id=job_id, token=1) for job_id in ("j1", "j2")])
+    deleted = resource(harness, "gang-j2-1", 0, generation=2)
+    harness.backend.execute([deleted])
+    seen = harness.wait_until(lambda view: not view.resources)
+    assert not seen.gangs
+    assert harness.processes() == 0

@@ -1,0 +1,97 @@
+"""What a gang is started with: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
+
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.ports import LaunchGang
+
+RESERVED_PREFIXES = ("GAVEL_", "LD_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where a job's files are."""
+
+    gang: Path
+    work: Path
+    checkpoints: Path
+    log: Path
+
+    def make(self) -> None:
+        """Every folder is there, open to this user only."""
+        for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def base_environment() -> dict[str, str]:
+    """What every process of ours starts with; nothing of the service's own environment, which may hold secrets."""
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+    }
+    found = importlib.util.find_spec("workloads")
+    if found is not None and found.submodule_search_locations:
+        environment["PYTHONPATH"] = os.path.dirname(next(iter(found.submodule_search_locations)))
+    return environment
+
+
+def launch_json(
+    gang: LaunchGang,
+    places: Places,
+    accelerators: Mapping[str, LocalAccelerator],
+    *,
+    base: Mapping[str, str],
+    lease_expires_boottime_s: float,
+    lease_grace_s: float,
+    log_bytes: int,
+) -> dict[str, Any]:
+    """The content of launch.json: rank i runs on `gang.worker_ids[i]`."""
+    gang_key = secrets.token_hex(16)
+    checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+
+    def rank(index: int) -> dict[str, Any]:
+        accelerator = accelerators[gang.worker_ids[index]]
+        own = {
+            "GAVEL_JOB_ID": gang.job_id,
+            "GAVEL_TOKEN": str(gang.token),
+            "GAVEL_RANK": str(index),
+            "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
+            "GAVEL_GANG_DIR": str(places.gang),
+            "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
+            "GAVEL_CHECKPOINT": checkpoint,
+            "GAVEL_START_STEP": str(gang.start_step),
+            "GAVEL_TOTAL_STEPS": str(gang.total_steps),
+            "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
+            "GAVEL_GANG_KEY": gang_key,
+            "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
+            "GAVEL_WORKER": accelerator.worker.id,
+        }
+        if gang.job_token:
+            own["GAVEL_JOB_TOKEN"] = gang.job_token
+        theirs = {name: value for name, value in gang.env.items() if not name.startswith(RESERVED_PREFIXES)}
+        env = {**theirs, **base, "HOME": str(places.work), **accelerator.env, **own}
+        return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
+
+    return {
+        "job_id": gang.job_id,
+        "token": gang.token,
+        "user": gang.user,
+        "argv": list(gang.argv),
+        "cwd": str(places.work),
+        "ranks": [rank(index) for index in range(len(gang.worker_ids))],
+        "lease_expires_boottime_s": lease_expires_boottime_s,
+        "lease_grace_s": lease_grace_s,
+        "start_step": gang.start_step,
+        "total_steps": gang.total_steps,
+        "checkpoint": checkpoint or None,
+        "log_path": str(places.log),
+        "log_bytes": log_bytes,
+    }

@@ -1,0 +1,123 @@
+"""Reads what a job's runtime reports. A job may write anything: each line is checked, and what fails is counted."""
+
+import json
+import math
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gavel.types import Report, ReportKind
+
+READ_BYTES = 1 << 20
+LINE_BYTES = 1 << 14
+METRICS_MAX = 16
+METRIC_NAME_CHARACTERS = 64
+
+
+class ReportReader:
+    """Reads reports.jsonl of one gang from where it stopped; `malformed` counts the lines that were no report."""
+
+    def __init__(self, path: Path, *, token: int, start_step: int, total_steps: int, checkpoints: Path) -> None:
+        self._path = path
+        self._token = token
+        self._total_steps = total_steps
+        self._checkpoints = checkpoints
+        self._offset = 0
+        self._sequence = 0
+        self._step = start_step
+        self.malformed = 0
+        self.has_more = False
+
+    def read(self) -> tuple[Report, ...]:
+        """The reports since the last call, at most 1 MiB of them; `has_more` says that there is more to read."""
+        text = self._read_bytes()
+        whole = text.rfind(b"\n") + 1
+        self.has_more = len(text) == READ_BYTES
+        if not whole and self.has_more:
+            whole = len(text)  # not a line that any report needs
+        self._offset += whole
+        reports = [self._report(line) for line in text[:whole].splitlines()]
+        self.malformed += reports.count(None)
+        return tuple(report for report in reports if report is not None)
+
+    def _read_bytes(self) -> bytes:
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return b""  # not written yet, or no plain file
+        try:
+            is_plain = stat.S_ISREG(os.fstat(file).st_mode)
+            return os.pread(file, READ_BYTES, self._offset) if is_plain else b""
+        finally:
+            os.close(file)
+
+    def _report(self, line: bytes) -> Report | None:
+        if len(line) > LINE_BYTES:
+            return None
+        try:
+            said = json.loads(line)
+            report = self._checked(said)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return None
+        self._sequence, self._step = report.sequence, report.step
+        return report
+
+    def _checked(self, said: Mapping[str, Any]) -> Report:
+        """The report, or ValueError: counts are whole and never go back, times are finite, a checkpoint exists."""
+        sequence = _whole(said["sequence"], self._sequence + 1, 1 << 62)
+        kind = ReportKind(said["kind"])
+        step = _whole(said["step"], self._step, self._total_steps)
+        steps = _whole(said.get("steps", 0), 0, step - self._step)
+        seconds = _finite(said.get("seconds", 0.0))
+        if seconds < 0:
+            raise ValueError("seconds below 0")
+        if kind is ReportKind.FINISHED and step != self._total_steps:
+            raise ValueError("finished before the last step")
+        return Report(
+            sequence=sequence,
+            kind=kind,
+            step=step,
+            steps=steps,
+            seconds=seconds,
+            checkpoint=self._checkpoint(said.get("checkpoint"), kind, step),
+            metrics=_metrics(said.get("metrics", {})),
+        )
+
+    def _checkpoint(self, name: object, kind: ReportKind, step: int) -> str | None:
+        if kind is ReportKind.PROGRESS or name is None:
+            if kind is ReportKind.CHECKPOINT:
+                raise ValueError("no checkpoint named")
+            return None
+        path = self._checkpoints / f"{self._token}-{step}"
+        if name != path.name or path.is_symlink() or not path.is_dir():
+            raise ValueError("not this gang's checkpoint of this step")
+        return path.name
+
+
+def _whole(value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{value!r} is not a whole number from {least} to {most}")
+    return value
+
+
+def _finite(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError("not a finite number")
+    return float(value)
+
+
+def _metrics(said: object) -> dict[str, float]:
+    """The metrics that are finite numbers with short names, the first 16 of them: a loss may well become NaN."""
+    if not isinstance(said, dict):
+        raise ValueError("metrics are no object")
+    found: dict[str, float] = {}
+    for name, value in list(said.items())[:METRICS_MAX]:
+        try:
+            number = _finite(value)
+        except (ValueError, OverflowError):
+            continue
+        if len(name) <= METRIC_NAME_CHARACTERS:
+            found[name] = number
+    return found

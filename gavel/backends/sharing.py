@@ -1,0 +1,47 @@
+"""Whether a gang's throughput was measured with its cores as busy as they are meant to be.
+
+Two workers may share a core. A gang whose neighbour idles runs up to twice as fast as it would by the allocation, so
+such measurements do not count.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.gang import GangKey
+from gavel.types import WorkerId
+
+
+class CoreSharing:
+    """Remembers, per gang, whether a neighbour on its cores was idle since the gang's last reports."""
+
+    def __init__(self, accelerators: Sequence[LocalAccelerator]) -> None:
+        self._neighbours = {
+            each.worker.id: tuple(
+                other.worker.id for other in accelerators if other is not each and set(other.cpus) & set(each.cpus)
+            )
+            for each in accelerators
+        }
+        self._holders: dict[WorkerId, GangKey] = {}
+        self._disturbed: set[GangKey] = set()
+
+    def look(self, holders: Mapping[WorkerId, GangKey]) -> None:
+        """Who holds which worker now. A neighbour that changed hands since the last look was idle in between."""
+        before, self._holders = self._holders, dict(holders)
+        for worker, gang in (*before.items(), *holders.items()):
+            is_new = before.get(worker) != gang
+            for neighbour in self._neighbours.get(worker, ()):
+                was, now = before.get(neighbour), holders.get(neighbour)
+                if gang not in (was, now) and (now is None or (was != now and not is_new)):
+                    self._disturbed.add(gang)
+
+    def doubt(self, gang: GangKey, workers: Sequence[WorkerId]) -> None:
+        """Nobody looked for a while: what this gang reports next may have been disturbed."""
+        neighbours = {other for worker in workers for other in self._neighbours.get(worker, ())}
+        if neighbours - set(workers):
+            self._disturbed.add(gang)
+
+    def take(self, gang: GangKey) -> bool:
+        """True if no neighbour was idle since the last take; a new window begins."""
+        is_clean = gang not in self._disturbed
+        self._disturbed.discard(gang)
+        return is_clean

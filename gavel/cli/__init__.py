@@ -1,0 +1,22 @@
+"""The command line: `gavel serve`, `gavel submit train.py --steps 5000`, `gavel jobs`, .. (`gavel --help`).
+
+Exit codes: 0 done (with --wait: the job completed), 1 the job failed or was cancelled, 2 refused or no answer.
+What is slow to import is imported by the command that needs it, so that `--help` is quick.
+"""
+
+import sys
+
+from gavel.cli import admin, jobs, observe, service
+from gavel.cli.connection import app, explain
+from gavel.client import GavelApiError, ServiceUnreachable
+
+__all__ = ["admin", "app", "jobs", "main", "observe", "service"]
+
+
+def main() -> None:
+    """Run one command; what the service refuses becomes a line on stderr and exit code 2."""
+    try:
+        app()
+    except (GavelApiError, ServiceUnreachable) as error:
+        print(f"gavel: {explain(error)}", file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,5 @@
+"""`python -m gavel.cli` is `gavel`."""
+
+from gavel.cli import main
+
+main()

@@ -1,0 +1,112 @@
+"""Which service a command talks to, and as whom: options, else the environment, else what `gavel serve` left behind."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from gavel.client import Client, GavelApiError, ServiceUnreachable
+
+if TYPE_CHECKING:
+    from gavel.config import Settings
+
+Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel jobs` shows it.")]
+
+app = typer.Typer(
+    help="Schedule training jobs on mixed accelerators.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A service's address and a token, each with where it came from."""
+
+    url: str
+    url_source: str
+    token: str
+    token_source: str
+
+
+_chosen: dict[str, str | None] = {"url": None, "token": None}
+_used: list[Connection] = []
+
+
+@app.callback()
+def _options(
+    url: Annotated[str | None, typer.Option(envvar="GAVEL_URL", help="Address of the service.")] = None,
+    token: Annotated[str | None, typer.Option(envvar="GAVEL_TOKEN", help="Bearer token.")] = None,
+) -> None:
+    """Schedule training jobs on mixed accelerators."""
+    _chosen.update(url=url, token=token)
+
+
+def connect() -> Client:
+    """A client for the chosen service."""
+    connection = _resolve(_chosen["url"], _chosen["token"])
+    _used.append(connection)
+    return Client(connection.url, connection.token)
+
+
+def settings(**over: Any) -> "Settings":
+    """Settings from arguments, environment and gavel.toml; ends the command if one is out of bounds."""
+    from pydantic import ValidationError
+
+    from gavel.config import Settings
+
+    try:
+        return Settings(**{name: value for name, value in over.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        fail(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
+def fail(message: str) -> NoReturn:
+    """End the command with a line on stderr and exit code 2."""
+    typer.echo(f"gavel: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def explain(error: GavelApiError | ServiceUnreachable) -> str:
+    """One line for people: what went wrong, and what to do about it."""
+    used = _used[-1]
+    if isinstance(error, ServiceUnreachable):
+        return (
+            f"nothing answers at {used.url} (from {used.url_source});"
+            " start the service with `gavel serve`, or name another with --url or GAVEL_URL"
+        )
+    if error.status == 401:
+        return f"{used.url} does not know the token from {used.token_source}; give another with --token or GAVEL_TOKEN"
+    return str(error)
+
+
+def _resolve(url: str | None, token: str | None) -> Connection:
+    if url and token:
+        return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
+    state_dir = settings().state_dir
+    local_url = _local_url(state_dir / "service.json")
+    if url is None and local_url is None:
+        fail(f"no service was started in {state_dir}: run `gavel serve`, or name one with --url or GAVEL_URL")
+    address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / "service.json"))
+    if token:
+        return Connection(*address, token, "--token or GAVEL_TOKEN")
+    if address[0] != local_url:  # the local operator's token is nobody else's business
+        fail(f"no token for {address[0]}: give one with --token or GAVEL_TOKEN")
+    return Connection(*address, _local_token(state_dir / "operator.token"), str(state_dir / "operator.token"))
+
+
+def _local_url(path: Path) -> str | None:
+    """The address that `gavel serve` wrote down, if it ever ran here."""
+    return str(json.loads(path.read_text())["url"]) if path.exists() else None
+
+
+def _local_token(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError as error:
+        fail(f"cannot read the operator's token ({error}): give one with --token or GAVEL_TOKEN")

@@ -1,0 +1,40 @@
+"""Commands that start something: serve, demo, version."""
+
+from typing import Annotated
+
+import typer
+
+from gavel.cli.connection import app, settings
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: a free one.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Cluster-wide policy, see `gavel policies`.")] = None,
+    round_duration_s: Annotated[float | None, typer.Option(help="Length of a round in seconds.")] = None,
+) -> None:
+    """Run the service, the scheduler and the dashboard on this machine, until Ctrl-C.
+
+    Settings are read from gavel.toml, then GAVEL_* variables, then these options.
+    """
+    from gavel.daemon import serve as serve_until_stopped
+
+    chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
+    raise typer.Exit(serve_until_stopped(chosen))
+
+
+@app.command()
+def demo() -> None:
+    """Start a service of its own, train real models on it and show how they were scheduled."""
+    from gavel.demo import main
+
+    raise typer.Exit(main())
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from importlib.metadata import version as version_of
+
+    typer.echo(f"gavel {version_of('gavel')}")

@@ -1,0 +1,224 @@
+"""How answers look on a terminal. Each function turns one answer into something that Rich prints."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gavel.client import Allocation, Cluster, Event, Job, Round, Throughputs, Tier, User
+
+Answer = TypeVar("Answer")
+
+STATE_STYLES = {
+    "RUNNING": "green",
+    "PROFILING": "cyan",
+    "QUEUED": "yellow",
+    "PREEMPTED": "yellow",
+    "LOST": "magenta",
+    "CANCELLING": "magenta",
+    "FAILED": "bold red",
+    "COMPLETED": "dim",
+    "CANCELLED": "dim",
+}
+CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
+SOURCE_MARKS = {"measured": "", "stated": " stated", "inferred": " ~", "unknown": " ?"}
+
+
+def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], RenderableType]) -> None:
+    """Print `value`, as JSON or for people."""
+    if as_json:
+        print(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        Console(highlight=False, markup=False, emoji=False).print(rendered(value))
+
+
+def harmless(text: str) -> str:
+    """Text of jobs with control characters spelled out, so that it cannot steer the terminal."""
+    return text.translate(CONTROLS)
+
+
+def jobs(items: Iterable[Job]) -> Table:
+    """One line a job."""
+    table = _table("JOB", "NAME", "KIND", "TIER", "STATE", "PROGRESS", "ON", "RHO", "REASON")
+    for each in items:
+        table.add_row(
+            each["id"],
+            each["name"],
+            each["kind"],
+            each["tier"],
+            _state(each),
+            _progress(each),
+            each["accelerator_type"] or "",
+            _number(each["rho"]),
+            harmless(each["message"] or each["reason"]),
+        )
+    return table
+
+
+def job(each: Job) -> Table:
+    """Everything about one job, a line each."""
+    table = Table.grid(padding=(0, 2))
+    for label, value in _facts(each):
+        if value:
+            table.add_row(Text(label, style="dim"), value)
+    return table
+
+
+def _facts(each: Job) -> list[tuple[str, str | Text]]:
+    return [
+        ("job", f"{each['id']}  {each['name']}"),
+        ("state", _state(each)),
+        ("reason", harmless(f"{each['reason']}  {each['message']}".strip())),
+        ("kind", each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")),
+        ("user, tier", f"{each['user']}, {each['tier']}"),
+        ("progress", _progress(each)),
+        ("runs on", ", ".join(each["worker_ids"])),
+        ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
+        ("rho", _number(each["rho"])),
+        ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
+        ("submitted", _instant(each["submitted_at_s"])),
+        ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
+        ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
+        ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
+        ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
+    ]
+
+
+def events(items: Iterable[Event]) -> Table:
+    """A job's story."""
+    table = _table("AT", "EVENT", "ROUND", "MESSAGE")
+    for each in items:
+        table.add_row(_instant(each["at_s"]), each["kind"], _or_blank(each["round_index"]), harmless(each["message"]))
+    return table
+
+
+def tiers(items: Iterable[Tier]) -> Table:
+    """One line a tier."""
+    table = _table("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE")
+    for each in items:
+        table.add_row(each["name"], f"{each['weight']:g}", each["objective"], f"{each['guarantee']:.0%}")
+    return table
+
+
+def users(items: Iterable[User]) -> Table:
+    """One line a user."""
+    table = _table("USER", "TIERS")
+    for each in items:
+        table.add_row(each["name"], ", ".join(each["tiers"]))
+    return table
+
+
+def allocation(current: Allocation) -> Table:
+    """The matrix: target and received, each cell shaded by its value relative to the largest."""
+    largest = max((value for row in current["rows"] for value in row["target"] + row["received"]), default=0.0)
+    table = _table("JOB", "NAME", "TIER", *(f"{name} ×{current['capacity'].get(name, 0)}" for name in current["types"]))
+    table.title = f"{current['policy']}, round {current['round_index']}: target | received"
+    for row in current["rows"]:
+        cells = [_cell(*pair, largest) for pair in zip(row["target"], row["received"], strict=True)]
+        table.add_row(row["job_id"], row["name"], row["tier"], *cells)
+    if current["is_fallback"]:
+        table.caption = f"fallback: the solver gave no checked answer ({current['solver_outcome']})"
+    return table
+
+
+def throughputs(table_of: Throughputs) -> Table:
+    """Steps per second, kind by type; `~` inferred from other kinds, `?` unknown, `stated` by the user."""
+    rows: dict[tuple[str, int], dict[str, str]] = {}
+    for each in table_of["items"]:
+        error = f" ±{each['relative_error']:.0%}" if each["source"] != "stated" else ""
+        text = f"{each['steps_per_s']:.4g}{error}{SOURCE_MARKS.get(each['source'], '')}"
+        rows.setdefault((each["kind"], each["scale_factor"]), {})[each["accelerator_type"]] = text
+    table = _table("KIND", "SCALE FACTOR", *table_of["types"])
+    for (kind, scale_factor), by_type in rows.items():
+        table.add_row(kind, str(scale_factor), *(by_type.get(name, "") for name in table_of["types"]))
+    return table
+
+
+def rounds(items: Iterable[Round]) -> Table:
+    """One line a round."""
+    table = _table("ROUND", "STARTS", "POLICY", "LEASES")
+    for each in items:
+        leases = ", ".join(
+            f"{lease['job_id']}→{'+'.join(lease['worker_ids'])}{' (profiling)' if lease['is_profiling'] else ''}"
+            for lease in each["leases"]
+        )
+        table.add_row(str(each["round_index"]), _instant(each["starts_at_s"]), each["policy"], leases)
+    return table
+
+
+def cluster(current: Cluster) -> Table:
+    """One line a worker."""
+    table = _table("WORKER", "TYPE", "NODE", "JOB")
+    for each in current["workers"]:
+        holder = each["job_id"] or ("(another user's)" if each["busy"] else "")
+        table.add_row(each["id"], each["accelerator_type"], each["node"], holder)
+    return table
+
+
+def policies(known: Mapping[str, Any]) -> Table:
+    """Policies, the current one first marked, then the objectives that a tier may have."""
+    table = _table("", "POLICY", "STATES", "FROM")
+    for each in known["items"]:
+        mark = "*" if each["name"] == known["current"].partition("?")[0] else ""
+        table.add_row(mark, each["name"], each["formula"], each["source"])
+    table.caption = "objectives of a tier: " + ", ".join(known["tier_objectives"])
+    return table
+
+
+def token(created: Mapping[str, str]) -> Text:
+    """The bare token, for scripts."""
+    return Text(created["token"], no_wrap=True, overflow="ignore")
+
+
+# --- small parts
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left", caption_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _state(each: Job) -> Text:
+    return Text(each["state"], style=STATE_STYLES.get(each["state"], ""))
+
+
+def _progress(each: Job) -> str:
+    done = max(each["steps_done"], each["steps_reported"])
+    return f"{done}/{each['total_steps']} {done / each['total_steps']:4.0%}"
+
+
+def _cell(target: float, received: float, largest: float) -> Text:
+    return _shaded(target, largest) + Text(" ") + _shaded(received, largest)
+
+
+def _shaded(value: float, largest: float) -> Text:
+    """A number on a ground between dark blue (0) and light green (the largest)."""
+    part = value / largest if largest else 0.0
+    red, green, blue = (round(low + (high - low) * part) for low, high in ((24, 140), (40, 214), (72, 90)))
+    ink = "black" if part > 0.55 else "white"
+    return Text(f" {value:.2f} ", style=f"{ink} on #{red:02x}{green:02x}{blue:02x}")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _or_blank(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _instant(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

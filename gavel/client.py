@@ -1,0 +1,405 @@
+"""The Python client: a typed, synchronous wrapper of the REST API. Needs httpx and nothing else of Gavel.
+
+    with Client("http://127.0.0.1:8080", token) as gavel:
+        job = gavel.submit(kind="mlp-b64", total_steps=500)
+        print(gavel.wait(job["id"])["state"])
+
+Answers are the API's JSON objects as they came, typed below; /docs explains every field.
+"""
+
+import codecs
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self, TypedDict, Unpack, cast
+from urllib.parse import quote
+
+import httpx
+
+TERMINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
+ATTEMPTS = 5  # of a call that may be repeated safely; pauses of 0.1, 0.2, 0.4, 0.8 s between them
+PAGE_LIMIT = 200
+LOG_LIMIT_BYTES = 65_536
+
+
+class Submission(TypedDict, total=False):
+    """Fields of a new job; all but `total_steps` may be left out, `argv` for a kind of the catalogue only."""
+
+    kind: str | None
+    argv: Sequence[str] | None
+    name: str | None
+    total_steps: int
+    scale_factor: int
+    tier: str | None
+    weight: float
+    deadline_at_s: float | None
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+    throughputs: Mapping[str, float]
+    preemptible: bool
+    cpu_cores: int
+    memory_bytes: int
+
+
+class Job(TypedDict):
+    """A job and how far it is. `steps_done` is durable, `steps_reported` provisional."""
+
+    id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    state: str
+    core_state: str
+    reason: str
+    message: str
+    attempt: int
+    token: int
+    version: int
+    argv: list[str]
+    labels: dict[str, str]
+    steps_done: int
+    steps_reported: int
+    total_steps: int
+    scale_factor: int
+    weight: float
+    preemptible: bool
+    deadline_at_s: float | None
+    submitted_at_s: float
+    started_at_s: float | None
+    finished_at_s: float | None
+    jct_s: float | None
+    rho: float | None
+    preemptions: int
+    received_s: dict[str, float]
+    rounds_received: dict[str, int]
+    metrics: dict[str, float]
+    exit_code: int | None
+    log_tail: str
+    accelerator_type: str | None
+    worker_ids: list[str]
+
+
+class Event(TypedDict):
+    """One entry of a job's story."""
+
+    sequence: int
+    job_id: str
+    at_s: float
+    kind: str
+    message: str
+    round_index: int | None
+
+
+class Tier(TypedDict):
+    """A tier's rules."""
+
+    name: str
+    weight: float
+    objective: str
+    guarantee: float
+    version: int
+
+
+class User(TypedDict):
+    """A user and the tiers it may submit to; the first is the default."""
+
+    name: str
+    tiers: list[str]
+
+
+class Lease(TypedDict):
+    """The right of one gang to run on workers until an instant."""
+
+    job_id: str
+    token: int
+    accelerator_type: str
+    worker_ids: list[str]
+    is_profiling: bool
+    expires_at_s: float
+
+
+class Round(TypedDict):
+    """One round and its leases."""
+
+    round_index: int
+    starts_at_s: float
+    duration_s: float
+    policy: str
+    solver_outcome: str | None
+    leases: list[Lease]
+
+
+class AllocationRow(TypedDict):
+    """A job's target and received fractions of time, in the order of the allocation's types."""
+
+    job_id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    target: list[float]
+    received: list[float]
+
+
+class Allocation(TypedDict):
+    """The newest allocation, and what was checked of it."""
+
+    round_index: int
+    policy: str
+    solver: str
+    solver_outcome: str
+    solve_time_s: float
+    is_fallback: bool
+    certificate: dict[str, float | None]
+    types: list[str]
+    capacity: dict[str, int]
+    rows: list[AllocationRow]
+
+
+class Throughput(TypedDict):
+    """What is believed of one job kind at one scale factor on one accelerator type."""
+
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    steps_per_s: float
+    relative_error: float
+    source: str
+    measurements: int
+
+
+class Throughputs(TypedDict):
+    """The estimator's table."""
+
+    types: list[str]
+    items: list[Throughput]
+
+
+class Worker(TypedDict):
+    """One accelerator, and the job on it."""
+
+    id: str
+    node: str
+    accelerator_type: str
+    price_usd_per_hour: float
+    shares_core: bool
+    busy: bool
+    job_id: str | None
+
+
+class Cluster(TypedDict):
+    """Every node and worker."""
+
+    nodes: list[dict[str, Any]]
+    workers: list[Worker]
+    capacity: dict[str, int]
+
+
+class GavelApiError(Exception):
+    """The service refused. `status` is HTTP's; `field` names the part of the input that was wrong, if any was."""
+
+    def __init__(self, status: int, title: str, detail: str = "", field: str | None = None) -> None:
+        where = f"{field}: " if field and not detail.startswith(field) else ""
+        super().__init__(f"{title} ({status}): {where}{detail}" if detail else f"{title} ({status})")
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.field = field
+
+
+class ServiceUnreachable(Exception):
+    """No answer came: nothing listens there, or the connection broke or was too slow."""
+
+
+class Client:
+    """Calls one Gavel service as the holder of one token. Not for sharing between threads."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        self.url = url.rstrip("/")
+        headers = {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # --- jobs
+
+    def submit(self, *, idempotency_key: str | None = None, **job: Unpack[Submission]) -> Job:
+        """Submit a job. Repeated on lost connections under one key, so that it is submitted once."""
+        body = {name: value for name, value in job.items() if value is not None}
+        headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
+        return cast(Job, self._send("POST", "/v1/jobs", attempts=ATTEMPTS, json=body, headers=headers).json())
+
+    def job(self, job_id: str) -> Job:
+        """One job."""
+        return cast(Job, self._get(f"/v1/jobs/{_part(job_id)}"))
+
+    def jobs(
+        self,
+        *,
+        state: str | None = None,
+        user: str | None = None,
+        tier: str | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+    ) -> Iterator[Job]:
+        """Jobs, newest first, at most `limit`; pages are fetched as they are needed."""
+        query: dict[str, Any] = {"state": state, "user": user, "tier": tier, "label": label}
+        wanted = limit if limit is not None else 2**63
+        while wanted > 0:
+            page = self._get("/v1/jobs", **query, limit=min(wanted, PAGE_LIMIT))
+            yield from page["items"]
+            wanted -= len(page["items"])
+            if page["next_cursor"] is None:
+                return
+            query["cursor"] = page["next_cursor"]
+
+    def cancel(self, job_id: str) -> Job:
+        """Wish that the job ends; it is CANCELLED once its gang has stopped."""
+        return cast(Job, self._send("POST", f"/v1/jobs/{_part(job_id)}/cancel", attempts=ATTEMPTS).json())
+
+    def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
+        """The job once it has ended. Raises TimeoutError after `timeout_s`; survives restarts of the service."""
+        give_up_at_s = time.monotonic() + (timeout_s if timeout_s is not None else 1e12)
+        pause_s = 0.1
+        while True:
+            job = self.job(job_id)
+            if job["state"] in TERMINAL_STATES:
+                return job
+            if time.monotonic() + pause_s > give_up_at_s:
+                raise TimeoutError(f"job {job_id} is {job['state']} after {timeout_s} s")
+            time.sleep(pause_s)
+            pause_s = min(1.0, pause_s * 1.5)
+
+    def logs(self, job_id: str, offset: int = 0, limit_bytes: int = LOG_LIMIT_BYTES) -> tuple[str, int]:
+        """Log text from a byte offset, which counts from the job's first line, and the offset to ask for next."""
+        content, next_offset = self._log_bytes(job_id, offset, limit_bytes)
+        return content.decode("utf-8", "replace"), next_offset
+
+    def read_logs(self, job_id: str, offset: int = 0, *, follow: bool = False, poll_s: float = 0.5) -> Iterator[str]:
+        """Log text to the end of what is there now; `follow`: as it is written, until the job has ended."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        while True:
+            no_more_comes = not follow or self.job(job_id)["state"] in TERMINAL_STATES  # asked before the log
+            content, next_offset = self._log_bytes(job_id, offset, LOG_LIMIT_BYTES)
+            is_drained = next_offset == offset
+            yield decoder.decode(content, final=is_drained and no_more_comes)
+            if is_drained and no_more_comes:
+                return
+            if is_drained:
+                time.sleep(poll_s)
+            offset = next_offset
+
+    def events(self, job_id: str) -> Iterator[Event]:
+        """The job's story, oldest first."""
+        after = 0
+        while items := (page := self._get(f"/v1/jobs/{_part(job_id)}/events", after=after, limit=PAGE_LIMIT))["items"]:
+            yield from items
+            after = page["next_after"]
+
+    # --- tiers, users, tokens
+
+    def tiers(self) -> list[Tier]:
+        """All tiers, by name."""
+        return cast(list[Tier], self._get("/v1/tiers")["items"])
+
+    def put_tier(
+        self,
+        name: str,
+        *,
+        weight: float = 1.0,
+        objective: str = "fairness",
+        guarantee: float = 0.0,
+        version: int | None = None,
+    ) -> Tier:
+        """Replace the tier if it still has `version`; None: create it. 412 if somebody was faster."""
+        headers = {"If-None-Match": "*"} if version is None else {"If-Match": f'"{version}"'}
+        body = {"weight": weight, "objective": objective, "guarantee": guarantee}
+        return cast(Tier, self._send("PUT", f"/v1/tiers/{_part(name)}", json=body, headers=headers).json())
+
+    def users(self) -> list[User]:
+        """All users, by name."""
+        return cast(list[User], self._get("/v1/users")["items"])
+
+    def put_user(self, name: str, tiers: Sequence[str]) -> User:
+        """Create or replace a user; the first tier is its default."""
+        return cast(User, self._send("PUT", f"/v1/users/{_part(name)}", json={"tiers": list(tiers)}).json())
+
+    def create_token(self, user: str, scope: str = "user") -> str:
+        """A new bearer token of scope `user` or `operator`; there is no way to see it again."""
+        return str(self._send("POST", f"/v1/users/{_part(user)}/tokens", json={"scope": scope}).json()["token"])
+
+    # --- what the scheduler does
+
+    def allocations(self) -> Allocation:
+        """The newest allocation: the target of each job beside what it received."""
+        return cast(Allocation, self._get("/v1/allocations/current"))
+
+    def throughputs(self) -> Throughputs:
+        """Steps per second by job kind and accelerator type."""
+        return cast(Throughputs, self._get("/v1/throughputs"))
+
+    def rounds(self, *, before: int | None = None, limit: int = 40) -> list[Round]:
+        """Rounds, newest first."""
+        return cast(list[Round], self._get("/v1/rounds", before=before, limit=limit)["items"])
+
+    def cluster(self) -> Cluster:
+        """Nodes and workers."""
+        return cast(Cluster, self._get("/v1/cluster"))
+
+    def policies(self) -> dict[str, Any]:
+        """Policies that the service can be configured with, and the objectives a tier may have."""
+        return cast(dict[str, Any], self._get("/v1/policies"))
+
+    def health(self) -> str:
+        """`ok` when the store answers and the scheduler is alive."""
+        return str(self._get("/readyz")["status"])
+
+    # --- transport
+
+    def _get(self, path: str, **query: Any) -> Any:
+        given = {name: value for name, value in query.items() if value is not None}
+        return self._send("GET", path, attempts=ATTEMPTS, params=given).json()
+
+    def _log_bytes(self, job_id: str, offset: int, limit_bytes: int) -> tuple[bytes, int]:
+        query = {"offset": offset, "limit": limit_bytes}
+        answer = self._send("GET", f"/v1/jobs/{_part(job_id)}/logs", attempts=ATTEMPTS, params=query)
+        return answer.content, int(answer.headers["X-Next-Offset"])
+
+    def _send(self, method: str, path: str, *, attempts: int = 1, **request: Any) -> httpx.Response:
+        for attempt in range(attempts):
+            try:
+                answer = self._http.request(method, path, **request)
+                break
+            except httpx.TransportError as error:
+                if attempt == attempts - 1:
+                    raise ServiceUnreachable(f"no answer from {self.url}: {error}") from error
+                time.sleep(0.1 * 2**attempt)
+        if answer.is_error:
+            raise _refusal(answer)
+        return answer
+
+
+def _refusal(answer: httpx.Response) -> GavelApiError:
+    """The problem document (RFC 9457) as an exception; any other body as its text."""
+    if "json" not in answer.headers.get("Content-Type", ""):
+        return GavelApiError(answer.status_code, answer.reason_phrase, answer.text[:500])
+    problem: Mapping[str, Any] = answer.json()
+    title = str(problem.get("title") or answer.reason_phrase)
+    errors: Sequence[Mapping[str, str]] = problem.get("errors") or []
+    return GavelApiError(
+        answer.status_code, title, str(problem.get("detail") or ""), errors[0]["field"] if errors else None
+    )
+
+
+def _part(name: str) -> str:
+    """One segment of a path, whatever was typed."""
+    return quote(name, safe="")

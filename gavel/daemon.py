@@ -1,0 +1,228 @@
+"""The service in one process: API and dashboard in the main thread, the scheduler loop in another.
+
+Composition root: the only place that names the store, the backend, the runner and the estimator together.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+import structlog
+import uvicorn
+
+from api.app import create_app
+from api.services import Services
+from gavel.backends.accelerators import Discovery, discover, probe
+from gavel.backends.local import LocalBackend
+from gavel.clock import SystemClock
+from gavel.config import Settings
+from gavel.errors import GavelError
+from gavel.estimator.observed import ObservedThroughputs
+from gavel.logs import configure_logs
+from gavel.mechanism.driver import Driver
+from gavel.policies.equal_share import EqualShare
+from gavel.policies.registry import load
+from gavel.ports import Clock, Store
+from gavel.runner import SubprocessRunner
+from gavel.store.sql import SqlStore
+from gavel.types import Scope, User
+
+log = structlog.get_logger("gavel.daemon")
+
+OPERATOR = "operator"
+TOKEN_FILE = "operator.token"  # noqa: S105  a file's name
+SERVICE_FILE = "service.json"
+SHUTDOWN_LIMIT_S = 10.0
+STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
+
+
+class SchedulerLoop(threading.Thread):
+    """Ticks the driver until stopped; a tick that fails is logged and tried again, never the end of the loop."""
+
+    def __init__(self, driver: Driver, clock: Clock, settings: Settings, before_first: Callable[[], None]) -> None:
+        super().__init__(name="scheduler", daemon=True)
+        self._driver, self._clock, self._settings = driver, clock, settings
+        self._before_first = before_first
+        self._stopping = threading.Event()
+        self._last_tick_at_s = clock.now_s()
+
+    def run(self) -> None:
+        """Prepare once, then observe, decide and act until `stop`."""
+        self._before_first()
+        while not self._stopping.is_set():
+            try:
+                due_s = self._driver.tick()
+                self._last_tick_at_s = self._clock.now_s()
+            except Exception:  # the boundary of the thread: whatever it was, leases go on and the next tick may do
+                log.exception("tick.failed")
+                due_s = self._clock.now_s() + self._settings.idle_tick_s
+            now_s = self._clock.now_s()
+            self._clock.wait(max(now_s + self._settings.tick_s / 10, min(due_s, now_s + self._pause_s())))
+
+    def _pause_s(self) -> float:
+        return self._settings.idle_tick_s if self._driver.is_idle else self._settings.tick_s
+
+    def is_alive_and_ticking(self) -> bool:
+        """False once no tick has succeeded for longer than any solve and pause may take."""
+        limit_s = self._settings.solve_time_limit_s + 10 * self._settings.idle_tick_s
+        recent = self._clock.now_s() - self._last_tick_at_s < limit_s
+        return self.is_alive() and recent and self._driver.halted is None
+
+    def stop(self) -> None:
+        """End after the tick in progress."""
+        self._stopping.set()
+        self._clock.wake()
+        self.join(SHUTDOWN_LIMIT_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What `serve` has started, for the announcement."""
+
+    url: str
+    operator_token: str
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = print) -> int:
+    """Run the service until SIGINT or SIGTERM; 0 after a clean end, 1 if it could not start (with the reason)."""
+    with ExitStack() as stack:
+        try:
+            _own_state_dir(settings.state_dir, stack)
+            configure_logs(settings.state_dir / "service.log")
+            load(settings.policy)
+            return _serve(settings, announce, stack)
+        except (GavelError, OSError) as error:
+            announce(f"gavel could not start: {error}")
+            return 1
+
+
+def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack) -> int:
+    clock = SystemClock()
+    store = SqlStore(settings.url, on_change=clock.wake)
+    stack.callback(store.close)
+    found = discover()
+    backend = LocalBackend(
+        state_dir=settings.state_dir,
+        accelerators=found.accelerators,
+        clock=clock,
+        lease_grace_s=settings.lease_grace_s,
+        log_bytes_per_job=settings.log_bytes_per_job,
+        on_change=clock.wake,
+    )
+    stack.callback(backend.close)
+    runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
+    stack.callback(runner.close)
+    sharing = 2 if any(each.worker.shares_core for each in found.accelerators) else 1
+    driver = Driver(
+        store=store,
+        backend=backend,
+        runner=runner,
+        estimator=ObservedThroughputs.from_table(store.throughputs(), core_sharing=sharing),
+        fallback=EqualShare(),
+        clock=clock,
+        settings=settings,
+    )
+    loop = SchedulerLoop(driver, clock, settings, lambda: _report_types(settings.state_dir, found, announce))
+    services = Services(
+        store=store,
+        settings=settings,
+        clock=clock,
+        read_log=backend.read_log,
+        is_scheduler_alive=loop.is_alive_and_ticking,
+    )
+    listener = _listen(settings, stack)
+    running = _Running(_url(settings, listener), _operator_token(store, settings.state_dir, clock.now_s()))
+    _write_private(settings.state_dir / SERVICE_FILE, json.dumps({"url": running.url, "pid": os.getpid()}))
+    stack.callback((settings.state_dir / SERVICE_FILE).unlink, missing_ok=True)
+    _announce(settings, running, announce)
+    config = uvicorn.Config(
+        create_app(services),
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=STREAMS_LIMIT_S,
+    )
+    loop.start()
+    stack.callback(loop.stop)
+    uvicorn.Server(config).run(sockets=[listener])
+    announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
+    return 0
+
+
+def _own_state_dir(state_dir: Path, stack: ExitStack) -> None:
+    """Make the folder, and hold its lock: two services on one folder would fight over its gangs."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock: IO[str] = stack.enter_context((state_dir / "lock").open("w"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(
+            f"another gavel service is using {state_dir.resolve()}; stop it or choose another --state-dir"
+        ) from None
+
+
+def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], None]) -> None:
+    """Say what the accelerators are; measure that their types differ, once per state folder and set of workers."""
+    workers = [each.worker.id for each in found.accelerators]
+    for note in found.notes:
+        announce(note)
+    kept = state_dir / "probe.json"
+    if kept.exists() and json.loads(kept.read_text()).get("workers") == workers:
+        return
+    measured = probe(found.accelerators)
+    announce(measured.text)
+    _write_private(kept, json.dumps({"workers": workers, "text": measured.text}))
+
+
+def _listen(settings: Settings, stack: ExitStack) -> socket.socket:
+    listener = stack.enter_context(socket.socket())
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+    except OSError as error:
+        raise OSError(
+            f"{settings.host}:{settings.port} cannot be listened on ({error.strerror}); try --port 0"
+        ) from None
+    listener.listen(1024)
+    return listener
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    return f"http://{settings.host}:{listener.getsockname()[1]}"
+
+
+def _operator_token(store: Store, state_dir: Path, now_s: float) -> str:
+    """The operator's token, from its file if it is still good, else a new one."""
+    path = state_dir / TOKEN_FILE
+    kept = path.read_text().strip() if path.exists() else ""
+    if kept and store.identify(sha256(kept.encode()).hexdigest()):
+        return kept
+    token = secrets.token_urlsafe(32)
+    tiers = tuple(tier.name for tier in store.tiers())
+    store.put_user(User(name=OPERATOR, tiers=tiers), by=OPERATOR, now_s=now_s)
+    store.add_token(sha256(token.encode()).hexdigest(), user=OPERATOR, scope=Scope.OPERATOR, now_s=now_s)
+    _write_private(path, token)
+    return token
+
+
+def _write_private(path: Path, text: str) -> None:
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def _announce(settings: Settings, running: _Running, announce: Callable[[str], None]) -> None:
+    announce(f"Gavel listens on {running.url}  (API: {running.url}/docs)")
+    announce(f"dashboard: {running.url}/login?token={running.operator_token}")
+    announce(f"state, logs and the operator's token are in {settings.state_dir.resolve()}; Ctrl-C stops")

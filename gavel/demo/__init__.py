@@ -1,0 +1,127 @@
+"""The main job from end to end: a service, real training jobs, rounds on real accelerators, results, checks."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from gavel.client import Client
+from gavel.client import Job as JobView
+from gavel.demo import show
+from gavel.demo.checks import all_jobs, check
+from gavel.demo.service import DemoService, wait_until
+from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
+from gavel.simulator.replay import SimulatedJob, simulate
+from gavel.simulator.report import Metrics, metrics_by_tier
+from gavel.store.sql import SqlStore
+from gavel.types import AcceleratorType, Cluster, Job, Tier
+
+STATE_DIR = Path(".demo")
+LIMIT_S = 240.0
+ROUND_DURATION_S = 4.0
+USERS = {GOLD: "ann", FREE: "bob"}
+TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
+TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
+Rates = dict[tuple[str, int, AcceleratorType], float]
+
+
+def main() -> int:
+    """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held."""
+    console = Console()
+    began_s = time.monotonic()
+    settings = {"GAVEL_ROUND_DURATION_S": str(ROUND_DURATION_S), "GAVEL_LEASE_GRACE_S": "3"}
+    console.rule("[bold]Gavel: training jobs on mixed accelerators")
+    with DemoService(STATE_DIR.resolve(), settings) as service:
+        console.print(service.output().strip(), markup=False, highlight=False)
+        with Client(service.url, service.operator_token) as operator:
+            _set_up(operator)
+            wait_until(lambda: bool(operator.cluster()["workers"]), 30)
+            workload = jobs()
+            finished = _run(console, service, operator, workload, began_s)
+        if not finished:
+            console.print(f"[bold red]not finished after {LIMIT_S:.0f} s; the service's log is in {STATE_DIR}")
+        console.print(service.output().strip().splitlines()[-1], markup=False, highlight=False)
+    return _conclude(console, service, len(workload), began_s)
+
+
+def _set_up(operator: Client) -> None:
+    for name, (objective, weight) in TIERS.items():
+        operator.put_tier(name, objective=objective, weight=weight)
+        operator.put_user(USERS[name], [name])
+
+
+def _run(console: Console, service: DemoService, operator: Client, workload: Sequence[DemoJob], began_s: float) -> bool:
+    """Submit each job when it arrives, show all until every one has ended; False when the time was up."""
+    clients = {tier: Client(service.url, operator.create_token(user)) for tier, user in USERS.items()}
+    waiting = list(workload)
+    start_s = time.monotonic()
+    printed_s = -10.0
+    with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as display:
+        while time.monotonic() - began_s < LIMIT_S:
+            elapsed_s = time.monotonic() - start_s
+            while waiting and waiting[0].arrives_s <= elapsed_s:
+                job = waiting.pop(0)
+                _submit(clients[job.tier], job)
+            views = list(operator.jobs())
+            rounds = operator.rounds(limit=1)
+            index = rounds[0]["round_index"] if rounds else 0
+            if console.is_terminal:
+                display.update(show.live(views, service.url, index, elapsed_s))
+            elif elapsed_s - printed_s >= 10:
+                printed_s = elapsed_s
+                console.print(show.line(views, index, elapsed_s))
+            if not waiting and all(view["state"] in TERMINAL for view in views):
+                return True
+            time.sleep(0.25)
+    return False
+
+
+def _submit(client: Client, job: DemoJob) -> JobView:
+    return client.submit(
+        name=job.name, kind=job.kind, tier=job.tier, total_steps=job.total_steps(1.0), scale_factor=job.scale_factor
+    )
+
+
+def _conclude(console: Console, service: DemoService, submitted: int, began_s: float) -> int:
+    """Tables and checks from the database that the service left behind."""
+    store = SqlStore(f"sqlite:///{service.state_dir / 'gavel.db'}")
+    try:
+        done = all_jobs(store)
+        cluster = store.cluster()
+        rates: Rates = {
+            (row.kind, row.scale_factor, row.accelerator_type): row.steps_per_s
+            for row in store.throughputs()
+            if row.is_measured
+        }
+        console.print(show.jobs_table(done, cluster.accelerator_types))
+        console.print(show.throughput_table(rates, cluster.accelerator_types))
+        console.print("[dim]every rate was measured with all workers of its core busy")
+        console.print(show.comparison_table(_comparison(done, cluster, rates, store.tiers())))
+        left = [f"pid {process.pid}" for process in service.processes_left()]
+        checks = [*check(store, submitted, left)]
+    finally:
+        store.close()
+    elapsed_s = time.monotonic() - began_s
+    checks.append((elapsed_s < LIMIT_S, f"{elapsed_s:.0f} s in all, of {LIMIT_S:.0f} s allowed"))
+    show.print_checks(checks, console)
+    return 0 if all(holds for holds, _ in checks) else 1
+
+
+def _comparison(
+    done: Sequence[Job], cluster: Cluster, rates: Rates, tiers: Sequence[Tier]
+) -> dict[str, dict[str, Metrics]]:
+    """The run as it was, and the same workload simulated on the measured matrix under both policies."""
+    first_s = min(job.submitted_at_s for job in done)
+    workload = [SimulatedJob(submitted_at_s=job.submitted_at_s - first_s, spec=job.spec) for job in done]
+    columns = {"measured": metrics_by_tier(done)}
+    for title, policy in {
+        "simulated, aware": "hierarchical",
+        "simulated, agnostic": "hierarchical?agnostic=true",
+    }.items():
+        result = simulate(
+            workload, cluster=cluster, throughput=rates, policy=policy, tiers=tiers, round_duration_s=ROUND_DURATION_S
+        )
+        columns[title] = metrics_by_tier(result.jobs)
+    return columns

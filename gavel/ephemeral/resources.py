@@ -1,0 +1,320 @@
+"""Ephemeral resources (ESCHER, SoCC '22, section 4): named, leased capacities on nodes, beside the physical ones.
+
+A task requires resources by name and waits until one node has them all; every scheduling constraint is said by
+creating, resizing and deleting names. Beyond the paper, each name has an owner, a lease and a generation, and many can
+be set at once.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+
+from gavel.ephemeral.names import NODE_OWNER, check_amount, check_requirement, check_resource, full_name
+from gavel.errors import Conflict, InvalidResource, NotFound, StaleVersion
+from gavel.types import EphemeralResource, JobId
+
+Gang = tuple[JobId, int]
+"""A job and the token of its lease."""
+
+NodeSpec = str | Sequence[str] | Mapping[str, int]
+"""A node; several; or a vector {owner/name: amount}: every node that has that much free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Units of a resource on a node. `free` is negative after a shrink or expiry below what is held."""
+
+    capacity: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One task of a gang: what it takes of one node, {owner/name: amount}, and the node if it must be a certain one."""
+
+    requires: Mapping[str, int]
+    node: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.requires:
+            raise InvalidResource("requires", "a task must require at least one resource")
+        check_requirement(self.requires)
+
+
+@dataclass(frozen=True, slots=True)
+class GangRequest:
+    """Tasks that start together or not at all."""
+
+    gang: Gang
+    members: tuple[Member, ...]
+
+
+Placement = tuple[str, Mapping[str, int]]
+"""A node and what one task takes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The last word about a name on a node; older generations are refused until every lease ever given here is over."""
+
+    said: EphemeralResource
+    fenced_until_s: float
+
+
+class ResourceTable:
+    """Every name on every node, and who holds how much of it. Reads no clock: each call is told the time."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, None] = {}  # in order of arrival
+        self._entries: dict[str, dict[str, _Entry]] = {}  # owner/name -> node -> entry
+        self._used: Counter[tuple[str, str]] = Counter()  # (owner/name, node)
+        self._held: dict[Gang, tuple[Placement, ...]] = {}
+
+    # --- nodes ---
+
+    def add_node(self, node: str, physical: Mapping[str, int]) -> None:
+        """The node is there, with `physical` capacities as `node/<name>` and no others; raises InvalidResource."""
+        named = {full_name(NODE_OWNER, name): name for name in physical}
+        for name, capacity in physical.items():
+            check_amount(name, capacity)
+        self._nodes.setdefault(node)
+        self._drop(node, owner=NODE_OWNER)
+        for full, name in named.items():
+            said = EphemeralResource(
+                name=name,
+                node=node,
+                capacity=physical[name],
+                owner=NODE_OWNER,
+                lease_expires_at_s=inf,
+                generation=1,
+            )
+            self._entries.setdefault(full, {})[node] = _Entry(said, inf)
+
+    def remove_node(self, node: str) -> None:
+        """The node is gone, with its resources and what was held there; nothing happens if it was not known."""
+        self._nodes.pop(node, None)
+        self._drop(node)
+        for gang, placements in list(self._held.items()):
+            self._held[gang] = tuple(placement for placement in placements if placement[0] != node)
+        for key in [key for key in self._used if key[1] == node]:
+            del self._used[key]
+
+    # --- setting ---
+
+    def set_resource(
+        self,
+        name: str,
+        capacity: int,
+        node_spec: NodeSpec,
+        ttl_s: float,
+        owner: str,
+        now_s: float,
+        *,
+        expect_generation: int | None = None,
+        num_nodes: int | None = None,
+    ) -> tuple[EphemeralResource, ...]:
+        """Create, resize, renew or delete (capacity 0) `owner/name` on nodes; what was written, one a node.
+
+        `num_nodes` limits how many nodes take it. The generation grows with each change of meaning. `expect_generation`
+        is what the caller read (0: there is no such name); raises StaleVersion when it has moved on, NotFound for an
+        unknown node, InvalidResource.
+        """
+        if not (isfinite(ttl_s) and ttl_s > 0):
+            raise InvalidResource("ttl_s", f"{ttl_s!r} must be a finite number of seconds above 0")
+        full = full_name(owner, name)
+        written = []
+        for node in self._resolve(node_spec, now_s)[:num_nodes]:
+            known = self._word(full, node, now_s)
+            before = known.said if known else None
+            current = before.generation if before and self.capacity(full, node, now_s) else 0
+            if expect_generation not in (None, current):
+                raise StaleVersion(f"{full} on {node} is not at generation {expect_generation}: read it again")
+            written.append(
+                EphemeralResource(
+                    name=name,
+                    node=node,
+                    capacity=capacity,
+                    owner=owner,
+                    lease_expires_at_s=now_s + ttl_s,
+                    generation=_next_generation(before, capacity, now_s + ttl_s),
+                )
+            )
+        self.set_resources(written, now_s=now_s)
+        return tuple(written)
+
+    def set_resources(self, resources: Iterable[EphemeralResource], *, now_s: float) -> None:
+        """Write all of them or, on an error, none. Writing the same again renews the lease, never shortens it.
+
+        Capacity 0 deletes: holders keep what they hold, nobody new is admitted. Raises StaleVersion for a generation
+        that is older than the known one, or the same with another capacity; NotFound for an unknown node;
+        InvalidResource.
+        """
+        staged: dict[tuple[str, str], _Entry] = {}
+        for resource in resources:
+            key = (check_resource(resource), resource.node)
+            self._check_node(resource.node)
+            staged[key] = _after(staged.get(key) or self._word(*key, now_s), resource)
+        for (full, node), entry in staged.items():
+            if entry.fenced_until_s > now_s:
+                self._entries.setdefault(full, {})[node] = entry
+            else:
+                self._forget(full, node)  # a word whose lease is over says nothing any more
+
+    def expire(self, now_s: float) -> tuple[str, ...]:
+        """Collect what is over; the names that went, sorted. Holders keep what they hold until they release it."""
+        over = [
+            (full, node, entry)
+            for full, entries in self._entries.items()
+            for node, entry in entries.items()
+            if entry.fenced_until_s <= now_s
+        ]
+        for full, node, _ in over:
+            self._forget(full, node)
+        return tuple(sorted({full for full, _, entry in over if entry.said.capacity > 0}))
+
+    # --- holding ---
+
+    def acquire(self, gang: Gang, placements: Sequence[Placement], now_s: float) -> None:
+        """The gang holds all of it, or on Conflict nothing: when it holds already, or a node has too little free."""
+        if gang in self._held:
+            raise Conflict(f"gang {gang} holds its resources already")
+        wanted: Counter[tuple[str, str]] = Counter()
+        for node, requires in placements:
+            wanted.update({(full, node): amount for full, amount in requires.items()})
+        for (full, node), amount in wanted.items():
+            if self.free(full, node, now_s) < amount:
+                raise Conflict(f"{node} has {self.free(full, node, now_s)} of {full} free, gang {gang} needs {amount}")
+        self._held[gang] = tuple(placements)
+        self._used.update(wanted)
+
+    def release(self, gang: Gang) -> None:
+        """The gang holds nothing; nothing happens if it held nothing."""
+        for node, requires in self._held.pop(gang, ()):
+            for full, amount in requires.items():
+                self._used[full, node] -= amount
+                assert self._used[full, node] >= 0, f"{full} on {node} was released more often than acquired"
+                if not self._used[full, node]:
+                    del self._used[full, node]
+
+    def holds(self, gang: Gang) -> bool:
+        """True while the gang has not released what it acquired."""
+        return gang in self._held
+
+    # --- reading ---
+
+    def capacity(self, full: str, node: str, now_s: float) -> int:
+        """Units of `owner/name` on a node; 0 if unknown, deleted or expired."""
+        entry = self._entry(full, node)
+        return entry.said.capacity if entry and entry.said.lease_expires_at_s > now_s else 0
+
+    def free(self, full: str, node: str, now_s: float) -> int:
+        """Units of `owner/name` on a node that nobody holds; negative after a shrink below what is held."""
+        return self.capacity(full, node, now_s) - self._used[full, node]
+
+    def nodes_with(self, full: str) -> Collection[str]:
+        """Nodes that know `owner/name`, in the order in which they first did; a live view."""
+        return self._entries.get(full, {}).keys()
+
+    def get_cluster_state(self, now_s: float) -> dict[str, dict[str, Availability]]:
+        """{node: {owner/name: availability}}, one consistent view; deleted and expired names show while held."""
+        state: dict[str, dict[str, Availability]] = {node: {} for node in self._nodes}
+        live = {(full, node) for full, entries in self._entries.items() for node in entries}
+        for full, node in sorted(live | set(self._used)):
+            entry = self._entry(full, node)
+            if self._used[full, node] or (entry and entry.said.capacity > 0):
+                state[node][full] = Availability(self.capacity(full, node, now_s), self.free(full, node, now_s))
+        return state
+
+    def resources(self, now_s: float) -> tuple[EphemeralResource, ...]:
+        """The ephemeral resources in force, sorted by owner, name and node; the physical ones are not among them."""
+        said = [entry.said for entries in self._entries.values() for entry in entries.values()]
+        live = [each for each in said if each.capacity and now_s < each.lease_expires_at_s < inf]
+        return tuple(sorted(live, key=lambda each: (each.owner, each.name, each.node)))
+
+    def missing(self, request: GangRequest, now_s: float) -> str:
+        """Why the gang waits: the first resource there is too little of, and who holds it.
+
+        "" if there is enough of each for the whole gang and a node for each member alone.
+        """
+        needs: Counter[tuple[str, str | None]] = Counter()
+        for member in request.members:
+            needs.update({(full, member.node): amount for full, amount in member.requires.items()})
+        for (full, node), amount in needs.items():
+            nodes = (node,) if node else self.nodes_with(full)
+            free = sum(max(0, self.free(full, each, now_s)) for each in nodes)
+            if free < amount:
+                return self._shortage(full, nodes, amount, free, now_s)
+        for member in request.members:
+            if not self._resolve(member.requires, now_s):
+                return f"no node has free together: {', '.join(member.requires)}"
+        return ""
+
+    # --- inside ---
+
+    def _shortage(self, full: str, nodes: Collection[str], amount: int, free: int, now_s: float) -> str:
+        if not any(self.capacity(full, node, now_s) for node in nodes):
+            return f"{full} is not there (needs {amount})"
+        holders = sorted(
+            f"job {gang[0]} (token {gang[1]})"
+            for gang, placements in self._held.items()
+            if any(node in nodes and full in requires for node, requires in placements)
+        )
+        return f"{full} has {free} free, needs {amount}; held by {', '.join(holders) or 'nobody'}"
+
+    def _resolve(self, node_spec: NodeSpec, now_s: float) -> list[str]:
+        if isinstance(node_spec, Mapping):
+            check_requirement(node_spec)
+            return [node for node in self._nodes if self._fits(node_spec, node, now_s)]
+        nodes = [node_spec] if isinstance(node_spec, str) else list(node_spec)
+        for node in nodes:
+            self._check_node(node)
+        return nodes
+
+    def _fits(self, requires: Mapping[str, int], node: str, now_s: float) -> bool:
+        return all(self.free(full, node, now_s) >= amount for full, amount in requires.items())
+
+    def _check_node(self, node: str) -> None:
+        if node not in self._nodes:
+            raise NotFound(f"there is no node {node!r}; nodes: {', '.join(self._nodes) or 'none'}")
+
+    def _entry(self, full: str, node: str) -> _Entry | None:
+        return self._entries.get(full, {}).get(node)
+
+    def _word(self, full: str, node: str, now_s: float) -> _Entry | None:
+        """The entry while it still refuses older ones: when `expire` is called changes no answer."""
+        entry = self._entry(full, node)
+        return entry if entry and entry.fenced_until_s > now_s else None
+
+    def _forget(self, full: str, node: str) -> None:
+        entries = self._entries.get(full, {})
+        entries.pop(node, None)
+        if not entries:
+            self._entries.pop(full, None)
+
+    def _drop(self, node: str, owner: str | None = None) -> None:
+        for full in list(self._entries):
+            if owner is None or full.startswith(f"{owner}/"):
+                self._forget(full, node)
+
+
+def _next_generation(before: EphemeralResource | None, capacity: int, lease_expires_at_s: float) -> int:
+    if before is None:
+        return 1
+    renewed = before.capacity == capacity and before.lease_expires_at_s <= lease_expires_at_s
+    return before.generation + (not renewed)
+
+
+def _after(known: _Entry | None, new: EphemeralResource) -> _Entry:
+    if known is None:
+        return _Entry(new, new.lease_expires_at_s)
+    said, until_s = known.said, max(known.fenced_until_s, new.lease_expires_at_s)
+    if new.generation > said.generation:
+        return _Entry(new, until_s)
+    if new.generation < said.generation or new.capacity != said.capacity:
+        raise StaleVersion(
+            f"{new.owner}/{new.name} on {new.node} is at generation {said.generation} with capacity {said.capacity}; "
+            f"generation {new.generation} with capacity {new.capacity} comes too late"
+        )
+    # A renewal that was overtaken by a later one must not shorten the lease.
+    return _Entry(replace(said, lease_expires_at_s=max(said.lease_expires_at_s, new.lease_expires_at_s)), until_s)

@@ -1,0 +1,108 @@
+"""Target curves: how a group's service is spread over its jobs (docs/tiers.md).
+
+A curve says, for a group that is to have service sigma, what each of its jobs is to have; no job's target falls as sigma
+grows, and the targets sum to sigma. Curves nest: a job is a curve of one, `Share` raises its children together, `InOrder`
+one after the other. All are piecewise linear, so a `Path` keeps their corners only.
+
+A path runs from `start` (n,) (what each job has already) to `cap` (n,) (the most it can reach), both in service.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gavel.types import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """Corners of a curve: at group service `service[p]` (p,), strictly rising, job `jobs[i]` is to have `targets[p, i]`."""
+
+    jobs: IntArray
+    service: FloatArray
+    targets: FloatArray
+
+    def at(self, service: FloatArray) -> FloatArray:
+        """Targets (k, jobs) at each of `service` (k,), which is held to the path's ends."""
+        if len(self.service) == 1:
+            return np.repeat(self.targets, len(service), axis=0)
+        held = np.clip(service, self.service[0], self.service[-1])
+        left = np.clip(np.searchsorted(self.service, held, side="right") - 1, 0, len(self.service) - 2)
+        part = (held - self.service[left]) / (self.service[left + 1] - self.service[left])
+        targets: FloatArray = self.targets[left] + part[:, None] * (self.targets[left + 1] - self.targets[left])
+        return targets
+
+    def last_within(self, prices: FloatArray, bound: float) -> float:
+        """The largest service at which the targets cost at most `bound` at `prices` >= 0, one a job of the path."""
+        cost = self.targets @ prices  # never falls along the path
+        corner = int(np.searchsorted(cost, bound, side="right")) - 1
+        if corner < 0:
+            return float(self.service[0])
+        if corner + 1 == len(cost):
+            return float(self.service[-1])
+        part = (bound - cost[corner]) / (cost[corner + 1] - cost[corner])
+        return float(self.service[corner] + part * (self.service[corner + 1] - self.service[corner]))
+
+
+class Curve(Protocol):
+    """Anything that can say how service is spread over its jobs."""
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """The way from `start` to `cap`, both (n,) over all jobs of the problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A single job: it has all of its group's service."""
+
+    job: int
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """From the job's start to its cap; one corner if it cannot rise."""
+        ends = np.asarray([start[self.job], max(start[self.job], cap[self.job])])
+        ends = ends[: 2 if ends[1] > ends[0] else 1]
+        return Path(np.asarray([self.job]), ends, ends[:, None])
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Children rise together: service over weight is equal among all that are neither at their cap nor above already."""
+
+    children: Sequence[Curve]
+    weights: Sequence[float]
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """At level v each child has service weight * v, held to what it has and what it can reach."""
+        paths = [child.path(start, cap) for child in self.children]
+        corners = [path.service / weight for path, weight in zip(paths, self.weights, strict=True)]
+        levels = np.unique(np.concatenate(corners))
+        blocks = [path.at(weight * levels) for path, weight in zip(paths, self.weights, strict=True)]
+        return _joined([path.jobs for path in paths], np.hstack(blocks))
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """Children rise one after the other: the next begins when the one before is at its cap."""
+
+    children: Sequence[Curve]
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """While a child rises, those before it are at their caps and those after it at their starts."""
+        paths = [child.path(start, cap) for child in self.children]
+        steps = [len(path.service) for path in paths]
+        first = np.concatenate([[0], np.cumsum(steps)[:-1]])
+        rows = np.arange(sum(steps))
+        blocks = [
+            path.targets[np.clip(rows - begin, 0, count - 1)]
+            for path, begin, count in zip(paths, first, steps, strict=True)
+        ]
+        return _joined([path.jobs for path in paths], np.hstack(blocks))
+
+
+def _joined(jobs: list[IntArray], targets: FloatArray) -> Path:
+    """One path of the children's targets; corners at which nobody has risen are dropped."""
+    service = targets.sum(axis=1)
+    rising = np.concatenate([[True], np.diff(np.maximum.accumulate(service)) > 0])
+    return Path(np.concatenate(jobs), service[rising], targets[rising])

@@ -1,0 +1,126 @@
+"""Water filling along a target curve: raise its service as far as it goes, freeze who cannot rise, go on with the rest.
+
+The answer is the lexicographic one of Gavel (OSDI '20, section 4.3) without its mixed-integer program: who is stuck is read
+off the dual prices. For prices lam >= 0 of the service constraints, every valid allocation keeps lam . q <= bound, so
+
+1. aim at the curve's end and ask how far on the straight way there a valid allocation goes;
+2. if it falls short, the prices of that answer bound the curve: aim at the last point within the bound, ask again;
+3. at a point that is reached, a job with a positive price can rise in no valid allocation that keeps everybody else's
+   target: it is frozen. A job without one can from now on use only entries of X without reduced cost, which caps it.
+
+Step 2 never overshoots and ends at a corner of finitely many; step 3 freezes a job each time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.errors import SolveFailed
+from gavel.policies._curves import Curve, Path
+from gavel.policies._program import Program
+from gavel.types import FloatArray, IntArray
+
+PRECISION = 1e-8  # relative to the service asked for
+LEAST_PRICE = 1e-6  # of prices that sum to about 1; the solver's zeros are below 1e-9
+MOST_CUTS = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Answer:
+    """How far the way goes: `reach` along it, the prices of the jobs (n,), and which entries of X (v,) stay of use."""
+
+    reach: float
+    service: FloatArray
+    prices: FloatArray
+    has_use: FloatArray
+
+
+class Filling:
+    """The question "how far towards these targets?" over one program, compiled once and asked many times."""
+
+    def __init__(self, program: Program) -> None:
+        import cvxpy as cp
+
+        self._program = program
+        jobs = len(program.given.job_ids)
+        self.dual_gap = 0.0
+        self._rates = program.rates.multiply(program.service_per_step[:, None]).tocsc()  # service per entry
+        self._start, self._way = cp.Parameter(jobs, nonneg=True), cp.Parameter(jobs, nonneg=True)
+        self._reach = cp.Variable()
+        self._at_least = program.service >= self._start + cp.multiply(self._way, self._reach)
+        self._question = program.over_valid(cp.Maximize(self._reach), [self._at_least])
+
+    def fill(
+        self, curve: Curve, *, start: FloatArray | None = None, workers: FloatArray | None = None, whole: bool = True
+    ) -> FloatArray:
+        """Service of each job (n,) after filling along `curve` from `start` (n,) within `workers` (m,) of each type.
+
+        Defaults: from zero, within the whole cluster. With `whole` False it stops at the first job that is stuck.
+        The program then holds an allocation that gives at least this service. Raises SolveFailed.
+        """
+        capacity = self._program.given.capacity_workers.astype(float) if workers is None else workers
+        self._program.capacity.value = capacity
+        service = np.zeros(len(self._program.given.job_ids)) if start is None else start
+        cap = np.maximum(service, self._best(np.ones(self._rates.shape[1])))
+        self._ask(service, np.ones_like(service))  # the program holds a valid answer even if nobody can rise
+        while True:
+            path = curve.path(service, cap)
+            if path.service[-1] - path.service[0] <= PRECISION * (1.0 + path.service[0]):
+                return service
+            service, answer = self._raise(path, service)
+            if answer is not None:
+                stuck = answer.prices * (1.0 + cap) > LEAST_PRICE
+                cap = np.where(stuck, service, np.maximum(service, np.minimum(cap, self._best(answer.has_use))))
+                if not whole:
+                    return service
+
+    def _raise(self, path: Path, service: FloatArray) -> tuple[FloatArray, _Answer | None]:
+        """Steps 1 and 2: the last point of the path that is reached, and the answer that says why no further.
+
+        No answer if the valid allocations go on beyond that point: then nobody is stuck there.
+        """
+        sought = float(path.service[-1])
+        tolerance = PRECISION * (1.0 + float(service.max()))
+        for _ in range(MOST_CUTS):
+            way = np.zeros_like(service)
+            way[path.jobs] = path.at(np.asarray([sought]))[0] - path.targets[0]
+            length = float(way.max())
+            target = service + way
+            if length <= tolerance:  # stuck at once: ask by whom, on the way ahead
+                length, way[path.jobs] = 0.0, path.targets[1] - path.targets[0]
+            answer = self._ask(service, way / way.max())
+            if answer.reach >= length - tolerance - PRECISION * length:
+                self.dual_gap = max(self.dual_gap, length - answer.reach)
+                reached = np.maximum(service, np.minimum(target, answer.service))
+                return reached, answer if answer.reach <= length + tolerance + PRECISION * length else None
+            prices = answer.prices[path.jobs]
+            bound = float(prices @ path.targets[0]) + answer.reach
+            sought = path.last_within(prices, bound * (1 + 1e-12) + 1e-12)  # rounding must not lose a flat stretch
+        raise SolveFailed(f"water filling found no reachable point within {MOST_CUTS} cuts")
+
+    def _ask(self, service: FloatArray, way: FloatArray) -> _Answer:
+        """How far along `way` every job can rise together from `service`."""
+        program = self._program
+        self._start.value, self._way.value = service, way
+        program.run(self._question)
+        prices = np.maximum(0.0, self._at_least.dual_value)
+        paid = program.times.T @ np.maximum(0.0, program.time_limit.dual_value)
+        paid = paid + program.held.T @ np.maximum(0.0, program.capacity_limit.dual_value)
+        gained = self._rates.T @ prices
+        has_use = paid - gained <= LEAST_PRICE * (paid + gained)
+        return _Answer(
+            reach=float(self._reach.value),
+            service=self._rates @ program.x.value,
+            prices=prices,
+            has_use=has_use.astype(float),
+        )
+
+    def _best(self, has_use: FloatArray) -> FloatArray:
+        """The most service each job can have, (n,), all its time on its best entry of those that are of use."""
+        best: FloatArray = self._rates.multiply(has_use).max(axis=1).toarray().ravel()
+        return best
+
+
+def jobs_by(order: FloatArray) -> IntArray:
+    """Rows sorted by `order` (n,), ascending; equals in order of arrival."""
+    return np.argsort(order, kind="stable")

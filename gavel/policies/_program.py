@@ -1,0 +1,148 @@
+"""The cvxpy program that every policy states its objective over, its one solve call, and the check of the answer.
+
+Valid allocations (Gavel, OSDI '20, section 3.1): X >= 0, each job's time over its combinations <= 1, and workers held on
+each type <= its capacity, sum_r s_r X_rj <= N_j. Entries that cannot be used (zero throughput, gang larger than the
+type) are no variables at all.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from gavel.errors import SolveFailed
+from gavel.policies import measures
+from gavel.policies._validate import check_problem
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
+
+Solver = Literal["clarabel", "highs"]
+MOST_VIOLATION = 1e-6
+MOST_TIME_LIMIT_S = 3600.0
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "clarabel": {"tol_gap_abs": 1e-9, "tol_gap_rel": 1e-9, "tol_feas": 1e-9},
+    "highs": {"primal_feasibility_tolerance": 1e-9, "dual_feasibility_tolerance": 1e-9, "threads": 1},
+}
+
+
+class Program:
+    """Valid allocations of one problem as a cvxpy program.
+
+    `x` (v,) holds the v usable entries of X (combinations, types), `entries` where they lie in it; `throughput` (n,) is
+    the effective throughput in steps/s, `service` (n,) the same in equal-share accelerators (docs/policies.md);
+    `runnable` (n,) says which jobs have any usable entry. `rates`, `times` (n, v) and `held` (m, v) are the sparse
+    matrices behind them. `capacity` (m,) is a cvxpy parameter, preset to the problem's workers.
+    """
+
+    def __init__(self, problem: AllocationProblem, *, solver: Solver = "clarabel", time_limit_s: float = 60.0) -> None:
+        import cvxpy as cp
+
+        check_problem(problem)
+        self.given = problem
+        self.solver = solver
+        self.time_left_s = min(time_limit_s, MOST_TIME_LIMIT_S)
+        self.solve_time_s = 0.0
+        self.entries = np.nonzero(measures.can_run(problem))
+        self.rates, self.times, self.held = _matrices(problem, self.entries)
+        self.service_per_step = measures.service_per_step(problem)
+        self.runnable = self.rates.sum(axis=1) > 0
+        if self.is_idle:
+            return  # nothing to state: cvxpy knows no empty variable
+        self.x = cp.Variable(len(self.entries[0]), nonneg=True)
+        self.throughput = self.rates @ self.x
+        self.service = cp.multiply(self.service_per_step, self.throughput)
+        self.capacity = cp.Parameter(self.held.shape[0], nonneg=True, value=problem.capacity_workers.astype(float))
+        self.time_limit = self.times @ self.x <= 1
+        self.capacity_limit = self.held @ self.x <= self.capacity
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no job can run anywhere: the only valid allocation is zero, and there is no variable to state it over."""
+        return not self.runnable.any()
+
+    def over_valid(self, objective: Any, constraints: Sequence[Any] = ()) -> Any:
+        """A cvxpy problem: `objective` over the valid allocations that also keep `constraints`."""
+        import cvxpy as cp
+
+        return cp.Problem(objective, [self.time_limit, self.capacity_limit, *constraints])
+
+    def run(self, stated: Any) -> None:
+        """Solve a problem made by `over_valid`; SolveFailed unless the solver says it is optimal, in the time left."""
+        import cvxpy as cp
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # its status is refused below
+            try:
+                options = _OPTIONS[self.solver] | {"time_limit": self.time_left_s}
+                stated.solve(solver=self.solver.upper(), **options)
+            except cp.error.SolverError as error:
+                raise SolveFailed(f"{self.solver} gave up: {error}") from error
+        if stated.status != cp.OPTIMAL:
+            raise SolveFailed(f"{self.solver} answered {stated.status}; only optimal is used")
+        spent_s = float(stated.solver_stats.solve_time or 0.0)
+        self.solve_time_s += spent_s
+        self.time_left_s = max(1e-3, self.time_left_s - spent_s)
+
+    def allocation(self, policy: str, *, dual_gap: float | None = None) -> Allocation:
+        """The last answer, clipped to [0, 1] and checked against the problem's own numbers; SolveFailed if off by > 1e-6."""
+        fractions = np.zeros((len(self.given.combinations), len(self.given.accelerator_types)))
+        if not self.is_idle:
+            fractions[self.entries] = np.clip(self.x.value, 0.0, 1.0)
+        broken_by = measures.violation(self.given, fractions)
+        if not broken_by <= MOST_VIOLATION:
+            raise SolveFailed(f"{self.solver}'s answer breaks a limit by {broken_by:.1e} (most: {MOST_VIOLATION:.0e})")
+        certificate = Certificate(primal_violation=broken_by, dual_gap=dual_gap)
+        return named(self.given, fractions, certificate, policy, self.solver, self.solve_time_s)
+
+    def solve(self, policy: str, objective: Any, constraints: Sequence[Any] = ()) -> Allocation:
+        """State, solve, clip, check: the whole way of a policy that is one program. Raises SolveFailed."""
+        self.run(self.over_valid(objective, constraints))
+        return self.allocation(policy)
+
+
+def named(  # noqa: PLR0913 - the fields of an allocation
+    problem: AllocationProblem,
+    fractions: FloatArray,
+    certificate: Certificate,
+    policy: str,
+    solver: str,
+    solve_time_s: float = 0.0,
+) -> Allocation:
+    """`fractions` (combinations, types) with the names of `problem` on them."""
+    return Allocation(
+        combinations=tuple(tuple(problem.job_ids[job] for job in members) for members in problem.combinations),
+        accelerator_types=problem.accelerator_types,
+        time_fraction=fractions,
+        certificate=certificate,
+        policy=policy,
+        solver=solver,
+        solve_time_s=solve_time_s,
+    )
+
+
+def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """Sparse (n, v) throughput, (n, v) time and (m, v) workers held per unit of each usable entry."""
+    from scipy import sparse
+
+    rows, types = entries
+    column = np.arange(len(rows))
+    members = measures.member_of(problem)[rows]
+    there = members >= 0
+    jobs, columns = members[there], np.broadcast_to(column[:, None], members.shape)[there]
+    gained = problem.throughput_steps_per_s[rows, :, types][there]
+    shape = (len(problem.job_ids), len(rows))
+    rates = sparse.csr_array((gained, (jobs, columns)), shape=shape)
+    times = sparse.csr_array((np.ones(len(jobs)), (jobs, columns)), shape=shape)
+    workers = measures.gang_size(problem)[rows].astype(float)
+    held = sparse.csr_array((workers, (types, column)), shape=(len(problem.accelerator_types), len(rows)))
+    return rates, times, held
+
+
+def warm_up() -> None:
+    """Import what solving needs, so that the first round does not wait for it."""
+    import cvxpy as cp
+
+    x = cp.Variable(1, nonneg=True)
+    for solver in _OPTIONS:
+        cp.Problem(cp.Maximize(cp.sum(x)), [x <= 1]).solve(solver=solver.upper())

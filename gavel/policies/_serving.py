@@ -1,0 +1,37 @@
+"""Serving jobs one after the other: what first in first out and shortest job first share."""
+
+from gavel.policies import measures
+from gavel.policies._curves import InOrder, One
+from gavel.policies._filling import Filling
+from gavel.policies._program import Program, Solver
+from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
+
+
+def serve(  # noqa: PLR0913 - the policies' parameters
+    problem: AllocationProblem, order: IntArray, *, policy: str, backfill: bool, solver: Solver, time_limit_s: float
+) -> Allocation:
+    """Each job of `order` (n,) in turn is as fast as it can be, given that no job before it is slowed down.
+
+    With `backfill` False nobody is served behind the first job that does not reach its best rate.
+    """
+    program = Program(problem, solver=solver, time_limit_s=time_limit_s)
+    if program.is_idle:
+        return program.allocation(policy)
+    filling = Filling(program)
+    service = filling.fill(InOrder([One(int(job)) for job in order]), whole=backfill)
+    if backfill:
+        return program.allocation(policy, dual_gap=filling.dual_gap)
+    return _only(program, service, policy)
+
+
+def _only(program: Program, service: FloatArray, policy: str) -> Allocation:
+    """The allocation that gives `service` (n,) with the fewest workers, so that nobody else gets any."""
+    import cvxpy as cp
+
+    fewest = cp.Minimize(cp.sum(program.held @ program.x))
+    return program.solve(policy, fewest, [program.service >= service * (1 - 1e-9)])
+
+
+def speed_in_order(problem: AllocationProblem, allocation: Allocation, order: IntArray) -> FloatArray:
+    """Relative throughput of each job (n,) in the order of service."""
+    return measures.relative_throughput(problem, allocation.time_fraction)[order]

@@ -1,0 +1,83 @@
+"""Checks an allocation problem before any policy looks at it; an error names the array and the job."""
+
+import numpy as np
+
+from gavel.errors import InvalidProblem
+from gavel.types import AllocationProblem, FloatArray
+
+MOST_MEMBERS = 2
+
+# array of one number per job -> smallest value it may hold
+_LEAST_PER_JOB = {
+    "scale_factor": 1.0,
+    "weight": np.nextafter(0.0, 1.0),
+    "steps_remaining": 0.0,
+    "age_s": 0.0,
+    "attained_service_s": 0.0,
+    "isolated_time_s": 0.0,
+}
+
+
+def check_problem(problem: AllocationProblem) -> None:
+    """Return if every policy can use `problem`; else raise InvalidProblem naming array, row and fix."""
+    _check_lengths(problem)
+    _check_combinations(problem)
+    for name, least in _LEAST_PER_JOB.items():
+        _check_numbers(name, getattr(problem, name).astype(float), problem.job_ids, least)
+    for name in ("capacity_workers", "price_usd_per_hour"):
+        _check_numbers(name, getattr(problem, name).astype(float), problem.accelerator_types, 0.0)
+    _check_deadlines(problem)
+    _check_rates(problem)
+
+
+def _check_lengths(problem: AllocationProblem) -> None:
+    jobs, types = len(problem.job_ids), len(problem.accelerator_types)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys((*_LEAST_PER_JOB, "deadline_at_s", "tier_of_job"), (jobs,))
+    shapes |= {"capacity_workers": (types,), "price_usd_per_hour": (types,)}
+    shapes["throughput_steps_per_s"] = (len(problem.combinations), MOST_MEMBERS, types)
+    for name, wanted in shapes.items():
+        found = getattr(problem, name).shape
+        if found != wanted:
+            raise InvalidProblem(name, f"has shape {found}, wanted {wanted}")
+    if len(problem.users) != jobs:
+        raise InvalidProblem("users", f"names {len(problem.users)} users for {jobs} jobs; name one per job")
+    if len(set(problem.job_ids)) != jobs:
+        raise InvalidProblem("job_ids", "names a job twice; name each once")
+
+
+def _check_combinations(problem: AllocationProblem) -> None:
+    jobs = range(len(problem.job_ids))
+    for row, members in enumerate(problem.combinations):
+        known = all(member in jobs for member in members)
+        if not known or not 1 <= len(set(members)) == len(members) <= MOST_MEMBERS:
+            raise InvalidProblem(f"combinations[{row}]", f"is {members}; give one or two different indices of jobs")
+        if len({int(problem.scale_factor[member]) for member in members}) > 1:
+            raise InvalidProblem(f"combinations[{row}]", "packs gangs of different scale factors; pack equal ones")
+    for job, tier in zip(problem.job_ids, problem.tier_of_job, strict=True):
+        if not 0 <= tier < len(problem.tiers):
+            raise InvalidProblem(f"tier_of_job[{job}]", f"is {tier}; give an index into the {len(problem.tiers)} tiers")
+
+
+def _check_numbers(name: str, values: FloatArray, rows: tuple[str, ...], least: float) -> None:
+    wrong = np.flatnonzero(~np.isfinite(values) | (values < least))
+    if wrong.size:
+        wanted = "positive" if 0 < least < 1 else f"at least {least:g}"
+        raise InvalidProblem(f"{name}[{rows[wrong[0]]}]", f"is {values[wrong[0]]}; give a finite number, {wanted}")
+
+
+def _check_deadlines(problem: AllocationProblem) -> None:
+    for row in np.flatnonzero(np.isnan(problem.deadline_at_s)):
+        raise InvalidProblem(f"deadline_at_s[{problem.job_ids[row]}]", "is NaN; give an instant, or +inf for none")
+
+
+def _check_rates(problem: AllocationProblem) -> None:
+    rates = problem.throughput_steps_per_s
+    for row, member, column in np.argwhere(~np.isfinite(rates) | (rates < 0)):
+        members = problem.combinations[row]
+        where = f"throughput_steps_per_s[{'+'.join(problem.job_ids[index] for index in members)}]"
+        given = f"{rates[row, member, column]} on {problem.accelerator_types[column]}"
+        raise InvalidProblem(where, f"is {given}; give finite steps per second, 0 where it cannot run")
+    for row, members in enumerate(problem.combinations):
+        if len(members) == 1 and rates[row, 1].any():
+            where = f"throughput_steps_per_s[{problem.job_ids[members[0]]}]"
+            raise InvalidProblem(where, "gives rates to a second member that is not there; set them to 0")

@@ -1,0 +1,48 @@
+"""Everybody gets the same slice of every type: the closed form that needs no solver and never fails."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._program import named
+from gavel.policies._validate import check_problem
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
+
+
+@dataclass(frozen=True)
+class EqualShare:
+    """X_ij = N_j / (n s_i) where job i can run on type j, rows divided by max(1, their sum); n jobs that can run."""
+
+    name: ClassVar[str] = "equal_share"
+    formula: ClassVar[str] = "X_ij = N_j / (n s_i), rows scaled to at most 1"
+    source: ClassVar[str] = "Gavel (OSDI '20), section 4.1: the equal split X^equal; its Isolated baseline"
+    order_matters: ClassVar[bool] = False
+    beats_equal_share: ClassVar[bool] = True
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """The equal split. Raises InvalidProblem, never SolveFailed."""
+        check_problem(problem)
+        fractions = equal_split(problem)
+        certificate = Certificate(primal_violation=measures.violation(problem, fractions))
+        return named(problem, fractions, certificate, self.name, solver="closed form")
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """Service of the worst-served runnable job, (1,) or (0,)."""
+        got = measures.service(problem, allocation.time_fraction)[measures.rate_alone(problem).any(axis=1)]
+        return np.sort(got)[:1]
+
+
+def equal_split(problem: AllocationProblem) -> FloatArray:
+    """Time fractions (combinations, types) of the equal split; packed pairs get none.
+
+    Within capacity since each of the n jobs holds at most N_j / n workers of type j.
+    """
+    alone = np.asarray([len(members) == 1 for members in problem.combinations], dtype=bool)
+    usable = measures.can_run(problem) & alone[:, None]
+    runnable = max(1, int(usable.any(axis=1).sum()))
+    slices = problem.capacity_workers[None, :] / (runnable * measures.gang_size(problem)[:, None])
+    fractions = usable * slices
+    limited: FloatArray = fractions / np.maximum(1.0, fractions.sum(axis=1, keepdims=True))
+    return limited

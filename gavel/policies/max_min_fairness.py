@@ -1,0 +1,56 @@
+"""Least attained service, as Gavel states it: the worst-served job is served as well as it can be."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._curves import One, Share
+from gavel.policies._filling import Filling
+from gavel.policies._program import Program, Solver
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+
+@dataclass(frozen=True)
+class MaxMinFairness:
+    """maximise min_i s_i a_i / (w_i e_i), and with water filling the next worst after that, and so on.
+
+    The plain program is content once one job is at its own best rate, however many accelerators then stay idle; water
+    filling goes on with the others, so it is the default.
+    """
+
+    water_filling: bool = True
+    solver: Solver = "highs"
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "max_min_fairness"
+    formula: ClassVar[str] = "lexicographically maximise the sorted s_i a_i / (w_i e_i)"
+    source: ClassVar[str] = "Gavel (OSDI '20), sections 4.1 and 4.3; LAS: Tiresias (NSDI '19)"
+    order_matters: ClassVar[bool] = False
+    beats_equal_share: ClassVar[bool] = True
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        if program.is_idle:
+            return program.allocation(self.name)
+        return self._filled(program) if self.water_filling else self._plain(program)
+
+    def _filled(self, program: Program) -> Allocation:
+        filling = Filling(program)
+        jobs = range(len(program.given.job_ids))
+        filling.fill(Share([One(job) for job in jobs], program.given.weight.tolist()))
+        return program.allocation(self.name, dual_gap=filling.dual_gap)
+
+    def _plain(self, program: Program) -> Allocation:
+        import cvxpy as cp
+
+        per_weight = cp.multiply(1 / program.given.weight, program.service)
+        return program.solve(self.name, cp.Maximize(cp.min(per_weight[np.flatnonzero(program.runnable)])))
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """Service over weight of the runnable jobs, worst first; of the worst only without water filling."""
+        per_weight = measures.service(problem, allocation.time_fraction) / problem.weight
+        worst_first = np.sort(per_weight[measures.rate_alone(problem).any(axis=1)])
+        return worst_first if self.water_filling else worst_first[:1]

@@ -1,0 +1,102 @@
+"""What an allocation is worth: rates, service and violated limits of a problem, in plain numpy.
+
+c combinations, n jobs, m accelerator types. The words are those of docs/policies.md.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from gavel.types import AllocationProblem, FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+def member_of(problem: AllocationProblem) -> IntArray:
+    """The jobs of each combination, (c, 2); -1 where there is no second member."""
+    padded = [(members[0], members[1] if len(members) > 1 else -1) for members in problem.combinations]
+    return np.asarray(padded, dtype=np.int64).reshape(len(padded), 2)
+
+
+def gang_size(problem: AllocationProblem) -> IntArray:
+    """Workers that each combination holds while it runs, (c,); packed jobs share theirs."""
+    return problem.scale_factor[member_of(problem)[:, 0]]
+
+
+def can_run(problem: AllocationProblem) -> BoolArray:
+    """Where each combination may run, (c, m): all its members make progress there and the type holds its gang."""
+    there = np.stack([np.ones(len(problem.combinations), dtype=bool), member_of(problem)[:, 1] >= 0], axis=1)
+    moves = (problem.throughput_steps_per_s > 0) | ~there[:, :, None]
+    fits: BoolArray = gang_size(problem)[:, None] <= problem.capacity_workers[None, :]
+    return np.asarray(moves.all(axis=1) & fits)
+
+
+def rate_alone(problem: AllocationProblem) -> FloatArray:
+    """Steps per second of each job by itself on each type, (n, m); 0 where it cannot run."""
+    rates = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
+    usable = problem.throughput_steps_per_s[:, 0] * can_run(problem)
+    for row, members in enumerate(problem.combinations):
+        if len(members) == 1:
+            rates[members[0]] = usable[row]
+    return rates
+
+
+def equal_share_rate(problem: AllocationProblem) -> FloatArray:
+    """Steps per second on one accelerator's worth of the average type, (n,): sum_j T_ij N_j / sum_j N_j."""
+    workers: FloatArray = problem.capacity_workers.astype(float)
+    return rate_alone(problem) @ workers / max(1.0, float(workers.sum()))
+
+
+def effective_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
+    """Steps per second of each job under `time_fraction` (c, m), summed over its combinations and types, (n,)."""
+    gained = (problem.throughput_steps_per_s * (time_fraction * can_run(problem))[:, None, :]).sum(axis=2)
+    members = member_of(problem)
+    total = np.zeros(len(problem.job_ids))
+    for place in range(members.shape[1]):
+        there = members[:, place] >= 0
+        np.add.at(total, members[there, place], gained[there, place])
+    return total
+
+
+def service_per_step(problem: AllocationProblem) -> FloatArray:
+    """Service that one step per second is worth, (n,): s_i / e_i, 0 for a job that can run nowhere."""
+    equal = equal_share_rate(problem)
+    return np.divide(problem.scale_factor, equal, out=np.zeros_like(equal), where=equal > 0)
+
+
+def service(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
+    """How many equal-share accelerators each job in effect has, (n,): q_i = s_i a_i / e_i."""
+    return service_per_step(problem) * effective_throughput(problem, time_fraction)
+
+
+def relative_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
+    """Effective throughput over the rate on the best type, (n,), in [0, 1] without packing."""
+    best = rate_alone(problem).max(axis=1, initial=0.0)
+    return np.divide(effective_throughput(problem, time_fraction), best, out=np.zeros_like(best), where=best > 0)
+
+
+def remaining_time_s(problem: AllocationProblem) -> FloatArray:
+    """Seconds each job still needs alone on its best type, (n,); +inf where it can run nowhere."""
+    best = rate_alone(problem).max(axis=1, initial=0.0)
+    return np.divide(problem.steps_remaining, best, out=np.full_like(best, np.inf), where=best > 0)
+
+
+def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
+    """How far `time_fraction` (c, m) breaks a limit: share of time, or share of a type's workers; 0 if it breaks none."""
+    if not time_fraction.size:
+        return 0.0
+    if not np.isfinite(time_fraction).all():
+        return float("inf")
+    members = member_of(problem)
+    busy = np.zeros(len(problem.job_ids))
+    for place in range(members.shape[1]):
+        there = members[:, place] >= 0
+        np.add.at(busy, members[there, place], time_fraction[there].sum(axis=1))
+    workers = problem.capacity_workers.astype(float)
+    held = gang_size(problem) @ time_fraction
+    return max(
+        0.0,
+        float(-time_fraction.min()),
+        float(busy.max()) - 1.0,
+        float(((held - workers) / np.maximum(1.0, workers)).max()),
+        float(np.abs(time_fraction[~can_run(problem)]).max(initial=0.0)),
+    )

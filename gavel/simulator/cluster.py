@@ -1,0 +1,251 @@
+"""A cluster that exists in numbers only: gangs progress at known rates on a clock that somebody else moves."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+
+from gavel.ephemeral import Gang, GangRequest, Member, ResourceTable, match
+from gavel.errors import StaleVersion
+from gavel.ports import (
+    Clock,
+    ExtendLease,
+    ForgetGang,
+    Instruction,
+    KeepCheckpoint,
+    LaunchGang,
+    SetResources,
+    StopGang,
+)
+from gavel.types import (
+    AcceleratorType,
+    Cluster,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    JobId,
+    Observation,
+    Report,
+    ReportKind,
+)
+
+Throughput = Mapping[tuple[str, int, AcceleratorType], float]
+"""Steps per second of a whole gang, by job kind, scale factor and accelerator type."""
+
+ROUNDING = 1e-6  # steps: what a float may lack of a whole one
+
+
+def program(kind: str) -> tuple[str, ...]:
+    """The argv that a virtual cluster runs as a job of this kind."""
+    return ("virtual", kind)
+
+
+@dataclass(slots=True)
+class _Gang:
+    """One gang and how far it is. `training_from_s`: start plus switch cost."""
+
+    launched: LaunchGang
+    request: GangRequest
+    rate_steps_per_s: float
+    expires_at_s: float
+    state: GangState = GangState.WAITING
+    started_at_s: float | None = None
+    training_from_s: float = inf
+    ended_at_s: float | None = None
+    exit: GangExit | None = None
+    reported_step: int = 0
+    sequence: int = 0
+    reports: list[Report] = field(default_factory=list)
+
+    @property
+    def key(self) -> Gang:
+        return self.launched.job_id, self.launched.token
+
+    def finishes_at_s(self) -> float:
+        """When the last step is done, if its lease lasts; +inf while it waits."""
+        return self.training_from_s + (self.launched.total_steps - self.launched.start_step) / self.rate_steps_per_s
+
+    def ends_at_s(self) -> float:
+        """The instant at which it ends by itself; +inf once it has."""
+        return inf if self.state is GangState.ENDED else min(self.finishes_at_s(), self.expires_at_s)
+
+    def step_at(self, now_s: float) -> int:
+        """Whole steps done since the job's beginning."""
+        trained_s = max(0.0, now_s - self.training_from_s)
+        done = int(trained_s * self.rate_steps_per_s + ROUNDING)
+        return min(self.launched.start_step + done, self.launched.total_steps)
+
+    def report(self, kind: ReportKind, step: int) -> None:
+        """Append the next report, up to `step`; a step that was reported before gives none."""
+        steps = step - self.reported_step
+        if steps <= 0 and kind is not ReportKind.FINISHED:
+            return
+        self.sequence += 1
+        self.reported_step = step
+        self.reports.append(
+            Report(
+                sequence=self.sequence,
+                kind=kind,
+                step=step,
+                steps=steps,
+                seconds=steps / self.rate_steps_per_s,
+                checkpoint=f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None,
+            )
+        )
+
+    def end(self, at_s: float, how: GangExit) -> None:
+        """It is over; nothing moves it any more."""
+        self.state, self.ended_at_s, self.exit = GangState.ENDED, at_s, how
+
+
+class VirtualCluster:
+    """Implements ClusterBackend on `clock`. Each rank requires its gang's resource and its worker, like anywhere else.
+
+    `throughput` says how fast each kind runs; a gang's argv must be `program(kind)`. Each start costs
+    `switch_cost_s` before the first step.
+    """
+
+    def __init__(self, cluster: Cluster, throughput: Throughput, clock: Clock, switch_cost_s: float = 0.0) -> None:
+        self._cluster = cluster
+        self._throughput = throughput
+        self._clock = clock
+        self._switch_cost_s = switch_cost_s
+        self._gangs: dict[Gang, _Gang] = {}
+        self._fence: dict[JobId, int] = {}  # the lowest token that may still start
+        self.table = ResourceTable()
+        for node in cluster.nodes:
+            workers = {f"worker-{worker.id}": 1 for worker in cluster.workers if worker.node == node.name}
+            self.table.add_node(node.name, workers)
+
+    # --- the port ---
+
+    def observe(self) -> Observation:
+        """One consistent view at the clock's instant; running gangs report the steps done so far."""
+        now_s = self._advance()
+        for gang in self._gangs.values():
+            if gang.state is GangState.RUNNING:
+                gang.report(ReportKind.PROGRESS, gang.step_at(now_s))
+        return Observation(
+            observed_at_s=now_s,
+            cluster=self._cluster,
+            gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
+            resources=self.table.resources(now_s),
+        )
+
+    def execute(self, instructions: Sequence[Instruction]) -> None:
+        """Carry them out in order; a stale one is ignored."""
+        now_s = self._advance()
+        for instruction in instructions:
+            self._execute(instruction, now_s)
+        self._start_matching(now_s)
+
+    def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
+        """Nothing: a virtual gang writes no log."""
+        return b"", offset
+
+    def close(self) -> None:
+        """Nothing is held outside this object."""
+
+    def next_event_at_s(self) -> float:
+        """The next instant at which a gang ends by itself; +inf: none will."""
+        return min((gang.ends_at_s() for gang in self._gangs.values()), default=inf)
+
+    # --- time ---
+
+    def _advance(self) -> float:
+        """Let everything happen that is due, in order of time; the clock's instant."""
+        now_s = self._clock.now_s()
+        while (due_at_s := self.next_event_at_s()) <= now_s:
+            for gang in self._gangs.values():
+                if gang.ends_at_s() <= due_at_s:
+                    self._end_by_itself(gang, due_at_s)
+            self._start_matching(due_at_s)
+        self.table.expire(now_s)
+        return now_s
+
+    def _end_by_itself(self, gang: _Gang, at_s: float) -> None:
+        if gang.state is GangState.RUNNING and gang.step_at(at_s) >= gang.launched.total_steps:
+            gang.report(ReportKind.FINISHED, gang.launched.total_steps)
+            self._end(gang, at_s, GangExit(outcome=GangOutcome.EXITED))
+        else:
+            self._preempt(gang, at_s, "its lease ended")
+
+    def _preempt(self, gang: _Gang, at_s: float, why: str) -> None:
+        if gang.state is GangState.RUNNING:
+            gang.report(ReportKind.CHECKPOINT, gang.step_at(at_s))
+        self._end(gang, at_s, GangExit(outcome=GangOutcome.PREEMPTED, exit_code=75, message=why))
+
+    def _end(self, gang: _Gang, at_s: float, how: GangExit) -> None:
+        gang.end(at_s, how)
+        self.table.release(gang.key)
+
+    def _start_matching(self, now_s: float) -> None:
+        waiting = [gang for gang in self._gangs.values() if gang.state is GangState.WAITING]
+        for matched in match(self.table, [gang.request for gang in waiting if gang.expires_at_s > now_s], now_s):
+            gang = self._gangs[matched.gang]
+            gang.state, gang.started_at_s = GangState.RUNNING, now_s
+            gang.training_from_s = now_s + self._switch_cost_s
+            gang.reported_step = gang.launched.start_step
+
+    # --- instructions ---
+
+    def _execute(self, instruction: Instruction, now_s: float) -> None:
+        match instruction:
+            case SetResources(resources=resources):
+                with suppress(StaleVersion):  # a newer word is known
+                    self.table.set_resources(resources, now_s=now_s)
+            case LaunchGang():
+                self._launch(instruction, now_s)
+            case StopGang(job_id=job_id, token=token, reason=reason):
+                self._raise_fence(job_id, token + 1)
+                for gang in self._alive(job_id, token):
+                    self._preempt(gang, now_s, reason)
+            case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
+                for gang in self._alive(job_id, token):
+                    gang.expires_at_s = expires_at_s
+            case ForgetGang(job_id=job_id, token=token):
+                if not self._alive(job_id, token):
+                    self._gangs.pop((job_id, token), None)
+            case KeepCheckpoint():
+                pass  # a virtual checkpoint takes no space
+
+    def _alive(self, job_id: JobId, token: int) -> list[_Gang]:
+        """The gang, unless it has ended or never was."""
+        gang = self._gangs.get((job_id, token))
+        return [gang] if gang and gang.state is not GangState.ENDED else []
+
+    def _launch(self, launch: LaunchGang, now_s: float) -> None:
+        if launch.token < self._fence.get(launch.job_id, 0):
+            return
+        self._raise_fence(launch.job_id, launch.token + 1)
+        kind = launch.argv[-1]
+        rate = self._throughput.get((kind, len(launch.worker_ids), launch.accelerator_type), 0.0)
+        members = tuple(Member({launch.resource: 1, f"node/worker-{each}": 1}) for each in launch.worker_ids)
+        request = GangRequest((launch.job_id, launch.token), members)
+        gang = _Gang(launch, request, rate, launch.lease_expires_at_s)
+        self._gangs[gang.key] = gang
+        if rate <= 0:
+            message = f"no throughput is known of kind {kind} on {len(launch.worker_ids)} {launch.accelerator_type}"
+            gang.end(now_s, GangExit(outcome=GangOutcome.NOT_STARTED, message=message))
+
+    def _raise_fence(self, job_id: JobId, token: int) -> None:
+        self._fence[job_id] = max(self._fence.get(job_id, 0), token)
+
+    # --- reading ---
+
+    def _seen(self, gang: _Gang, now_s: float) -> GangSeen:
+        reports, gang.reports = tuple(gang.reports), []
+        is_waiting = gang.state is GangState.WAITING
+        return GangSeen(
+            job_id=gang.launched.job_id,
+            token=gang.launched.token,
+            state=gang.state,
+            accelerator_type=gang.launched.accelerator_type,
+            worker_ids=gang.launched.worker_ids,
+            started_at_s=gang.started_at_s,
+            ended_at_s=gang.ended_at_s,
+            exit=gang.exit,
+            reports=reports,
+            waiting_for=self.table.missing(gang.request, now_s) if is_waiting else "",
+        )

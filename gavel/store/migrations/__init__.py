@@ -1,0 +1,1 @@
+"""Alembic migrations. They run when a store is opened; `schema.REVISIONS` lists them."""

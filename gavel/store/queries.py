@@ -1,0 +1,193 @@
+"""What is read, as functions of an open connection; and the scheduler's snapshot, which is kept between reads."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, func, select
+
+from gavel.ports import JobEvent, JobFilter, Page, Snapshot
+from gavel.store import codec
+from gavel.store.rules import ACTIVE, no_job, no_round
+from gavel.store.schema import (
+    CountersRow,
+    DocumentRow,
+    EventRow,
+    JobLabelRow,
+    JobRow,
+    RoundRow,
+    TierRow,
+    TokenRow,
+    UserRow,
+)
+from gavel.types import Identity, Job, JobId, JobState, RoundPlan, RoundRecord, Scope, Tier, User
+
+_JOBS = JobRow.__table__
+_ROUNDS = RoundRow.__table__
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------
+
+
+def job(connection: Connection, job_id: JobId) -> Job:
+    """One job; raises NotFound."""
+    row = connection.execute(select(_JOBS).where(JobRow.id == job_id)).one_or_none()
+    if row is None:
+        raise no_job(job_id)
+    return codec.job(row)
+
+
+def jobs(connection: Connection, where: JobFilter, cursor: JobId | None, limit: int) -> Page:
+    """A page of jobs with id < cursor, newest first."""
+    query = select(_JOBS).order_by(JobRow.id.desc()).limit(limit + 1)
+    if cursor is not None:
+        query = query.where(JobRow.id < cursor)
+    if where.states is not None:
+        query = query.where(JobRow.state.in_([state.value for state in where.states]))
+    if where.user is not None:
+        query = query.where(JobRow.user_name == where.user)
+    if where.tier is not None:
+        query = query.where(JobRow.tier == where.tier)
+    if where.label is not None:
+        name, value = where.label
+        labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name, JobLabelRow.value == value)
+        query = query.where(JobRow.id.in_(labelled))
+    found = [codec.job(row) for row in connection.execute(query)]
+    more = len(found) > limit
+    return Page(jobs=tuple(found[:limit]), next_cursor=found[limit - 1].id if more else None)
+
+
+def count_jobs(connection: Connection) -> dict[tuple[JobState, str], int]:
+    """Number of jobs by (state, tier)."""
+    query = select(JobRow.state, JobRow.tier, func.count()).group_by(JobRow.state, JobRow.tier)
+    return {(JobState(state), tier): count for state, tier, count in connection.execute(query)}
+
+
+def events(connection: Connection, job_id: JobId, after: int, limit: int) -> tuple[JobEvent, ...]:
+    """Events of a job with sequence > after, oldest first."""
+    query = (
+        select(EventRow.__table__)
+        .where(EventRow.job_id == job_id, EventRow.sequence > after)
+        .order_by(EventRow.sequence)
+        .limit(limit)
+    )
+    return tuple(JobEvent(**row._mapping) for row in connection.execute(query))
+
+
+# --- rounds and what was seen -----------------------------------------------------------------------------------
+
+
+def rounds(connection: Connection, before: int | None, limit: int) -> tuple[RoundPlan, ...]:
+    """Plans with round_index < before, newest first."""
+    query = select(RoundRow.round_index, RoundRow.plan).order_by(RoundRow.round_index.desc()).limit(limit)
+    if before is not None:
+        query = query.where(RoundRow.round_index < before)
+    return tuple(codec.plan(row) for row in connection.execute(query))
+
+
+def round_record(connection: Connection, round_index: int | None) -> RoundRecord:
+    """One round whole; raises NotFound."""
+    query = select(_ROUNDS).order_by(RoundRow.round_index.desc()).limit(1)
+    if round_index is not None:
+        query = query.where(RoundRow.round_index == round_index)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise no_round(round_index)
+    return codec.record(row)
+
+
+def newest_round(connection: Connection) -> int:
+    """Index of the newest round; 0: none yet."""
+    return connection.execute(select(func.max(RoundRow.round_index))).scalar() or 0
+
+
+def document(connection: Connection, name: str) -> bytes | None:
+    """A document as it was packed."""
+    return connection.execute(select(DocumentRow.body).where(DocumentRow.name == name)).scalar()
+
+
+# --- tenants ----------------------------------------------------------------------------------------------------
+
+
+def tiers(connection: Connection) -> dict[str, Tier]:
+    """All tiers by name, sorted here since databases differ in how they sort text."""
+    found = (Tier(**row._mapping) for row in connection.execute(select(TierRow.__table__)))
+    return {tier.name: tier for tier in sorted(found, key=lambda tier: tier.name)}
+
+
+def users(connection: Connection) -> tuple[User, ...]:
+    """All users, sorted by name."""
+    rows = connection.execute(select(UserRow.name, UserRow.tiers))
+    return tuple(sorted((User(name=name, tiers=tuple(tiers)) for name, tiers in rows), key=lambda user: user.name))
+
+
+def user(connection: Connection, name: str) -> User | None:
+    """A user, if known."""
+    tiers = connection.execute(select(UserRow.tiers).where(UserRow.name == name)).scalar()
+    return None if tiers is None else User(name=name, tiers=tuple(tiers))
+
+
+def identity(connection: Connection, token_hash: str) -> Identity | None:
+    """Who holds a token, if anybody."""
+    row = connection.execute(select(TokenRow.__table__).where(TokenRow.token_hash == token_hash)).one_or_none()
+    if row is None:
+        return None
+    known = user(connection, row.user_name)
+    tiers = known.tiers if known else ()
+    return Identity(user=row.user_name, scope=Scope(row.scope), tiers=tiers, job_id=row.job_id)
+
+
+# --- the snapshot -----------------------------------------------------------------------------------------------
+
+
+class SnapshotCache:
+    """The newest snapshot. Reading it again decodes only what was written since, by whichever process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._change = -1
+        self._snapshot = Snapshot(version=0, jobs={}, tiers={})
+
+    def read(self, connection: Connection) -> Snapshot:
+        """The snapshot as of this connection's transaction."""
+        with self._lock:
+            counters = connection.execute(select(CountersRow.version, CountersRow.change)).one()
+            if counters.change > self._change:
+                self._snapshot = Snapshot(
+                    version=counters.version,
+                    jobs=self._jobs(connection),
+                    tiers=tiers(connection),
+                    rounds=self._rounds(connection),
+                )
+                self._change = counters.change
+            return self._snapshot
+
+    def _jobs(self, connection: Connection) -> Mapping[JobId, Job]:
+        query = select(_JOBS).where(JobRow.change > self._change)
+        if self._change < 0:
+            query = select(_JOBS).where(JobRow.state.in_([state.value for state in ACTIVE]))
+        rows = connection.execute(query.order_by(JobRow.id)).all()
+        if not rows:
+            return self._snapshot.jobs
+        return _with_rows(self._snapshot.jobs, rows)
+
+    def _rounds(self, connection: Connection) -> tuple[RoundRecord, ...]:
+        kept = self._snapshot.rounds
+        newest = kept[-1].plan.round_index if kept else 0
+        query = select(_ROUNDS).where(RoundRow.round_index > newest).order_by(RoundRow.round_index.desc()).limit(2)
+        new = [codec.record(row) for row in connection.execute(query)]
+        return (*kept, *reversed(new))[-2:]
+
+
+def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping[JobId, Job]:
+    """Jobs with changed rows (sorted by id) put in and ended ones taken out, in order of id."""
+    jobs = dict(before)
+    last = next(reversed(jobs), "")
+    is_sorted = True
+    for row in rows:
+        is_sorted = is_sorted and (row.id in jobs or row.id > last)
+        if JobState(row.state).is_terminal:
+            jobs.pop(row.id, None)
+        else:
+            jobs[row.id] = codec.job(row)
+    return jobs if is_sorted else dict(sorted(jobs.items()))

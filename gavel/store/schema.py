@@ -1,0 +1,161 @@
+"""The tables. A change here needs a migration beside it, and its revision at the end of `REVISIONS`."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+REVISIONS = ("0001",)
+"""Every revision there has been, oldest first; the code works on the last."""
+
+Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
+
+
+class Base(DeclarativeBase):
+    """Root of the tables; named constraints, so that later migrations can name them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {int: BigInteger, float: Double, str: String}  # noqa: RUF012 - read by SQLAlchemy
+
+
+class CountersRow(Base):
+    """One row. `version` counts the scheduler's commits; `change` counts commits of anybody, and orders them."""
+
+    __tablename__ = "counters"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    version: Mapped[int]
+    change: Mapped[int]
+
+
+class JobRow(Base):
+    """A job: what is queried as columns, the rest as JSON. `change` is the commit that wrote the row last."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        Index(None, "state", "tier"),  # counting
+        Index(None, "state", "id"),
+        Index(None, "user_name", "id"),
+        Index(None, "change"),
+    )
+    id: Mapped[str] = mapped_column(primary_key=True)
+    user_name: Mapped[str]
+    tier: Mapped[str]
+    state: Mapped[str]
+    submitted_at_s: Mapped[float]
+    version: Mapped[int]
+    cancel_requested: Mapped[bool] = mapped_column(Boolean)
+    token: Mapped[int]
+    steps_done: Mapped[int]
+    total_steps: Mapped[int]
+    change: Mapped[int]
+    spec: Mapped[str] = mapped_column(Text)
+    progress: Mapped[str] = mapped_column(Text)
+
+
+class JobLabelRow(Base):
+    """A job's labels, for filtering."""
+
+    __tablename__ = "job_labels"
+    __table_args__ = (Index(None, "name", "value", "job_id"),)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
+
+
+class IdempotencyKeyRow(Base):
+    """The job that a user's key made, and the hash of the body it came with."""
+
+    __tablename__ = "idempotency_keys"
+    user_name: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[str] = mapped_column(primary_key=True)
+    body_hash: Mapped[str]
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+
+
+class EventRow(Base):
+    """An event of a job; of the cluster where `job_id` is empty."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index(None, "job_id", "sequence"),)
+    sequence: Mapped[int] = mapped_column(Serial, primary_key=True)
+    job_id: Mapped[str]
+    at_s: Mapped[float]
+    kind: Mapped[str]
+    message: Mapped[str] = mapped_column(Text)
+    round_index: Mapped[int | None]
+
+
+class RoundRow(Base):
+    """A round: its plan, and what it was decided on; both compressed JSON."""
+
+    __tablename__ = "rounds"
+    round_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    plan: Mapped[bytes] = mapped_column(LargeBinary)
+    decision: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class DocumentRow(Base):
+    """What is only ever replaced whole: the cluster, the table of throughputs; compressed JSON."""
+
+    __tablename__ = "documents"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class TierRow(Base):
+    """A tier."""
+
+    __tablename__ = "tiers"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    weight: Mapped[float]
+    objective: Mapped[str]
+    guarantee: Mapped[float]
+    parent: Mapped[str | None] = mapped_column(ForeignKey("tiers.name"))
+    version: Mapped[int]
+
+
+class UserRow(Base):
+    """A user, and the names of the tiers it may submit to."""
+
+    __tablename__ = "users"
+    name: Mapped[str] = mapped_column(primary_key=True)
+    tiers: Mapped[list[str]] = mapped_column(JSON)
+
+
+class TokenRow(Base):
+    """A bearer token, as its SHA-256 only."""
+
+    __tablename__ = "tokens"
+    token_hash: Mapped[str] = mapped_column(primary_key=True)
+    user_name: Mapped[str]
+    scope: Mapped[str]
+    job_id: Mapped[str | None]
+    created_at_s: Mapped[float]
+
+
+class AuditRow(Base):
+    """Who changed a tier or a user, and from what to what (JSON; `before` is null for a new one)."""
+
+    __tablename__ = "audit"
+    sequence: Mapped[int] = mapped_column(Serial, primary_key=True)
+    at_s: Mapped[float]
+    by_name: Mapped[str]
+    subject: Mapped[str]
+    before: Mapped[str | None] = mapped_column(Text)
+    after: Mapped[str] = mapped_column(Text)

@@ -1,0 +1,185 @@
+import pytest
+
+from gavel.clock import ManualClock
+from gavel.ports import ClusterBackend, ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
+from gavel.simulator.cluster import VirtualCluster, program
+from gavel.types import EphemeralResource, GangOutcome, GangSeen, GangState, ReportKind
+from tests.builders import a_cluster
+
+THROUGHPUT = {("mlp", 1, "fast"): 2.5, ("mlp", 1, "slow"): 1.0, ("mlp", 2, "fast"): 4.0}
+
+
+class Scene:
+    """A virtual cluster of two fast workers and a slow one, its clock, and the scheduler's side of a gang."""
+
+    def __init__(self, switch_cost_s: float = 0.0) -> None:
+        self.clock = ManualClock()
+        self.cluster = VirtualCluster(a_cluster(fast=2, slow=1), THROUGHPUT, self.clock, switch_cost_s)
+
+    def resource(self, token: int = 1, job: str = "x", capacity: int = 1, until_s: float = 20.0) -> SetResources:
+        return SetResources(
+            resources=(
+                EphemeralResource(
+                    name=f"gang-{job}-{token}",
+                    node="node-0",
+                    capacity=capacity,
+                    owner="gavel",
+                    lease_expires_at_s=until_s,
+                    generation=token,
+                ),
+            )
+        )
+
+    def launch(self, token: int = 1, job: str = "x", workers: str = "fast-0", **over: object) -> LaunchGang:
+        fields: dict[str, object] = {
+            "job_id": job,
+            "token": token,
+            "user": "ann",
+            "argv": program("mlp"),
+            "env": {},
+            "accelerator_type": workers.split("-", maxsplit=1)[0],
+            "worker_ids": tuple(workers.split()),
+            "resource": f"gavel/gang-{job}-{token}",
+            "lease_expires_at_s": 10.0,
+            "start_step": 0,
+            "total_steps": 100,
+            "checkpoint": None,
+        }
+        return LaunchGang(**(fields | over))  # type: ignore[arg-type]
+
+    def do(self, *instructions: Instruction) -> None:
+        self.cluster.execute(instructions)
+
+    def see(self, at_s: float | None = None) -> GangSeen:
+        if at_s is not None:
+            self.clock.wait(at_s)
+        (gang,) = self.cluster.observe().gangs
+        return gang
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_it_is_a_cluster_backend(scene: Scene) -> None:
+    backend: ClusterBackend = scene.cluster
+    assert backend.observe().cluster == a_cluster(fast=2, slow=1)
+    assert backend.read_log("x", offset=7) == (b"", 7)
+    backend.close()
+
+
+def test_a_gang_runs_at_its_rate_and_checkpoints_its_last_whole_step_at_lease_end(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch(lease_expires_at_s=9.0))
+    assert scene.cluster.next_event_at_s() == 9.0
+    gang = scene.see(at_s=9.0)
+    assert (gang.state, gang.started_at_s, gang.ended_at_s) == (GangState.ENDED, 0.0, 9.0)
+    assert gang.exit is not None and gang.exit.outcome is GangOutcome.PREEMPTED
+    (report,) = gang.reports
+    assert (report.kind, report.step, report.checkpoint) == (ReportKind.CHECKPOINT, 22, "1-22")
+    assert report.steps / report.seconds == pytest.approx(2.5)
+
+
+def test_a_gang_that_does_its_last_step_exits_with_zero_at_that_instant(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch(start_step=90))
+    assert scene.cluster.next_event_at_s() == 4.0
+    gang = scene.see(at_s=7.0)
+    assert gang.ended_at_s == 4.0
+    assert gang.exit is not None and (gang.exit.outcome, gang.exit.exit_code) == (GangOutcome.EXITED, 0)
+    assert [(each.kind, each.step, each.steps) for each in gang.reports] == [(ReportKind.FINISHED, 100, 10)]
+
+
+def test_nothing_starts_while_the_gangs_resource_is_withheld(scene: Scene) -> None:
+    scene.do(scene.launch())
+    gang = scene.see(at_s=3.0)
+    assert (gang.state, gang.waiting_for) == (GangState.WAITING, "gavel/gang-x-1 is not there (needs 1)")
+    scene.do(scene.resource())
+    assert scene.see().started_at_s == 3.0
+
+
+def test_a_gang_waits_for_a_worker_that_another_holds_and_starts_when_that_one_ends(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch(lease_expires_at_s=4.0))
+    scene.do(scene.resource(job="y"), scene.launch(job="y"))
+    scene.clock.wait(6.0)
+    seen = {gang.job_id: gang for gang in scene.cluster.observe().gangs}
+    assert (seen["x"].ended_at_s, seen["y"].started_at_s) == (4.0, 4.0)
+    assert seen["y"].reports[-1].step == 5
+
+
+def test_a_gang_of_two_starts_whole_or_not_at_all(scene: Scene) -> None:
+    scene.do(scene.resource(job="y"), scene.launch(job="y", workers="fast-1", lease_expires_at_s=5.0))
+    scene.do(scene.resource(capacity=2), scene.launch(workers="fast-0 fast-1"))
+    assert scene.cluster.table.free("node/worker-fast-0", "node-0", 0.0) == 1
+    scene.clock.wait(6.0)
+    seen = {gang.job_id: gang for gang in scene.cluster.observe().gangs}
+    assert seen["x"].started_at_s == 5.0
+    assert seen["x"].reports[-1].step == 4
+
+
+def test_an_extended_lease_goes_on_in_place_and_keeps_the_fraction_of_a_step(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch(lease_expires_at_s=1.0))
+    scene.do(ExtendLease(job_id="x", token=1, expires_at_s=2.0))
+    assert scene.see(at_s=1.0).reports[-1].step == 2
+    gang = scene.see(at_s=2.0)
+    assert (gang.started_at_s, gang.ended_at_s, gang.reports[-1].step) == (0.0, 2.0, 5)
+
+
+def test_a_stopped_gang_checkpoints_and_its_token_never_starts_again(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch())
+    scene.clock.wait(3.0)
+    scene.do(StopGang(job_id="x", token=1, reason="cancelled"))
+    gang = scene.see()
+    assert gang.exit is not None and gang.exit.message == "cancelled"
+    assert gang.reports[-1].checkpoint == "1-7"
+    scene.do(ForgetGang(job_id="x", token=1), scene.launch())
+    assert scene.cluster.observe().gangs == ()
+
+
+def test_a_stop_that_overtakes_its_launch_wins(scene: Scene) -> None:
+    scene.do(StopGang(job_id="x", token=1), scene.resource(), scene.launch())
+    assert scene.cluster.observe().gangs == ()
+
+
+def test_launching_twice_or_with_an_older_token_is_harmless(scene: Scene) -> None:
+    scene.do(scene.resource(token=2), scene.launch(token=2))
+    scene.do(scene.launch(token=2, start_step=50), scene.launch(token=1))
+    assert scene.see(at_s=4.0).reports[-1].step == 10
+
+
+def test_stale_words_about_resources_and_gangs_that_are_gone_change_nothing(scene: Scene) -> None:
+    scene.do(scene.resource(capacity=2), scene.launch())
+    scene.do(scene.resource(capacity=1))
+    scene.do(ExtendLease(job_id="x", token=7, expires_at_s=99.0), StopGang(job_id="z", token=1))
+    scene.do(ForgetGang(job_id="x", token=1))  # it still runs
+    assert scene.see().state is GangState.RUNNING
+    assert [each.capacity for each in scene.cluster.observe().resources] == [2]
+
+
+def test_a_gang_that_waits_past_its_lease_ends_without_having_run(scene: Scene) -> None:
+    scene.do(scene.launch(lease_expires_at_s=5.0))
+    scene.clock.wait(6.0)
+    scene.do(scene.resource())
+    gang = scene.see()
+    assert (gang.started_at_s, gang.ended_at_s, gang.reports) == (None, 5.0, ())
+    assert gang.exit is not None and gang.exit.outcome is GangOutcome.PREEMPTED
+
+
+def test_a_kind_without_a_throughput_does_not_start_and_says_so(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch(argv=program("gpt")))
+    gang = scene.see()
+    assert gang.exit is not None and gang.exit.outcome is GangOutcome.NOT_STARTED
+    assert gang.exit.message == "no throughput is known of kind gpt on 1 fast"
+
+
+def test_a_start_costs_the_switch_before_the_first_step() -> None:
+    scene = Scene(switch_cost_s=2.0)
+    scene.do(scene.resource(), scene.launch(total_steps=10))
+    assert scene.see(at_s=2.0).reports == ()
+    assert scene.see(at_s=8.0).ended_at_s == 6.0
+
+
+def test_reports_are_handed_over_once_and_numbered_on(scene: Scene) -> None:
+    scene.do(scene.resource(), scene.launch())
+    taken = [scene.see(at_s=at_s).reports for at_s in (2.0, 2.0, 4.0, 10.0)]
+    assert [[each.sequence for each in reports] for reports in taken] == [[1], [], [2], [3]]
+    assert sum(each.steps for reports in taken for each in reports) == 25

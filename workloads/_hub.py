@@ -1,0 +1,218 @@
+"""How the ranks of a gang keep in step: rank 0 is the hub, the others are spokes.
+
+Each step: rank 0 sends every spoke an order (go, stop or end); after the step every spoke tells rank 0 that it is
+done. In between, `all_gather` passes bytes through the hub. Every message has a tag, so that ranks that do different
+things at once are found out. Every wait ends after the gang's time limit, kept by the kernel
+(SO_RCVTIMEO), which costs nothing per message; a dead peer closes its socket and is noticed at once.
+"""
+
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HUB_FILE = "hub.json"
+GO, STOP, END = b"go", b"stop", b"end"
+_HELLO, _ORDER, _DONE, _GATHER = b"h", b"o", b"d", b"g"
+_MEANING = {_HELLO: "joined", _ORDER: "sent an order", _DONE: "ended its step", _GATHER: "called all_gather"}
+_HEADER = struct.Struct("!cQ")
+_COPIED_BYTES_MAX = 1 << 16
+_POLL_S = 0.01
+_STRANGER_LIMIT_S = 5.0
+
+
+class GangError(RuntimeError):
+    """The ranks of a gang lost each other or fell out of step; the rank that raises it should exit."""
+
+
+class Link:
+    """One connection between the hub and a spoke. A message is a tag, the payload's length, and the payload."""
+
+    def __init__(self, connected: socket.socket, peer: str, timeout_s: float) -> None:
+        self._socket = connected
+        self.peer = peer
+        connected.settimeout(None)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.limit(timeout_s)
+
+    def limit(self, timeout_s: float) -> None:
+        """No wait on this link is longer from now on."""
+        self._timeout_s = timeout_s
+        seconds, microseconds = divmod(max(1, round(timeout_s * 1e6)), 1_000_000)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, microseconds))
+
+    def authenticate(self, key: bytes, *, is_hub: bool) -> None:
+        """Both sides prove that they know the key. Raises AuthenticationError, EOFError, OSError."""
+        from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+
+        proofs = (deliver_challenge, answer_challenge) if is_hub else (answer_challenge, deliver_challenge)
+        connection: Connection[bytes, bytes] = Connection(os.dup(self._socket.fileno()))
+        with connection:
+            for proof in proofs:
+                proof(connection, key)
+
+    def send(self, tag: bytes, payload: bytes = b"") -> None:
+        """Raises GangError when the peer is gone or does not read."""
+        header = _HEADER.pack(tag, len(payload))
+        try:
+            if len(payload) < _COPIED_BYTES_MAX:
+                self._socket.sendall(header + payload)
+            else:
+                self._socket.sendall(header)
+                self._socket.sendall(payload)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(self, tag: bytes) -> bytes:
+        """The payload of the next message. Raises GangError when the peer is gone, is silent, or is elsewhere."""
+        try:
+            sent_tag, size = _HEADER.unpack(self._read(_HEADER.size))
+            payload = self._read(size)
+        except (EOFError, OSError) as error:
+            raise self._lost(error) from error
+        if sent_tag != tag:
+            raise GangError(
+                f"{self.peer} {_MEANING.get(sent_tag, 'sent nonsense')} where this rank expected it to have "
+                f"{_MEANING[tag]}: every rank must call all_gather equally often in each step"
+            )
+        return payload
+
+    def _read(self, size: int) -> bytes:
+        parts = []
+        while size > 0:
+            part = self._socket.recv(size, socket.MSG_WAITALL)
+            if not part:
+                raise EOFError
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def _lost(self, error: Exception) -> GangError:
+        if isinstance(error, BlockingIOError):
+            return GangError(f"{self.peer} did not answer for {self._timeout_s:g} s (GAVEL_GANG_TIMEOUT_S)")
+        return GangError(f"{self.peer} left the gang ({type(error).__name__})")
+
+
+class Hub:
+    """Rank 0's side; with no links it is a gang of one."""
+
+    def __init__(self, links: Sequence[Link] = ()) -> None:
+        self._links = links
+
+    def release(self, order: bytes, step: int) -> None:
+        """Tell every spoke what to do: GO with the step, STOP or END."""
+        for link in self._links:
+            link.send(_ORDER, b"%s %d" % (order, step))
+
+    def step_done(self) -> bool:
+        """Wait until every spoke has ended its step; True when one of them was asked to stop."""
+        answers = [link.receive(_DONE) for link in self._links]
+        return STOP in answers
+
+    def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
+        """Every rank's payload, in the order of ranks."""
+        payloads = (payload, *(link.receive(_GATHER) for link in self._links))
+        for own, link in enumerate(self._links, start=1):
+            for rank, each in enumerate(payloads):
+                if rank != own:
+                    link.send(_GATHER, each)
+        return payloads
+
+
+class Spoke:
+    """The side of every other rank."""
+
+    def __init__(self, link: Link, rank: int, world_size: int) -> None:
+        self._link = link
+        self._rank = rank
+        self._world_size = world_size
+
+    def order(self, step: int) -> bytes:
+        """GO, STOP or END. Raises GangError when the hub is at another step than this rank."""
+        order, at = self._link.receive(_ORDER).split()
+        if order == GO and int(at) != step:
+            raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
+        return order
+
+    def step_done(self, *, asked_to_stop: bool) -> None:
+        """Tell the hub that this rank has ended its step."""
+        self._link.send(_DONE, STOP if asked_to_stop else GO)
+
+    def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
+        """Every rank's payload, in the order of ranks."""
+        self._link.send(_GATHER, payload)
+        ranks = range(self._world_size)
+        return tuple(payload if rank == self._rank else self._link.receive(_GATHER) for rank in ranks)
+
+
+def open_hub(directory: Path, world_size: int, key: bytes, timeout_s: float) -> Hub:
+    """The hub once every other rank has joined. Raises GangError when one does not come in time."""
+    deadline_s = time.monotonic() + timeout_s
+    links: dict[int, Link] = {}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        _publish(directory / HUB_FILE, server.getsockname())
+        while len(links) < world_size - 1:
+            remaining_s = deadline_s - time.monotonic()
+            try:
+                server.settimeout(max(1e-3, remaining_s))
+                connected, _ = server.accept()
+            except TimeoutError as error:
+                raise GangError(f"{len(links) + 1} of {world_size} ranks joined within {timeout_s:g} s") from error
+            _admit(connected, links, world_size, key, timeout_s)
+    return Hub([links[rank] for rank in sorted(links)])
+
+
+def _admit(connected: socket.socket, links: dict[int, Link], world_size: int, key: bytes, timeout_s: float) -> None:
+    """Add a rank that knows the key and is expected; hang up on anybody else."""
+    from multiprocessing import AuthenticationError
+
+    link = Link(connected, "a rank that has not said its number", min(timeout_s, _STRANGER_LIMIT_S))
+    try:
+        link.authenticate(key, is_hub=True)
+        rank = int.from_bytes(link.receive(_HELLO), "big")
+    except (AuthenticationError, EOFError, OSError, GangError):
+        link.close()
+        return
+    if rank in links or not 0 < rank < world_size:
+        raise GangError(f"rank {rank} of {world_size} joined twice or does not exist")
+    link.peer = f"rank {rank}"
+    link.limit(timeout_s)
+    links[rank] = link
+
+
+def join_hub(directory: Path, rank: int, world_size: int, key: bytes, timeout_s: float) -> Spoke:
+    """This rank's connection to rank 0. Raises GangError when rank 0 does not appear in time or has another key."""
+    from multiprocessing import AuthenticationError
+
+    address = _published(directory / HUB_FILE, timeout_s)
+    try:
+        link = Link(socket.create_connection(address, timeout=timeout_s), "rank 0", timeout_s)
+        link.authenticate(key, is_hub=False)
+    except (AuthenticationError, EOFError, OSError) as error:
+        raise GangError(f"rank 0 at {address[0]}:{address[1]} did not let rank {rank} in: {error}") from error
+    link.send(_HELLO, rank.to_bytes(4, "big"))
+    return Spoke(link, rank, world_size)
+
+
+def _publish(path: Path, address: tuple[str, int]) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps({"host": address[0], "port": address[1]}), encoding="utf-8")
+    temporary.rename(path)
+
+
+def _published(path: Path, timeout_s: float) -> tuple[str, int]:
+    deadline_s = time.monotonic() + timeout_s
+    while not path.exists():
+        if time.monotonic() >= deadline_s:
+            raise GangError(f"rank 0 did not write {path.name} within {timeout_s:g} s")
+        time.sleep(_POLL_S)
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    return str(fields["host"]), int(fields["port"])

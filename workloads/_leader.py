@@ -1,0 +1,127 @@
+"""Rank 0 of a gang: it holds the lease, releases each step, writes checkpoints and reports."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from workloads._checkpoint import write_checkpoint
+from workloads._hub import END, GO, STOP, Hub
+from workloads._lease import Lease, LeaseFile, boottime_s
+from workloads._reports import Meter, Reports
+from workloads._setting import Setting
+
+EXIT_PREEMPTED = 75
+PROGRESS_EVERY_S = 0.5
+_HOLD_POLL_S = 0.02
+
+Save = Callable[[Path], object]
+
+
+class Leader:
+    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop` says whether a signal came."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        hub: Hub,
+        *,
+        save: Save | None,
+        checkpoint_every_s: float,
+        metrics: Mapping[str, float],
+        asked_to_stop: Callable[[], bool],
+    ) -> None:
+        gang_dir = setting.gang_dir
+        self._token = setting.token
+        self._hub = hub
+        self._directory = setting.checkpoint_dir
+        self._save = save if setting.checkpoint_dir is not None else None
+        self._checkpoint_every_s = checkpoint_every_s
+        self._metrics = metrics
+        self._asked_to_stop = asked_to_stop
+        self._a_rank_stops = False
+        self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
+        self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
+        self._meter = Meter()
+        self._checkpoint_s = 0.0
+
+    def steps(self, start: int, total: int, restore_s: float) -> Iterator[int]:
+        """Yield each step that the gang may do; raise SystemExit(75) at the end of the lease, end after the last.
+
+        `restore_s` is how long loading a checkpoint took: the first guess at how long writing one takes.
+        """
+        self._start = self._saved = start
+        self._checkpoint_s = restore_s
+        self._saved_at_s = self._reported_at_s = boottime_s()
+        self._meter.resume(boottime_s())
+        try:
+            for step in range(start, total):
+                self._release(step)
+                yield step
+                self._step_done(step + 1)
+            self._finish(max(start, total))
+        finally:
+            self._reports.close()
+
+    def _release(self, step: int) -> None:
+        """Return when the gang may do `step`. A checkpoint comes first when it may not, or when one is due.
+
+        When the lease will end before the step and a checkpoint can, the gang holds: it goes on if the lease is
+        extended in time, and leaves when it is over.
+        """
+        if boottime_s() - self._saved_at_s >= self._checkpoint_every_s:
+            self._checkpoint(step)
+        while not self._has_room_for(step):
+            self._checkpoint(step)
+            if self._is_over():
+                self._leave(step)
+            time.sleep(_HOLD_POLL_S)
+            self._meter.resume(boottime_s())
+        self._hub.release(GO, step)
+
+    def _has_room_for(self, step: int) -> bool:
+        """The first step of a start needs no room: even under a lease too short for a step the job gets on."""
+        saving = self._save is not None and step > self._start
+        needed_s = self._meter.step_s + self._checkpoint_s if saving else 0.0
+        return not self._stops() and self._lease.has_room_for(needed_s)
+
+    def _stops(self) -> bool:
+        return self._a_rank_stops or self._asked_to_stop()
+
+    def _is_over(self) -> bool:
+        return self._stops() or not self._lease.has_room_for(0.0)
+
+    def _step_done(self, step: int) -> None:
+        self._a_rank_stops |= self._hub.step_done()
+        now_s = boottime_s()
+        self._meter.step_done(now_s)
+        if self._meter.steps and now_s - self._reported_at_s >= PROGRESS_EVERY_S:
+            self._report("progress", step)
+
+    def _leave(self, step: int) -> None:
+        if self._meter.steps:
+            self._report("progress", step)
+        self._hub.release(STOP, step)
+        raise SystemExit(EXIT_PREEMPTED)
+
+    def _finish(self, step: int) -> None:
+        self._checkpoint(step)
+        self._report("finished", step, durable=True)
+        self._hub.release(END, step)
+
+    def _checkpoint(self, step: int) -> None:
+        """The job's state after `step` steps is durable and reported, unless it already was or nothing saves it."""
+        if self._save is None or self._directory is None or step == self._saved:
+            return
+        started_s = boottime_s()
+        path = write_checkpoint(self._directory, f"{self._token}-{step}", self._save)
+        self._saved, self._saved_at_s = step, boottime_s()
+        self._checkpoint_s = self._saved_at_s - started_s
+        self._report("checkpoint", step, checkpoint=path.name, durable=True)
+        self._meter.resume(boottime_s())
+
+    def _report(self, kind: str, step: int, *, checkpoint: str | None = None, durable: bool = False) -> None:
+        steps, seconds = self._meter.take()
+        self._reported_at_s = boottime_s()
+        self._reports.write(
+            kind, step, steps=steps, seconds=seconds, metrics=self._metrics, checkpoint=checkpoint, durable=durable
+        )

@@ -1,0 +1,69 @@
+"""The lease of a gang, counted on CLOCK_BOOTTIME, which no change of the wall clock moves."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+READ_EVERY_S = 0.05
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boottime_s() -> float:
+    """Seconds since this machine started, sleep included (where it has no such clock, its monotonic clock)."""
+    return time.clock_gettime(_CLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to run until an instant; `stop` ends it at once."""
+
+    expires_boottime_s: float
+    stop: bool = False
+
+    def has_room_for(self, duration_s: float, now_s: float) -> bool:
+        """True when the lease is not over, and will not be within the duration."""
+        return not self.stop and now_s < self.expires_boottime_s and now_s + duration_s <= self.expires_boottime_s
+
+
+def parse_lease(text: str) -> Lease | None:
+    """The lease of a lease.json; None when the text is torn or is no lease."""
+    try:
+        fields = json.loads(text)
+        expires_boottime_s, stop = float(fields["expires_boottime_s"]), fields["stop"]
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    valid = isinstance(stop, bool) and math.isfinite(expires_boottime_s)
+    return Lease(expires_boottime_s, stop) if valid else None
+
+
+class LeaseFile:
+    """The newest lease known: that of the start until lease.json appears, then the last one that could be read.
+
+    Keeping the last known lease is safe: it ends by itself.
+    """
+
+    def __init__(self, path: Path | None, first: Lease, clock: Callable[[], float] = boottime_s) -> None:
+        self._path = path
+        self._lease = first
+        self._clock = clock
+        self._read_at_s = -math.inf
+
+    def has_room_for(self, duration_s: float) -> bool:
+        """True when the lease lasts that long; reads the file at most every 50 ms, and always before it says no."""
+        now_s = self._clock()
+        if now_s - self._read_at_s >= READ_EVERY_S or not self._lease.has_room_for(duration_s, now_s):
+            self._read(now_s)
+        return self._lease.has_room_for(duration_s, now_s)
+
+    def _read(self, now_s: float) -> None:
+        self._read_at_s = now_s
+        if self._path is None:
+            return
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return
+        self._lease = parse_lease(text) or self._lease

@@ -1,0 +1,98 @@
+"""What rank 0 tells the service: how fast the gang trains, and each checkpoint and end, in reports.jsonl."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+METRICS_MAX = 16
+METRIC_NAME_LENGTH_MAX = 64
+_NEWEST_WEIGHT = 0.2
+
+
+class Meter:
+    """Counts steps and their seconds since the last report, and averages the seconds of a step.
+
+    Left out: the first step after a start (caches are cold, libraries load), and whatever lies before a `resume`.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.seconds = 0.0
+        self.step_s = 0.0
+        self._mark_s = 0.0
+        self._is_warm = False
+
+    def resume(self, now_s: float) -> None:
+        """Start counting at this instant: what came since the last step was not training."""
+        self._mark_s = now_s
+
+    def step_done(self, now_s: float) -> None:
+        """A step of the whole gang ended."""
+        elapsed_s, self._mark_s = max(0.0, now_s - self._mark_s), now_s
+        if not self._is_warm:
+            self._is_warm = True
+            return
+        self.steps += 1
+        self.seconds += elapsed_s
+        weight = _NEWEST_WEIGHT if self.step_s else 1.0
+        self.step_s += weight * (elapsed_s - self.step_s)
+
+    def take(self) -> tuple[int, float]:
+        """Steps and seconds since the last call, which starts them anew."""
+        taken = (self.steps, self.seconds)
+        self.steps, self.seconds = 0, 0.0
+        return taken
+
+
+def merged_metrics(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
+    """`old` updated with `new`; a value that is not finite removes its name, since JSON has no such number.
+
+    Raises ValueError for more than 16 names or a name longer than 64 characters.
+    """
+    merged = {name: float(value) for name, value in {**old, **new}.items()}
+    if len(merged) > METRICS_MAX:
+        raise ValueError(f"metrics: {len(merged)} names ({', '.join(sorted(merged))}); report at most {METRICS_MAX}")
+    for name in merged:
+        if not 0 < len(name) <= METRIC_NAME_LENGTH_MAX:
+            raise ValueError(f"metrics: name {name!r}; use 1 to {METRIC_NAME_LENGTH_MAX} characters")
+    return {name: value for name, value in merged.items() if math.isfinite(value)}
+
+
+class Reports:
+    """Appends numbered lines to reports.jsonl, each with one write; without a path it says nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = None if path is None else os.open(path, flags, 0o600)
+        self._sequence = 0
+
+    def write(
+        self,
+        kind: str,
+        step: int,
+        *,
+        steps: int,
+        seconds: float,
+        metrics: Mapping[str, float],
+        checkpoint: str | None = None,
+        durable: bool = False,
+    ) -> None:
+        """Append one line; a durable one is on disk afterwards. Raises OSError, also for a line cut short."""
+        if self._file is None:
+            return
+        self._sequence += 1
+        line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
+        extra = {"metrics": dict(metrics), "checkpoint": checkpoint}
+        encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
+        if os.write(self._file, encoded) != len(encoded):
+            raise OSError(f"reports.jsonl: report {self._sequence} was cut short, the disk is full")
+        if durable:
+            os.fsync(self._file)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

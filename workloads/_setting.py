@@ -1,0 +1,64 @@
+"""What a rank is told at its start: docs/gang-protocol.md, "Environment of a rank"."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+GANG_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends."""
+
+    token: int = 0
+    rank: int = 0
+    world_size: int = 1
+    gang_dir: Path | None = None
+    checkpoint_dir: Path | None = None
+    checkpoint: Path | None = None
+    start_step: int = 0
+    total_steps: int | None = None
+    lease_expires_boottime_s: float = math.inf
+    gang_key: bytes = b""
+    gang_timeout_s: float = GANG_TIMEOUT_S
+    accelerator_type: str = "standalone"
+
+
+def setting_from(environment: Mapping[str, str]) -> Setting:
+    """The setting that the environment describes. Raises KeyError naming a variable that the gang lacks."""
+    if not environment.get("GAVEL_GANG_DIR"):
+        return _standalone(environment)
+    checkpoint = environment.get("GAVEL_CHECKPOINT", "")
+    return Setting(
+        token=int(environment["GAVEL_TOKEN"]),
+        rank=int(environment["GAVEL_RANK"]),
+        world_size=int(environment["GAVEL_WORLD_SIZE"]),
+        gang_dir=Path(environment["GAVEL_GANG_DIR"]),
+        checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
+        checkpoint=Path(checkpoint) if checkpoint else None,
+        start_step=int(environment["GAVEL_START_STEP"]),
+        total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
+        lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
+        gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
+        gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
+        accelerator_type=environment.get("GAVEL_ACCELERATOR_TYPE", ""),
+    )
+
+
+def _standalone(environment: Mapping[str, str]) -> Setting:
+    """Tried by hand: with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint there."""
+    directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
+    if not directory:
+        return Setting()
+    step, checkpoint = _newest(Path(directory))
+    return Setting(checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
+
+
+def _newest(directory: Path) -> tuple[int, Path | None]:
+    """Step and path of the checkpoint of token 0 with the most steps; (0, None) where there is none."""
+    paths = directory.iterdir() if directory.is_dir() else ()
+    found = [(int(path.name[2:]), path) for path in paths if re.fullmatch(r"0-\d+", path.name)]
+    return max(found, default=(0, None))
