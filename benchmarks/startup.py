@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from benchmarks.table import Row, run
-from gavel.demo.service import DemoService, wait_until
+from gavel.demo.service import ServiceProcess, wait_until
 
 
 def rows(quick: bool) -> Iterator[Row]:
@@ -35,7 +35,7 @@ def service_start() -> tuple[float, float]:
     """Seconds to the first healthy answer, and MB of resident memory once idle."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        with DemoService(Path(folder) / "state", {}) as service:
+        with ServiceProcess(Path(folder) / "state", {}) as service:
             wait_until(lambda: is_healthy(service.url), 30, every_s=0.01)
             started_s = time.perf_counter() - began
             wait_until((Path(folder) / "state" / "probe.json").exists, 30)

@@ -1,7 +1,8 @@
 """The main job from end to end: a service, real training jobs, rounds on real accelerators, results, checks."""
 
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -11,10 +12,12 @@ from gavel.client import Client
 from gavel.client import Job as JobView
 from gavel.demo import show
 from gavel.demo.checks import all_jobs, check
-from gavel.demo.service import DemoService, wait_until
+from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
+from gavel.estimator.observed import ObservedThroughputs
+from gavel.ports import ThroughputEstimate
 from gavel.simulator.replay import SimulatedJob, simulate
-from gavel.simulator.report import Metrics, metrics_by_tier
+from gavel.simulator.report import Metrics, metrics, metrics_by_tier
 from gavel.store.sql import SqlStore
 from gavel.types import AcceleratorType, Cluster, Job, Tier
 
@@ -24,6 +27,7 @@ ROUND_DURATION_S = 4.0
 USERS = {GOLD: "ann", FREE: "bob"}
 TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
 TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
+POLICIES = {"simulated, aware": "hierarchical", "simulated, agnostic": "hierarchical?agnostic=true"}
 Rates = dict[tuple[str, int, AcceleratorType], float]
 
 
@@ -33,7 +37,8 @@ def main() -> int:
     began_s = time.monotonic()
     settings = {"GAVEL_ROUND_DURATION_S": str(ROUND_DURATION_S), "GAVEL_LEASE_GRACE_S": "3"}
     console.rule("[bold]Gavel: training jobs on mixed accelerators")
-    with DemoService(STATE_DIR.resolve(), settings) as service:
+    shutil.rmtree(STATE_DIR, ignore_errors=True)
+    with ServiceProcess(STATE_DIR.resolve(), settings) as service:
         console.print(service.output().strip(), markup=False, highlight=False)
         with Client(service.url, service.operator_token) as operator:
             _set_up(operator)
@@ -52,7 +57,9 @@ def _set_up(operator: Client) -> None:
         operator.put_user(USERS[name], [name])
 
 
-def _run(console: Console, service: DemoService, operator: Client, workload: Sequence[DemoJob], began_s: float) -> bool:
+def _run(
+    console: Console, service: ServiceProcess, operator: Client, workload: Sequence[DemoJob], began_s: float
+) -> bool:
     """Submit each job when it arrives, show all until every one has ended; False when the time was up."""
     clients = {tier: Client(service.url, operator.create_token(user)) for tier, user in USERS.items()}
     waiting = list(workload)
@@ -84,7 +91,7 @@ def _submit(client: Client, job: DemoJob) -> JobView:
     )
 
 
-def _conclude(console: Console, service: DemoService, submitted: int, began_s: float) -> int:
+def _conclude(console: Console, service: ServiceProcess, submitted: int, began_s: float) -> int:
     """Tables and checks from the database that the service left behind."""
     store = SqlStore(f"sqlite:///{service.state_dir / 'gavel.db'}")
     try:
@@ -98,7 +105,8 @@ def _conclude(console: Console, service: DemoService, submitted: int, began_s: f
         console.print(show.jobs_table(done, cluster.accelerator_types))
         console.print(show.throughput_table(rates, cluster.accelerator_types))
         console.print("[dim]every rate was measured with all workers of its core busy")
-        console.print(show.comparison_table(_comparison(done, cluster, rates, store.tiers())))
+        believed = _believed(done, cluster.accelerator_types, store.throughputs())
+        console.print(show.comparison_table(_comparison(done, cluster, believed, store.tiers())))
         left = [f"pid {process.pid}" for process in service.processes_left()]
         checks = [*check(store, submitted, left)]
     finally:
@@ -115,13 +123,20 @@ def _comparison(
     """The run as it was, and the same workload simulated on the measured matrix under both policies."""
     first_s = min(job.submitted_at_s for job in done)
     workload = [SimulatedJob(submitted_at_s=job.submitted_at_s - first_s, spec=job.spec) for job in done]
-    columns = {"measured": metrics_by_tier(done)}
-    for title, policy in {
-        "simulated, aware": "hierarchical",
-        "simulated, agnostic": "hierarchical?agnostic=true",
-    }.items():
+    columns = {"measured": {"all": metrics(done), **metrics_by_tier(done)}}
+    for title, policy in POLICIES.items():
         result = simulate(
             workload, cluster=cluster, throughput=rates, policy=policy, tiers=tiers, round_duration_s=ROUND_DURATION_S
         )
-        columns[title] = metrics_by_tier(result.jobs)
+        columns[title] = {"all": result.metrics, **result.tiers}
     return columns
+
+
+def _believed(done: Sequence[Job], types: Sequence[AcceleratorType], table: Iterable[ThroughputEstimate]) -> Rates:
+    """Steps per second of every kind and gang size of the workload on every type; unmeasured ones as estimated."""
+    estimator = ObservedThroughputs.from_table(table)
+    return {
+        (row.kind, row.scale_factor, row.accelerator_type): row.steps_per_s
+        for job in done
+        for row in estimator.estimate(job.spec, types)
+    }

@@ -1,8 +1,8 @@
 """Starts `gavel serve` as its own process, and makes sure that nothing of it is left."""
 
+import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +18,8 @@ START_LIMIT_S = 60.0
 STOP_LIMIT_S = 20.0
 
 
-class DemoService:
-    """`gavel serve` on a free loopback port, with a state folder of its own that is emptied first."""
+class ServiceProcess:
+    """`gavel serve` on a free loopback port, with a state folder of its own."""
 
     def __init__(self, state_dir: Path, environment: dict[str, str]) -> None:
         self.state_dir = state_dir
@@ -28,9 +28,14 @@ class DemoService:
         self.url = ""
 
     def __enter__(self) -> Self:
-        shutil.rmtree(self.state_dir, ignore_errors=True)
-        self.state_dir.mkdir(parents=True, mode=0o700)
-        with (self.state_dir / "serve.out").open("wb") as output:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start, and return once the API listens. Raises RuntimeError with the output if it does not."""
+        self.state_dir.mkdir(parents=True, mode=0o700, exist_ok=True)
+        (self.state_dir / "service.json").unlink(missing_ok=True)  # of a service that was killed
+        with (self.state_dir / "serve.out").open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "gavel.cli", "serve"],
                 env=self._environment,
@@ -40,14 +45,23 @@ class DemoService:
             )
         ready = wait_until(lambda: (self.state_dir / "service.json").exists() or self._is_over(), START_LIMIT_S)
         if not ready or self._is_over():
-            self.__exit__(None, None, None)
+            self.stop()
             raise RuntimeError(f"the service did not start:\n{self.output()}")
         self.url = json.loads((self.state_dir / "service.json").read_text())["url"]
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def kill(self) -> None:
+        """End the service as a power cut would; its gangs go on to the end of their leases."""
+        self.process.kill()
+        assert self._process is not None
+        self._process.wait(STOP_LIMIT_S)
+
+    def stop(self) -> None:
+        """End the service as Ctrl-C does, and whatever still runs in its folder."""
         if self._process is not None and not self._is_over():
             self._process.send_signal(signal.SIGINT)
             try:
@@ -55,8 +69,9 @@ class DemoService:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait(STOP_LIMIT_S)
-        for left in self.processes_left():  # gangs of an interrupted demo: they end with their leases, we do not wait
-            left.kill()
+        for left in self.processes_left():  # gangs of an interrupted run: they end with their leases, we do not wait
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
 
     @property
     def process(self) -> psutil.Process:
@@ -74,13 +89,17 @@ class DemoService:
         return (self.state_dir / "serve.out").read_text(errors="replace")
 
     def processes_left(self) -> list[psutil.Process]:
-        """Processes that work in the demo's state folder: supervisors and ranks."""
-        mine = []
-        for process in psutil.process_iter(["pid", "cmdline", "cwd"]):
-            words = [*(process.info["cmdline"] or ()), process.info["cwd"] or ""]
-            if process.pid != os.getpid() and any(str(self.state_dir) in word for word in words):
-                mine.append(process)
-        return mine
+        """Supervisors of this state folder's gangs, and whatever runs in its jobs' working folders."""
+        gangs, work = str(self.state_dir / "gangs"), str(self.state_dir / "work")
+        return [
+            process
+            for process in psutil.process_iter(["cmdline", "cwd"])
+            if (process.info["cwd"] or "").startswith(work)
+            or (
+                any("supervisor.py" in word for word in process.info["cmdline"] or ())
+                and any(word.startswith(gangs) for word in process.info["cmdline"])
+            )
+        ]
 
     def _is_over(self) -> bool:
         return self._process is None or self._process.poll() is not None

@@ -8,9 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gavel.client import Job as JobView
-from gavel.simulator.report import Metrics
+from gavel.simulator.report import Metrics, finish_time_fairness
 from gavel.types import AcceleratorType, Job
 
+MEASURES = {"mean JCT s": "mean_jct_s", "makespan s": "makespan_s", "mean rho": "mean_rho", "max rho": "max_rho"}
 STATE_STYLE = {
     "RUNNING": "green",
     "PROFILING": "cyan",
@@ -71,7 +72,7 @@ def jobs_table(jobs: Iterable[Job], types: Sequence[AcceleratorType]) -> Table:
             *(str(job.rounds_received.get(name, 0)) for name in types),
             str(job.preemptions),
             f"{(job.finished_at_s or 0) - job.submitted_at_s:.1f}",
-            _number(_rho(job)),
+            _number(finish_time_fairness(job)),
         )
     return table
 
@@ -107,25 +108,10 @@ def comparison_table(columns: Mapping[str, Mapping[str, Metrics]]) -> Table:
     return table
 
 
-MEASURES = {
-    "mean JCT s": lambda metrics: metrics.mean_jct_s,
-    "makespan s": lambda metrics: metrics.makespan_s,
-    "mean rho": lambda metrics: metrics.mean_rho,
-    "max rho": lambda metrics: metrics.max_rho,
-}
-LAST = "max rho"
-
-
 def print_checks(checks: Sequence[tuple[bool, str]], console: Console) -> None:
     """One line a check."""
     for holds, what in checks:
         console.print(Text("  ok      " if holds else "  FAILED  ", style="green" if holds else "bold red") + what)
-
-
-def _rho(job: Job) -> float | None:
-    if not job.isolated_time_s or job.finished_at_s is None:
-        return None
-    return (job.finished_at_s - job.submitted_at_s) / job.isolated_time_s
 
 
 def _number(value: float | None, digits: int = 2) -> str:

@@ -2,7 +2,6 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from gavel.mechanism.accounting import explain_waiting, isolated, measurements_o
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
 from gavel.mechanism.invariants import check_allocation, check_plan
 from gavel.mechanism.planner import RoundView, plan_round
-from gavel.mechanism.problem import problem_from, schedulable
+from gavel.mechanism.problem import problem_from, restricted, schedulable
 from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile
 from gavel.ports import (
     Changes,
@@ -44,6 +43,7 @@ from gavel.types import (
     JobState,
     Lease,
     Observation,
+    Report,
     RoundPlan,
     RoundRecord,
 )
@@ -109,6 +109,7 @@ class Driver:
         self._cluster = Cluster()
         self._decision_s: deque[float] = deque(maxlen=100)
         self._has_learned = False
+        self._unread: dict[tuple[JobId, int], tuple[Report, ...]] = {}  # handed over, but not committed yet
         self._extended: dict[tuple[JobId, int], float] = {}
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
@@ -117,11 +118,12 @@ class Driver:
         """Do all that is due now; the next instant at which there is something to do unasked (+inf: nothing)."""
         now_s = self._clock.now_s()
         try:
-            seen = self._backend.observe()  # 1. what is
+            seen = self._observe()  # 1. what is
             snapshot = self._store.snapshot()
             tick = _Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
             self._take_observation(tick)  # 2. what that means for each job, and for the estimates
             self._plan_if_due(tick)  # 3. who runs where in the next round
+            self._explain(tick)
             decision = self._reconcile(tick)  # 4. what to tell the cluster
             self._commit(tick)  # 5. the one commit
             self._execute(tick, decision)  # 6. act
@@ -130,6 +132,16 @@ class Driver:
             return now_s + RETRY_S
         self.is_idle = not (tick.jobs or seen.gangs)
         return self._next_instant_s(tick)
+
+    def _observe(self) -> Observation:
+        """The backend's view, with the reports that an earlier tick could not commit put first."""
+        seen = self._backend.observe()
+        gangs = tuple(
+            replace(gang, reports=(*self._unread.get((gang.job_id, gang.token), ()), *gang.reports))
+            for gang in seen.gangs
+        )
+        self._unread = {(gang.job_id, gang.token): gang.reports for gang in gangs if gang.reports}
+        return replace(seen, gangs=gangs)
 
     # --- 2 observation -> jobs ----------------------------------------------------------------------------------
 
@@ -211,7 +223,6 @@ class Driver:
             log.error("planning.halted", invariant=violation.name, detail=str(violation))
             return
         self._decision_s.append(time.perf_counter() - began)
-        self._explain(tick)
 
     def _next_start_s(self, tick: _Tick, jobs: list[Job]) -> float | None:
         """When the round to be decided now starts; None if none is due."""
@@ -272,12 +283,14 @@ class Driver:
             failure = str(error)
         log.warning("solve.failed", policy=self._settings.policy, error=failure)
         if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
-            return _restricted(last.allocation, problem), f"last allocation kept: {failure}"
+            return restricted(last.allocation, problem), f"last allocation kept: {failure}"
         return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
 
     def _explain(self, tick: _Tick) -> None:
-        assert tick.record is not None
-        for job_id, reason, message in explain_waiting(tick.jobs, tick.record):
+        """Tell waiting jobs why, whenever a round was decided or a job's state has changed."""
+        if not tick.records or not (tick.record or tick.events):
+            return
+        for job_id, reason, message in explain_waiting(tick.jobs, tick.records[-1]):
             job = tick.jobs[job_id]
             if (job.reason, job.message) != (reason, message):
                 tick.put(replace(job, reason=reason, message=message))
@@ -315,6 +328,7 @@ class Driver:
         )
         if changes:
             self._store.commit(tick.snapshot.version, changes)
+        self._unread = {}
         self._cluster = tick.seen.cluster
         self._has_learned = self._has_learned and not is_milestone
 
@@ -372,24 +386,4 @@ def _launched(lease: Lease, at_s: float) -> Launched:
         round_index=lease.round_index,
         accelerator_type=lease.accelerator_type,
         worker_ids=lease.worker_ids,
-    )
-
-
-def _restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
-    """The last valid allocation, for the jobs that are still there and can still run where it put them."""
-    row_of: Mapping[tuple[JobId, ...], int] = {members: row for row, members in enumerate(last.combinations)}
-    combinations = tuple(tuple(problem.job_ids[i] for i in members) for members in problem.combinations)
-    fractions = np.zeros((len(combinations), len(problem.accelerator_types)))
-    columns = [last.accelerator_types.index(name) for name in problem.accelerator_types]
-    for row, members in enumerate(combinations):
-        if members in row_of:
-            fractions[row] = last.time_fraction[row_of[members], columns]
-    fractions[problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
-    return replace(
-        last,
-        combinations=combinations,
-        accelerator_types=problem.accelerator_types,
-        time_fraction=fractions,
-        is_fallback=True,
-        solve_time_s=0.0,
     )

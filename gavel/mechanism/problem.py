@@ -1,12 +1,13 @@
 """From jobs, cluster and estimates to the one argument of every policy."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, AllocationProblem, Cluster, FloatArray, Job, JobSpec, Tier
+from gavel.types import AcceleratorType, Allocation, AllocationProblem, Cluster, FloatArray, Job, JobId, JobSpec, Tier
 
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
 
@@ -73,6 +74,26 @@ def equal_share_rate(rates: FloatArray, capacity: np.ndarray[Any, Any]) -> float
 def isolated_share(jobs_alive: int, scale_factor: int, workers: int) -> float:
     """Part of the equal-share rate that a job has alone on its 1/n of the cluster, in (0, 1] (Themis, section 3)."""
     return min(1.0, workers / max(1, jobs_alive * scale_factor))
+
+
+def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
+    """The last valid allocation, for the jobs that are still there and can still run where it put them."""
+    row_of: Mapping[tuple[JobId, ...], int] = {members: row for row, members in enumerate(last.combinations)}
+    combinations = tuple(tuple(problem.job_ids[i] for i in members) for members in problem.combinations)
+    fractions = np.zeros((len(combinations), len(problem.accelerator_types)))
+    columns = [last.accelerator_types.index(name) for name in problem.accelerator_types]
+    for row, members in enumerate(combinations):
+        if members in row_of:
+            fractions[row] = last.time_fraction[row_of[members], columns]
+    fractions[problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
+    return replace(
+        last,
+        combinations=combinations,
+        accelerator_types=problem.accelerator_types,
+        time_fraction=fractions,
+        is_fallback=True,
+        solve_time_s=0.0,
+    )
 
 
 def _column(jobs: Sequence[Job], of: Callable[[Job], float]) -> FloatArray:
