@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from api import errors
 from api.dashboard import pages
+from api.limits import BodyLimit
 from api.metrics import RequestMetrics, StoreCollector
 from api.routes import jobs, logs, scheduling, service, tiers
 from api.services import Services
@@ -29,11 +30,11 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        max_body_size=services.settings.body_bytes,
     )
     app.state.services = services
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
+    app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
     app.add_middleware(RequestMetrics, registry=app.state.registry)
     errors.install(app)
     for part in (jobs, logs, tiers, scheduling, service, pages):

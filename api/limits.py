@@ -4,12 +4,36 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as HttpScope
+
 from api.errors import invalid, problem
 from api.schemas import CatalogueEntry, JobSubmit
 from api.services import Services
-from gavel.types import Identity, JobSpec, JobState, Scope
+from gavel.types import Identity, JobSpec, Scope
 
-UNFINISHED = (JobState.QUEUED, JobState.LEASED)
+
+class BodyLimit:
+    """ASGI middleware: who reads more than `limit_bytes` of a request body gets a 413."""
+
+    def __init__(self, app: ASGIApp, limit_bytes: int) -> None:
+        self.app = app
+        self._limit_bytes = limit_bytes
+
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
+        """Serve, counting what is read."""
+        read_bytes = 0
+
+        async def counted() -> Message:
+            nonlocal read_bytes
+            message = await receive()
+            read_bytes += len(message.get("body", b""))
+            if read_bytes > self._limit_bytes:
+                raise HTTPException(413, f"the body is larger than {self._limit_bytes} bytes")
+            return message
+
+        await self.app(scope, counted if scope["type"] == "http" else receive, send)
 
 
 def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
@@ -102,8 +126,7 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
 
 
 def _check_quota(user: str, services: Services) -> None:
-    counts = services.store.count_jobs(user=user)
-    unfinished = sum(count for (state, _), count in counts.items() if state in UNFINISHED)
+    unfinished = sum(job.spec.user == user for job in services.store.snapshot().jobs.values())
     limit = services.settings.queued_jobs_per_user
     if unfinished >= limit:
         raise problem(429, f"you have {unfinished} unfinished jobs and may have {limit}; wait for some, or cancel them")

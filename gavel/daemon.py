@@ -3,7 +3,6 @@
 Composition root: the only place that names the store, the backend, the runner and the estimator together.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -14,15 +13,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
 
 import structlog
 import uvicorn
 
 from api.app import create_app
 from api.services import Services
-from gavel.backends.accelerators import Discovery, discover, probe
+from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.local import LocalBackend
+from gavel.backends.probe import probe
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.errors import GavelError
@@ -96,8 +95,6 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> int:
     """Run the service until SIGINT or SIGTERM; 0 after a clean end, 1 if it could not start (with the reason)."""
     with ExitStack() as stack:
         try:
-            _own_state_dir(settings.state_dir, stack)
-            configure_logs(settings.state_dir / "service.log")
             load(settings.policy)
             return _serve(settings, announce, stack)
         except (GavelError, OSError) as error:
@@ -107,8 +104,6 @@ def serve(settings: Settings, announce: Callable[[str], None] = print) -> int:
 
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack) -> int:
     clock = SystemClock()
-    store = SqlStore(settings.url, on_change=clock.wake)
-    stack.callback(store.close)
     found = discover()
     backend = LocalBackend(
         state_dir=settings.state_dir,
@@ -119,6 +114,9 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
         on_change=clock.wake,
     )
     stack.callback(backend.close)
+    configure_logs(settings.state_dir / "service.log")  # the backend has made sure that the folder is ours alone
+    store = SqlStore(settings.url, on_change=clock.wake)
+    stack.callback(store.close)
     runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
     stack.callback(runner.close)
     sharing = 2 if any(each.worker.shares_core for each in found.accelerators) else 1
@@ -156,18 +154,6 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     uvicorn.Server(config).run(sockets=[listener])
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
-
-
-def _own_state_dir(state_dir: Path, stack: ExitStack) -> None:
-    """Make the folder, and hold its lock: two services on one folder would fight over its gangs."""
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock: IO[str] = stack.enter_context((state_dir / "lock").open("w"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError(
-            f"another gavel service is using {state_dir.resolve()}; stop it or choose another --state-dir"
-        ) from None
 
 
 def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], None]) -> None:

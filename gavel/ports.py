@@ -45,7 +45,9 @@ class Clock(Protocol):
 class Policy(Protocol):
     """States an objective over an allocation problem."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The name it is loaded by."""
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation; raises SolveFailed or InvalidProblem."""
@@ -275,8 +277,8 @@ class Store(Protocol):
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
         """Newest first."""
 
-    def count_jobs(self, *, user: str | None = None) -> Mapping[tuple[JobState, str], int]:
-        """Number of jobs by (state, tier): of everybody, or of one user."""
+    def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
+        """Number of jobs by (state, tier)."""
 
     def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
         """Events of a job with sequence > after, oldest first."""

@@ -87,7 +87,12 @@ def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
     from gavel.policies.registry import TIER_OBJECTIVES, available
 
     items = [
-        PolicyView(name=each.name, formula=each.formula, source=each.source, parameters=each.parameters)
+        PolicyView(
+            name=each.name,
+            formula=each.formula,
+            source=each.source,
+            parameters={parameter.name: parameter.default for parameter in each.parameters},
+        )
         for each in available()
     ]
     return PolicyList(current=services.settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))

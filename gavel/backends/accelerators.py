@@ -1,11 +1,31 @@
-"""Which accelerators this machine has."""
+"""Which accelerators this machine has: its GPUs, and CPU cores capped to different instruction sets.
 
+A capped core is a real accelerator type: numeric libraries choose their kernels by environment variables at process
+start, so programs run at speeds that differ by type and, like those of GPU generations, in ratios that differ by model.
+"""
+
+import json
+import os
 import re
+import shutil
 import socket
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gavel.types import Worker
+
+WORKERS_PER_CORE = 2  # so that every type can hold a gang of two
+CPU_TYPES_MAX = 4
+ASK_LIMIT_S = 20.0
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+NO_AVX_IN_TORCH = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
+NUMPY_FEATURES = "import json, numpy; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
+
+Cores = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,11 +33,194 @@ class LocalAccelerator:
     """A worker of this machine: the cores its processes are pinned to, and the environment that makes it its type."""
 
     worker: Worker
-    cpus: tuple[int, ...]
+    cpus: Cores
     env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What was found, and what its user should know about it."""
+
+    accelerators: tuple[LocalAccelerator, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Type:
+    """An accelerator type and the environment that makes it."""
+
+    name: str
+    env: Mapping[str, str]
+
+
+def discover() -> Discovery:
+    """GPUs that nvidia-smi lists and the CPU cores this process may use, as accelerators with notes. Takes about 0.2 s.
+
+    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves.
+    """
+    cores, notes = _cores()
+    names, problem = _gpus()
+    notes += [problem] if problem else []
+    per_gpu = len(cores) // (2 * len(names)) if names else 0
+    gpus = _gpu_accelerators(names, cores, per_gpu)
+    cpus, said = _cpu_accelerators(cores[per_gpu * len(names) :])
+    return Discovery(accelerators=(*gpus, *cpus), notes=(*notes, *said))
 
 
 def node_name() -> str:
     """This machine's short host name, in the letters that a resource's name may have."""
-    short = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().split(".")[0].lower())
-    return short[:63].strip("-") or "localhost"
+    return slug(socket.gethostname().split(".")[0]) or "localhost"
+
+
+def slug(text: str, most: int = 40) -> str:
+    """The text in a-z, 0-9 and single '-' between them, at most so many characters."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most].strip("-")
+
+
+# --- cores ------------------------------------------------------------------------------------------------------
+
+
+def _cores() -> tuple[list[int], list[str]]:
+    """One logical CPU of each physical core we may use, as many as our quota can keep busy."""
+    allowed = sorted(os.sched_getaffinity(0))
+    physical = sorted({min(set(allowed) & _siblings(cpu)) for cpu in allowed})
+    quota = _quota()
+    cores = physical[: max(1, int(min(quota, len(physical))))]
+    notes = []
+    if len(physical) < len(allowed):
+        notes.append(f"{len(allowed)} logical CPUs are {len(physical)} cores: one of each core is used")
+    if len(cores) < len(physical):
+        notes.append(f"a quota allows {quota:g} CPUs: {len(cores)} of {len(physical)} cores are used")
+    return cores, notes
+
+
+def _siblings(cpu: int) -> set[int]:
+    """The logical CPUs on the core of this one, itself included."""
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    try:
+        ranges = [part.split("-") for part in path.read_text(encoding="ascii").strip().split(",")]
+    except FileNotFoundError:  # not every sandbox shows the topology
+        return {cpu}
+    return {cpu} | {each for ends in ranges for each in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+def _quota() -> float:
+    """CPUs' worth of time that our control group grants (version 2); infinite if it sets no limit."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return float("inf")
+    return float("inf") if quota == "max" else float(quota) / float(period)
+
+
+# --- CPU types --------------------------------------------------------------------------------------------------
+
+
+def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], list[str]]:
+    types = _cpu_types(_numpy_features(), len(cores))
+    notes = []
+    if types:
+        groups: list[tuple[_Type, Cores]] = [(types[i % len(types)], (core,)) for i, core in enumerate(cores)]
+        if len(cores) == 1:
+            groups = [(each, (cores[0],)) for each in types]
+            notes.append("there is one core only, which all types share: throughput counts while all are busy")
+    else:
+        groups = _by_threads(cores)
+        notes.append("numpy knows no AVX2 on this CPU: accelerator types differ by their number of threads instead")
+    notes.append(
+        f"each core carries {WORKERS_PER_CORE} workers of one type, so that every type can hold a gang of two; "
+        "throughput is learned while both are busy"
+    )
+    return _workers(groups), notes
+
+
+def _cpu_types(found: Sequence[str], cores: int) -> list[_Type]:
+    """As many types, the most different first, as there are cores for: two each, but never less than two types.
+
+    None where numpy has no AVX2 to switch off. `found`: the instruction sets for which numpy has kernels and this CPU
+    the instructions, as numpy names them.
+    """
+    avx512 = [name for name in found if name.startswith("AVX512") or name == "X86_V4"]
+    avx = [name for name in found if name.startswith("AVX") or name in ("X86_V3", "X86_V4", "FMA3", "F16C")]
+    if not {"AVX2", "X86_V3"} & set(found):
+        return []
+    if avx512:
+        best = _Type("avx512", {"OPENBLAS_CORETYPE": "SkylakeX", "ATEN_CPU_CAPABILITY": "avx512"})
+    else:
+        best = _Type("avx2", {"OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2"})
+    low_blas = {"OPENBLAS_CORETYPE": "Nehalem"}
+    low_simd = {"NPY_DISABLE_CPU_FEATURES": " ".join(avx)}
+    types = [
+        best,
+        _Type("scalar", {**low_blas, **low_simd, **NO_AVX_IN_TORCH}),
+        _Type("lowblas", {**low_blas, "MKL_CBWR": "COMPATIBLE"}),
+        _Type("lowsimd", {**low_simd, "ATEN_CPU_CAPABILITY": "default"}),
+    ]
+    return types[: max(2, min(CPU_TYPES_MAX, cores // 2))]
+
+
+def _numpy_features() -> list[str]:
+    """Instruction sets beyond its baseline for which the installed numpy has kernels and this CPU the instructions.
+
+    Asked in a process of its own: their names belong to numpy's version, and a service need not load it for that.
+    """
+    found = json.loads(_ask([sys.executable, "-c", NUMPY_FEATURES]))
+    return [*found.get("found", ()), *found.get("baseline", ())]
+
+
+def _by_threads(cores: Sequence[int]) -> list[tuple[_Type, Cores]]:
+    """Types of one and of two threads: a third of the cores singly, the rest in pairs."""
+    one, two = (_Type(f"threads-{count}", {name: str(count) for name in ONE_THREAD}) for count in (1, 2))
+    singles = max(1, len(cores) // 3)
+    rest = cores[singles:] if len(cores) > 2 else cores
+    pairs = [tuple(rest[start : start + 2]) for start in range(0, max(1, len(rest) - 1), 2)]
+    return [*((one, (core,)) for core in cores[:singles]), *((two, pair) for pair in pairs)]
+
+
+def _workers(groups: Iterable[tuple[_Type, Cores]]) -> list[LocalAccelerator]:
+    counts: Counter[str] = Counter()
+    made = []
+    for each, cpus in groups:
+        for _ in range(WORKERS_PER_CORE):
+            worker = Worker(
+                id=f"{each.name}-{counts[each.name]}", node=node_name(), accelerator_type=each.name, shares_core=True
+            )
+            counts[each.name] += 1
+            made.append(LocalAccelerator(worker=worker, cpus=cpus, env={**ONE_THREAD, **each.env}))
+    return made
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------
+
+
+def _gpus() -> tuple[list[tuple[str, str]], str]:
+    """Name and UUID of each GPU that nvidia-smi lists, and what went wrong if anything."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], ""
+    try:
+        listed = _ask([program, "--query-gpu=index,name,uuid", "--format=csv,noheader"])
+    except (subprocess.SubprocessError, OSError) as problem:
+        return [], f"nvidia-smi is there but does not answer, so no GPU is used: {problem}"
+    rows = [[cell.strip() for cell in line.split(",")] for line in listed.splitlines() if line.strip()]
+    return [(row[1], row[2]) for row in rows if len(row) == 3], ""
+
+
+def _gpu_accelerators(names: Sequence[tuple[str, str]], cores: Sequence[int], per_gpu: int) -> list[LocalAccelerator]:
+    counts: Counter[str] = Counter()
+    made = []
+    for index, (name, uuid) in enumerate(names):
+        kind = slug(name)
+        worker = Worker(id=f"{kind}-{counts[kind]}", node=node_name(), accelerator_type=kind)
+        counts[kind] += 1
+        cpus = tuple(cores[index * per_gpu : (index + 1) * per_gpu])
+        made.append(LocalAccelerator(worker=worker, cpus=cpus, env={"CUDA_VISIBLE_DEVICES": uuid}))
+    return made
+
+
+def _ask(argv: Sequence[str]) -> str:
+    """What a program prints. Raises SubprocessError or OSError."""
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=True, timeout=ASK_LIMIT_S, stdin=subprocess.DEVNULL
+    )
+    return done.stdout

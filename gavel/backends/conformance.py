@@ -1,68 +1,26 @@
 """What every backend must show, as checks that anybody can run on theirs: `for check in CHECKS: check(harness)`.
 
 A check takes a fresh `Harness`: the backend and the means to make things happen around it. Real and virtual clusters
-pass the same checks; a harness names those its cluster cannot be put through in `cannot`, with the reason. A cluster
-under test has the workers `a-0` and `a-1` of type `a`, and `b-0` of type `b`, all on one node.
+pass the same checks; a harness names those its cluster cannot be put through in `cannot`, with the reason.
 """
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
+from collections.abc import Callable
 from itertools import permutations
-from typing import Protocol
 
-from gavel.ports import (
-    ClusterBackend,
-    ExtendLease,
-    ForgetGang,
-    Instruction,
-    LaunchGang,
-    SetResources,
-    StopGang,
+from gavel.backends.harness import (
+    Behaviour,
+    Harness,
+    exit_of,
+    find,
+    gang,
+    is_in,
+    launch,
+    resource,
+    state_of,
+    stop,
 )
-from gavel.types import EphemeralResource, GangOutcome, GangSeen, GangState, Observation
-
-OWNER = "gavel"
-
-
-class Behaviour(StrEnum):
-    """What a job of a check does."""
-
-    TRAINS = "trains"  # until it is stopped, and then ends in good order
-    FINISHES = "finishes"  # does its only step, reports that, and exits 0
-    FAILS = "fails"  # prints "about to fail" and exits 3
-    STUBBORN = "stubborn"  # ignores every wish to stop, and so does the child it starts
-    MISSING = "missing"  # a program that is not there
-
-
-class Harness(Protocol):
-    """A cluster under test and what a check may do to it."""
-
-    backend: ClusterBackend
-    cannot: Mapping[str, str]  # name of a check -> why this cluster cannot be put through it
-    short_s: float  # a lease that ends soon: enough for a gang to start
-    grace_s: float  # from the end of a lease to the end of a gang that ignores it, at most
-
-    def now_s(self) -> float:
-        """The cluster's time."""
-
-    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
-        """A program that behaves so."""
-
-    def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
-        """Observe, letting time pass, until the condition holds; fails the check after a limit."""
-
-    def wait_blindly(self, until_s: float) -> None:
-        """Let time pass without any call to the backend."""
-
-    def crash(self) -> None:
-        """The service dies without a word. The cluster goes on alone."""
-
-    def recover(self) -> None:
-        """A new service takes over the same cluster: `backend` is a new one."""
-
-    def processes(self) -> int:
-        """How many processes of gangs there are, descendants included."""
-
+from gavel.ports import ExtendLease, ForgetGang, Instruction, SetResources
+from gavel.types import GangOutcome, GangState, Observation
 
 Check = Callable[[Harness], None]
 CHECKS: list[Check] = []
@@ -74,113 +32,12 @@ def conforms(check: Check) -> Check:
     return check
 
 
-# --- saying things ----------------------------------------------------------------------------------------------
-
-
-def resource(
-    harness: Harness, name: str, capacity: int = 1, *, generation: int = 1, lasts_s: float = 60
-) -> SetResources:
-    """One ephemeral resource on the only node."""
-    node = harness.backend.observe().cluster.nodes[0].name
-    expires_at_s = harness.now_s() + lasts_s
-    said = EphemeralResource(
-        name=name,
-        node=node,
-        capacity=capacity,
-        owner=OWNER,
-        lease_expires_at_s=expires_at_s,
-        generation=generation,
-    )
-    return SetResources(resources=(said,))
-
-
-def launch(
-    harness: Harness,
-    job_id: str,
-    *workers: str,
-    token: int = 1,
-    behaviour: Behaviour = Behaviour.TRAINS,
-    needs: str = "",
-    lasts_s: float = 60,
-) -> LaunchGang:
-    """A gang on these workers (`a-0` if none is named) that requires its own resource, or the one it `needs`."""
-    return LaunchGang(
-        job_id=job_id,
-        token=token,
-        user="ann",
-        argv=harness.argv(behaviour),
-        env={},
-        accelerator_type=(workers or ("a-0",))[0][0],
-        worker_ids=workers or ("a-0",),
-        resource=f"{OWNER}/{needs or f'gang-{job_id}-{token}'}",
-        lease_expires_at_s=harness.now_s() + lasts_s,
-        start_step=0,
-        total_steps=1 if behaviour is Behaviour.FINISHES else 1_000_000_000,
-        checkpoint=None,
-    )
-
-
-def gang(
-    harness: Harness,
-    job_id: str,
-    *workers: str,
-    token: int = 1,
-    behaviour: Behaviour = Behaviour.TRAINS,
-    lasts_s: float = 60,
-) -> list[Instruction]:
-    """A gang and the resource it requires."""
-    capacity = max(1, len(workers))
-    return [
-        resource(harness, f"gang-{job_id}-{token}", capacity, generation=token, lasts_s=lasts_s + harness.grace_s),
-        launch(harness, job_id, *workers, token=token, behaviour=behaviour, lasts_s=lasts_s),
-    ]
-
-
-def find(seen: Observation, job_id: str, token: int = 1) -> GangSeen | None:
-    """The gang, if the backend knows it."""
-    return next((each for each in seen.gangs if (each.job_id, each.token) == (job_id, token)), None)
-
-
-def is_in(state: GangState, *job_ids: str, token: int = 1) -> Callable[[Observation], bool]:
-    """Holds when each of the jobs' gangs is in the state; RUNNING means that its ranks execute."""
-
-    def holds(seen: Observation) -> bool:
-        gangs = [find(seen, job_id, token) for job_id in job_ids]
-        return all(
-            each is not None
-            and each.state is state
-            and (state is not GangState.RUNNING or each.started_at_s is not None)
-            for each in gangs
-        )
-
-    return holds
-
-
-def state_of(harness: Harness, job_id: str, token: int = 1) -> GangState | None:
-    """The gang's state now; None if the backend does not know it."""
-    found = find(harness.backend.observe(), job_id, token)
-    return found.state if found else None
-
-
-def ended(harness: Harness, job_id: str, token: int = 1) -> GangSeen:
-    """The gang once it has ended."""
-    found = find(harness.wait_until(is_in(GangState.ENDED, job_id, token=token)), job_id, token)
-    assert found is not None
-    assert found.exit is not None, "a gang that ended says how"
-    return found
-
-
-def stop(*job_ids: str, token: int = 1) -> list[Instruction]:
-    """Stop these jobs' gangs."""
-    return [StopGang(job_id=job_id, token=token) for job_id in job_ids]
-
-
 # --- starting ---------------------------------------------------------------------------------------------------
 
 
 @conforms
 def a_gang_waits_until_its_resource_appears(harness: Harness) -> None:
-    """1: task first, then resource. While the resource is withheld nothing starts, and the gang says what it waits for."""
+    """1: task first, then resource. While it is withheld nothing starts, and the gang says what it waits for."""
     set_resource, start = gang(harness, "j1")
     harness.backend.execute([start])
     waiting = find(harness.backend.observe(), "j1")
@@ -243,7 +100,7 @@ def a_worker_goes_from_one_gang_to_the_next(harness: Harness) -> None:
     harness.wait_until(is_in(GangState.RUNNING, "old"))
     harness.backend.execute([*stop("old"), *gang(harness, "new")])
     harness.wait_until(is_in(GangState.RUNNING, "new"))
-    assert ended(harness, "old").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert exit_of(harness, "old").outcome is GangOutcome.PREEMPTED
 
 
 # --- capacities -------------------------------------------------------------------------------------------------
@@ -302,7 +159,7 @@ def a_name_that_nobody_renews_goes_at_the_end_of_its_lease(harness: Harness) -> 
 def an_older_token_is_refused(harness: Harness) -> None:
     """11: the fence stays when the newer gang has ended and is forgotten."""
     harness.backend.execute(gang(harness, "j1", token=5, behaviour=Behaviour.FINISHES))
-    ended(harness, "j1", token=5)
+    exit_of(harness, "j1", token=5)
     harness.backend.execute([*gang(harness, "j1", token=4), *gang(harness, "j1", token=5)])
     assert [each.token for each in harness.backend.observe().gangs] == [5]
     harness.backend.execute([ForgetGang(job_id="j1", token=5), *gang(harness, "j1", token=4)])
@@ -328,7 +185,7 @@ def instructions_repeated_and_reordered_come_to_the_same(harness: Harness) -> No
         seen = harness.wait_until(is_in(GangState.RUNNING, f"j{round_index}", token=2))
         assert sum(each.job_id == f"j{round_index}" for each in seen.gangs) == 1
         harness.backend.execute(stop(f"j{round_index}", token=2))
-        ended(harness, f"j{round_index}", token=2)
+        exit_of(harness, f"j{round_index}", token=2)
 
 
 # --- leases -----------------------------------------------------------------------------------------------------
@@ -338,7 +195,7 @@ def instructions_repeated_and_reordered_come_to_the_same(harness: Harness) -> No
 def a_gang_ends_with_its_lease(harness: Harness) -> None:
     """15: unasked, and as preempted."""
     harness.backend.execute(gang(harness, "j1", lasts_s=harness.short_s))
-    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
 
 
 @conforms
@@ -352,7 +209,7 @@ def a_gang_ends_with_its_lease_though_the_service_is_dead(harness: Harness) -> N
     harness.wait_blindly(expires_at_s + harness.grace_s)
     assert harness.processes() == 0
     harness.recover()
-    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
 
 
 @conforms
@@ -371,7 +228,7 @@ def an_extended_lease_does_not_restart_the_gang(harness: Harness) -> None:
     assert started.started_at_s is not None
     assert abs(seen.started_at_s - started.started_at_s) < 0.05  # both clocks drift, nothing started anew
     harness.backend.execute(stop("j1"))
-    ended(harness, "j1")
+    exit_of(harness, "j1")
     harness.backend.execute([later])
     assert state_of(harness, "j1") is GangState.ENDED
 
@@ -381,7 +238,7 @@ def a_gang_that_waits_does_not_outlive_its_lease(harness: Harness) -> None:
     """15: a gang that never started ends too, and starts no more when its resource comes late."""
     set_resource, start = gang(harness, "j1", lasts_s=harness.short_s)
     harness.backend.execute([start])
-    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
     harness.backend.execute([set_resource])
     assert state_of(harness, "j1") is GangState.ENDED
 
@@ -428,8 +285,7 @@ def fences_outlive_the_service(harness: Harness) -> None:
 def an_end_says_how_it_came(harness: Harness) -> None:
     """23: exit code and last log lines; the log itself can be read."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FAILS))
-    said = ended(harness, "j1").exit
-    assert said is not None
+    said = exit_of(harness, "j1")
     assert (said.outcome, said.exit_code) == (GangOutcome.EXITED, 3)
     assert said.log_tail == "about to fail"
     text, next_offset = harness.backend.read_log("j1")
@@ -441,9 +297,11 @@ def an_end_says_how_it_came(harness: Harness) -> None:
 def a_job_that_finishes_says_so_before_it_ends(harness: Harness) -> None:
     """23: the observation that shows the end shows its last report too, and repeats it until the gang is forgotten."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FINISHES))
-    for seen in (ended(harness, "j1"), ended(harness, "j1")):
-        assert seen.exit is not None
-        assert (seen.exit.outcome, seen.exit.exit_code) == (GangOutcome.EXITED, 0)
+    for _ in range(2):
+        end = exit_of(harness, "j1")
+        assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0)
+        seen = find(harness.backend.observe(), "j1")
+        assert seen is not None
         assert [report.step for report in seen.reports][-1:] == [1]
     harness.backend.execute([ForgetGang(job_id="j1", token=1)])
     assert not harness.backend.observe().gangs
@@ -453,8 +311,7 @@ def a_job_that_finishes_says_so_before_it_ends(harness: Harness) -> None:
 def a_program_that_is_missing_is_named(harness: Harness) -> None:
     """23: not started is another outcome than failed."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.MISSING))
-    said = ended(harness, "j1").exit
-    assert said is not None
+    said = exit_of(harness, "j1")
     assert said.outcome is GangOutcome.NOT_STARTED
     assert harness.argv(Behaviour.MISSING)[0] in said.message
 
@@ -465,15 +322,16 @@ def a_stubborn_gang_is_killed_with_all_it_started(harness: Harness) -> None:
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.STUBBORN))
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     harness.backend.execute(stop("j1"))
-    assert ended(harness, "j1").exit.outcome is GangOutcome.PREEMPTED  # type: ignore[union-attr]
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
     assert harness.processes() == 0
 
 
 @conforms
 def an_idle_backend_leaves_nothing_behind(harness: Harness) -> None:
     """28: no process, no name, no gang."""
-    short = [resource(harness, "own", lasts_s=harness.short_s), launch(harness, "j1", needs="own")]
-    harness.backend.execute([*short, *gang(harness, "j2", "b-0", behaviour=Behaviour.FINISHES)])
+    short: list[Instruction] = [resource(harness, "own", lasts_s=harness.short_s), launch(harness, "j1", needs="own")]
+    harness.backend.execute(short)
+    harness.backend.execute(gang(harness, "j2", "b-0", behaviour=Behaviour.FINISHES))
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     harness.backend.execute(stop("j1"))
     harness.wait_until(is_in(GangState.ENDED, "j1", "j2"))

@@ -92,7 +92,7 @@ class Log:
         self._half_bytes = max(1, limit_bytes // 2)
         self._tail = b""
         self._has_lost = False
-        self._finish_rotation()
+        self._base = self._recover()
         self._open()
 
     def write(self, output: bytes) -> None:
@@ -121,26 +121,21 @@ class Log:
         self._size = os.fstat(self._file).st_size
 
     def _rotate(self) -> None:
-        base = self._base()
-        write_json(self._path + ".base", {"inode": os.fstat(self._file).st_ino, "end": base + self._size})
+        self._base += self._size
+        write_json(self._path + ".base", {"inode": os.fstat(self._file).st_ino, "end": self._base})
         os.rename(self._path, self._path + ".1")
         full = self._file
         self._open()
         os.close(full)
 
-    def _base(self) -> int:
-        try:
-            return int(read_json(self._path + ".base")["end"])
-        except FileNotFoundError:
+    def _recover(self) -> int:
+        """Where the current file begins. A supervisor that died within a rotation left its second step to us."""
+        if not os.path.exists(self._path + ".base"):
             return 0
-
-    def _finish_rotation(self) -> None:
-        """A supervisor that died between the two steps of a rotation left the second to us."""
-        try:
-            if read_json(self._path + ".base")["inode"] == os.stat(self._path).st_ino:
-                os.rename(self._path, self._path + ".1")
-        except FileNotFoundError:
-            pass
+        said = read_json(self._path + ".base")
+        if os.path.exists(self._path) and os.stat(self._path).st_ino == said["inode"]:
+            os.rename(self._path, self._path + ".1")
+        return int(said["end"])
 
 
 class Lease:
@@ -186,9 +181,7 @@ class Rank:
     """One process of the gang and the pipe that holds its output."""
 
     def __init__(self, index: int, pid: int, output: int, prefix: bytes) -> None:
-        self.index = index
-        self.pid = pid
-        self.output = output
+        self.index, self.pid, self.output = index, pid, output
         self.exit_code: int | None = None
         self._prefix = prefix
         self._partial = b""
@@ -239,8 +232,9 @@ def become_rank(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int
         os.setsid()  # a program that signals its own group must not reach the supervisor
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         assert os.getppid() == supervisor, "the supervisor died"
-        with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(OOM_SCORE))
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            if int(file.read()) < OOM_SCORE:  # lowering it takes a privilege
+                file.write(str(OOM_SCORE))
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -260,14 +254,6 @@ def become_rank(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int
         os._exit(127)
 
 
-def how_it_ended(exit_code: int) -> str:
-    """An exit code in words; negative: a signal."""
-    if exit_code >= 0:
-        return f"exited with code {exit_code}"
-    names = {int(number): number.name for number in signal.Signals}
-    return f"was killed by {names.get(-exit_code, f'signal {-exit_code}')}"
-
-
 class Supervisor:
     """One gang from its start to `exit.json`."""
 
@@ -279,8 +265,8 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._ranks: list[Rank] = []
         self._first_failure: Rank | None = None
-        self._failed_when_over = False
-        self._failed_when_told = False
+        self._is_preempted = False
+        self._not_started = ""
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
@@ -295,9 +281,10 @@ class Supervisor:
         try:
             self._start()
         except NotStarted as problem:
-            self._end_all()
-            return self._finish("not_started", 127, str(problem))
-        self._write("started.json", {"boottime_s": boottime_s(), "pids": [rank.pid for rank in self._ranks]})
+            self._not_started = str(problem)
+            self._kill_at_boottime_s = 0.0
+        else:
+            self._write("started.json", {"boottime_s": boottime_s(), "pids": [rank.pid for rank in self._ranks]})
         while self._step():
             pass
         self._drain()
@@ -367,9 +354,10 @@ class Supervisor:
         if exit_code == 0 or self._first_failure is not None:
             return
         self._first_failure = rank
-        self._failed_when_over = bool(self._lease.check())
-        self._failed_when_told = bool(self._ending)
-        if not self._ending and not self._failed_when_over:
+        is_over = bool(self._lease.check())
+        is_how_to_stop = exit_code == CHECKPOINTED_EXIT_CODE or exit_code < 0
+        self._is_preempted = bool(self._ending) or (is_over and is_how_to_stop)
+        if not self._ending and not is_over:
             self._begin_ending("failure")
 
     def _enforce(self) -> None:
@@ -392,15 +380,8 @@ class Supervisor:
         for pid in descendants(os.getpid()):
             try:
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue  # it ended since we looked
-
-    def _end_all(self) -> None:
-        self._kill_all()
-        while self._reap():
-            self._selector.select(POLL_S)
-            self._kill_all()
-        self._drain()
+            except (ProcessLookupError, PermissionError):
+                continue  # it ended since we looked, or turned into another user's
 
     def _drain(self) -> None:
         """What is still in the pipes; nobody writes to them any more."""
@@ -410,17 +391,18 @@ class Supervisor:
 
     def _verdict(self) -> tuple[str, int, str]:
         """Outcome, exit code and message."""
+        if self._not_started:
+            return "not_started", 127, self._not_started
         failure = self._first_failure
         if failure is None or failure.exit_code is None:
             return "exited", 0, ""
         code = failure.exit_code
-        is_how_to_stop = self._failed_when_over and (code == CHECKPOINTED_EXIT_CODE or code < 0)
-        why = {"lease": "at the end of its lease", "stop": "on request"}.get(self._lease.ended_by, "")
-        if self._was_killed:
-            why = f"{why} by force: it did not stop within {self._launch['lease_grace_s']:g} s".strip()
-        if self._failed_when_told or is_how_to_stop:
-            return "preempted", code, f"stopped {why}"
-        return "exited", code, f"rank {failure.index} {how_it_ended(code)}"
+        if self._is_preempted:
+            why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
+            force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""
+            return "preempted", code, f"stopped {why}{force}"
+        how = f"was killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with code {code}"
+        return "exited", code, f"rank {failure.index} {how}"
 
     def _finish(self, outcome: str, exit_code: int, message: str) -> None:
         tail = self._log.tail()

@@ -101,10 +101,9 @@ def comparison_table(columns: Mapping[str, Mapping[str, Metrics]]) -> Table:
         table.add_column(name, justify="right")
     groups = next(iter(columns.values()))
     for group in groups:
-        for label, of in MEASURES.items():
-            table.add_row(
-                group, label, *(_number(of(each[group])) for each in columns.values()), end_section=label == LAST
-            )
+        for label, name in MEASURES.items():
+            table.add_row(group, label, *(_number(getattr(each[group], name)) for each in columns.values()))
+        table.add_section()
     return table
 
 

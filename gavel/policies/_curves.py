@@ -1,8 +1,8 @@
 """Target curves: how a group's service is spread over its jobs (docs/tiers.md).
 
-A curve says, for a group that is to have service sigma, what each of its jobs is to have; no job's target falls as sigma
-grows, and the targets sum to sigma. Curves nest: a job is a curve of one, `Share` raises its children together, `InOrder`
-one after the other. All are piecewise linear, so a `Path` keeps their corners only.
+A curve says, for a group that is to have service sigma, what each of its jobs is to have; no job's target falls as
+sigma grows, and the targets sum to sigma. Curves nest: a job is a curve of one, `Share` raises its children together,
+`InOrder` one after the other. All are piecewise linear, so a `Path` keeps their corners only.
 
 A path runs from `start` (n,) (what each job has already) to `cap` (n,) (the most it can reach), both in service.
 """
@@ -18,7 +18,7 @@ from gavel.types import FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """Corners of a curve: at group service `service[p]` (p,), strictly rising, job `jobs[i]` is to have `targets[p, i]`."""
+    """Corners of a curve: at group service `service[p]` (p,), strictly rising, `jobs[i]` is to have `targets[p, i]`."""
 
     jobs: IntArray
     service: FloatArray
@@ -68,7 +68,7 @@ class One:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Children rise together: service over weight is equal among all that are neither at their cap nor above already."""
+    """Children rise together: service over weight is equal among all that are neither at their cap nor above it."""
 
     children: Sequence[Curve]
     weights: Sequence[float]
@@ -99,6 +99,34 @@ class InOrder:
             for path, begin, count in zip(paths, first, steps, strict=True)
         ]
         return _joined([path.jobs for path in paths], np.hstack(blocks))
+
+
+CORNERS_OF_EQUAL_RHO = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EqualRho:
+    """Children are jobs that rise so that all have the same finish-time fairness rho, each within its start and cap.
+
+    rho_i = (age_i + work_i / q_i) / isolated_i, where `work` (k,) is service times seconds still to be had. In
+    y = 1 / rho: q_i = work_i y / (isolated_i - age_i y), which bends; it is followed through its own corners and
+    CORNERS_OF_EQUAL_RHO more, exact at each of them.
+    """
+
+    jobs: IntArray
+    work: FloatArray
+    age_s: FloatArray
+    isolated_s: FloatArray
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """From infinite rho to the least any job can reach."""
+        low, high = start[self.jobs], np.maximum(start[self.jobs], cap[self.jobs])
+        ends = [held * self.isolated_s / (self.work + held * self.age_s) for held in (low, high)]
+        bends = np.linspace(ends[0].min(), ends[1].max(), CORNERS_OF_EQUAL_RHO)
+        levels = np.unique(np.concatenate([*ends, bends]))[:, None]
+        left = self.isolated_s - self.age_s * levels
+        wanted = np.divide(self.work * levels, left, out=np.full_like(left, np.inf), where=left > 0)
+        return _joined([self.jobs], np.clip(wanted, low, high))
 
 
 def _joined(jobs: list[IntArray], targets: FloatArray) -> Path:

@@ -1,7 +1,7 @@
 """Water filling along a target curve: raise its service as far as it goes, freeze who cannot rise, go on with the rest.
 
-The answer is the lexicographic one of Gavel (OSDI '20, section 4.3) without its mixed-integer program: who is stuck is read
-off the dual prices. For prices lam >= 0 of the service constraints, every valid allocation keeps lam . q <= bound, so
+The answer is the lexicographic one of Gavel (OSDI '20, section 4.3) without its mixed-integer program: who is stuck is
+read off the dual prices. At prices lam >= 0 of the service constraints, every valid allocation keeps lam . q <= bound:
 
 1. aim at the curve's end and ask how far on the straight way there a valid allocation goes;
 2. if it falls short, the prices of that answer bound the curve: aim at the last point within the bound, ask again;
@@ -17,7 +17,7 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies._curves import Curve, Path
-from gavel.policies._program import Program
+from gavel.policies._program import Program, cvxpy
 from gavel.types import FloatArray, IntArray
 
 PRECISION = 1e-8  # relative to the service asked for
@@ -39,7 +39,7 @@ class Filling:
     """The question "how far towards these targets?" over one program, compiled once and asked many times."""
 
     def __init__(self, program: Program) -> None:
-        import cvxpy as cp
+        cp = cvxpy()
 
         self._program = program
         jobs = len(program.given.job_ids)

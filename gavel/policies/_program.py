@@ -1,7 +1,7 @@
 """The cvxpy program that every policy states its objective over, its one solve call, and the check of the answer.
 
-Valid allocations (Gavel, OSDI '20, section 3.1): X >= 0, each job's time over its combinations <= 1, and workers held on
-each type <= its capacity, sum_r s_r X_rj <= N_j. Entries that cannot be used (zero throughput, gang larger than the
+Valid allocations (Gavel, OSDI '20, section 3.1): X >= 0, each job's time over its combinations <= 1, and workers held
+on each type <= its capacity, sum_r s_r X_rj <= N_j. Entries that cannot be used (zero throughput, gang larger than the
 type) are no variables at all.
 """
 
@@ -26,6 +26,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def cvxpy() -> Any:
+    """The cvxpy module, imported when it is first needed: it takes about a second."""
+    import cvxpy
+
+    return cvxpy
+
+
 class Program:
     """Valid allocations of one problem as a cvxpy program.
 
@@ -36,7 +43,7 @@ class Program:
     """
 
     def __init__(self, problem: AllocationProblem, *, solver: Solver = "clarabel", time_limit_s: float = 60.0) -> None:
-        import cvxpy as cp
+        cp = cvxpy()
 
         check_problem(problem)
         self.given = problem
@@ -58,18 +65,18 @@ class Program:
 
     @property
     def is_idle(self) -> bool:
-        """True if no job can run anywhere: the only valid allocation is zero, and there is no variable to state it over."""
+        """True if no job can run anywhere: only zero is valid, and there is no variable to state anything over."""
         return not self.runnable.any()
 
     def over_valid(self, objective: Any, constraints: Sequence[Any] = ()) -> Any:
         """A cvxpy problem: `objective` over the valid allocations that also keep `constraints`."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         return cp.Problem(objective, [self.time_limit, self.capacity_limit, *constraints])
 
     def run(self, stated: Any) -> None:
         """Solve a problem made by `over_valid`; SolveFailed unless the solver says it is optimal, in the time left."""
-        import cvxpy as cp
+        cp = cvxpy()
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # its status is refused below
@@ -85,7 +92,7 @@ class Program:
         self.time_left_s = max(1e-3, self.time_left_s - spent_s)
 
     def allocation(self, policy: str, *, dual_gap: float | None = None) -> Allocation:
-        """The last answer, clipped to [0, 1] and checked against the problem's own numbers; SolveFailed if off by > 1e-6."""
+        """The last answer, clipped to [0, 1] and checked on the problem's own numbers; SolveFailed if off by > 1e-6."""
         fractions = np.zeros((len(self.given.combinations), len(self.given.accelerator_types)))
         if not self.is_idle:
             fractions[self.entries] = np.clip(self.x.value, 0.0, 1.0)
@@ -101,7 +108,7 @@ class Program:
         return self.allocation(policy)
 
 
-def named(  # noqa: PLR0913 - the fields of an allocation
+def named(
     problem: AllocationProblem,
     fractions: FloatArray,
     certificate: Certificate,
@@ -141,7 +148,7 @@ def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any
 
 def warm_up() -> None:
     """Import what solving needs, so that the first round does not wait for it."""
-    import cvxpy as cp
+    cp = cvxpy()
 
     x = cp.Variable(1, nonneg=True)
     for solver in _OPTIONS:

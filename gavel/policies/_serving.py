@@ -1,16 +1,24 @@
 """Serving jobs one after the other: what first in first out and shortest job first share."""
 
+from collections.abc import Callable
+
 from gavel.policies import measures
 from gavel.policies._curves import InOrder, One
 from gavel.policies._filling import Filling
-from gavel.policies._program import Program, Solver
+from gavel.policies._program import Program, Solver, cvxpy
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
-def serve(  # noqa: PLR0913 - the policies' parameters
-    problem: AllocationProblem, order: IntArray, *, policy: str, backfill: bool, solver: Solver, time_limit_s: float
+def serve(
+    problem: AllocationProblem,
+    order: Callable[[AllocationProblem], IntArray],
+    *,
+    policy: str,
+    backfill: bool,
+    solver: Solver,
+    time_limit_s: float,
 ) -> Allocation:
-    """Each job of `order` (n,) in turn is as fast as it can be, given that no job before it is slowed down.
+    """Each job in turn, by `order` (n,) of the problem, is as fast as it can be without slowing one before it.
 
     With `backfill` False nobody is served behind the first job that does not reach its best rate.
     """
@@ -18,7 +26,7 @@ def serve(  # noqa: PLR0913 - the policies' parameters
     if program.is_idle:
         return program.allocation(policy)
     filling = Filling(program)
-    service = filling.fill(InOrder([One(int(job)) for job in order]), whole=backfill)
+    service = filling.fill(InOrder([One(int(job)) for job in order(problem)]), whole=backfill)
     if backfill:
         return program.allocation(policy, dual_gap=filling.dual_gap)
     return _only(program, service, policy)
@@ -26,7 +34,7 @@ def serve(  # noqa: PLR0913 - the policies' parameters
 
 def _only(program: Program, service: FloatArray, policy: str) -> Allocation:
     """The allocation that gives `service` (n,) with the fewest workers, so that nobody else gets any."""
-    import cvxpy as cp
+    cp = cvxpy()
 
     fewest = cp.Minimize(cp.sum(program.held @ program.x))
     return program.solve(policy, fewest, [program.service >= service * (1 - 1e-9)])

@@ -30,19 +30,13 @@ class EqualShare:
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Service of the worst-served runnable job, (1,) or (0,)."""
-        got = measures.service(problem, allocation.time_fraction)[measures.rate_alone(problem).any(axis=1)]
+        got = measures.service(problem, allocation.time_fraction)[measures.runnable(problem)]
         return np.sort(got)[:1]
 
 
 def equal_split(problem: AllocationProblem) -> FloatArray:
-    """Time fractions (combinations, types) of the equal split; packed pairs get none.
+    """Time fractions (combinations, types) of the equal split over the n jobs that can run somewhere."""
+    return measures.slice_of_each_type(problem, measures.even_share(problem))
 
-    Within capacity since each of the n jobs holds at most N_j / n workers of type j.
-    """
-    alone = np.asarray([len(members) == 1 for members in problem.combinations], dtype=bool)
-    usable = measures.can_run(problem) & alone[:, None]
-    runnable = max(1, int(usable.any(axis=1).sum()))
-    slices = problem.capacity_workers[None, :] / (runnable * measures.gang_size(problem)[:, None])
-    fractions = usable * slices
-    limited: FloatArray = fractions / np.maximum(1.0, fractions.sum(axis=1, keepdims=True))
-    return limited
+
+POLICY = EqualShare

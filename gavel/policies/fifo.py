@@ -32,7 +32,7 @@ class Fifo:
         """A checked allocation; raises SolveFailed or InvalidProblem."""
         return serve(
             problem,
-            self._order(problem),
+            self._order,
             policy=self.name,
             backfill=self.backfill,
             solver=self.solver,
@@ -45,3 +45,6 @@ class Fifo:
 
     def _order(self, problem: AllocationProblem) -> IntArray:
         return np.arange(len(problem.job_ids))
+
+
+POLICY = Fifo

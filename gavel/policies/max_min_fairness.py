@@ -8,7 +8,7 @@ import numpy as np
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling
-from gavel.policies._program import Program, Solver
+from gavel.policies._program import Program, Solver, cvxpy
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -44,7 +44,7 @@ class MaxMinFairness:
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def _plain(self, program: Program) -> Allocation:
-        import cvxpy as cp
+        cp = cvxpy()
 
         per_weight = cp.multiply(1 / program.given.weight, program.service)
         return program.solve(self.name, cp.Maximize(cp.min(per_weight[np.flatnonzero(program.runnable)])))
@@ -52,5 +52,8 @@ class MaxMinFairness:
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Service over weight of the runnable jobs, worst first; of the worst only without water filling."""
         per_weight = measures.service(problem, allocation.time_fraction) / problem.weight
-        worst_first = np.sort(per_weight[measures.rate_alone(problem).any(axis=1)])
+        worst_first = np.sort(per_weight[measures.runnable(problem)])
         return worst_first if self.water_filling else worst_first[:1]
+
+
+POLICY = MaxMinFairness

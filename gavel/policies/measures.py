@@ -60,7 +60,7 @@ def effective_throughput(problem: AllocationProblem, time_fraction: FloatArray) 
 def service_per_step(problem: AllocationProblem) -> FloatArray:
     """Service that one step per second is worth, (n,): s_i / e_i, 0 for a job that can run nowhere."""
     equal = equal_share_rate(problem)
-    return np.divide(problem.scale_factor, equal, out=np.zeros_like(equal), where=equal > 0)
+    return _ratio(problem.scale_factor.astype(float), equal, 0.0)
 
 
 def service(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
@@ -71,17 +71,41 @@ def service(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray
 def relative_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
     """Effective throughput over the rate on the best type, (n,), in [0, 1] without packing."""
     best = rate_alone(problem).max(axis=1, initial=0.0)
-    return np.divide(effective_throughput(problem, time_fraction), best, out=np.zeros_like(best), where=best > 0)
+    got = effective_throughput(problem, time_fraction)
+    return _ratio(got, best, 0.0)
 
 
 def remaining_time_s(problem: AllocationProblem) -> FloatArray:
-    """Seconds each job still needs alone on its best type, (n,); +inf where it can run nowhere."""
+    """Seconds that at least one step of each job needs alone on its best type, (n,); +inf where it can run nowhere."""
     best = rate_alone(problem).max(axis=1, initial=0.0)
-    return np.divide(problem.steps_remaining, best, out=np.full_like(best, np.inf), where=best > 0)
+    return _ratio(np.maximum(1.0, problem.steps_remaining), best, np.inf)
+
+
+def slice_of_each_type(problem: AllocationProblem, share: FloatArray) -> FloatArray:
+    """Time fractions (c, m) of a job that has the fraction `share` (n,) of every type to itself: share_i N_j / s_i.
+
+    Rows are scaled to at most 1; packed pairs get none. Within capacity if the shares of runnable jobs sum to <= 1.
+    """
+    alone = np.asarray([len(members) == 1 for members in problem.combinations], dtype=bool)
+    usable = can_run(problem) & alone[:, None]
+    own = share[member_of(problem)[:, 0]]
+    fractions = usable * own[:, None] * problem.capacity_workers[None, :] / gang_size(problem)[:, None]
+    limited: FloatArray = fractions / np.maximum(1.0, fractions.sum(axis=1, keepdims=True))
+    return limited
+
+
+def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArray:
+    """Seconds each job takes from submission to end with the fraction `share` (n,) of every type to itself, (n,).
+
+    The isolated time of its done steps plus that of the rest (Themis, NSDI '20, section 4.2); a job with nothing left
+    counts as one step, so that this is positive. +inf where it can run nowhere.
+    """
+    rate = effective_throughput(problem, slice_of_each_type(problem, share))
+    return problem.isolated_time_s + _ratio(np.maximum(1.0, problem.steps_remaining), rate, np.inf)
 
 
 def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
-    """How far `time_fraction` (c, m) breaks a limit: share of time, or share of a type's workers; 0 if it breaks none."""
+    """How far `time_fraction` (c, m) breaks a limit, as a share of time or of a type's workers; 0 if it breaks none."""
     if not time_fraction.size:
         return 0.0
     if not np.isfinite(time_fraction).all():
@@ -100,3 +124,20 @@ def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
         float(((held - workers) / np.maximum(1.0, workers)).max()),
         float(np.abs(time_fraction[~can_run(problem)]).max(initial=0.0)),
     )
+
+
+def _ratio(above: FloatArray, below: FloatArray, otherwise: float) -> FloatArray:
+    """above / below where below is positive."""
+    quotient: FloatArray = np.divide(above, below, out=np.full_like(below, otherwise), where=below > 0)
+    return quotient
+
+
+def runnable(problem: AllocationProblem) -> BoolArray:
+    """Which jobs can run somewhere by themselves, (n,)."""
+    return np.asarray(rate_alone(problem).any(axis=1))
+
+
+def even_share(problem: AllocationProblem) -> FloatArray:
+    """1 / n for each of the n jobs that can run somewhere, 0 for the others, (n,)."""
+    able = runnable(problem)
+    return able.astype(float) / max(1, int(able.sum()))

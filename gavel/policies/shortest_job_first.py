@@ -1,4 +1,4 @@
-"""Shortest job first: the job that could be done soonest runs on its fastest type, the next on the best that is left."""
+"""Shortest job first: the job that could be done soonest runs on its fastest type, the next on the best left."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,7 +28,7 @@ class ShortestJobFirst:
         """A checked allocation; raises SolveFailed or InvalidProblem."""
         return serve(
             problem,
-            self._order(problem),
+            self._order,
             policy=self.name,
             backfill=self.backfill,
             solver=self.solver,
@@ -41,3 +41,6 @@ class ShortestJobFirst:
 
     def _order(self, problem: AllocationProblem) -> IntArray:
         return jobs_by(measures.remaining_time_s(problem))
+
+
+POLICY = ShortestJobFirst

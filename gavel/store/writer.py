@@ -112,14 +112,20 @@ def _open(connection: Connection) -> Transaction:
 
 
 def _attempt(item: _Item, transaction: Transaction) -> tuple[Any, Exception | None]:
-    """Result or error of one item; its error undoes its own writes only. A failing database fails the whole group."""
+    """Result or error of one item; its error undoes its own writes only. A failing database fails the whole group.
+
+    Such a failure may have undone the transaction already, savepoint included: nothing is left to roll back to.
+    """
+    savepoint = transaction.connection.begin_nested()
     try:
-        with transaction.connection.begin_nested():
-            return item.apply(transaction), None
+        result = item.apply(transaction)
+        savepoint.commit()
     except Exception as error:
         if isinstance(error, DBAPIError) and not isinstance(error, IntegrityError | DataError):
             raise
+        savepoint.rollback()
         return None, error
+    return result, None
 
 
 def _first_line(error: Exception) -> str:

@@ -9,7 +9,7 @@ from tests.api.conftest import NOW_S
 from tests.builders import a_problem
 
 
-def a_record(leases: Sequence[Lease], target: Mapping[JobId, Sequence[float]], round_index: int = 0) -> RoundRecord:
+def a_record(leases: Sequence[Lease], target: Mapping[JobId, Sequence[float]], round_index: int = 1) -> RoundRecord:
     """`target`: time fractions of each job on (fast, slow)."""
     plan = RoundPlan(
         round_index=round_index,

@@ -119,7 +119,7 @@ def test_events_are_read_in_order_and_go_on_from_where_one_was(service: Service)
 
 @pytest.fixture
 def running(start: Callable[..., Service]) -> Iterator[tuple[Service, httpx.Client, Job]]:
-    """A job that holds a lease on worker fast-1 with token 1 in round 0."""
+    """A job that holds a lease on worker fast-1 with token 1 in round 1."""
     service = start()
     _, ann = service.user()
     job = service.store.job(submit(ann))
@@ -145,7 +145,7 @@ def lease(job: Job, **over: Any) -> Lease:
             "combination": (job.id,),
             "accelerator_type": "fast",
             "worker_ids": ("fast-1",),
-            "round_index": 0,
+            "round_index": 1,
             "expires_at_s": NOW_S + 10,
         }
         | over
@@ -203,7 +203,7 @@ def test_allocations_rounds_and_the_cluster_tell_of_the_running_job(
     ]
     rounds = ann.get("/v1/rounds").json()
     assert (rounds["items"][0]["leases"][0]["job_id"], rounds["next_before"]) == (job.id, None)
-    assert ann.get("/v1/rounds/0").json()["solver_outcome"] == "solved"
+    assert ann.get("/v1/rounds/1").json()["solver_outcome"] == "solved"
     workers = {each["id"]: each for each in ann.get("/v1/cluster").json()["workers"]}
     assert (workers["fast-1"]["busy"], workers["fast-1"]["job_id"]) == (True, job.id)
     assert (workers["fast-0"]["busy"], workers["fast-0"]["job_id"]) == (False, None)
@@ -216,7 +216,7 @@ def test_metrics_count_jobs_and_compare_target_with_received(running: tuple[Serv
         'gavel_jobs{state="LEASED",tier="gold"} 1.0',
         'gavel_allocation_target_fraction{accelerator_type="fast",tier="gold"} 0.25',
         'gavel_allocation_received_fraction{accelerator_type="fast",tier="gold"} 0.25',
-        "gavel_round_index 0.0",
+        "gavel_round_index 1.0",
         'gavel_http_requests_total{method="POST",route="/v1/jobs",status="201"} 1.0',
     ):
         assert line in text, text

@@ -199,7 +199,7 @@ def test_eight_submits_at_once_with_one_key_are_one_job(service: Service) -> Non
     assert sum("idempotency-replayed" not in answer.headers for answer in answers) == 1
 
 
-@pytest.mark.parametrize("key", ["", " ", "two words", "x" * 129])
+@pytest.mark.parametrize("key", ["", "two words", "x" * 129])
 def test_keys_that_are_no_keys_are_refused(service: Service, key: str) -> None:
     _, ann = service.user()
     refused(ann.post("/v1/jobs", json=PROGRAM, headers={"Idempotency-Key": key}), "header.Idempotency-Key")

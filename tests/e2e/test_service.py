@@ -134,4 +134,4 @@ def test_a_second_service_on_the_same_folder_is_refused(service: ServiceProcess)
     command = [sys.executable, "-m", "gavel.cli", "serve", "--port", "0"]
     environment = os.environ | {"GAVEL_STATE_DIR": str(service.state_dir)}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 1 and "another gavel service is using" in ran.stdout + ran.stderr
+    assert ran.returncode == 1 and "another service uses" in ran.stdout + ran.stderr

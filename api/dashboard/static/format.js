@@ -1,0 +1,36 @@
+// Numbers and instants for people.
+
+const DASH = "–";
+
+/** 0.2816 -> "0.28"; null -> a dash. */
+export const fixed = (value, digits = 2) => (value === null || value === undefined ? DASH : value.toFixed(digits));
+
+/** 0.713 -> "71 %". */
+export const percent = (part) => (Number.isFinite(part) ? `${Math.round(part * 100)} %` : DASH);
+
+/** Three significant digits, thousands grouped: 12.5, 1 817. */
+export function quantity(value) {
+  if (!Number.isFinite(value)) return DASH;
+  if (Math.abs(value) >= 100) return count(Math.round(value));
+  return String(Number(value.toPrecision(3)));
+}
+
+/** 1234567 -> "1 234 567", with narrow spaces. */
+export const count = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
+/** Seconds as one or two units: "4 s", "3 min 20 s", "5 h 2 min", "3 d 4 h". */
+export function duration(seconds) {
+  if (!Number.isFinite(seconds)) return DASH;
+  if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  if (whole < 86_400) return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+  return `${Math.floor(whole / 86_400)} d ${Math.floor((whole % 86_400) / 3600)} h`;
+}
+
+/** Local time of day of an instant. */
+export const timeOfDay = (atS) => new Date(atS * 1000).toLocaleTimeString([], { hour12: false });
+
+/** What people call a job. */
+export const labelOf = (job) => job.name || job.id || job.job_id;

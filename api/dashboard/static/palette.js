@@ -1,0 +1,29 @@
+// Colours: a scale for quantities, a hue for each job.
+
+const DARK = [[27, 36, 47], [29, 66, 100], [27, 110, 122], [46, 158, 120], [160, 214, 82]];
+const LIGHT = [[240, 244, 247], [201, 226, 236], [126, 197, 196], [45, 150, 140], [12, 84, 92]];
+const GOLDEN_ANGLE = 137.508;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const hues = new Map();
+
+/** Call back when the reader switches between light and dark. */
+export const onThemeChange = (callback) => dark.addEventListener("change", callback);
+
+/** Value of a style sheet variable in the current theme. */
+export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** Ground and ink of a part between 0 and 1. */
+export function shade(part) {
+  const stops = dark.matches ? DARK : LIGHT;
+  const place = Math.min(1, Math.max(0, part)) * (stops.length - 1);
+  const below = Math.min(Math.floor(place), stops.length - 2);
+  const rgb = stops[below].map((low, i) => Math.round(low + (stops[below + 1][i] - low) * (place - below)));
+  const luminance = (0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]) / 255;
+  return { ground: `rgb(${rgb.join(" ")})`, ink: luminance > 0.52 ? "#0c1620" : "#f2f6f8" };
+}
+
+/** The colour of a job: the same on the whole page, far from that of the jobs seen just before. */
+export function colourOf(jobId) {
+  if (!hues.has(jobId)) hues.set(jobId, (hues.size * GOLDEN_ANGLE + 200) % 360);
+  return dark.matches ? `oklch(0.68 0.115 ${hues.get(jobId)})` : `oklch(0.76 0.105 ${hues.get(jobId)})`;
+}

@@ -1,0 +1,53 @@
+// Throughputs: job kind by accelerator type, shaded by the speed relative to the kind's best type.
+
+import { byId, make, sayEmpty } from "./dom.js";
+import { percent, quantity } from "./format.js";
+import { onThemeChange, shade } from "./palette.js";
+
+const SOURCES = { measured: "", stated: "told", inferred: "guessed", unknown: "guessed" };
+let shown = "";
+let newest = null;
+
+onThemeChange(() => {
+  shown = "";
+  if (newest) showThroughputs(newest);
+});
+
+/** Fill #throughputs-table from `{types, items}`. */
+export function showThroughputs(table) {
+  newest = table;
+  const signature = JSON.stringify(table);
+  if (signature === shown) return;
+  shown = signature;
+  const rows = new Map();
+  for (const item of table.items) {
+    const key = `${item.kind} ${item.scale_factor}`;
+    if (!rows.has(key)) rows.set(key, new Map());
+    rows.get(key).set(item.accelerator_type, item);
+  }
+  sayEmpty("throughputs-empty", ...(rows.size ? [] : ["Nothing is measured yet; it is once a job has run."]));
+  const element = byId("throughputs-table");
+  element.hidden = rows.size === 0;
+  const heading = (text) => make("th", { scope: "col", className: text === "Job kind" ? "" : "number" }, text);
+  element.replaceChildren(
+    make("thead", {}, make("tr", {}, ...["Job kind", ...table.types].map(heading))),
+    make("tbody", {}, ...[...rows.values()].map((byType) => rowOf(byType, table.types))),
+  );
+}
+
+function rowOf(byType, types) {
+  const best = Math.max(...[...byType.values()].map((item) => item.steps_per_s));
+  const any = byType.values().next().value;
+  const label = any.scale_factor > 1 ? `${any.kind} ×${any.scale_factor}` : any.kind;
+  return make("tr", {}, make("th", { scope: "row" }, label), ...types.map((type) => cellOf(byType.get(type), best)));
+}
+
+function cellOf(item, best) {
+  if (!item) return make("td", { className: "cell" });
+  const colours = shade(item.steps_per_s / best);
+  const known = item.source === "stated" ? "" : `±${percent(item.relative_error)}`;
+  const text = make("span", {}, quantity(item.steps_per_s), make("small", {}, known));
+  Object.assign(text.style, { background: colours.ground, color: colours.ink });
+  const title = `${item.source}, ${item.measurements} measurements, ${percent(item.steps_per_s / best)} of its best type`;
+  return make("td", { className: `cell ${SOURCES[item.source]}`, title }, text);
+}

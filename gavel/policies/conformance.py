@@ -1,0 +1,191 @@
+"""What every policy keeps, checked on small problems: `check_policy(policy)` raises AssertionError naming what it broke.
+
+For anybody's policy, in this folder or not. A policy also says what it optimises (`objective`), so that answers can be
+compared where the time fractions themselves are not unique.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from gavel.errors import InvalidProblem
+from gavel.policies import measures
+from gavel.policies._program import MOST_VIOLATION
+from gavel.policies.equal_share import EqualShare
+from gavel.ports import Policy
+from gavel.types import Allocation, AllocationProblem, FloatArray, Tier
+
+TOLERANCE = 1e-5
+
+
+class MeasuredPolicy(Policy, Protocol):
+    """A policy that says what it optimises."""
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether the order of arrival may change the objective."""
+
+    @property
+    def beats_equal_share(self) -> bool:
+        """Whether the objective is never worse than that of the equal split."""
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """What the policy makes as large as it can, first entry first (lexicographically)."""
+
+
+def check_policy(policy: MeasuredPolicy) -> None:
+    """Run every check of CHECKS against `policy`."""
+    for check in CHECKS:
+        try:
+            check(policy)
+        except Exception as error:
+            error.add_note(f"while checking {policy.name}: {check.__name__}")
+            raise
+
+
+def a_small_problem(seed: int = 0, *, jobs: int = 6, types: int = 3) -> AllocationProblem:
+    """Jobs of different kinds, weights, gangs and tiers on a contended cluster, the same for the same seed."""
+    draw = np.random.default_rng(seed)
+    rates = np.zeros((jobs, 2, types))
+    rates[:, 0] = draw.uniform(0.3, 3.0, (jobs, types)) * draw.uniform(1.0, 50.0, (jobs, 1))
+    return AllocationProblem(
+        now_s=0.0,
+        round_duration_s=10.0,
+        job_ids=tuple(f"job-{row}" for row in range(jobs)),
+        combinations=tuple((row,) for row in range(jobs)),
+        accelerator_types=tuple(f"type-{column}" for column in range(types)),
+        throughput_steps_per_s=rates,
+        capacity_workers=np.full(types, 2, dtype=np.int64),
+        price_usd_per_hour=np.ones(types),
+        scale_factor=draw.choice([1, 1, 2], jobs).astype(np.int64),
+        weight=draw.choice([1.0, 2.0], jobs),
+        steps_remaining=draw.uniform(1e3, 1e5, jobs),
+        age_s=np.sort(draw.uniform(0.0, 900.0, jobs))[::-1].copy(),
+        attained_service_s=np.zeros(jobs),
+        isolated_time_s=draw.uniform(0.0, 300.0, jobs),
+        deadline_at_s=np.full(jobs, np.inf),
+        tiers=(Tier(name="gold", weight=2.0, guarantee=0.25), Tier(name="bronze")),
+        tier_of_job=np.arange(jobs, dtype=np.int64) % 2,
+        users=tuple(("ann", "bob", "cem")[row % 3] for row in range(jobs)),
+    )
+
+
+def relabelled(problem: AllocationProblem, jobs: list[int], types: list[int]) -> AllocationProblem:
+    """The same problem with its jobs and types in another order and under other names; single jobs only."""
+    per_job = ("scale_factor", "weight", "steps_remaining", "age_s", "attained_service_s", "isolated_time_s")
+    return replace(
+        problem,
+        job_ids=tuple(f"renamed-{row}" for row in range(len(jobs))),
+        accelerator_types=tuple(f"other-{column}" for column in range(len(types))),
+        throughput_steps_per_s=problem.throughput_steps_per_s[jobs][:, :, types],
+        capacity_workers=problem.capacity_workers[types],
+        price_usd_per_hour=problem.price_usd_per_hour[types],
+        deadline_at_s=problem.deadline_at_s[jobs],
+        tier_of_job=problem.tier_of_job[jobs],
+        users=tuple(problem.users[row] for row in jobs),
+        **{name: getattr(problem, name)[jobs] for name in per_job},
+    )
+
+
+def _gives_a_valid_allocation(policy: MeasuredPolicy) -> None:
+    for seed in range(3):
+        _allocated(policy, a_small_problem(seed))
+
+
+def _is_deterministic(policy: MeasuredPolicy) -> None:
+    first, second = (policy.allocate(a_small_problem()) for _ in range(2))
+    assert np.array_equal(first.time_fraction, second.time_fraction), "the same problem got two answers"
+
+
+def _does_not_depend_on_names_or_order(policy: MeasuredPolicy) -> None:
+    problem = a_small_problem()
+    jobs = list(range(len(problem.job_ids)))
+    other = relabelled(problem, jobs if policy.order_matters else jobs[::-1], [2, 0, 1])
+    _assert_as_good(policy, problem, other)
+    _assert_as_good(policy, other, problem)
+
+
+def _is_no_worse_than_the_equal_share(policy: MeasuredPolicy) -> None:
+    for seed in range(3) if policy.beats_equal_share else ():
+        problem = a_small_problem(seed)
+        ours = policy.objective(problem, _allocated(policy, problem))
+        equal = policy.objective(problem, EqualShare().allocate(problem))
+        assert _as_good(ours, equal), f"objective {ours} is worse than the equal share's {equal}"
+
+
+def _gives_nothing_where_a_job_cannot_run(policy: MeasuredPolicy) -> None:
+    problem = a_small_problem()
+    rates = problem.throughput_steps_per_s.copy()
+    rates[0, 0, 1] = 0.0  # one type is closed to one job
+    rates[3] = 0.0  # and every type to another, which may not make the others fail
+    allocation = _allocated(policy, replace(problem, throughput_steps_per_s=rates))
+    assert allocation.time_fraction[0, 1] == 0, "time on a type with zero throughput"
+    assert not allocation.time_fraction[3].any(), "time for a job with zero throughput everywhere"
+    assert allocation.time_fraction.any(), "a job with zero throughput everywhere left nothing to the others"
+
+
+def _gives_nothing_where_a_gang_is_too_large(policy: MeasuredPolicy) -> None:
+    problem = replace(a_small_problem(), scale_factor=np.asarray([1, 4, 1, 2, 1, 1], dtype=np.int64))
+    allocation = _allocated(policy, replace(problem, capacity_workers=np.asarray([2, 4, 2], dtype=np.int64)))
+    assert not allocation.time_fraction[1, [0, 2]].any(), "a gang of 4 got time on a type with 2 workers"
+
+
+def _takes_empty_and_single_job_problems(policy: MeasuredPolicy) -> None:
+    for jobs, types in ((0, 3), (0, 0), (1, 0), (1, 1)):
+        allocation = _allocated(policy, a_small_problem(jobs=jobs, types=types))
+        assert allocation.time_fraction.shape == (jobs, types), f"wrong shape for {jobs} jobs on {types} types"
+    alone = replace(a_small_problem(jobs=1), scale_factor=np.ones(1, dtype=np.int64))
+    assert _allocated(policy, alone).time_fraction.sum() > 1 - TOLERANCE, "a job alone does not get all its time"
+
+
+def _refuses_numbers_it_cannot_use(policy: MeasuredPolicy) -> None:
+    for wrong in (np.nan, np.inf, -1.0):
+        for name in ("throughput_steps_per_s", "weight", "steps_remaining"):
+            problem = a_small_problem()
+            values = getattr(problem, name).copy()
+            values[(2,) + (0,) * (values.ndim - 1)] = wrong
+            _assert_refused(policy, replace(problem, **{name: values}), naming=f"{name}[job-2]")
+
+
+def _allocated(policy: Policy, problem: AllocationProblem) -> Allocation:
+    """The policy's answer, checked here and not only by the policy."""
+    allocation = policy.allocate(problem)
+    broken_by = measures.violation(problem, allocation.time_fraction)
+    assert broken_by <= MOST_VIOLATION, f"breaks a limit by {broken_by:.1e}"
+    assert allocation.accelerator_types == problem.accelerator_types, "wrong types"
+    assert [len(jobs) for jobs in allocation.combinations] == [len(jobs) for jobs in problem.combinations], "wrong rows"
+    return allocation
+
+
+def _assert_as_good(policy: MeasuredPolicy, problem: AllocationProblem, other: AllocationProblem) -> None:
+    ours, theirs = (policy.objective(each, _allocated(policy, each)) for each in (problem, other))
+    assert _as_good(ours, theirs), f"objective {ours} became {theirs} by relabelling"
+
+
+def _as_good(ours: FloatArray, theirs: FloatArray) -> bool:
+    """Whether `ours` is lexicographically at least `theirs`, up to the tolerance."""
+    apart = np.flatnonzero(np.abs(ours - theirs) > TOLERANCE * (1.0 + np.abs(theirs)))
+    return not apart.size or bool(ours[apart[0]] > theirs[apart[0]])
+
+
+def _assert_refused(policy: Policy, problem: AllocationProblem, *, naming: str) -> None:
+    try:
+        policy.allocate(problem)
+    except InvalidProblem as error:
+        assert error.field == naming, f"the error names {error.field}, not {naming}"
+    else:
+        raise AssertionError(f"{naming} was not refused")
+
+
+CHECKS: tuple[Callable[[MeasuredPolicy], None], ...] = (
+    _gives_a_valid_allocation,
+    _is_deterministic,
+    _does_not_depend_on_names_or_order,
+    _is_no_worse_than_the_equal_share,
+    _gives_nothing_where_a_job_cannot_run,
+    _gives_nothing_where_a_gang_is_too_large,
+    _takes_empty_and_single_job_problems,
+    _refuses_numbers_it_cannot_use,
+)

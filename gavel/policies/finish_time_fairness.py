@@ -1,0 +1,73 @@
+"""Finish-time fairness: no job ends much later than it would have with a slice of the cluster to itself."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._curves import One, Share
+from gavel.policies._filling import Filling
+from gavel.policies._program import Program, cvxpy
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+SLACK = 1e-7  # relative; what the second step may give up of the first one's rho
+
+
+@dataclass(frozen=True)
+class FinishTimeFairness:
+    """minimise max_i w_i rho_i with rho_i = (age_i + R_i / a_i) / (t_i + R_i / T_iso_i).
+
+    a_i is what the allocation gives, T_iso_i what 1/n of every type would give, t_i the isolated time of done steps.
+    1 / a_i is convex, so this is one convex program. What it leaves over is shared by max-min fairness.
+    """
+
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "finish_time_fairness"
+    formula: ClassVar[str] = "minimise max_i w_i (age_i + R_i / a_i) / (t_i + R_i / T_iso_i)"
+    source: ClassVar[str] = "Gavel (OSDI '20), section 4.2; Themis (NSDI '20), section 4.2"
+    order_matters: ClassVar[bool] = False
+    beats_equal_share: ClassVar[bool] = True
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        cp = cvxpy()
+
+        program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)
+        if program.is_idle:
+            return program.allocation(self.name)
+        jobs = np.flatnonzero(program.runnable)
+        isolated_s, left_s = _isolated_s(problem)[jobs] / problem.weight[jobs], measures.remaining_time_s(problem)[jobs]
+        speed = cp.multiply(1 / measures.rate_alone(problem).max(axis=1)[jobs], program.throughput[jobs])
+        rho = cp.multiply(left_s / isolated_s, cp.inv_pos(speed)) + problem.age_s[jobs] / isolated_s
+        fair = program.solve(self.name, cp.Minimize(cp.max(rho)))
+        return self._share_the_rest(fair, problem)
+
+    def _share_the_rest(self, fair: Allocation, problem: AllocationProblem) -> Allocation:
+        """Everybody keeps the service that the worst rho asks for, and more as far as there is any."""
+        program = Program(problem, solver="highs", time_limit_s=self.time_limit_s)
+        worst = float(-self.objective(problem, fair)[0]) * (1 + SLACK)
+        time_left_s = worst * _isolated_s(problem) / problem.weight - problem.age_s
+        rate = np.where(program.runnable, np.maximum(1.0, problem.steps_remaining) / time_left_s, 0.0)
+        filling = Filling(program)
+        jobs = range(len(problem.job_ids))
+        filling.fill(Share([One(job) for job in jobs], problem.weight.tolist()), start=rate * program.service_per_step)
+        program.solve_time_s += fair.solve_time_s
+        return program.allocation(self.name)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """Minus the worst w_i rho_i of the runnable jobs, (1,) or (0,)."""
+        runnable = measures.runnable(problem)
+        rate = measures.effective_throughput(problem, allocation.time_fraction)[runnable]
+        left = np.maximum(1.0, problem.steps_remaining[runnable])
+        until_s = problem.age_s[runnable] + np.divide(left, rate, out=np.full_like(rate, np.inf), where=rate > 0)
+        rho = problem.weight[runnable] * until_s / _isolated_s(problem)[runnable]
+        return -np.sort(rho)[::-1][:1]
+
+
+def _isolated_s(problem: AllocationProblem) -> FloatArray:
+    return measures.isolated_finish_s(problem, measures.even_share(problem))
+
+
+POLICY = FinishTimeFairness

@@ -1,0 +1,156 @@
+"""Runs a workload through the production driver on a virtual cluster: nothing is real but the decisions."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from gavel.clock import ManualClock
+from gavel.config import Settings
+from gavel.errors import InvalidRequest, InvariantViolated
+from gavel.estimator.observed import ObservedThroughputs
+from gavel.mechanism.driver import Driver
+from gavel.policies.equal_share import EqualShare
+from gavel.policies.inline import InlineRunner
+from gavel.ports import Store
+from gavel.simulator.cluster import Throughput, VirtualCluster, program
+from gavel.simulator.report import JobRow, Metrics, metrics, metrics_by_tier, row_of, utilisation
+from gavel.store.memory import MemoryStore
+from gavel.types import Cluster, Job, JobId, JobSpec, Tier
+
+TICKS_MAX = 1_000_000
+STANDSTILL_TICKS_MAX = 100  # ticks in a row at one instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedJob:
+    """A job and when it is submitted, in simulated seconds. Its argv is replaced: a virtual cluster runs the kind."""
+
+    submitted_at_s: float
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationResult:
+    """What came of a workload; `rows` in order of submission. `utilisation`: busy part of all worker seconds."""
+
+    rows: tuple[JobRow, ...]
+    metrics: Metrics
+    tiers: Mapping[str, Metrics]
+    utilisation: float
+    rounds: int
+    ticks: int
+
+
+def simulate(
+    workload: Sequence[SimulatedJob],
+    *,
+    cluster: Cluster,
+    throughput: Throughput,
+    policy: str,
+    tiers: Sequence[Tier] = (),
+    switch_cost_s: float = 0.0,
+    ticks_max: int = TICKS_MAX,
+    **overrides: Any,
+) -> SimulationResult:
+    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; the rest are the service's own.
+
+    Raises InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
+    """
+    for job in workload:
+        _check_feasible(job.spec, cluster, throughput)
+    world = _World(cluster, throughput, switch_cost_s, Settings(policy=policy, **overrides))
+    world.add_tiers(tiers)
+    jobs, ticks = world.run(workload, ticks_max)
+    return SimulationResult(
+        rows=tuple(row_of(job) for job in jobs),
+        metrics=metrics(jobs),
+        tiers=metrics_by_tier(jobs),
+        utilisation=utilisation(jobs, cluster),
+        rounds=world.rounds(),
+        ticks=ticks,
+    )
+
+
+def stated(spec: JobSpec, throughput: Throughput) -> JobSpec:
+    """The specification with its user stating the true throughputs, so that nothing has to be measured first."""
+    known = {name: rate for (kind, size, name), rate in throughput.items() if (kind, size) == _key(spec)}
+    return replace(spec, throughput_steps_per_s=known)
+
+
+class _World:
+    """Store, cluster, clock and driver of one simulation."""
+
+    def __init__(self, cluster: Cluster, throughput: Throughput, switch_cost_s: float, settings: Settings) -> None:
+        self._clock = ManualClock()
+        self._store: Store = MemoryStore()
+        self._cluster = VirtualCluster(cluster, throughput, self._clock, switch_cost_s)
+        self._driver = Driver(
+            store=self._store,
+            backend=self._cluster,
+            runner=InlineRunner(),
+            estimator=ObservedThroughputs(),
+            fallback=EqualShare(),
+            clock=self._clock,
+            settings=settings,
+        )
+
+    def add_tiers(self, tiers: Sequence[Tier]) -> None:
+        """Create the tiers, or replace those that a new store has."""
+        versions = {tier.name: tier.version for tier in self._store.tiers()}
+        for tier in tiers:
+            self._store.put_tier(tier, expected_version=versions.get(tier.name), by="simulation", now_s=0.0)
+
+    def run(self, workload: Sequence[SimulatedJob], ticks_max: int) -> tuple[list[Job], int]:
+        """Every job after its end, in order of submission, and the ticks it took."""
+        arrivals = deque(sorted(workload, key=lambda job: job.submitted_at_s))
+        ids: list[JobId] = []
+        standing = 0
+        for tick in range(ticks_max):
+            now_s = self._clock.now_s()
+            while arrivals and arrivals[0].submitted_at_s <= now_s:
+                ids.append(self._submit(arrivals.popleft()))
+            wakes_at_s = self._driver.tick()
+            if not arrivals and not self._store.snapshot().jobs:
+                return [self._store.job(job_id) for job_id in ids], tick + 1
+            arrives_at_s = arrivals[0].submitted_at_s if arrivals else inf
+            due_at_s = min(wakes_at_s, arrives_at_s, self._cluster.next_event_at_s())
+            standing = standing + 1 if due_at_s <= now_s else 0
+            if due_at_s == inf or standing > STANDSTILL_TICKS_MAX:
+                raise self._stuck("nothing is due any more" if due_at_s == inf else "time stands still")
+            self._clock.wait(due_at_s)
+        raise self._stuck(f"not done after {ticks_max} ticks")
+
+    def rounds(self) -> int:
+        """Rounds planned."""
+        return max((record.plan.round_index for record in self._store.snapshot().rounds), default=0)
+
+    def _submit(self, job: SimulatedJob) -> JobId:
+        spec = replace(job.spec, argv=program(job.spec.kind))
+        return self._store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
+
+    def _stuck(self, why: str) -> InvariantViolated:
+        jobs = sorted(self._store.snapshot().jobs.values(), key=lambda job: job.id)
+        stories = "; ".join(
+            f"{job.spec.name or job.id} is {job.state}: {job.message or job.reason}" for job in jobs[:3]
+        )
+        halted = f" (planning halted: {self._driver.halted})" if self._driver.halted else ""
+        return InvariantViolated(
+            "every_job_ends", f"{why} at {self._clock.now_s():g} s with {len(jobs)} jobs left{halted}: {stories}"
+        )
+
+
+def _key(spec: JobSpec) -> tuple[str, int]:
+    return spec.kind, spec.scale_factor
+
+
+def _check_feasible(spec: JobSpec, cluster: Cluster, throughput: Throughput) -> None:
+    """Raises InvalidRequest unless the gang fits some type, and its throughput is known wherever it may be sent."""
+    fits = [name for name, count in cluster.capacity_workers().items() if count >= spec.scale_factor]
+    who = f"job {spec.name or spec.kind}"
+    if not fits:
+        raise InvalidRequest("scale_factor", f"{who} needs {spec.scale_factor} workers of one type; no type has them")
+    for name in fits:
+        if not throughput.get((*_key(spec), name), 0.0) > 0:
+            raise InvalidRequest("throughput", f"{who}: give the steps/s of {_key(spec)} on {name}, above 0")

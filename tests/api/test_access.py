@@ -1,0 +1,193 @@
+"""Who may do what: every route against everybody, in one table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from api.app import Services, create_app
+from api.auth import SESSION_COOKIE, Allowed, public
+from gavel.types import Scope
+from tests.api.conftest import Service
+from tests.api.rounds import a_record
+
+PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
+
+
+@dataclass
+class Everybody:
+    """ann owns the job of the matrix, bob is another user; `job` and `other` are tokens of her jobs."""
+
+    anonymous: httpx.Client
+    stranger: httpx.Client
+    bob: httpx.Client
+    ann: httpx.Client
+    job: httpx.Client
+    other: httpx.Client
+    operator: httpx.Client
+    job_id: str
+    user: str
+
+    def asking(self, method: str, path: str, **body: Any) -> dict[str, int]:
+        path = path.format(job=self.job_id, user=self.user)
+        names = ("anonymous", "stranger", "bob", "ann", "job", "other", "operator")
+        return {name: getattr(self, name).request(method, path, **body).status_code for name in names}
+
+
+@pytest.fixture(scope="module")
+def everybody(service: Service) -> Everybody:
+    name, ann = service.user()
+    job_id, other_id = (str(ann.post("/v1/jobs", json=PROGRAM).json()["id"]) for _ in range(2))
+    service.change(round=a_record([], {job_id: [1.0, 0.0]}))
+    return Everybody(
+        anonymous=service.client(),
+        stranger=service.client("gavel_not-a-token"),
+        bob=service.user()[1],
+        ann=ann,
+        job=service.client(service.token(name, Scope.JOB, job_id)),
+        other=service.client(service.token(name, Scope.JOB, other_id)),
+        operator=service.operator(),
+        job_id=job_id,
+        user=name,
+    )
+
+
+# route: what (bob, ann, the job's token, a token of another job of hers, the operator) are answered
+MATRIX: dict[str, tuple[int, int, int, int, int]] = {
+    "GET /v1/jobs": (200, 200, 403, 403, 200),
+    "GET /v1/jobs/{job}": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
+    "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
+    "POST /v1/jobs": (201, 201, 403, 403, 201),
+    "GET /v1/tiers": (200, 200, 403, 403, 200),
+    "GET /v1/tiers/gold": (200, 200, 403, 403, 200),
+    "PUT /v1/tiers/gold": (403, 403, 403, 403, 428),
+    "GET /v1/users": (403, 403, 403, 403, 200),
+    "GET /v1/users/{user}": (403, 403, 403, 403, 200),
+    "PUT /v1/users/{user}": (403, 403, 403, 403, 200),
+    "POST /v1/users/{user}/tokens": (403, 403, 403, 403, 201),
+    "GET /v1/allocations/current": (200, 200, 403, 403, 200),
+    "GET /v1/rounds": (200, 200, 403, 403, 200),
+    "GET /v1/rounds/1": (200, 200, 403, 403, 200),
+    "GET /v1/throughputs": (200, 200, 403, 403, 200),
+    "GET /v1/cluster": (200, 200, 403, 403, 200),
+    "GET /v1/catalogue": (200, 200, 200, 200, 200),
+    "GET /v1/policies": (200, 200, 200, 200, 200),
+    "GET /metrics": (403, 403, 403, 403, 200),
+}
+BODIES: dict[str, Any] = {
+    "POST /v1/jobs": PROGRAM,
+    "PUT /v1/tiers/gold": {"weight": 1.0},
+    "PUT /v1/users/{user}": {"tiers": ["gold", "silver"]},
+}
+
+
+@pytest.mark.parametrize("route", MATRIX)
+def test_a_route_answers_each_caller_as_it_should(everybody: Everybody, route: str) -> None:
+    method, path = route.split()
+    bob, ann, job, other, operator = MATRIX[route]
+    body = {"json": BODIES[route]} if route in BODIES else {}
+    assert everybody.asking(method, path, **body) == {
+        "anonymous": 401,
+        "stranger": 401,
+        "bob": bob,
+        "ann": ann,
+        "job": job,
+        "other": other,
+        "operator": operator,
+    }
+
+
+def test_another_users_job_and_no_job_cannot_be_told_apart(everybody: Everybody) -> None:
+    for path in ("", "/events", "/logs"):
+        hidden = everybody.bob.get(f"/v1/jobs/{everybody.job_id}{path}")
+        absent = everybody.bob.get(f"/v1/jobs/nosuchjob{path}")
+        assert (hidden.status_code, absent.status_code) == (404, 404)
+        assert hidden.text.replace(everybody.job_id, "X") == absent.text.replace("nosuchjob", "X")
+
+
+def test_lists_and_matrices_hold_nothing_of_others(everybody: Everybody) -> None:
+    for path in ("/v1/jobs", "/v1/allocations/current", "/v1/throughputs"):
+        assert everybody.job_id not in everybody.bob.get(path).text
+        assert everybody.user not in everybody.bob.get(path).text
+    assert everybody.job_id in everybody.ann.get("/v1/allocations/current").text
+    assert everybody.job_id in everybody.operator.get("/v1/jobs").text
+
+
+def test_who_is_not_known_is_told_how_to_say_who_it_is(everybody: Everybody) -> None:
+    answer = everybody.anonymous.get("/v1/jobs")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.json()["type"] == "unauthenticated"
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Basic YTpi", "bearer x y", "Bearer \u00e9", "x" * 5000])
+def test_headers_that_hold_no_token_are_nobodys(service: Service, header: str) -> None:
+    answer = service.client().get("/v1/jobs", headers={"Authorization": header.encode()})
+    assert answer.status_code == 401, answer.text
+
+
+def test_a_session_reads_and_changes_nothing(service: Service) -> None:
+    name, _ = service.user()
+    browser = service.client()
+    browser.cookies.set(SESSION_COOKIE, service.token(name))
+    assert browser.get("/v1/jobs").status_code == 200
+    assert browser.post("/v1/jobs", json=PROGRAM).status_code == 401
+    # A header says more than a cookie, also when it says something wrong.
+    assert browser.get("/v1/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
+
+
+def test_login_gives_a_browser_a_session_that_scripts_cannot_read(service: Service) -> None:
+    name, _ = service.user()
+    token = service.token(name)
+    answer = service.client().get("/login", params={"token": token})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"].lower()
+    assert token.lower() in cookie
+    assert "httponly" in cookie and "samesite=strict" in cookie
+    wrong = service.client().get("/login", params={"token": "wrong"})
+    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+
+
+# --- every route declares who may call it -----------------------------------------------------------------------
+
+
+def routes(app: FastAPI) -> Iterator[APIRoute]:
+    """Every route, those of included routers too; anything else could not be checked and fails."""
+    for part in app.routes:
+        for route in part.original_router.routes if hasattr(part, "original_router") else [part]:
+            assert isinstance(route, APIRoute), f"{route} cannot declare a scope"
+            yield route
+
+
+def scopes(route: APIRoute, router_is_public: bool = False) -> frozenset[Scope] | None:
+    """The declared scopes; None: open to everybody. Fails when nothing is declared."""
+    calls = [each.call for each in route.dependant.dependencies]
+    declared = [call.scopes for call in calls if isinstance(call, Allowed)]
+    assert len(declared) + (public in calls) == 1, f"{route.methods} {route.path} does not declare one scope: {calls}"
+    return declared[0] if declared else None
+
+
+def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) -> None:
+    app = create_app(
+        Services(
+            store=service.store,
+            settings=service.settings,
+            clock=service.clock,
+            read_log=service.read_log,
+            is_scheduler_alive=lambda: True,
+        )
+    )
+    is_open = {route.path for route in routes(app) if scopes(route) is None}
+    dashboard = {"/", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
+    guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
+    names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
+    tested = set(MATRIX)
+    for short, name in names.items():
+        tested = {route.replace(short, name) for route in tested}
+    assert guarded == tested, "the matrix above must name every route"

@@ -1,0 +1,100 @@
+"""The published description is valid, has examples, and is what the service does."""
+
+import os
+import re
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+import schemathesis
+from fastapi.routing import APIRoute
+from hypothesis import HealthCheck, given, settings
+from schemathesis.config import SchemathesisConfig
+
+from api.routes import jobs, logs, scheduling, tiers
+from api.routes import service as service_routes
+from api.schemas import JobSubmit
+from tests.api.conftest import Service
+
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 12
+# What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
+POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
+
+
+@pytest.fixture(scope="module")
+def description(service: Service) -> dict[str, Any]:
+    document: dict[str, Any] = service.client().get("/openapi.json").json()
+    return document
+
+
+@pytest.fixture(scope="module")
+def caller(service: Service) -> httpx.Client:
+    """An operator with a tier: may do everything."""
+    service.user()
+    return service.operator()
+
+
+@pytest.fixture(scope="module")
+def schema(service: Service) -> Any:
+    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": POSSIBLE}}})
+    return schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
+
+
+OPERATIONS = [
+    (method, route.path)
+    for part in (jobs, logs, scheduling, service_routes, tiers)
+    for route in part.router.routes
+    if isinstance(route, APIRoute) and route.include_in_schema
+    for method in route.methods
+]
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_whatever_is_sent_is_answered_as_described(method: str, path: str, schema: Any, caller: httpx.Client) -> None:
+    """No 5xx, no status, media type or body that the description does not know."""
+    strategy = schema[path][method].as_strategy()
+
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=strategy)
+    def answers(case: Any) -> None:
+        case.call_and_validate(headers={"Authorization": caller.headers["Authorization"]}, timeout=30)
+
+    answers()
+
+
+def test_the_description_is_openapi_3_1_with_every_answer_described(description: dict[str, Any]) -> None:
+    assert description["openapi"].startswith("3.1")
+    for path, methods in description["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            assert operation["description"], where
+            assert operation["operationId"], where
+            assert any(status.startswith("2") for status in operation["responses"]), where
+            errors = [answer for status, answer in operation["responses"].items() if status >= "4"]
+            assert all("application/problem+json" in answer["content"] for answer in errors), where
+
+
+def test_every_reference_in_the_description_leads_somewhere(description: dict[str, Any]) -> None:
+    names = set(
+        re.findall(
+            r'"\$ref": ?"#/components/schemas/([^"]+)"', httpx.Request("GET", "x:", json=description).content.decode()
+        )
+    )
+    assert names <= set(description["components"]["schemas"])
+    for schema in description["components"]["schemas"].values():
+        jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema)
+
+
+def test_the_examples_are_what_the_models_take(description: dict[str, Any]) -> None:
+    for example in description["components"]["schemas"]["JobSubmit"]["examples"]:
+        assert JobSubmit.model_validate(example)
+
+
+def test_the_page_about_the_api_names_every_path_and_loads_nothing(
+    service: Service, description: dict[str, Any]
+) -> None:
+    page = service.client().get("/docs")
+    assert all(path in page.text for path in description["paths"])
+    assert "<script" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]

@@ -1,0 +1,122 @@
+"""A real local cluster for tests: real processes, the machine's clock, everything below a temporary folder."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.harness import Behaviour
+from gavel.backends.local import LocalBackend
+from gavel.backends.supervisor import descendants, stat_fields
+from gavel.clock import SystemClock
+from gavel.types import Observation, Worker
+
+LIMIT_S = 30.0
+GRACE_S = 0.4
+JOBS = Path(__file__).with_name("jobs.py")
+
+
+def accelerators() -> tuple[LocalAccelerator, ...]:
+    """Workers a-0 and a-1 on the first core, b-0 on the last."""
+    cpus = sorted(os.sched_getaffinity(0))
+    workers = (("a-0", "a", cpus[0]), ("a-1", "a", cpus[0]), ("b-0", "b", cpus[-1]))
+    return tuple(
+        LocalAccelerator(worker=Worker(id=name, node="here", accelerator_type=kind), cpus=(cpu,))
+        for name, kind, cpu in workers
+    )
+
+
+def eventually(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
+    """Returns once it holds; fails after the limit."""
+    end_s = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end_s, "it did not happen"
+        time.sleep(0.01)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Supervisors of gangs below this folder, and everything under them."""
+    mark = f"{folder}/gangs/".encode()
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError):
+                root = Path("/proc", name)
+                is_ours = mark in (root / "cmdline").read_bytes() or mark in (root / "environ").read_bytes()
+                if is_ours and stat_fields(int(name))[0] not in "ZX":
+                    found |= {int(name), *descendants(int(name))}
+    return sorted(found)
+
+
+class LocalHarness:
+    """`gavel.backends.harness.Harness` over real processes."""
+
+    cannot: Mapping[str, str] = {}
+    short_s = 0.7
+    grace_s = GRACE_S + 0.6
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = SystemClock()
+        self.backend = self.open()
+
+    def open(self, **over: object) -> LocalBackend:
+        """A service's backend on this folder."""
+        given = {
+            "state_dir": self.folder,
+            "accelerators": accelerators(),
+            "clock": self.clock,
+            "lease_grace_s": GRACE_S,
+            "log_bytes_per_job": 1 << 16,
+        }
+        return LocalBackend(**{**given, **over})  # type: ignore[arg-type]
+
+    def now_s(self) -> float:
+        return self.clock.now_s()
+
+    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
+        if behaviour is Behaviour.MISSING:
+            return ("no-such-program",)
+        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
+
+    def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
+        seen = []
+
+        def look() -> bool:
+            seen[:] = [self.backend.observe()]
+            return holds(seen[0])
+
+        eventually(look)
+        return seen[0]
+
+    def wait_blindly(self, until_s: float) -> None:
+        eventually(lambda: self.now_s() >= until_s)
+
+    def crash(self) -> None:
+        self.backend.close()
+
+    def recover(self) -> None:
+        self.backend = self.open()
+
+    def processes(self) -> int:
+        return sum(not self._is_supervisor(pid) for pid in processes_of(self.folder))
+
+    def close(self) -> None:
+        """Nothing is left of the cluster."""
+        self.backend.close()
+        while left := processes_of(self.folder):
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def _is_supervisor(self, pid: int) -> bool:
+        with suppress(OSError):
+            return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return True

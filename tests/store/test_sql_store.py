@@ -1,0 +1,263 @@
+"""What only the SQL store can do wrong: threads, processes, locks, a full disk, kill -9."""
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, event
+
+from gavel.errors import InvariantViolated, StaleVersion, StoreUnavailable
+from gavel.ports import Changes, JobEvent, JobFilter
+from gavel.store.sql import SqlStore
+from gavel.types import JobState, Tier, User
+from tests.builders import a_spec
+from tests.store.conftest import OpenStore
+
+
+@contextmanager
+def another_writer(database: Path) -> Iterator[None]:
+    """A second process' connection inside a write transaction."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+        connection.close()
+
+
+def submit(store: SqlStore, key: str | None = None) -> str:
+    return store.submit(a_spec(), key=key, body_hash="h", now_s=1.0).job.id
+
+
+# --- threads ----------------------------------------------------------------------------------------------------
+
+
+def test_one_key_from_many_threads_makes_one_job(open_store: OpenStore) -> None:
+    store = open_store()
+    barrier = threading.Barrier(8)
+
+    def same_submit(_: int) -> tuple[str, bool]:
+        barrier.wait()
+        answer = store.submit(a_spec(), key="k", body_hash="h", now_s=1.0)
+        return answer.job.id, answer.created
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(same_submit, range(8)))
+    assert len({job_id for job_id, _ in answers}) == 1
+    assert sorted(created for _, created in answers) == [False] * 7 + [True]
+    assert len(store.jobs(JobFilter()).jobs) == 1
+
+
+def test_of_many_schedulers_one_commit_wins(open_store: OpenStore) -> None:
+    store = open_store()
+    job = store.job(submit(store))
+    barrier = threading.Barrier(8)
+
+    def commit(token: int) -> bool:
+        barrier.wait()
+        try:
+            return store.commit(0, Changes(jobs=(replace(job, token=token),))) == 1
+        except StaleVersion:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(commit, range(1, 9)))
+    assert won.count(True) == 1 and store.job(job.id).token == won.index(True) + 1
+
+
+def test_a_bad_item_does_not_fail_its_neighbours(database: Path, open_store: OpenStore) -> None:
+    """All wait while another process writes, so that they are committed as one group."""
+    store = open_store(busy_timeout_s=60)
+    job = store.job(submit(store))
+    bad_event = JobEvent(job_id="", at_s=1.0, kind="x", round_index=2**70)  # beyond what a database can hold
+    with ThreadPoolExecutor(24) as pool:
+        with another_writer(database):
+            good = [pool.submit(submit, store) for _ in range(20)]
+            violation = pool.submit(store.commit, 0, Changes(jobs=(replace(job, steps_done=101),)))
+            overflow = pool.submit(store.commit, 0, Changes(jobs=(replace(job, token=1),), events=(bad_event,)))
+        assert len({each.result() for each in good}) == 20
+    assert isinstance(violation.exception(), InvariantViolated)
+    assert isinstance(overflow.exception(), OverflowError)
+    assert store.job(job.id) == job and store.snapshot().version == 0
+    assert len(store.snapshot().jobs) == 21
+
+
+def test_changes_from_the_api_wake_the_scheduler(open_store: OpenStore) -> None:
+    calls: list[str] = []
+    store = open_store(on_change=lambda: calls.append("change"))
+    job_id = submit(store)
+    store.request_cancel(job_id, now_s=2.0)
+    store.put_tier(Tier(name="gold"), expected_version=None, by="op", now_s=1.0)
+    store.put_user(User(name="ann", tiers=("gold",)), by="op", now_s=1.0)
+    assert len(calls) == 4
+    store.commit(0, Changes(jobs=(replace(store.job(job_id), state=JobState.CANCELLED),)))
+    with pytest.raises(StaleVersion):
+        store.put_tier(Tier(name="gold"), expected_version=7, by="op", now_s=1.0)
+    assert len(calls) == 4
+
+
+def test_a_closed_store_takes_no_writes(open_store: OpenStore) -> None:
+    store = open_store()
+    store.close()
+    store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        submit(store)
+
+
+# --- the database refuses ---------------------------------------------------------------------------------------
+
+
+def test_a_locked_database_acknowledges_nothing(database: Path, open_store: OpenStore) -> None:
+    store = open_store(busy_timeout_s=0.05)
+    with another_writer(database):
+        with pytest.raises(StoreUnavailable, match="locked"):
+            submit(store, key="k")
+        with pytest.raises(StoreUnavailable, match="locked"):
+            store.commit(0, Changes())
+        assert store.jobs(JobFilter()).jobs == () and store.snapshot().version == 0
+    submit(store, key="k")
+    assert len(store.jobs(JobFilter()).jobs) == 1
+
+
+def test_a_full_database_acknowledges_nothing_and_recovers(database: Path, open_store: OpenStore) -> None:
+    @event.listens_for(Engine, "connect")
+    def bound_pages(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA max_page_count = 60")
+
+    try:
+        store = open_store()
+        acknowledged = []
+        with pytest.raises(StoreUnavailable, match="full"):
+            for _ in range(1000):
+                acknowledged.append(submit(store))
+        assert acknowledged
+        store.close()
+    finally:
+        event.remove(Engine, "connect", bound_pages)
+    roomy = open_store()
+    assert sorted(roomy.snapshot().jobs) == acknowledged
+    submit(roomy)
+
+
+# --- several processes ------------------------------------------------------------------------------------------
+
+
+def test_what_another_process_writes_is_in_the_next_snapshot(open_store: OpenStore) -> None:
+    scheduler, api = open_store(), open_store()
+    assert dict(scheduler.snapshot().jobs) == {}
+    first = submit(api)
+    assert list(scheduler.snapshot().jobs) == [first]
+    api.request_cancel(first, now_s=2.0)
+    assert scheduler.snapshot().jobs[first].cancel_requested
+    second = submit(scheduler)
+    third = submit(api)
+    assert list(scheduler.snapshot().jobs) == sorted([first, second, third])
+    cancelled = replace(api.job(first), state=JobState.CANCELLED)
+    api.commit(0, Changes(jobs=(cancelled,)))
+    assert list(scheduler.snapshot().jobs) == sorted([second, third]) and scheduler.snapshot().version == 1
+
+
+def test_an_unchanged_snapshot_shares_the_jobs_that_did_not_change(open_store: OpenStore) -> None:
+    store = open_store()
+    first, second = submit(store), submit(store)
+    before = store.snapshot()
+    store.request_cancel(second, now_s=2.0)
+    after = store.snapshot()
+    assert after.jobs[first] is before.jobs[first] and after.jobs[second] is not before.jobs[second]
+
+
+SUBMIT_UNTIL_KILLED = """
+import itertools, sys
+from gavel.store.sql import SqlStore
+from gavel.types import JobSpec
+from concurrent.futures import ThreadPoolExecutor
+store = SqlStore(sys.argv[1])
+spec = JobSpec(kind="mlp", user="ann", tier="default", argv=("true",), total_steps=1)
+def submit(number):
+    for part in itertools.count():
+        job = store.submit(spec, key=f"{number}-{part}", body_hash="h", now_s=1.0).job
+        sys.stdout.write(job.id + "\\n")
+        sys.stdout.flush()
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(submit, range(4)))
+"""
+
+
+@pytest.mark.parametrize("enough", [1, 30, 200])
+def test_kill_9_loses_and_doubles_no_acknowledged_submit(enough: int, database: Path, open_store: OpenStore) -> None:
+    argv = [sys.executable, "-c", SUBMIT_UNTIL_KILLED, f"sqlite:///{database}"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        acknowledged = [process.stdout.readline() for _ in range(enough)]
+        process.kill()
+        acknowledged += process.stdout.readlines()
+    assert process.returncode == -signal.SIGKILL
+    whole = [line.strip() for line in acknowledged if line.endswith("\n")]
+    store = open_store()
+    stored = store.snapshot().jobs
+    assert len(whole) >= enough and len(set(whole)) == len(whole) and set(whole) <= set(stored)
+    with sqlite3.connect(database) as connection:
+        jobs_and_keys = connection.execute(
+            "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM idempotency_keys), "
+            "(SELECT count(DISTINCT job_id) FROM events)"
+        ).fetchone()
+    connection.close()
+    assert set(jobs_and_keys) == {len(stored)}
+    assert len(stored) - len(whole) <= 4  # at most what each thread was waiting for
+    again = store.submit(a_spec(), key="0-0", body_hash="h", now_s=9.0)
+    assert not again.created
+
+
+# --- what is written beside -------------------------------------------------------------------------------------
+
+
+def test_changes_of_tiers_and_users_are_audited(database: Path, open_store: OpenStore) -> None:
+    store = open_store()
+    store.put_tier(Tier(name="gold"), expected_version=None, by="op", now_s=1.0)
+    store.put_tier(Tier(name="gold", weight=2.0), expected_version=1, by="eve", now_s=2.0)
+    store.put_user(User(name="ann", tiers=("gold",)), by="op", now_s=3.0)
+    rows = sqlite_rows(database, "SELECT at_s, by_name, subject, before, after FROM audit ORDER BY sequence")
+    assert [row[:3] for row in rows] == [(1.0, "op", "tier/gold"), (2.0, "eve", "tier/gold"), (3.0, "op", "user/ann")]
+    assert rows[0][3] is None and json.loads(rows[1][3])["weight"] == 1.0 and json.loads(rows[1][4])["weight"] == 2.0
+    assert json.loads(rows[2][4]) == {"name": "ann", "tiers": ["gold"]}
+
+
+def test_connections_are_set_up_for_durability(database: Path, open_store: OpenStore) -> None:
+    seen: dict[str, object] = {}
+
+    @event.listens_for(Engine, "begin")
+    def look(connection: object) -> None:
+        for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout"):
+            seen[name] = connection.exec_driver_sql(f"PRAGMA {name}").scalar()  # type: ignore[attr-defined]
+
+    try:
+        submit(open_store())
+    finally:
+        event.remove(Engine, "begin", look)
+    assert seen == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 5000}
+
+
+def test_odd_characters_from_jobs_do_not_stop_a_commit(open_store: OpenStore) -> None:
+    store = open_store()
+    job = store.job(submit(store))
+    event_ = JobEvent(job_id=job.id, at_s=1.0, kind="gang.ended", message="torn \udc80 nul \0 end")
+    store.commit(0, Changes(jobs=(replace(job, log_tail="torn \udc80"),), events=(event_,)))
+    assert store.job(job.id).log_tail == "torn ?"
+    assert store.events(job.id)[-1].message == "torn ? nul  end"
+
+
+def sqlite_rows(database: Path, query: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(database)
+    rows = connection.execute(query).fetchall()
+    connection.close()
+    return rows

@@ -1,0 +1,90 @@
+"""The writer's thread: bounded queue, order, groups."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from gavel.errors import StoreUnavailable
+from gavel.store.database import open_database
+from gavel.store.writer import Transaction, Writer
+
+
+@pytest.fixture
+def engine(database: Path) -> Iterator[Engine]:
+    writer, reader = open_database(f"sqlite:///{database}", busy_timeout_s=5)
+    yield writer
+    writer.dispose()
+    reader.dispose()
+
+
+def test_a_full_queue_refuses_and_what_it_took_is_written(engine: Engine) -> None:
+    writer = Writer(engine, queue_items=3)
+    is_busy, may_go = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> int:
+        is_busy.set()
+        assert may_go.wait(30)
+        return tx.change
+
+    with ThreadPoolExecutor(8) as pool:
+        held = pool.submit(writer.write, hold)
+        assert is_busy.wait(30)
+        answers: list[Future[int]] = [pool.submit(writer.write, lambda tx: tx.change) for _ in range(7)]
+        refused = [each for each in answers if isinstance(_failure_if_done(each), StoreUnavailable)]
+        while len(refused) < 4:
+            refused = [each for each in answers if isinstance(_failure_if_done(each), StoreUnavailable)]
+        may_go.set()
+        taken = {each.result() for each in answers if each not in refused}
+    assert len(refused) == 4 and taken == {held.result() + 1}  # one group behind the first
+    writer.close()
+
+
+def _failure_if_done(answer: "Future[int]") -> BaseException | None:
+    return answer.exception() if answer.done() else None
+
+
+def test_closing_writes_what_is_queued(engine: Engine) -> None:
+    writer = Writer(engine)
+    is_busy, may_go = threading.Event(), threading.Event()
+
+    def hold(_tx: Transaction) -> None:
+        is_busy.set()
+        assert may_go.wait(30)
+
+    with ThreadPoolExecutor(4) as pool:
+        held = pool.submit(writer.write, hold)
+        assert is_busy.wait(30)
+        queued = pool.submit(writer.write, lambda tx: tx.change)
+        closing = pool.submit(writer.close)
+        may_go.set()
+        closing.result(30)
+        held.result(30)
+        try:
+            assert queued.result(30) >= 1
+        except StoreUnavailable as error:  # it came after the door had closed
+            assert "closed" in str(error)
+
+
+def test_a_failing_item_leaves_nothing_behind(engine: Engine) -> None:
+    writer = Writer(engine)
+
+    def half(tx: Transaction) -> None:
+        tx.connection.exec_driver_sql("INSERT INTO users VALUES ('half', '[]')")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        writer.write(half)
+    assert writer.write(lambda tx: tx.connection.exec_driver_sql("SELECT count(*) FROM users").scalar()) == 0
+    writer.close()
+
+
+def test_a_failing_database_fails_the_group_and_the_thread_goes_on(engine: Engine) -> None:
+    writer = Writer(engine)
+    with pytest.raises(StoreUnavailable, match="no such table"):
+        writer.write(lambda tx: tx.connection.exec_driver_sql("SELECT * FROM missing"))
+    assert writer.write(lambda tx: tx.change) == 1
+    writer.close()
