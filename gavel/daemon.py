@@ -47,25 +47,31 @@ STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 class SchedulerLoop(threading.Thread):
     """Ticks the driver until stopped; a tick that fails is logged and tried again, never the end of the loop."""
 
-    def __init__(self, driver: Driver, clock: Clock, settings: Settings, before_first: Callable[[], None]) -> None:
+    def __init__(self, driver: Driver, clock: Clock, settings: Settings, after_first: Callable[[], None]) -> None:
         super().__init__(name="scheduler", daemon=True)
         self._driver, self._clock, self._settings = driver, clock, settings
-        self._before_first = before_first
+        self._after_first = after_first
         self._stopping = threading.Event()
         self._last_tick_at_s = clock.now_s()
 
     def run(self) -> None:
-        """Prepare once, then observe, decide and act until `stop`."""
-        self._before_first()
+        """Observe, decide and act until `stop`. The first tick makes the cluster known; then `after_first` is called."""
+        self._tick()
+        self._after_first()
         while not self._stopping.is_set():
-            try:
-                due_s = self._driver.tick()
-                self._last_tick_at_s = self._clock.now_s()
-            except Exception:  # the boundary of the thread: whatever it was, leases go on and the next tick may do
-                log.exception("tick.failed")
-                due_s = self._clock.now_s() + self._settings.idle_tick_s
+            due_s = self._tick()
             now_s = self._clock.now_s()
             self._clock.wait(max(now_s + self._settings.tick_s / 10, min(due_s, now_s + self._pause_s())))
+
+    def _tick(self) -> float:
+        """When the next tick is due."""
+        try:
+            due_s = self._driver.tick()
+        except Exception:  # the boundary of the thread: whatever it was, leases go on and the next tick may do
+            log.exception("tick.failed")
+            return self._clock.now_s() + self._settings.idle_tick_s
+        self._last_tick_at_s = self._clock.now_s()
+        return due_s
 
     def _pause_s(self) -> float:
         return self._settings.idle_tick_s if self._driver.is_idle else self._settings.tick_s
@@ -91,7 +97,11 @@ class _Running:
     operator_token: str
 
 
-def serve(settings: Settings, announce: Callable[[str], None] = print) -> int:
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = _say) -> int:
     """Run the service until SIGINT or SIGTERM; 0 after a clean end, 1 if it could not start (with the reason)."""
     with ExitStack() as stack:
         try:
@@ -164,7 +174,11 @@ def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], N
     kept = state_dir / "probe.json"
     if kept.exists() and json.loads(kept.read_text()).get("workers") == workers:
         return
-    measured = probe(found.accelerators)
+    try:
+        measured = probe(found.accelerators)
+    except GavelError as error:
+        announce(f"the accelerator types could not be measured: {error}")
+        return
     announce(measured.text)
     _write_private(kept, json.dumps({"workers": workers, "text": measured.text}))
 

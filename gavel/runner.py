@@ -1,7 +1,7 @@
 """Runs policies in one warm subprocess: a solve that hangs, crashes or swallows memory costs one round's optimum.
 
 The child is `python -m gavel.runner FD ..`: it holds one end of a socket pair and nothing else of its parent's.
-Requests and replies are pickled, which is safe between these two: the parent started the child and nobody else holds an end.
+Requests and replies are pickled: safe between these two, as the parent started the child and nobody else holds an end.
 """
 
 import ctypes
@@ -36,8 +36,8 @@ _PR_SET_PDEATHSIG = 1
 class SubprocessRunner:
     """A PolicyRunner around one subprocess. For one caller at a time.
 
-    `memory_limit_bytes` bounds what the child may map; the solvers alone take about 350 MB. `load` turns a policy's name
-    with parameters into the policy; the child imports it by its module and name. The child dies with the thread that
+    `memory_limit_bytes` bounds what the child may map; the solvers alone take about 350 MB. `load` turns a policy's
+    name with parameters into the policy; the child imports it by module and name. The child dies with the thread that
     started it.
     """
 

@@ -18,7 +18,10 @@ Save = Callable[[Path], object]
 
 
 class Leader:
-    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop` says whether a signal came."""
+    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop` says whether a signal came.
+
+    `restore_s` is how long loading a checkpoint took: the first guess at how long writing one takes.
+    """
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class Leader:
         checkpoint_every_s: float,
         metrics: Mapping[str, float],
         asked_to_stop: Callable[[], bool],
+        restore_s: float,
     ) -> None:
         gang_dir = setting.gang_dir
         self._token = setting.token
@@ -42,16 +46,13 @@ class Leader:
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
-        self._checkpoint_s = 0.0
-
-    def steps(self, start: int, total: int, restore_s: float) -> Iterator[int]:
-        """Yield each step that the gang may do; raise SystemExit(75) at the end of the lease, end after the last.
-
-        `restore_s` is how long loading a checkpoint took: the first guess at how long writing one takes.
-        """
-        self._start = self._saved = start
         self._checkpoint_s = restore_s
+        self._start = self._saved = setting.start_step
         self._saved_at_s = self._reported_at_s = boottime_s()
+
+    def steps(self, total: int) -> Iterator[int]:
+        """Yield each step that the gang may do; raise SystemExit(75) at the end of the lease, end after the last."""
+        start = self._start
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):

@@ -113,9 +113,9 @@ class Job:
                 checkpoint_every_s=checkpoint_every_s,
                 metrics=self._metrics,
                 asked_to_stop=stop_signal,
+                restore_s=boottime_s() - started_s,
             )
-            restore_s = boottime_s() - started_s if setting.checkpoint is not None else 0.0
-            yield from leader.steps(setting.start_step, total_steps, restore_s)
+            yield from leader.steps(total_steps)
 
     def report(self, **metrics: float) -> None:
         """Attach metrics to the coming reports, such as `loss=0.3`: at most 16 names; numbers that are not finite are

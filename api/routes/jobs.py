@@ -41,7 +41,7 @@ CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(
-    "", status_code=201, operation_id="submit_job", responses=CREATED | documented(401, 403, 413, 422, 429, 503)
+    "", status_code=201, operation_id="submit_job", responses=CREATED | documented(400, 401, 403, 413, 422, 429, 503)
 )
 def submit(
     body: JobSubmit,

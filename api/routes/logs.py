@@ -15,6 +15,7 @@ from api.auth import AnyCaller, visible_job
 from api.errors import documented
 from api.routes.parameters import JobIdPath
 from api.services import Services, ServicesDep
+from gavel.errors import StoreUnavailable
 from gavel.types import JobId
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -25,13 +26,22 @@ POLLS_PER_KEEPALIVE = 30
 FOLLOWERS_MAX = 64  # streams of one process at a time; who comes later is told to come again
 COME_AGAIN_MS = 5000
 
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "data", "id"],
+    "properties": {
+        "event": {"type": "string", "enum": ["log", "end"]},
+        "data": {"type": "string", "description": 'JSON: `{"text"}` of a log event, `{"state"}` of the end.'},
+        "id": {"type": "string", "description": "The offset after this event."},
+    },
+}
 OK: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Log bytes as the job wrote them, or a stream of events when followed.",
         "headers": {"X-Next-Offset": {"description": "Offset to ask for next.", "schema": {"type": "integer"}}},
         "content": {
             "text/plain": {"schema": {"type": "string"}},
-            "text/event-stream": {"schema": {"type": "string"}},
+            "text/event-stream": {"schema": EVENT},
         },
     }
 }
@@ -76,6 +86,9 @@ async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncIterat
     try:
         async for event in _follow(services, job_id, offset):
             yield event
+    except StoreUnavailable:
+        # The answer has begun, so no status can say it any more: the follower comes again and goes on.
+        yield format_sse_event(comment="the store is busy", retry=COME_AGAIN_MS)
     finally:
         followers.release()
 

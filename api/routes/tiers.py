@@ -45,7 +45,9 @@ def get_tier(
     return tier_view(tier)
 
 
-@router.put("/tiers/{name}", operation_id="put_tier", responses=NEW | documented(401, 403, 412, 413, 422, 428, 503))
+@router.put(
+    "/tiers/{name}", operation_id="put_tier", responses=NEW | documented(400, 401, 403, 412, 413, 422, 428, 503)
+)
 def put_tier(
     name: NamePath,
     body: TierPut,
@@ -120,7 +122,7 @@ def get_user(name: NamePath, caller: OperatorOnly, services: ServicesDep) -> Use
     return user_view(_user(services, name))
 
 
-@router.put("/users/{name}", operation_id="put_user", responses=documented(401, 403, 413, 422, 503))
+@router.put("/users/{name}", operation_id="put_user", responses=documented(400, 401, 403, 413, 422, 503))
 def put_user(name: NamePath, body: UserPut, caller: OperatorOnly, services: ServicesDep) -> UserView:
     """Create a user, or replace the tiers it may submit to."""
     known = [tier.name for tier in services.store.tiers()]
@@ -135,7 +137,7 @@ def put_user(name: NamePath, body: UserPut, caller: OperatorOnly, services: Serv
     "/users/{name}/tokens",
     status_code=201,
     operation_id="create_token",
-    responses=documented(401, 403, 404, 413, 422, 503),
+    responses=documented(400, 401, 403, 404, 413, 422, 503),
 )
 def create_token(
     name: NamePath,

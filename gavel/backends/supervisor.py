@@ -4,6 +4,7 @@ Standard library only and one thread, so that it starts in milliseconds and outl
 docs/gang-protocol.md. Order of reading: `Supervisor.run`, then what it calls.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -16,12 +17,10 @@ from typing import Any, NoReturn
 POLL_S = 0.05
 CHUNK_BYTES = 1 << 16
 LINE_BYTES = 1 << 16
-TAIL_LINES = 20
-TAIL_BYTES = 4096
+TAIL_LINES, TAIL_BYTES = 20, 4096
 CHECKPOINTED_EXIT_CODE = 75
 OOM_SCORE = 500  # when memory runs out, the kernel takes a rank before a supervisor or the service
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -71,10 +70,8 @@ def descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            try:
+            with contextlib.suppress(OSError):  # it ended while we looked
                 children.setdefault(int(stat_fields(int(name))[1]), []).append(int(name))
-            except OSError:
-                continue  # ended while we looked
     found = [root]
     for pid in found:
         found.extend(children.get(pid, ()))
@@ -91,7 +88,6 @@ class Log:
         self._path = path
         self._half_bytes = max(1, limit_bytes // 2)
         self._tail = b""
-        self._has_lost = False
         self._base = self._recover()
         self._open()
 
@@ -107,14 +103,11 @@ class Log:
                 self._size += written
                 rest = rest[written:]
         except OSError as problem:
-            if not self._has_lost:
-                print(f"output is being lost: {problem}", file=sys.stderr)
-            self._has_lost = True
+            self._tail = f"[output was lost: {problem}]".encode()
 
     def tail(self) -> str:
         """The last lines of this gang's output."""
-        lines = self._tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-        return "\n".join(lines)
+        return "\n".join(self._tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
 
     def _open(self) -> None:
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -123,6 +116,8 @@ class Log:
     def _rotate(self) -> None:
         self._base += self._size
         write_json(self._path + ".base", {"inode": os.fstat(self._file).st_ino, "end": self._base})
+        with contextlib.suppress(FileNotFoundError):  # renamed over, some file systems would write it all to disk
+            os.unlink(self._path + ".1")
         os.rename(self._path, self._path + ".1")
         full = self._file
         self._open()
@@ -134,7 +129,7 @@ class Log:
             return 0
         said = read_json(self._path + ".base")
         if os.path.exists(self._path) and os.stat(self._path).st_ino == said["inode"]:
-            os.rename(self._path, self._path + ".1")
+            os.replace(self._path, self._path + ".1")
         return int(said["end"])
 
 
@@ -143,7 +138,7 @@ class Lease:
 
     def __init__(self, directory: str, expires_boottime_s: float) -> None:
         self._path = os.path.join(directory, "lease.json")
-        self._expires_boottime_s = expires_boottime_s
+        self.expires_boottime_s = expires_boottime_s
         self._seen: tuple[int, int] | None = None
         self._stop = False
         self.ended_by = ""
@@ -151,7 +146,7 @@ class Lease:
     def check(self) -> str:
         """Why the gang has to end ("lease" or "stop"), or nothing."""
         if not self.ended_by:
-            over = boottime_s() >= self._expires_boottime_s
+            over = boottime_s() >= self.expires_boottime_s
             self._read()
             self.ended_by = "stop" if self._stop else "lease" if over else ""
         return self.ended_by
@@ -159,10 +154,6 @@ class Lease:
     def stop(self, *_: object) -> None:
         """Somebody asked this supervisor to end (SIGTERM): the same as a stop in the file."""
         self._stop = True
-
-    def remaining_s(self) -> float:
-        """Time to its end as last read; negative once that is past."""
-        return self._expires_boottime_s - boottime_s()
 
     def _read(self) -> None:
         try:
@@ -174,7 +165,7 @@ class Lease:
             lease = read_json(self._path)
             self._seen = version
             self._stop = self._stop or bool(lease["stop"])
-            self._expires_boottime_s = float(lease["expires_boottime_s"])
+            self.expires_boottime_s = float(lease["expires_boottime_s"])
 
 
 class Rank:
@@ -195,8 +186,7 @@ class Rank:
         if is_last or len(text) - cut > LINE_BYTES:
             cut = len(text)
         self._partial = text[cut:]
-        whole = text[:cut].splitlines() if cut else []
-        return b"".join(self._prefix + line + b"\n" for line in whole)
+        return b"".join(self._prefix + line + b"\n" for line in text[:cut].splitlines())
 
 
 class NotStarted(Exception):
@@ -264,7 +254,7 @@ class Supervisor:
         self._log = Log(self._launch["log_path"], self._launch["log_bytes"])
         self._selector = selectors.DefaultSelector()
         self._ranks: list[Rank] = []
-        self._first_failure: Rank | None = None
+        self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
         self._ending = ""
@@ -276,19 +266,16 @@ class Supervisor:
         self._prepare()
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
-        if self._lease.check():
-            return self._finish("preempted", 0, "its lease was over before it started")
-        try:
+        if not self._lease.check():
             self._start()
-        except NotStarted as problem:
-            self._not_started = str(problem)
-            self._kill_at_boottime_s = 0.0
-        else:
-            self._write("started.json", {"boottime_s": boottime_s(), "pids": [rank.pid for rank in self._ranks]})
         while self._step():
             pass
-        self._drain()
-        self._finish(*self._verdict())
+        for key in list(self._selector.get_map().values()):  # what is still in the pipes; nobody writes any more
+            while key.data is not None and self._read(key):
+                pass
+        outcome, exit_code, message = self._verdict()
+        said = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
+        self._write("exit.json", said | {"boottime_s": boottime_s()})
 
     def _prepare(self) -> None:
         if os.getsid(0) != os.getpid():
@@ -303,17 +290,23 @@ class Supervisor:
         self._selector.register(wake, selectors.EVENT_READ)
 
     def _start(self) -> None:
-        for index in range(len(self._launch["ranks"])):
-            rank = start_rank(index, self._launch)
-            self._ranks.append(rank)
-            self._selector.register(rank.output, selectors.EVENT_READ, rank)
+        try:
+            for index in range(len(self._launch["ranks"])):
+                rank = start_rank(index, self._launch)
+                self._ranks.append(rank)
+                self._selector.register(rank.output, selectors.EVENT_READ, rank)
+        except NotStarted as problem:
+            self._not_started = str(problem)
+            self._kill_at_boottime_s = 0.0
+            return
+        self._write("started.json", {"boottime_s": boottime_s(), "pids": [rank.pid for rank in self._ranks]})
         cpus = {cpu for rank in self._launch["ranks"] for cpu in rank["cpus"]}
         if cpus:  # a gang that prints much pays for it on its own cores
             os.sched_setaffinity(0, cpus)
 
     def _step(self) -> bool:
         """One turn; False once no process of the gang is left."""
-        wait_s = max(0.0, min(POLL_S, self._lease.remaining_s())) if not self._ending else POLL_S
+        wait_s = max(0.0, min(POLL_S, self._lease.expires_boottime_s - boottime_s())) if not self._ending else POLL_S
         for key, _ in self._selector.select(wait_s):
             self._read(key)
         if not self._reap():
@@ -351,12 +344,11 @@ class Supervisor:
 
     def _rank_ended(self, rank: Rank, exit_code: int) -> None:
         rank.exit_code = exit_code
-        if exit_code == 0 or self._first_failure is not None:
+        if exit_code == 0 or self._failure is not None:
             return
-        self._first_failure = rank
+        self._failure = (rank.index, exit_code)
         is_over = bool(self._lease.check())
-        is_how_to_stop = exit_code == CHECKPOINTED_EXIT_CODE or exit_code < 0
-        self._is_preempted = bool(self._ending) or (is_over and is_how_to_stop)
+        self._is_preempted = bool(self._ending) or (is_over and (exit_code < 0 or exit_code == CHECKPOINTED_EXIT_CODE))
         if not self._ending and not is_over:
             self._begin_ending("failure")
 
@@ -378,36 +370,24 @@ class Supervisor:
 
     def _kill_all(self) -> None:
         for pid in descendants(os.getpid()):
-            try:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
                 os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue  # it ended since we looked, or turned into another user's
-
-    def _drain(self) -> None:
-        """What is still in the pipes; nobody writes to them any more."""
-        for key in list(self._selector.get_map().values()):
-            while key.data is not None and self._read(key):
-                pass
 
     def _verdict(self) -> tuple[str, int, str]:
         """Outcome, exit code and message."""
         if self._not_started:
             return "not_started", 127, self._not_started
-        failure = self._first_failure
-        if failure is None or failure.exit_code is None:
+        if not self._ranks:
+            return "preempted", 0, "its lease was over before it started"
+        if self._failure is None:
             return "exited", 0, ""
-        code = failure.exit_code
+        rank, code = self._failure
         if self._is_preempted:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""
             return "preempted", code, f"stopped {why}{force}"
         how = f"was killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with code {code}"
-        return "exited", code, f"rank {failure.index} {how}"
-
-    def _finish(self, outcome: str, exit_code: int, message: str) -> None:
-        tail = self._log.tail()
-        exit_ = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": tail}
-        self._write("exit.json", exit_ | {"boottime_s": boottime_s()})
+        return "exited", code, f"rank {rank} {how}"
 
     def _write(self, name: str, value: object) -> None:
         write_json(os.path.join(self._directory, name), value)

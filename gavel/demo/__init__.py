@@ -23,6 +23,7 @@ from gavel.types import AcceleratorType, Cluster, Job, Tier
 
 STATE_DIR = Path(".demo")
 LIMIT_S = 240.0
+PLAIN_WIDTH = 110  # columns, where the output is no terminal that would know
 ROUND_DURATION_S = 4.0
 USERS = {GOLD: "ann", FREE: "bob"}
 TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
@@ -34,6 +35,8 @@ Rates = dict[tuple[str, int, AcceleratorType], float]
 def main() -> int:
     """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held."""
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=PLAIN_WIDTH)
     began_s = time.monotonic()
     settings = {"GAVEL_ROUND_DURATION_S": str(ROUND_DURATION_S), "GAVEL_LEASE_GRACE_S": "3"}
     console.rule("[bold]Gavel: training jobs on mixed accelerators")

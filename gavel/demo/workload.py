@@ -5,11 +5,11 @@ from dataclasses import dataclass
 GOLD, FREE = "gold", "free"
 
 REFERENCE_STEPS_PER_S = {  # on one avx512 worker of the machine the demo was sized on, both workers of the core busy
-    "mlp-b256": 26.0,
-    "rnn-b256": 20.0,
-    "cnn-b64": 22.0,
-    "recsys-b16384": 20.0,
-    "rl-b96": 22.0,
+    "mlp-b256": 54.0,
+    "rnn-b256": 28.0,
+    "cnn-b64": 33.0,
+    "recsys-b16384": 41.0,
+    "rl-b96": 49.0,
 }
 
 

@@ -1,4 +1,4 @@
-"""What every policy keeps, checked on small problems: `check_policy(policy)` raises AssertionError naming what it broke.
+"""What every policy keeps, checked on small problems: `check_policy(policy)` raises AssertionError naming the breach.
 
 For anybody's policy, in this folder or not. A policy also says what it optimises (`objective`), so that answers can be
 compared where the time fractions themselves are not unique.

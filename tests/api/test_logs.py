@@ -142,7 +142,8 @@ def test_a_follower_that_leaves_makes_room(service: Service) -> None:
     ann, job_id = submit(service, b"x")
     before = followers._value
     with ann.stream("GET", f"/v1/jobs/{job_id}/logs?follow=true") as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()
+        next(lines)
         assert followers._value == before - 1
     wait_until(lambda: followers._value == before)
 

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -10,12 +12,15 @@ import pytest
 import schemathesis
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
 from api.routes import jobs, logs, scheduling, tiers
 from api.routes import service as service_routes
 from api.schemas import JobSubmit
-from tests.api.conftest import Service
+from gavel.types import JobState
+from tests.api.conftest import NOW_S, Service
+from tests.api.rounds import a_record
 
 EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 12
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
@@ -35,11 +40,17 @@ def caller(service: Service) -> httpx.Client:
     return service.operator()
 
 
-@pytest.fixture(scope="module")
-def schema(service: Service) -> Any:
-    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": POSSIBLE}}})
-    return schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
-
+POSSIBLE_BODY = {
+    "argv": ["x"],
+    "kind": None,
+    "tier": "gold",
+    "scale_factor": 1,
+    "throughputs": {},
+    "env": {},
+    "tiers": ["gold"],
+    "objective": "fairness",
+    "guarantee": 0,
+}
 
 OPERATIONS = [
     (method, route.path)
@@ -50,17 +61,52 @@ OPERATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_whatever_is_sent_is_answered_as_described(method: str, path: str, schema: Any, caller: httpx.Client) -> None:
-    """No 5xx, no status, media type or body that the description does not know."""
-    strategy = schema[path][method].as_strategy()
+@pytest.fixture(scope="module")
+def schema(service: Service) -> Any:
+    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": POSSIBLE}}})
+    return schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
+
+
+@pytest.fixture(scope="module")
+def known(service: Service, caller: httpx.Client) -> dict[str, str | int]:
+    """Path parameters of things that exist. The job has ended, so that following its log ends."""
+    job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    caller.put("/v1/users/gold", json={"tiers": ["gold"]})
+    job = replace(service.store.job(job_id), state=JobState.CANCELLED, finished_at_s=NOW_S)
+    service.change(job, round=a_record([], {}))
+    return {"job_id": job_id, "index": 1, "name": "gold"}
+
+
+def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: str | int) -> Counter[int]:
+    """No 5xx, no status, media type or body that the description does not know; returns what was answered."""
+    answered: Counter[int] = Counter()
 
     @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(case=strategy)
+    @given(case=operation.as_strategy(generation_mode=mode))
     def answers(case: Any) -> None:
-        case.call_and_validate(headers={"Authorization": caller.headers["Authorization"]}, timeout=30)
+        case.path_parameters |= {name: value for name, value in known.items() if name in case.path_parameters}
+        if known and isinstance(case.body, dict):
+            case.body |= {name: value for name, value in POSSIBLE_BODY.items() if name in case.body}
+        answer = case.call_and_validate(headers={"Authorization": caller.headers["Authorization"]}, timeout=30)
+        answered[answer.status_code] += 1
 
     answers()
+    return answered
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_what_the_description_allows_is_answered_as_described(
+    method: str, path: str, schema: Any, caller: httpx.Client, known: dict[str, str | int]
+) -> None:
+    answered = check(schema[path][method], GenerationMode.POSITIVE, caller, **known)
+    assert set(answered) & {200, 201, 202, 304, 412, 428}, answered
+
+
+@pytest.mark.parametrize(("method", "path"), [each for each in OPERATIONS if "{" in each[1] or each[0] != "GET"])
+def test_what_the_description_forbids_is_refused_as_described(
+    method: str, path: str, schema: Any, caller: httpx.Client
+) -> None:
+    check(schema[path][method], GenerationMode.NEGATIVE, caller)
 
 
 def test_the_description_is_openapi_3_1_with_every_answer_described(description: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The programs that conformance checks run: follows docs/gang-protocol.md by hand. Run as `python jobs.py BEHAVIOUR`."""
+"""What conformance checks run, docs/gang-protocol.md followed by hand: `python jobs.py BEHAVIOUR`."""
 
 import json
 import os

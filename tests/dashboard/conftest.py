@@ -19,7 +19,9 @@ from gavel.store.sql import SqlStore
 from gavel.types import Scope
 from tests.api.conftest import wait_until
 
-CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -1,4 +1,4 @@
-"""A store with a story in it: tiers, jobs, forty rounds, an allocation, throughputs, all by commits like the scheduler's."""
+"""A store with a story in it: tiers, jobs, rounds, an allocation, throughputs, committed as the scheduler does."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +9,7 @@ from gavel.ports import Changes, JobEvent, ThroughputEstimate
 from gavel.store.sql import SqlStore
 from gavel.types import (
     Allocation,
+    AllocationProblem,
     Certificate,
     Cluster,
     Job,
@@ -68,7 +69,9 @@ def _commit(store: SqlStore, changes: Changes) -> None:
 
 def _cluster() -> Cluster:
     workers = tuple(
-        Worker(id=f"{name}-{i}", node="node-0", accelerator_type=name) for name in TYPES for i in range(WORKERS_PER_TYPE)
+        Worker(id=f"{name}-{i}", node="node-0", accelerator_type=name)
+        for name in TYPES
+        for i in range(WORKERS_PER_TYPE)
     )
     return Cluster(nodes=(Node(name="node-0", cpu_cores=8, memory_bytes=8 << 30),), workers=workers)
 
@@ -148,9 +151,11 @@ def _allocation(jobs: Sequence[Job]) -> Allocation:
     )
 
 
-def _problem(jobs: Sequence[Job]):  # type: ignore[no-untyped-def]
+def _problem(jobs: Sequence[Job]) -> AllocationProblem:
     ids = tuple(job.id for job in jobs)
-    return a_problem([[1.0] * len(TYPES)] * len(jobs), [WORKERS_PER_TYPE] * len(TYPES), job_ids=ids, accelerator_types=TYPES)
+    return a_problem(
+        [[1.0] * len(TYPES)] * len(jobs), [WORKERS_PER_TYPE] * len(TYPES), job_ids=ids, accelerator_types=TYPES
+    )
 
 
 def _moved(job: Job, index: int, lease: Lease | None, rounds_held: int, now_s: float) -> Job:
@@ -170,8 +175,13 @@ def _moved(job: Job, index: int, lease: Lease | None, rounds_held: int, now_s: f
     if index in (4, 9):
         ended = JobState.FAILED if index == 9 else JobState.COMPLETED
         return replace(
-            job, state=ended, finished_at_s=now_s - 30, exit_code=int(index == 9), steps_done=20_000 if index == 4 else steps,
-            reason="Exited" if index == 9 else "Completed", message="exit code 1" if index == 9 else "",
+            job,
+            state=ended,
+            finished_at_s=now_s - 30,
+            exit_code=int(index == 9),
+            steps_done=20_000 if index == 4 else steps,
+            reason="Exited" if index == 9 else "Completed",
+            message="exit code 1" if index == 9 else "",
         )
     if lease is None:
         return job

@@ -13,7 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 
 from gavel.errors import InvalidRequest, StoreUnavailable
-from gavel.ports import JobFilter
+from gavel.ports import Changes, JobFilter
+from gavel.store.samples import round_record
 from gavel.store.schema import REVISIONS, Base
 from gavel.store.sql import SqlStore
 from tests.builders import a_spec
@@ -50,6 +51,14 @@ def test_a_reopened_database_holds_what_was_acknowledged(open_store: OpenStore) 
     second = open_store()
     assert second.job(job.id) == job == second.snapshot().jobs[job.id]
     assert not second.submit(a_spec(), key="k", body_hash="h", now_s=2.0).created
+
+
+def test_a_reopened_database_shows_its_newest_two_rounds_oldest_first(open_store: OpenStore) -> None:
+    first = open_store()
+    for index in (1, 2, 3):
+        first.commit(index - 1, Changes(round=round_record(index)))
+    snapshot = open_store().snapshot()
+    assert [record.plan.round_index for record in snapshot.rounds] == [2, 3] and snapshot.version == 3
 
 
 def test_a_database_of_a_newer_gavel_is_refused(database: Path, open_store: OpenStore) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -256,7 +257,7 @@ def test_odd_characters_from_jobs_do_not_stop_a_commit(open_store: OpenStore) ->
     assert store.events(job.id)[-1].message == "torn ? nul  end"
 
 
-def sqlite_rows(database: Path, query: str) -> list[tuple[object, ...]]:
+def sqlite_rows(database: Path, query: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(database)
     rows = connection.execute(query).fetchall()
     connection.close()

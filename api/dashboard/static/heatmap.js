@@ -1,7 +1,7 @@
 // The allocation matrix: for each job and accelerator type the target beside what was received.
 
 import { Chart, fitted } from "./chart.js";
-import { byId, fillTable, howToSubmit, say, sayEmpty } from "./dom.js";
+import { byId, fillTable, say, sayEmpty } from "./dom.js";
 import { fixed, labelOf, percent } from "./format.js";
 import { markedJob } from "./highlight.js";
 import { colourOf, shade, themed } from "./palette.js";
@@ -35,8 +35,8 @@ export class Heatmap {
     const all = this.box.checked ? grouped(rows) : rows.map((row) => ({ ...row, label: labelOf(row), jobs: 1 }));
     this.shown = all.slice(0, ROWS_MAX);
     this.largest = Math.max(0, ...this.shown.flatMap((row) => [...row.target, ...row.received]));
-    byId("allocation-chart").hidden = rows.length === 0;
-    sayEmpty("allocation-empty", ...(rows.length ? [] : ["No job has a share yet. ", ...howToSubmit()]));
+    for (const part of byId("allocation").querySelectorAll(".needs-rows")) part.hidden = rows.length === 0;
+    sayEmpty("allocation-empty", ...(rows.length ? [] : ["No job has a share yet: it gets one in the round after its submission."]));
     say("allocation-largest", fixed(this.largest));
     say("allocation-note", note(allocation, all.length));
     this.tell();

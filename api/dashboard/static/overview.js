@@ -24,7 +24,8 @@ async function step() {
   ticks += 1;
   const [cluster, isNewRound] = await Promise.all([get("/v1/cluster"), askRounds(), askJobs(), showHealth()]);
   known.cluster = cluster;
-  if (isNewRound || isSlow) {
+  if (known.rounds.length === 0) heatmap.show(null);
+  else if (isNewRound || isSlow) {
     known.allocation = await get("/v1/allocations/current");
     remember(known.allocation?.rows ?? []);
     heatmap.show(known.allocation);
@@ -70,7 +71,7 @@ const current = () => known.rounds.findLast((round) => round.starts_at_s <= now(
 function showPlacements() {
   const workers = known.cluster.workers.map((worker) => worker.id);
   sayEmpty("placements-empty", ...(known.rounds.length ? [] : ["No round yet: the first begins when there is a job."]));
-  byId("placements-chart").hidden = known.rounds.length === 0;
+  for (const part of document.querySelectorAll(".needs-rounds")) part.hidden = known.rounds.length === 0;
   gantt.show({
     rounds: known.rounds,
     lanes: workers,

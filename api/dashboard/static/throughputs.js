@@ -26,8 +26,8 @@ export function showThroughputs(table) {
     rows.get(key).set(item.accelerator_type, item);
   }
   sayEmpty("throughputs-empty", ...(rows.size ? [] : ["Nothing is measured yet; it is once a job has run."]));
+  for (const part of document.querySelectorAll(".needs-kinds")) part.hidden = rows.size === 0;
   const element = byId("throughputs-table");
-  element.hidden = rows.size === 0;
   const heading = (text) => make("th", { scope: "col", className: text === "Job kind" ? "" : "number" }, text);
   element.replaceChildren(
     make("thead", {}, make("tr", {}, ...["Job kind", ...table.types].map(heading))),

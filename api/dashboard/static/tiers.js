@@ -56,6 +56,7 @@ function updateRow(row, tier) {
   say(jobs, tier.jobs);
   const [bar, text] = share.firstChild.children;
   bar.firstChild.style.width = percent(Math.min(1, tier.held)).replace(" ", "");
+  bar.lastChild.hidden = tier.due === 0;
   bar.lastChild.style.left = percent(Math.min(1, tier.due)).replace(" ", "");
   bar.title = `holds ${percent(tier.held)} of all workers; ${percent(tier.due)} is its part of the weights of tiers with jobs`;
   say(text, percent(tier.held));

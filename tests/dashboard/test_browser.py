@@ -1,0 +1,158 @@
+"""The dashboard in a real Chromium. Every test also fails on any console error or warning (fixture `tab`)."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from gavel.ports import Changes
+from tests.builders import a_spec
+from tests.dashboard.conftest import Dashboard, Tab
+from tests.dashboard.scene import KINDS, TYPES, tell
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_table_twin_holds_every_cell_of_the_matrix(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=6, rounds=3)
+    tab.page.goto("/")
+    table = tab.page.locator("#allocation-table")
+    expect(table.locator("tbody tr")).to_have_count(5)  # one of the six has ended
+    expect(table.locator("thead th")).to_have_count(2 + 2 * len(TYPES))
+    first = dashboard.store.round().allocation.time_fraction[0]
+    cells = table.locator("tbody tr").first.locator("td").all_text_contents()
+    assert table.locator("tbody th").first.text_content() == "attention-0"
+    assert cells[1::2] == [f"{value:.3f}" for value in first]
+
+
+def test_a_pointer_and_the_arrow_keys_show_the_same_tooltip(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=6, rounds=3)
+    tab.page.goto("/")
+    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(5)
+    tooltip, canvas = tab.page.locator("#tooltip"), tab.page.locator("#allocation-canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    canvas.hover(position={"x": box["width"] * 0.32, "y": 34})
+    expect(tooltip).to_be_visible()
+    expect(tooltip).to_contain_text("attention-0 · gold · avx2")
+    expect(tooltip).to_contain_text("target")
+    tab.page.mouse.move(0, 0)
+    expect(tooltip).to_be_hidden()
+    canvas.focus()
+    tab.page.keyboard.press("ArrowDown")
+    expect(tooltip).to_contain_text("attention-0 · gold · avx2")
+    expect(tab.page.locator("#announcer")).to_contain_text("attention-0")
+    tab.page.keyboard.press("Escape")
+    expect(tooltip).to_be_hidden()
+
+
+def test_the_overview_shows_tiles_placements_tiers_jobs_and_throughputs(dashboard: Dashboard, tab: Tab) -> None:
+    jobs = tell(dashboard.store, time.time())
+    tab.page.goto("/")
+    expect(tab.page.locator("#policy")).to_have_text("hierarchical")
+    expect(tab.page.locator("#round")).to_have_text("40")
+    expect(tab.page.locator("#tile-solve")).to_have_text("11 ms")
+    expect(tab.page.locator("#scheduler-text")).to_have_text("scheduler running")
+    expect(tab.page.locator("#jobs-table tbody tr")).to_have_count(len(jobs))
+    expect(tab.page.locator("#tiers-table tbody tr")).to_have_count(3)
+    expect(tab.page.locator("#throughputs-table tbody tr")).to_have_count(len(KINDS))
+    leases = sum(len(lease.worker_ids) for plan in dashboard.store.rounds() for lease in plan.leases)
+    blocks = tab.page.locator("#placements-table tbody tr")
+    expect(blocks.first).to_be_attached()
+    assert blocks.count() < leases, "renewed leases are one block"
+
+
+def test_the_page_follows_what_the_scheduler_commits(dashboard: Dashboard, tab: Tab) -> None:
+    tab.page.goto("/")
+    expect(tab.page.locator("#jobs-empty")).to_contain_text("gavel submit --kind")
+    job = dashboard.store.submit(a_spec(tier="default", name="late"), key=None, body_hash="", now_s=time.time()).job
+    expect(tab.page.locator("#jobs-table tbody th")).to_have_text("late")
+    expect(tab.page.locator("#jobs-empty")).to_be_hidden()
+    moved = replace(job, steps_done=50, message="behind by 0.04; 2 jobs ahead in tier")
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(moved,)))
+    expect(tab.page.locator("#jobs-table td.reason")).to_have_text("behind by 0.04; 2 jobs ahead in tier")
+    expect(tab.page.locator("#jobs-table td.progress")).to_have_text("50 / 100")
+
+
+def test_jobs_can_be_filtered_and_sorted_and_the_address_keeps_the_filter(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=12, rounds=2)
+    tab.page.goto("/")
+    rows = tab.page.locator("#jobs-table tbody tr")
+    expect(rows).to_have_count(12)
+    tab.page.locator("#jobs-filter select[name=state]").select_option("COMPLETED")
+    expect(rows).to_have_count(1)
+    tab.page.reload()
+    expect(rows).to_have_count(1)
+    tab.page.goto("/?text=mlp")
+    expect(rows).to_have_count(2)
+    tab.page.locator("#jobs-table thead button", has_text="Job").click()
+    assert tab.page.locator("#jobs-table tbody th").all_inner_texts() == ["mlp-2", "mlp-7"]
+    tab.page.locator("#jobs-table thead button", has_text="Job").click()
+    assert tab.page.locator("#jobs-table tbody th").all_inner_texts() == ["mlp-7", "mlp-2"]
+
+
+def test_many_jobs_are_shown_by_kind_and_tier(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=60, rounds=2)
+    tab.page.goto("/")
+    expect(tab.page.locator("#grouped")).to_be_checked()
+    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(2 * len(KINDS))
+    expect(tab.page.locator("#allocation-table tbody th").first).to_contain_text("×")
+    tab.page.locator("#grouped").uncheck()
+    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(58)
+
+
+def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
+    hostile = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\"> \x1b[31mred\n"
+    job = dashboard.store.submit(a_spec(tier="default", name="loud"), key=None, body_hash="", now_s=time.time()).job
+    moved = replace(job, message="<b onclick=alert(1)>why</b>")
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(moved,)))
+    (dashboard.logs / job.id).write_bytes(hostile.encode() + b"caf\xc3")
+    tab.page.goto(f"/jobs/{job.id}")
+    log = tab.page.locator("#log-text")
+    expect(log).to_contain_text("<script>document.title = 'taken'</script>")
+    with (dashboard.logs / job.id).open("ab") as file:
+        file.write(b"\xa9 later\n")
+    expect(log).to_contain_text("café later")
+    assert log.locator("*").count() == 0
+    expect(tab.page.locator("#job-reason")).to_contain_text("<b onclick=alert(1)>why</b>")
+    expect(tab.page.locator("#story-list li").first).to_contain_text("job.submitted")
+    assert tab.page.title().startswith("loud · QUEUED")
+
+
+def test_a_job_s_page_shows_its_leases_and_its_story(dashboard: Dashboard, tab: Tab) -> None:
+    jobs = tell(dashboard.store, time.time(), jobs=6, rounds=5)
+    live = next(job for job in jobs if job.state == "LEASED")
+    tab.page.goto("/")
+    tab.page.locator(f"#jobs-table a[href='/jobs/{live.id}']").click()
+    expect(tab.page.locator("#job-name")).to_have_text(live.spec.name)
+    expect(tab.page.locator("#job-state")).to_have_text("RUNNING")
+    expect(tab.page.locator("#story-list")).to_contain_text("lease.granted")
+    expect(tab.page.locator("#timeline-table tbody tr").first).to_be_attached()
+    expect(tab.page.locator("#facts")).to_contain_text("python -m workloads.training")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_both_themes_give_text_enough_contrast(dashboard: Dashboard, tab: Tab, scheme: str) -> None:
+    tab.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    tab.page.goto("/")
+    for name in ("--ink", "--quiet", "--good", "--warn", "--bad", "--accent"):
+        assert _contrast(_colour(tab, name), _colour(tab, "--panel")) >= 4.5, name
+
+
+def _colour(tab: Tab, name: str) -> str:
+    return str(
+        tab.page.evaluate("name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name)
+    )
+
+
+def _contrast(one: str, other: str) -> float:
+    """WCAG 2.2, 1.4.3."""
+    bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (bright + 0.05) / (dim + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

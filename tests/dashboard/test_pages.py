@@ -1,0 +1,92 @@
+"""What the dashboard's routes answer, without a browser."""
+
+import re
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from api.auth import SESSION_COOKIE, digest, new_token
+from api.dashboard.pages import FILES, HERE
+from gavel.types import Scope
+from tests.dashboard.conftest import Dashboard
+
+
+@pytest.fixture
+def visitor(dashboard: Dashboard) -> Iterator[httpx.Client]:
+    """Somebody without a session."""
+    with httpx.Client(base_url=dashboard.url, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def operator(dashboard: Dashboard) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=dashboard.url, trust_env=False, cookies={SESSION_COOKIE: dashboard.token}) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/j1"])
+def test_without_a_session_a_page_explains_how_to_log_in(visitor: httpx.Client, path: str) -> None:
+    answer = visitor.get(path)
+    assert answer.status_code == 401
+    assert "Log in" in answer.text and "gavel token create" in answer.text
+    assert "overview.js" not in answer.text
+
+
+def test_a_login_sets_a_strict_cookie_and_leaves_the_token_behind(visitor: httpx.Client, dashboard: Dashboard) -> None:
+    answer = visitor.get("/login", params={"token": f" {dashboard.token}\n"})
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+    cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith(f"{SESSION_COOKIE}={dashboard.token}")
+    assert "HttpOnly" in cookie and "SameSite=strict" in cookie
+    page = visitor.get("/")
+    assert page.status_code == 200 and dashboard.token not in page.text
+
+
+def test_an_unknown_token_is_refused_and_not_echoed(visitor: httpx.Client) -> None:
+    answer = visitor.get("/login", params={"token": '"><script>x</script>'})
+    assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
+    assert "does not know this token" in answer.text and "<script>x" not in answer.text
+
+
+def test_a_job_s_own_token_does_not_open_the_dashboard(visitor: httpx.Client, dashboard: Dashboard) -> None:
+    token = new_token()
+    dashboard.store.add_token(digest(token), user="ann", scope=Scope.JOB, job_id="j1", now_s=time.time())
+    visitor.cookies.set(SESSION_COOKIE, token)
+    assert visitor.get("/").status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/j1", "/login?token=no"])
+def test_pages_allow_scripts_and_styles_from_files_only(operator: httpx.Client, path: str) -> None:
+    answer = operator.get(path)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy and answer.headers["Cache-Control"] == "no-store"
+    assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=|https?://(?!127\.0\.0\.1)", answer.text) == []
+
+
+def test_a_job_s_id_is_text_on_its_page(operator: httpx.Client) -> None:
+    text = operator.get("/jobs/%22%3E%3Cscript%3Ex%3C%2Fscript%3E").text
+    assert "<script>x" not in text
+
+
+def test_every_file_of_the_dashboard_is_served_and_nothing_else(visitor: httpx.Client) -> None:
+    assert {"overview.js", "job.js", "style.css", "icon.svg"} <= set(FILES)
+    for name, path in FILES.items():
+        answer = visitor.get(f"/static/{name}")
+        assert answer.content == path.read_bytes() and answer.headers["X-Content-Type-Options"] == "nosniff"
+    for name in ("pages.py", "..%2Fpages.py", "%2e%2e/pages.py", "templates"):
+        assert visitor.get(f"/static/{name}").status_code == 404
+    assert visitor.get("/favicon.ico").headers["Content-Type"].startswith("image/svg+xml")
+
+
+def test_no_file_of_the_dashboard_needs_the_internet() -> None:
+    for path in [*FILES.values(), *(HERE / "templates").iterdir()]:
+        outside = re.findall(r"https?://(?!www\.w3\.org/2000/svg)[\w.]+", path.read_text())
+        assert outside == [], path.name
+
+
+def test_scripts_never_turn_text_into_markup() -> None:
+    scripts = "".join(path.read_text() for path in FILES.values() if path.suffix == ".js")
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts) == []

@@ -1,0 +1,46 @@
+"""Random problems for comparing policies with oracles: uneven capacities, zero rates, gangs, weights, tiers."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import settings
+
+from gavel.types import AllocationProblem, Tier
+from tests.builders import a_problem
+
+FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
+few_examples = settings(max_examples=300 if FULL else 25, deadline=None)
+
+
+def seeds(few: int, full: int) -> list[int]:
+    """Seeds of the instances to try: `few` by default, `full` in the full profile."""
+    return list(range(full if FULL else few))
+
+
+def an_instance(seed: int, *, jobs: int = 6, types: int = 3) -> AllocationProblem:
+    """A contended cluster of uneven capacities; some jobs cannot run on some types."""
+    draw = np.random.default_rng(seed)
+    rates = draw.uniform(0.2, 5.0, (jobs, types)) * draw.uniform(0.5, 40.0, (jobs, 1))
+    rates[draw.random((jobs, types)) < 0.25] = 0.0
+    tiers = (
+        Tier(name="gold", weight=2.0, guarantee=float(draw.choice([0.0, 0.3]))),
+        Tier(name="bronze", objective="fifo", guarantee=float(draw.choice([0.0, 0.5]))),
+    )
+    return a_problem(
+        rates,
+        draw.integers(1, 5, types),
+        scale_factor=draw.choice([1, 1, 1, 2], jobs),
+        weight=draw.choice([1.0, 2.0, 5.0], jobs),
+        steps_remaining=draw.uniform(1e2, 1e5, jobs),
+        age_s=np.sort(draw.uniform(0.0, 2000.0, jobs))[::-1],
+        isolated_time_s=draw.uniform(0.0, 500.0, jobs),
+        tiers=tiers,
+        tier_of_job=draw.integers(0, 2, jobs),
+    )
+
+
+def instances(few: int, full: int) -> Iterator[AllocationProblem]:
+    """Instances of several sizes."""
+    for seed in seeds(few, full):
+        yield an_instance(seed, jobs=3 + seed % 6, types=2 + seed % 2)

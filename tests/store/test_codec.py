@@ -1,0 +1,103 @@
+"""What is encoded comes back, bit for bit."""
+
+import os
+from dataclasses import replace
+from types import MappingProxyType, SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from gavel.store import codec
+from gavel.store.samples import round_record, same
+from gavel.types import Job, JobState, RoundRecord
+from tests.builders import a_spec
+
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
+PROFILE = settings(max_examples=2000 if IS_FULL else 60, deadline=None, database=None)
+ANY_FLOAT = st.floats(width=64)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+ARRAYS = npst.arrays(
+    dtype=st.sampled_from([np.dtype(np.float64), np.dtype(np.int64), np.dtype(np.bool_)]),
+    shape=npst.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+)
+
+
+def row_of(job: Job) -> SimpleNamespace:
+    return SimpleNamespace(
+        id=job.id,
+        spec=codec.dump(job.spec),
+        state=job.state.value,
+        submitted_at_s=job.submitted_at_s,
+        steps_done=job.steps_done,
+        token=job.token,
+        version=job.version,
+        cancel_requested=job.cancel_requested,
+        progress=codec.progress(job),
+    )
+
+
+def stored_and_read(record: RoundRecord) -> RoundRecord:
+    plan, decision = codec.pack_round(record)
+    return codec.record(SimpleNamespace(round_index=record.plan.round_index, plan=plan, decision=decision))
+
+
+@PROFILE
+@given(
+    text=TEXT,
+    number=st.floats(allow_nan=False),
+    mapping=st.dictionaries(TEXT, TEXT),
+    state=st.sampled_from(JobState),
+    exit_code=st.none() | st.integers(-64, 255),
+)
+def test_a_job_comes_back(
+    text: str, number: float, mapping: dict[str, str], state: JobState, exit_code: int | None
+) -> None:
+    job = Job(
+        id="j1",
+        spec=a_spec(argv=(text, "-c"), env=mapping, labels=mapping, deadline_at_s=number),
+        state=state,
+        message=text,
+        log_tail=text,
+        received_s={text: number},
+        metrics={text: number},
+        started_at_s=number,
+        exit_code=exit_code,
+    )
+    assert codec.job(row_of(job)) == job
+
+
+def test_read_only_mappings_come_back_as_equal_ones() -> None:
+    job = Job(id="j1", spec=a_spec(env=MappingProxyType({"A": "b"})), metrics=MappingProxyType({"loss": 0.5}))
+    assert codec.job(row_of(job)) == Job(id="j1", spec=a_spec(env={"A": "b"}), metrics={"loss": 0.5})
+
+
+@PROFILE
+@given(array=ARRAYS, number=ANY_FLOAT)
+def test_a_round_comes_back(array: np.ndarray, number: float) -> None:
+    sample = round_record(1)
+    record = replace(
+        sample,
+        allocation=replace(sample.allocation, warm_start={"array": array, "deep": [{"array": array}]}),
+        problem=replace(sample.problem, warm_start={"array": array}),
+        owed_rounds={("j", "v100"): number, ("k", "v100"): -number},
+    )
+    back = stored_and_read(record)
+    assert same(back.problem, record.problem) and same(back.plan, record.plan)
+    assert same(back.allocation.warm_start["array"], array)
+    assert same(back.allocation.warm_start["deep"][0]["array"], array)
+    owed = [np.float64(value).tobytes() for value in back.owed_rounds.values()]
+    assert owed == [np.float64(number).tobytes(), np.float64(-number).tobytes()] or np.isnan(number)
+
+
+def test_arrays_of_a_stored_round_can_be_written_to() -> None:
+    stored_and_read(round_record(1)).allocation.time_fraction[0, 0] = 1.0
+
+
+def test_arrays_of_objects_are_refused() -> None:
+    with pytest.raises(TypeError, match="numeric"):
+        codec.dump({"array": np.array([object()])})
+    with pytest.raises(TypeError, match="object"):
+        codec.dump({"thing": object()})
