@@ -50,6 +50,9 @@ def problem(
     all_headers = dict(headers or {})
     if status in (429, 503):
         all_headers.setdefault("Retry-After", str(RETRY_AFTER_S))
+    if status == 500:
+        # The server drops the connection after a fault of ours: said here, no client sends its next request into it.
+        all_headers["Connection"] = "close"
     extra: dict[str, Any] = {"errors": [dict(each) for each in errors]} if errors else {}
     return Problem(title, type_=kind, detail=detail, status=status, headers=all_headers, **extra)
 

@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
     profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")
     log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
+    keep_rounds: int = Field(2_000, ge=2, le=10_000_000, description="Rounds kept with their problems; older ones go.")
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     queued_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
 

@@ -55,7 +55,7 @@ class SchedulerLoop(threading.Thread):
         self._last_tick_at_s = clock.now_s()
 
     def run(self) -> None:
-        """Observe, decide and act until `stop`. The first tick makes the cluster known; then `after_first` is called."""
+        """Observe, decide and act until `stop`; `after_first` is called once the cluster is known."""
         self._tick()
         self._after_first()
         while not self._stopping.is_set():
@@ -125,7 +125,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     )
     stack.callback(backend.close)
     configure_logs(settings.state_dir / "service.log")  # the backend has made sure that the folder is ours alone
-    store = SqlStore(settings.url, on_change=clock.wake)
+    store = SqlStore(settings.url, on_change=clock.wake, keep_rounds=settings.keep_rounds)
     stack.callback(store.close)
     runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
     stack.callback(runner.close)
@@ -186,6 +186,7 @@ def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], N
 def _listen(settings: Settings, stack: ExitStack) -> socket.socket:
     listener = stack.enter_context(socket.socket())
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else small answers wait for the peer's delayed ack
     try:
         listener.bind((settings.host, settings.port))
     except OSError as error:

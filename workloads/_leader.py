@@ -53,6 +53,8 @@ class Leader:
     def steps(self, total: int) -> Iterator[int]:
         """Yield each step that the gang may do; raise SystemExit(75) at the end of the lease, end after the last."""
         start = self._start
+        if start < total:
+            self._report("progress", start)  # the service now knows that this program counts its steps
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):

@@ -51,7 +51,8 @@ _templates = Environment(
 @router.get("/", response_class=HTMLResponse)
 def overview(request: Request, services: ServicesDep, session: CookieDep) -> Response:
     """The cluster at a glance; without a session, how to get one (401)."""
-    return _page("overview.html", request, identify(services, session))
+    kind = next(iter(services.catalogue), "")
+    return _page("overview.html", request, identify(services, session), kind=kind)
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)

@@ -13,6 +13,7 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.ports import LaunchGang
 
 RESERVED_PREFIXES = ("GAVEL_", "LD_")
+FREE_NAMES = ("GAVEL_GANG_TIMEOUT_S",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,11 @@ class Places:
         """Every folder is there, open to this user only."""
         for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def is_reserved(name: str) -> bool:
+    """True for a variable that a job may not set."""
+    return name.startswith(RESERVED_PREFIXES) and name not in FREE_NAMES
 
 
 def base_environment() -> dict[str, str]:
@@ -76,7 +82,7 @@ def launch_json(
         }
         if gang.job_token:
             own["GAVEL_JOB_TOKEN"] = gang.job_token
-        theirs = {name: value for name, value in gang.env.items() if not name.startswith(RESERVED_PREFIXES)}
+        theirs = {name: value for name, value in gang.env.items() if not is_reserved(name)}
         env = {**theirs, **base, "HOME": str(places.work), **accelerator.env, **own}
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 

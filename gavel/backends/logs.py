@@ -21,9 +21,11 @@ def read_log(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int]:
 
 
 def _read_once(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int] | None:
-    current, older = _open(path), _open(path.with_name(path.name + ".1"))
+    """None if a rotation came between. The older file is opened first, so that the two are never the same one."""
+    older, current = _open(path.with_name(path.name + ".1")), _open(path)
     try:
-        return _read_files(path, current, older, offset, limit_bytes)
+        spans = _spans(path, current, older)
+        return None if spans is None else _read_files(current, older, spans, offset, limit_bytes)
     finally:
         for file in (current, older):
             if file is not None:
@@ -31,34 +33,32 @@ def _read_once(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int] |
 
 
 def _read_files(
-    path: Path, current: int | None, older: int | None, offset: int, limit_bytes: int
-) -> tuple[bytes, int] | None:
-    current_size, older_size = _size(current), _size(older)
-    base = _base(path, current, older, current_size)
-    if base is None:
-        return None
-    start = max(offset, base - older_size)
-    end = base + current_size
+    current: int | None, older: int | None, spans: tuple[int, int], offset: int, limit_bytes: int
+) -> tuple[bytes, int]:
+    begin, base = spans
+    start, end = max(offset, begin), base + _size(current)
     if start >= end or limit_bytes <= 0:
         return b"", min(start, end)
     output = b""
     if older is not None and start < base:
-        output = os.pread(older, min(limit_bytes, base - start), start - base + older_size)
-    if current is not None and len(output) < limit_bytes and start + len(output) >= base:
+        output = os.pread(older, min(limit_bytes, base - start), start - begin)
+    if current is not None and len(output) < limit_bytes:
         output += os.pread(current, limit_bytes - len(output), start + len(output) - base)
     return output, start + len(output)
 
 
-def _base(path: Path, current: int | None, older: int | None, current_size: int) -> int | None:
-    """Offset of the current file's first byte; None if a rotation came between. Order as in `supervisor.Log`."""
+def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int] | None:
+    """Offsets of the first byte of the older and of the current file; None if a rotation came between."""
     try:
         said = json.loads(path.with_name(path.name + ".base").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return 0 if older is None else None
+        return (0, 0) if older is None else None
+    end = int(said["end"])
     if older is not None and os.fstat(older).st_ino == said["inode"]:
-        return int(said["end"])
-    if current is not None and os.fstat(current).st_ino == said["inode"]:  # announced, not renamed yet
-        return int(said["end"]) - current_size
+        return end - _size(older), end
+    if current is not None and os.fstat(current).st_ino == said["inode"]:
+        begin = end - _size(current)  # a rotation is announced: the older file is going, or may be gone already
+        return begin, begin
     return None
 
 

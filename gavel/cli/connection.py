@@ -91,7 +91,7 @@ def _resolve(url: str | None, token: str | None) -> Connection:
     state_dir = settings().state_dir
     local_url = _local_url(state_dir / "service.json")
     if url is None and local_url is None:
-        fail(f"no service was started in {state_dir}: run `gavel serve`, or name one with --url or GAVEL_URL")
+        fail(f"no service runs in {state_dir}: run `gavel serve`, or name one with --url or GAVEL_URL")
     address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / "service.json"))
     if token:
         return Connection(*address, token, "--token or GAVEL_TOKEN")

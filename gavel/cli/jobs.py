@@ -42,7 +42,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
 
     gavel submit train.py --steps 5000 --tier gold
 
-    gavel submit --kind mlp-b64 --steps 500 --wait
+    gavel submit --kind mlp-b256 --steps 500 --wait
 
     gavel submit --steps 100 -- ./train --rate 0.1
     """
@@ -156,7 +156,8 @@ def _print_log(parts: Iterable[str]) -> None:
     """Log text as it is; on a terminal without what could steer it."""
     on_terminal = sys.stdout.isatty()
     for part in parts:
-        typer.echo(show.harmless(part) if on_terminal else part, nl=False)
+        sys.stdout.write(show.harmless(part) if on_terminal else part)
+        sys.stdout.flush()
 
 
 def _show(job: Job, as_json: bool) -> None:

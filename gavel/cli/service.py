@@ -18,9 +18,10 @@ def serve(
 
     Settings are read from gavel.toml, then GAVEL_* variables, then these options.
     """
+    chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
+
     from gavel.daemon import serve as serve_until_stopped
 
-    chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
     raise typer.Exit(serve_until_stopped(chosen))
 
 

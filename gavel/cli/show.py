@@ -1,6 +1,7 @@
 """How answers look on a terminal. Each function turns one answer into something that Rich prints."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ STATE_STYLES = {
     "CANCELLED": "dim",
 }
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
+PIPE_WIDTH = 2000
 SOURCE_MARKS = {"measured": "", "stated": " stated", "inferred": " ~", "unknown": " ?"}
 
 
@@ -33,7 +35,9 @@ def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], Renderable
     if as_json:
         print(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        Console(highlight=False, markup=False, emoji=False).print(rendered(value))
+        # Whoever reads from a pipe gets whole lines.
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        Console(highlight=False, markup=False, emoji=False, width=width).print(rendered(value))
 
 
 def harmless(text: str) -> str:
@@ -43,7 +47,7 @@ def harmless(text: str) -> str:
 
 def jobs(items: Iterable[Job]) -> Table:
     """One line a job."""
-    table = _table("JOB", "NAME", "KIND", "TIER", "STATE", "PROGRESS", "ON", "RHO", "REASON")
+    table = _table("JOB", "NAME", "KIND", "TIER", "STATE", "DONE", "ON", "RHO", "REASON")
     for each in items:
         table.add_row(
             each["id"],
@@ -51,7 +55,7 @@ def jobs(items: Iterable[Job]) -> Table:
             each["kind"],
             each["tier"],
             _state(each),
-            _progress(each),
+            f"{_part_done(each):.0%}",
             each["accelerator_type"] or "",
             _number(each["rho"]),
             harmless(each["message"] or each["reason"]),
@@ -180,7 +184,7 @@ def token(created: Mapping[str, str]) -> Text:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left", caption_justify="left")
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in ("JOB", "STATE", "AT"))
     return table
 
 
@@ -189,8 +193,11 @@ def _state(each: Job) -> Text:
 
 
 def _progress(each: Job) -> str:
-    done = max(each["steps_done"], each["steps_reported"])
-    return f"{done}/{each['total_steps']} {done / each['total_steps']:4.0%}"
+    return f"{max(each['steps_done'], each['steps_reported'])}/{each['total_steps']} {_part_done(each):4.0%}"
+
+
+def _part_done(each: Job) -> float:
+    return max(each["steps_done"], each["steps_reported"]) / each["total_steps"]
 
 
 def _cell(target: float, received: float, largest: float) -> Text:

@@ -50,6 +50,12 @@ def isolated(job: Job, steps: int, *, jobs_alive: int, cluster: Cluster, estimat
     return replace(job, isolated_steps=isolated_steps, isolated_time_s=time_s)
 
 
+def received(job: Job, accelerator_type: AcceleratorType, *, rounds: int) -> Job:
+    """The job with so many more rounds received on the type."""
+    count = job.rounds_received.get(accelerator_type, 0) + rounds
+    return replace(job, rounds_received={**job.rounds_received, accelerator_type: count})
+
+
 def unmeasured(
     jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate
 ) -> tuple[tuple[JobId, AcceleratorType], ...]:

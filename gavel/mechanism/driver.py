@@ -1,6 +1,5 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
-import time
 from collections import deque
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +9,7 @@ import structlog
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, SolveFailed, StaleVersion, StoreUnavailable
 from gavel.mechanism import lifecycle
-from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, unmeasured
+from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, received, unmeasured
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
 from gavel.mechanism.invariants import check_allocation, check_plan
 from gavel.mechanism.planner import RoundView, plan_round
@@ -174,6 +173,9 @@ class Driver:
         after, line = lifecycle.step(job, end)
         if after.steps_done > done_before:
             after = self._isolated(tick, after, after.steps_done - done_before)
+        for lease in tick.rounds[-1].leases if tick.rounds and tick.rounds[-1].starts_at_s > tick.now_s else ():
+            if (lease.job_id, lease.token) == (job.id, end.token):  # it was to stay for a round that it will not see
+                after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
 
     def _take_absence(self, tick: _Tick, job: Job) -> None:
@@ -215,14 +217,14 @@ class Driver:
             return
         if not self._runner.warm() and not self._anything_runs(tick):
             return  # nothing idles that a moment later would not serve better
-        began = time.perf_counter()
+        began_s = self._clock.now_s()
         try:
             tick.record = self._decide(tick, jobs, starts_at_s)
         except InvariantViolated as violation:
             self.halted = str(violation)
             log.error("planning.halted", invariant=violation.name, detail=str(violation))
             return
-        self._decision_s.append(time.perf_counter() - began)
+        self._decision_s.append(max(0.0, self._clock.now_s() - began_s))
 
     def _next_start_s(self, tick: _Tick, jobs: list[Job]) -> float | None:
         """When the round to be decided now starts; None if none is due."""
@@ -298,23 +300,21 @@ class Driver:
     # --- 4-6 reconcile, commit, act -----------------------------------------------------------------------------
 
     def _reconcile(self, tick: _Tick) -> Decision:
+        self._count_kept(tick)
         decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=self._settings.lease_grace_s)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
-                tick.put(*lifecycle.step(job, _launched(lease, tick.now_s)))
-        self._count_rounds(tick)
+                job, line = lifecycle.step(job, _launched(lease, tick.now_s))
+                tick.put(received(job, lease.accelerator_type, rounds=1), line)
         return decision
 
-    def _count_rounds(self, tick: _Tick) -> None:
-        """A round counts for a job on a type once, when it is decided that its gang stays or goes there."""
-        if tick.record is None:
-            return
-        for lease in tick.record.plan.leases:
+    def _count_kept(self, tick: _Tick) -> None:
+        """A gang that stays receives the round that was just decided; a new one receives it when it is launched."""
+        for lease in tick.record.plan.leases if tick.record else ():
             job = tick.jobs.get(lease.job_id)
-            if job is not None:
-                count = job.rounds_received.get(lease.accelerator_type, 0) + 1
-                tick.put(replace(job, rounds_received={**job.rounds_received, lease.accelerator_type: count}))
+            if job is not None and job.state is JobState.LEASED and job.token == lease.token:
+                tick.put(received(job, lease.accelerator_type, rounds=1))
 
     def _commit(self, tick: _Tick) -> None:
         cluster = tick.seen.cluster if tick.seen.cluster != self._cluster else None

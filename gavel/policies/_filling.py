@@ -107,7 +107,7 @@ class Filling:
         paid = program.times.T @ np.maximum(0.0, program.time_limit.dual_value)
         paid = paid + program.held.T @ np.maximum(0.0, program.capacity_limit.dual_value)
         gained = self._rates.T @ prices
-        has_use = paid - gained <= LEAST_PRICE * (paid + gained)
+        has_use = paid - gained <= LEAST_PRICE * float(paid.max())
         return _Answer(
             reach=float(self._reach.value),
             service=self._rates @ program.x.value,

@@ -54,7 +54,7 @@ def simulate(
     ticks_max: int = TICKS_MAX,
     **overrides: Any,
 ) -> SimulationResult:
-    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; the rest are the service's own.
+    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; others are as in the service.
 
     Raises InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
     """

@@ -86,6 +86,7 @@ def test_a_fault_of_the_service_tells_nothing_of_its_inside(
     answer = ann.get("/v1/jobs")
     assert (answer.status_code, answer.json()["type"]) == (500, "internal-error")
     assert "canary" not in answer.text
+    assert answer.headers["connection"] == "close"
     monkeypatch.undo()
     assert ann.get("/v1/jobs").status_code == 200
 

@@ -22,7 +22,7 @@ from gavel.types import JobState
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
-EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 12
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 10
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
 POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
 

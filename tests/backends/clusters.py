@@ -23,10 +23,11 @@ JOBS = Path(__file__).with_name("jobs.py")
 def accelerators() -> tuple[LocalAccelerator, ...]:
     """Workers a-0 and a-1 on the first core, b-0 on the last."""
     cpus = sorted(os.sched_getaffinity(0))
-    workers = (("a-0", "a", cpus[0]), ("a-1", "a", cpus[0]), ("b-0", "b", cpus[-1]))
+    last = cpus[1:][-1:]  # with one core only, b-0 is not pinned
+    workers = (("a-0", "a", cpus[:1]), ("a-1", "a", cpus[:1]), ("b-0", "b", last))
     return tuple(
-        LocalAccelerator(worker=Worker(id=name, node="here", accelerator_type=kind), cpus=(cpu,))
-        for name, kind, cpu in workers
+        LocalAccelerator(worker=Worker(id=name, node="here", accelerator_type=kind), cpus=tuple(pinned))
+        for name, kind, pinned in workers
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from api.app import Services, create_app
 from api.auth import SESSION_COOKIE, digest, new_token
@@ -22,6 +22,7 @@ from tests.api.conftest import wait_until
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
+WAIT_MS = 20_000
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -101,7 +102,8 @@ def tab(chromium: Browser, dashboard: Dashboard) -> Iterator[Tab]:
     )
     context.add_cookies([{"name": SESSION_COOKIE, "value": dashboard.token, "url": dashboard.url}])
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(WAIT_MS)
+    expect.set_options(timeout=WAIT_MS)
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: errors.append(str(error)))

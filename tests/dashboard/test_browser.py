@@ -10,6 +10,7 @@ from gavel.ports import Changes
 from tests.builders import a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import KINDS, TYPES, tell
+from workloads.catalogue import CATALOGUE
 
 pytestmark = pytest.mark.browser
 
@@ -65,7 +66,7 @@ def test_the_overview_shows_tiles_placements_tiers_jobs_and_throughputs(dashboar
 
 def test_the_page_follows_what_the_scheduler_commits(dashboard: Dashboard, tab: Tab) -> None:
     tab.page.goto("/")
-    expect(tab.page.locator("#jobs-empty")).to_contain_text("gavel submit --kind")
+    expect(tab.page.locator("#jobs-empty")).to_contain_text(f"gavel submit --kind {min(CATALOGUE)} --steps 500")
     job = dashboard.store.submit(a_spec(tier="default", name="late"), key=None, body_hash="", now_s=time.time()).job
     expect(tab.page.locator("#jobs-table tbody th")).to_have_text("late")
     expect(tab.page.locator("#jobs-empty")).to_be_hidden()

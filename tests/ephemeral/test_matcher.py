@@ -63,3 +63,9 @@ def test_capacity_is_never_exceeded_by_a_hundred_racing_tasks() -> None:
     table = a_table(a=3, b=4)
     admitted = match(table, [a_request(f"j{index}", 1, cpu=1) for index in range(100)], 0.0)
     assert sorted(each.nodes[0] for each in admitted) == ["a"] * 3 + ["b"] * 4
+
+
+def test_members_that_need_more_of_the_same_do_not_hide_nodes_from_those_that_need_less() -> None:
+    table = a_table(a=1, b=2)
+    request = GangRequest(("x", 1), (Member({"node/cpu": 1}), Member({"node/cpu": 2})))
+    assert match(table, [request], 0.0) == (Match(("x", 1), ("a", "b")),)

@@ -5,7 +5,7 @@ from scipy.optimize import linprog
 
 from gavel.types import AllocationProblem
 
-Rows = list[np.ndarray]
+EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
 class Oracle:
@@ -34,6 +34,7 @@ class Oracle:
             b_ub=np.concatenate([np.ones(self.jobs), self.workers if workers is None else workers, -least]),
             bounds=(0, None),
             method="highs",
+            options=EXACT,
         )
         return -answer.fun if answer.status == 0 else None
 
@@ -52,6 +53,7 @@ class Oracle:
             b_ub=np.concatenate([np.ones(self.jobs), self.workers, np.zeros(int(able.sum()))]),
             bounds=(0, None),
             method="highs",
+            options=EXACT,
         )
         return float(-answer.fun)
 
@@ -103,14 +105,15 @@ def _raised(oracle: Oracle, problem: AllocationProblem, start: np.ndarray, worke
     cap = np.maximum(cap, service)
     while (cap > service + 1e-7).any():
         low, high = 0.0, max(cap[problem.tier_of_job == k].sum() / tier.weight for k, tier in enumerate(problem.tiers))
-        for _ in range(45):
+        for _ in range(34):
             middle = (low + high) / 2
-            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - 1e-10), workers)
+            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - 1e-8), workers)
             low, high = (middle, high) if fits else (low, middle)
         service = _targets(problem, low, service, cap)
         for job in np.flatnonzero(cap > service):
-            most = oracle.best(oracle.service[job], service * (1 - 1e-10), workers)
-            if most is None or most <= service[job] + 1e-6:
+            most = oracle.best(oracle.service[job], service * (1 - 1e-7), workers)
+            assert most is not None, "what was reached cannot be reached"
+            if most <= service[job] + 1e-5:
                 cap[job] = service[job]
     return service
 

@@ -164,6 +164,13 @@ def test_a_gang_that_waits_past_its_lease_ends_without_having_run(scene: Scene) 
     assert gang.exit is not None and gang.exit.outcome is GangOutcome.PREEMPTED
 
 
+def test_a_launch_that_arrives_after_its_lease_never_runs(scene: Scene) -> None:
+    scene.clock.wait(11.0)
+    scene.do(scene.resource(), scene.launch(lease_expires_at_s=10.0))
+    gang = scene.see()
+    assert (gang.state, gang.started_at_s, gang.reports) == (GangState.ENDED, None, ())
+
+
 def test_a_kind_without_a_throughput_does_not_start_and_says_so(scene: Scene) -> None:
     scene.do(scene.resource(), scene.launch(argv=program("gpt")))
     gang = scene.see()

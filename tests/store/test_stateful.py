@@ -187,7 +187,7 @@ def test_the_memory_store_agrees_with_a_dictionary() -> None:
         store = MemoryStore()
         return lambda: store
 
-    run_state_machine_as_test(lambda: StoreMachine(one_store()), settings=PROFILE)
+    run_state_machine_as_test(lambda: StoreMachine(one_store()), settings=PROFILE)  # type: ignore[arg-type]
 
 
 def test_the_sql_store_agrees_with_a_dictionary(empty_database: Path, tmp_path: Path) -> None:
@@ -196,4 +196,4 @@ def test_the_sql_store_agrees_with_a_dictionary(empty_database: Path, tmp_path: 
         shutil.copy(empty_database, path)
         return lambda: SqlStore(f"sqlite:///{path}")
 
-    run_state_machine_as_test(lambda: StoreMachine(one_database()), settings=PROFILE)
+    run_state_machine_as_test(lambda: StoreMachine(one_database()), settings=PROFILE)  # type: ignore[arg-type]

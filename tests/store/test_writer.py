@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -34,17 +35,12 @@ def test_a_full_queue_refuses_and_what_it_took_is_written(engine: Engine) -> Non
         held = pool.submit(writer.write, hold)
         assert is_busy.wait(30)
         answers: list[Future[int]] = [pool.submit(writer.write, lambda tx: tx.change) for _ in range(7)]
-        refused = [each for each in answers if isinstance(_failure_if_done(each), StoreUnavailable)]
-        while len(refused) < 4:
-            refused = [each for each in answers if isinstance(_failure_if_done(each), StoreUnavailable)]
+        refused = list(islice(as_completed(answers, timeout=30), 4))  # the others wait behind the first
         may_go.set()
         taken = {each.result() for each in answers if each not in refused}
-    assert len(refused) == 4 and taken == {held.result() + 1}  # one group behind the first
+    assert all(isinstance(each.exception(), StoreUnavailable) for each in refused)
+    assert taken == {held.result() + 1}  # one group
     writer.close()
-
-
-def _failure_if_done(answer: "Future[int]") -> BaseException | None:
-    return answer.exception() if answer.done() else None
 
 
 def test_closing_writes_what_is_queued(engine: Engine) -> None:

@@ -31,5 +31,5 @@ def test_every_kind_trains_and_reports_its_loss(gang: Gang, name: str) -> None:
     codes, outputs = gang.start(*argv_of(name)[1:], total=3).finish()
     assert codes == [0], outputs
     assert gang.reports()[-1]["step"] == 3
-    assert gang.reports()[-1]["metrics"].keys() == {"loss"}
+    assert gang.reports()[-1]["metrics"].keys() == {"first_loss", "loss"}
     assert gang.names() == ["7-3"]

@@ -27,12 +27,12 @@ def test_a_job_runs_to_its_end_and_says_so(gang: Gang) -> None:
 
 
 def test_reports_leave_out_the_first_step_and_cover_all_others(gang: Gang) -> None:
-    gang.start(counting(), total=300).finish()
+    gang.start(counting(), total=160).finish()
     reports = gang.reports()
-    assert sum(report["steps"] for report in reports) == 299
-    assert sum(report["seconds"] for report in reports) >= 299 * 0.005
+    assert sum(report["steps"] for report in reports) == 159
+    assert sum(report["seconds"] for report in reports) >= 159 * 0.005
     assert all(report["kind"] == "progress" for report in reports[:-2])
-    assert len(reports) > 2, "1.5 s of training and no report of progress"
+    assert len(reports) > 2, "0.8 s of training and no report of progress"
 
 
 def test_a_job_stops_at_the_end_of_its_lease_with_a_checkpoint(gang: Gang) -> None:
@@ -146,7 +146,7 @@ def test_a_job_restored_at_its_total_only_says_that_it_is_finished(gang: Gang) -
 def test_a_lease_that_ended_before_the_start_costs_no_checkpoint(gang: Gang) -> None:
     codes, _ = gang.start(counting(), total=3, lease_s=-1.0).finish()
     assert codes == [75]
-    assert gang.reports() == []
+    assert [(report["kind"], report["step"]) for report in gang.reports()] == [("progress", 0)]
 
 
 @pytest.mark.parametrize("text", ["", '{"expires_bo', "[]", '{"expires_boottime_s": NaN, "stop": true}', "\udcff"])
@@ -171,7 +171,7 @@ def test_a_full_disk_fails_the_job_and_leaves_no_half_checkpoint(gang: Gang) -> 
     assert codes == [1]
     assert "OSError" in outputs[0]
     assert gang.names() == []
-    assert gang.reports() == []
+    assert [(report["kind"], report["step"]) for report in gang.reports()] == [("progress", 0)]
 
 
 def test_a_kill_during_a_checkpoint_leaves_nothing_visible_and_the_next_gang_clears_it_away(gang: Gang) -> None:

@@ -130,6 +130,8 @@ def main(build: Callable[[int], Model], *, batch_size: int, steps: int = 300) ->
     for step in job.steps(checkpoint=trainer.save, restore=trainer.load, total=arguments.steps):
         loss = trainer.step(step)
         job.report(loss=loss)
+        if step == 0:
+            job.report(first_loss=loss)
         if job.is_rank_zero and step % 100 == 0:
             print(f"step {step} loss {loss:.4f}", flush=True)
     if job.is_rank_zero:

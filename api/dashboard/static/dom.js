@@ -27,13 +27,16 @@ export function sayEmpty(id, ...lines) {
 }
 
 /** The commands that submit a first job. */
-export const howToSubmit = () => [
-  "Submit one from the command line:",
-  "$ gavel submit --kind mlp-b64 --steps 500",
-  "or over REST:",
-  `$ curl -X POST ${document.body.dataset.base}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +
-    `-H "Content-Type: application/json" -d '{"kind": "mlp-b64", "total_steps": 500}'`,
-];
+export function howToSubmit() {
+  const { base, kind } = document.body.dataset;
+  return [
+    "Submit one from the command line:",
+    `$ gavel submit --kind ${kind} --steps 500`,
+    "or over REST:",
+    `$ curl -X POST ${base}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +
+      `-H "Content-Type: application/json" -d '{"kind": "${kind}", "total_steps": 500}'`,
+  ];
+}
 
 /** Fill a plain table. `rows`: arrays of text, the first of each a row header. */
 export function fillTable(table, headings, rows) {

@@ -1,199 +1,60 @@
-"""The Python client: a typed, synchronous wrapper of the REST API. Needs httpx and nothing else of Gavel.
+"""The Python client: a typed, synchronous wrapper of the REST API. Needs httpx, and nothing else of Gavel.
 
     with Client("http://127.0.0.1:8080", token) as gavel:
-        job = gavel.submit(kind="mlp-b64", total_steps=500)
+        job = gavel.submit(kind="mlp-b256", total_steps=500)
         print(gavel.wait(job["id"])["state"])
 
-Answers are the API's JSON objects as they came, typed below; /docs explains every field.
+Answers are the API's JSON objects as they came, typed in answers.py; /docs explains every field.
 """
 
 import codecs
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, TypedDict, Unpack, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, Self, Unpack, cast
 from urllib.parse import quote
 
 import httpx
+
+from gavel.client.answers import (
+    Allocation,
+    AllocationRow,
+    Cluster,
+    Event,
+    Job,
+    Lease,
+    Round,
+    Submission,
+    Throughput,
+    Throughputs,
+    Tier,
+    User,
+    Worker,
+)
+
+__all__ = [
+    "Allocation",
+    "AllocationRow",
+    "Client",
+    "Cluster",
+    "Event",
+    "GavelApiError",
+    "Job",
+    "Lease",
+    "Round",
+    "ServiceUnreachable",
+    "Submission",
+    "Throughput",
+    "Throughputs",
+    "Tier",
+    "User",
+    "Worker",
+]
 
 TERMINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 ATTEMPTS = 5  # of a call that may be repeated safely; pauses of 0.1, 0.2, 0.4, 0.8 s between them
 PAGE_LIMIT = 200
 LOG_LIMIT_BYTES = 65_536
-
-
-class Submission(TypedDict, total=False):
-    """Fields of a new job; all but `total_steps` may be left out, `argv` for a kind of the catalogue only."""
-
-    kind: str | None
-    argv: Sequence[str] | None
-    name: str | None
-    total_steps: int
-    scale_factor: int
-    tier: str | None
-    weight: float
-    deadline_at_s: float | None
-    env: Mapping[str, str]
-    labels: Mapping[str, str]
-    throughputs: Mapping[str, float]
-    preemptible: bool
-    cpu_cores: int
-    memory_bytes: int
-
-
-class Job(TypedDict):
-    """A job and how far it is. `steps_done` is durable, `steps_reported` provisional."""
-
-    id: str
-    name: str
-    kind: str
-    user: str
-    tier: str
-    state: str
-    core_state: str
-    reason: str
-    message: str
-    attempt: int
-    token: int
-    version: int
-    argv: list[str]
-    labels: dict[str, str]
-    steps_done: int
-    steps_reported: int
-    total_steps: int
-    scale_factor: int
-    weight: float
-    preemptible: bool
-    deadline_at_s: float | None
-    submitted_at_s: float
-    started_at_s: float | None
-    finished_at_s: float | None
-    jct_s: float | None
-    rho: float | None
-    preemptions: int
-    received_s: dict[str, float]
-    rounds_received: dict[str, int]
-    metrics: dict[str, float]
-    exit_code: int | None
-    log_tail: str
-    accelerator_type: str | None
-    worker_ids: list[str]
-
-
-class Event(TypedDict):
-    """One entry of a job's story."""
-
-    sequence: int
-    job_id: str
-    at_s: float
-    kind: str
-    message: str
-    round_index: int | None
-
-
-class Tier(TypedDict):
-    """A tier's rules."""
-
-    name: str
-    weight: float
-    objective: str
-    guarantee: float
-    version: int
-
-
-class User(TypedDict):
-    """A user and the tiers it may submit to; the first is the default."""
-
-    name: str
-    tiers: list[str]
-
-
-class Lease(TypedDict):
-    """The right of one gang to run on workers until an instant."""
-
-    job_id: str
-    token: int
-    accelerator_type: str
-    worker_ids: list[str]
-    is_profiling: bool
-    expires_at_s: float
-
-
-class Round(TypedDict):
-    """One round and its leases."""
-
-    round_index: int
-    starts_at_s: float
-    duration_s: float
-    policy: str
-    solver_outcome: str | None
-    leases: list[Lease]
-
-
-class AllocationRow(TypedDict):
-    """A job's target and received fractions of time, in the order of the allocation's types."""
-
-    job_id: str
-    name: str
-    kind: str
-    user: str
-    tier: str
-    target: list[float]
-    received: list[float]
-
-
-class Allocation(TypedDict):
-    """The newest allocation, and what was checked of it."""
-
-    round_index: int
-    policy: str
-    solver: str
-    solver_outcome: str
-    solve_time_s: float
-    is_fallback: bool
-    certificate: dict[str, float | None]
-    types: list[str]
-    capacity: dict[str, int]
-    rows: list[AllocationRow]
-
-
-class Throughput(TypedDict):
-    """What is believed of one job kind at one scale factor on one accelerator type."""
-
-    kind: str
-    scale_factor: int
-    accelerator_type: str
-    steps_per_s: float
-    relative_error: float
-    source: str
-    measurements: int
-
-
-class Throughputs(TypedDict):
-    """The estimator's table."""
-
-    types: list[str]
-    items: list[Throughput]
-
-
-class Worker(TypedDict):
-    """One accelerator, and the job on it."""
-
-    id: str
-    node: str
-    accelerator_type: str
-    price_usd_per_hour: float
-    shares_core: bool
-    busy: bool
-    job_id: str | None
-
-
-class Cluster(TypedDict):
-    """Every node and worker."""
-
-    nodes: list[dict[str, Any]]
-    workers: list[Worker]
-    capacity: dict[str, int]
 
 
 class GavelApiError(Exception):
@@ -236,7 +97,7 @@ class Client:
         """Submit a job. Repeated on lost connections under one key, so that it is submitted once."""
         body = {name: value for name, value in job.items() if value is not None}
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
-        return cast(Job, self._send("POST", "/v1/jobs", attempts=ATTEMPTS, json=body, headers=headers).json())
+        return cast(Job, self._call("POST", "/v1/jobs", attempts=ATTEMPTS, json=body, headers=headers))
 
     def job(self, job_id: str) -> Job:
         """One job."""
@@ -264,7 +125,7 @@ class Client:
 
     def cancel(self, job_id: str) -> Job:
         """Wish that the job ends; it is CANCELLED once its gang has stopped."""
-        return cast(Job, self._send("POST", f"/v1/jobs/{_part(job_id)}/cancel", attempts=ATTEMPTS).json())
+        return cast(Job, self._call("POST", f"/v1/jobs/{_part(job_id)}/cancel", attempts=ATTEMPTS))
 
     def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has ended. Raises TimeoutError after `timeout_s`; survives restarts of the service."""
@@ -323,7 +184,7 @@ class Client:
         """Replace the tier if it still has `version`; None: create it. 412 if somebody was faster."""
         headers = {"If-None-Match": "*"} if version is None else {"If-Match": f'"{version}"'}
         body = {"weight": weight, "objective": objective, "guarantee": guarantee}
-        return cast(Tier, self._send("PUT", f"/v1/tiers/{_part(name)}", json=body, headers=headers).json())
+        return cast(Tier, self._call("PUT", f"/v1/tiers/{_part(name)}", json=body, headers=headers))
 
     def users(self) -> list[User]:
         """All users, by name."""
@@ -331,11 +192,11 @@ class Client:
 
     def put_user(self, name: str, tiers: Sequence[str]) -> User:
         """Create or replace a user; the first tier is its default."""
-        return cast(User, self._send("PUT", f"/v1/users/{_part(name)}", json={"tiers": list(tiers)}).json())
+        return cast(User, self._call("PUT", f"/v1/users/{_part(name)}", json={"tiers": list(tiers)}))
 
     def create_token(self, user: str, scope: str = "user") -> str:
         """A new bearer token of scope `user` or `operator`; there is no way to see it again."""
-        return str(self._send("POST", f"/v1/users/{_part(user)}/tokens", json={"scope": scope}).json()["token"])
+        return str(self._call("POST", f"/v1/users/{_part(user)}/tokens", json={"scope": scope})["token"])
 
     # --- what the scheduler does
 
@@ -367,7 +228,13 @@ class Client:
 
     def _get(self, path: str, **query: Any) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
-        return self._send("GET", path, attempts=ATTEMPTS, params=given).json()
+        return self._call("GET", path, attempts=ATTEMPTS, params=given)
+
+    def _call(self, method: str, path: str, **request: Any) -> Any:
+        answer = self._send(method, path, **request)
+        if (parsed := _parsed(answer)) is None:
+            raise GavelApiError(answer.status_code, "The answer is not Gavel's", f"is {self.url} the right address?")
+        return parsed
 
     def _log_bytes(self, job_id: str, offset: int, limit_bytes: int) -> tuple[bytes, int]:
         query = {"offset": offset, "limit": limit_bytes}
@@ -390,14 +257,20 @@ class Client:
 
 def _refusal(answer: httpx.Response) -> GavelApiError:
     """The problem document (RFC 9457) as an exception; any other body as its text."""
-    if "json" not in answer.headers.get("Content-Type", ""):
-        return GavelApiError(answer.status_code, answer.reason_phrase, answer.text[:500])
-    problem: Mapping[str, Any] = answer.json()
-    title = str(problem.get("title") or answer.reason_phrase)
-    errors: Sequence[Mapping[str, str]] = problem.get("errors") or []
-    return GavelApiError(
-        answer.status_code, title, str(problem.get("detail") or ""), errors[0]["field"] if errors else None
-    )
+    match _parsed(answer):
+        case {"title": str(title), "detail": str(detail), "errors": [{"field": str(field)}, *_]}:
+            return GavelApiError(answer.status_code, title, detail, field)
+        case {"title": str(title), "detail": str(detail)}:
+            return GavelApiError(answer.status_code, title, detail)
+    return GavelApiError(answer.status_code, answer.reason_phrase or "refused", answer.text[:500])
+
+
+def _parsed(answer: httpx.Response) -> Any:
+    """The body as JSON; None when it is none."""
+    try:
+        return answer.json()
+    except ValueError:
+        return None
 
 
 def _part(name: str) -> str:

@@ -1,0 +1,178 @@
+"""What travels between the client and the service: the API's JSON objects, as they are; /docs explains every field."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+
+class Submission(TypedDict, total=False):
+    """Fields of a new job; all but `total_steps` may be left out, `argv` for a kind of the catalogue only."""
+
+    kind: str | None
+    argv: Sequence[str] | None
+    name: str | None
+    total_steps: int
+    scale_factor: int
+    tier: str | None
+    weight: float
+    deadline_at_s: float | None
+    env: Mapping[str, str]
+    labels: Mapping[str, str]
+    throughputs: Mapping[str, float]
+    preemptible: bool
+    cpu_cores: int
+    memory_bytes: int
+
+
+class Job(TypedDict):
+    """A job and how far it is. `steps_done` is durable, `steps_reported` provisional."""
+
+    id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    state: str
+    core_state: str
+    reason: str
+    message: str
+    attempt: int
+    token: int
+    version: int
+    argv: list[str]
+    labels: dict[str, str]
+    steps_done: int
+    steps_reported: int
+    total_steps: int
+    scale_factor: int
+    weight: float
+    preemptible: bool
+    deadline_at_s: float | None
+    submitted_at_s: float
+    started_at_s: float | None
+    finished_at_s: float | None
+    jct_s: float | None
+    rho: float | None
+    preemptions: int
+    received_s: dict[str, float]
+    rounds_received: dict[str, int]
+    metrics: dict[str, float]
+    exit_code: int | None
+    log_tail: str
+    accelerator_type: str | None
+    worker_ids: list[str]
+
+
+class Event(TypedDict):
+    """One entry of a job's story."""
+
+    sequence: int
+    job_id: str
+    at_s: float
+    kind: str
+    message: str
+    round_index: int | None
+
+
+class Tier(TypedDict):
+    """A tier's rules."""
+
+    name: str
+    weight: float
+    objective: str
+    guarantee: float
+    version: int
+
+
+class User(TypedDict):
+    """A user and the tiers it may submit to; the first is the default."""
+
+    name: str
+    tiers: list[str]
+
+
+class Lease(TypedDict):
+    """The right of one gang to run on workers until an instant."""
+
+    job_id: str
+    token: int
+    accelerator_type: str
+    worker_ids: list[str]
+    is_profiling: bool
+    expires_at_s: float
+
+
+class Round(TypedDict):
+    """One round and its leases."""
+
+    round_index: int
+    starts_at_s: float
+    duration_s: float
+    policy: str
+    solver_outcome: str | None
+    leases: list[Lease]
+
+
+class AllocationRow(TypedDict):
+    """A job's target and received fractions of time, in the order of the allocation's types."""
+
+    job_id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    target: list[float]
+    received: list[float]
+
+
+class Allocation(TypedDict):
+    """The newest allocation, and what was checked of it."""
+
+    round_index: int
+    policy: str
+    solver: str
+    solver_outcome: str
+    solve_time_s: float
+    is_fallback: bool
+    certificate: dict[str, float | None]
+    types: list[str]
+    capacity: dict[str, int]
+    rows: list[AllocationRow]
+
+
+class Throughput(TypedDict):
+    """What is believed of one job kind at one scale factor on one accelerator type."""
+
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    steps_per_s: float
+    relative_error: float
+    source: str
+    measurements: int
+
+
+class Throughputs(TypedDict):
+    """The estimator's table."""
+
+    types: list[str]
+    items: list[Throughput]
+
+
+class Worker(TypedDict):
+    """One accelerator, and the job on it."""
+
+    id: str
+    node: str
+    accelerator_type: str
+    price_usd_per_hour: float
+    shares_core: bool
+    busy: bool
+    job_id: str | None
+
+
+class Cluster(TypedDict):
+    """Every node and worker."""
+
+    nodes: list[dict[str, Any]]
+    workers: list[Worker]
+    capacity: dict[str, int]

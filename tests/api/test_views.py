@@ -1,0 +1,71 @@
+"""From the nouns to what travels, where no server is needed."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api.views import core_states, finish_time_fairness, leases_in_force, shown_state, target_of_jobs
+from gavel.types import Allocation, Certificate, JobState, Lease, RoundPlan
+from tests.builders import a_job
+
+
+def a_lease(token: int, worker: str) -> Lease:
+    return Lease(
+        job_id="j1",
+        token=token,
+        combination=("j1",),
+        accelerator_type="fast",
+        worker_ids=(worker,),
+        round_index=token,
+        expires_at_s=10.0,
+    )
+
+
+def a_plan(lease: Lease) -> RoundPlan:
+    return RoundPlan(
+        round_index=lease.round_index,
+        parent_round_index=lease.round_index - 1,
+        starts_at_s=0.0,
+        duration_s=10.0,
+        leases=(lease,),
+        policy="fifo",
+        allocation_digest="",
+    )
+
+
+@given(
+    state=st.sampled_from(JobState),
+    is_cancelled=st.booleans(),
+    attempt=st.integers(0, 2),
+    reason=st.sampled_from(["Lost", "Preempted", "PendingEvaluation"]),
+)
+def test_a_list_by_shown_state_asks_for_the_core_state_of_each_such_job(
+    state: JobState, is_cancelled: bool, attempt: int, reason: str
+) -> None:
+    job = a_job(state=state, cancel_requested=is_cancelled, attempt=attempt, reason=reason)
+    assert state in core_states(shown_state(job, None))
+
+
+def test_a_job_in_two_combinations_is_wanted_for_the_sum() -> None:
+    allocation = Allocation(
+        combinations=(("a",), ("a", "b")),
+        accelerator_types=("fast", "slow"),
+        time_fraction=np.array([[0.25, 0.0], [0.5, 0.125]]),
+        certificate=Certificate(primal_violation=0.0),
+        policy="fifo",
+        solver="",
+    )
+    assert target_of_jobs(allocation) == {"a": [0.75, 0.125], "b": [0.5, 0.125]}
+
+
+def test_the_lease_in_force_is_that_of_the_live_token_not_the_one_planned_ahead() -> None:
+    job = a_job(state=JobState.LEASED, token=1)
+    ahead, now = a_plan(a_lease(2, "fast-1")), a_plan(a_lease(1, "fast-0"))
+    assert leases_in_force((ahead, now), {"j1": job})["j1"].worker_ids == ("fast-0",)
+    assert leases_in_force((ahead, now), {"j1": a_job(state=JobState.QUEUED, token=1)}) == {}
+
+
+def test_fairness_is_unknown_before_any_step_and_never_infinite() -> None:
+    assert finish_time_fairness(a_job(), 10.0) is None
+    assert finish_time_fairness(a_job(isolated_time_s=5e-324), 1e10) is None
+    assert finish_time_fairness(a_job(isolated_time_s=5.0, submitted_at_s=2.0, finished_at_s=12.0), 99.0) == 2.0

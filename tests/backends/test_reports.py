@@ -1,0 +1,156 @@
+"""Reports of a job are believed only as far as they can be true."""
+
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.backends import reports as module
+from gavel.backends.reports import ReportReader
+
+EXAMPLES = 500 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
+Write = Callable[[bytes], None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "reports.jsonl"
+
+
+def reader(path: Path, **over: Any) -> ReportReader:
+    """Of a gang with token 7 that goes from step 10 to 100."""
+    given = {"token": 7, "start_step": 10, "total_steps": 100, "checkpoints": path.parent / "checkpoints"}
+    return ReportReader(path, **{**given, **over})
+
+
+def line(**over: Any) -> bytes:
+    said = {"sequence": 1, "kind": "progress", "step": 20, "steps": 9, "seconds": 0.5, "metrics": {}}
+    return json.dumps({**said, **over}).encode() + b"\n"
+
+
+def write(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
+    read = reader(path)
+    assert read.read() == ()
+    write(path, line()[:20])
+    assert read.read() == ()
+    write(path, line()[20:])
+    assert [report.step for report in read.read()] == [20]
+    assert read.read() == ()
+    assert read.malformed == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"sequence": 0},
+        {"sequence": 1.0},
+        {"sequence": True},
+        {"kind": "boast"},
+        {"step": 9},  # before the start
+        {"step": 101},  # beyond the end
+        {"step": "20"},
+        {"steps": -1},
+        {"steps": 11},  # more than there were since the report before
+        {"seconds": -0.1},
+        {"seconds": math.nan},
+        {"seconds": math.inf},
+        {"seconds": "1"},
+        {"metrics": [1]},
+        {"kind": "finished", "step": 99},
+        {"kind": "checkpoint"},
+        {"kind": "checkpoint", "checkpoint": "7-20"},  # no such folder
+        {"kind": "checkpoint", "checkpoint": "6-20"},  # of an older gang
+        {"kind": "checkpoint", "checkpoint": "../../etc"},
+        {"kind": "checkpoint", "checkpoint": "7-30"},  # a link
+        {"kind": "checkpoint", "checkpoint": "7-30", "step": 30},
+    ],
+)
+def test_a_report_that_cannot_be_true_is_counted_and_ignored(path: Path, bad: dict[str, Any]) -> None:
+    (path.parent / "checkpoints" / "6-20").mkdir(parents=True)
+    (path.parent / "checkpoints" / "7-30").symlink_to("6-20")
+    read = reader(path)
+    write(path, line(**bad) + line(sequence=2))
+    assert [report.sequence for report in read.read()] == [2]
+    assert read.malformed == 1
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"\n", b"null\n", b"[]\n", b"[" * 10_000 + b"\n", b"\xff\xfe\n", b"9" * 9_000 + b"\n", b"{}\n", b'"a"\n'],
+)
+def test_rubbish_is_counted_and_ignored(path: Path, rubbish: bytes) -> None:
+    read = reader(path)
+    write(path, rubbish + line())
+    assert [report.step for report in read.read()] == [20]
+    assert read.malformed == 1
+
+
+def test_a_checkpoint_that_exists_is_named(path: Path) -> None:
+    (path.parent / "checkpoints" / "7-20").mkdir(parents=True)
+    write(path, line(kind="checkpoint", checkpoint="7-20"))
+    assert reader(path).read()[0].checkpoint == "7-20"
+
+
+def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
+    metrics = {"loss": 1.5, "nan": math.nan, "text": "x", "huge": 10**400, "flag": True, "n" * 65: 1.0, "count": 3}
+    write(path, line(metrics=metrics))
+    assert reader(path).read()[0].metrics == {"loss": 1.5, "count": 3.0}
+    write(path, line(sequence=2, steps=0, metrics={f"m{index}": 1.0 for index in range(50)}))
+    assert len(reader(path).read()[1].metrics) == module.METRICS_MAX
+
+
+def test_sequences_and_steps_never_go_back(path: Path) -> None:
+    read = reader(path)
+    write(path, line(sequence=5, step=40) + line(sequence=5, step=50) + line(sequence=4, step=60))
+    write(path, line(sequence=6, step=39, steps=0) + line(sequence=7, step=40, steps=0))
+    assert [(report.sequence, report.step) for report in read.read()] == [(5, 40), (7, 40)]
+
+
+def test_a_line_longer_than_any_report_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "READ_BYTES", 1 << 15)
+    read = reader(path)
+    write(path, b"x" * (3 << 15) + b"\n" + line(metrics={"pad": 1.0, "x" * 20_000: 1.0}) + line())
+    steps = [report.step for report in read.read()]
+    while read.has_more:
+        steps += [report.step for report in read.read()]
+    assert steps == [20]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: os.symlink("/etc/passwd", path)])
+def test_what_is_no_plain_file_is_not_read(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+    assert reader(path).read() == ()
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    cuts=st.lists(st.integers(1, 60), max_size=30),
+    steps=st.lists(st.integers(0, 120), max_size=8),
+    rubbish=st.binary(max_size=20),
+)
+def test_reading_in_pieces_equals_reading_at_once(
+    cuts: list[int], steps: list[int], rubbish: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("reports") / "reports.jsonl"
+    said = [line(sequence=index, step=step, steps=0) for index, step in enumerate(steps, start=1)]
+    text = (rubbish.replace(b"\n", b"") + b"\n").join(said)
+    piecewise, found, start = reader(path), [], 0
+    for cut in [*cuts, len(text)]:
+        write(path, text[start : start + cut])
+        start += cut
+        found += piecewise.read()
+    at_once = reader(path)
+    assert tuple(found) == at_once.read()
+    assert piecewise.malformed == at_once.malformed
+    assert [report.step for report in found] == sorted(report.step for report in found)

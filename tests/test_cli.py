@@ -1,0 +1,272 @@
+"""The command line as a process, against the real service."""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from gavel.cli import show
+from gavel.cli.jobs import argv_of
+from gavel.types import JobState, Scope
+from tests.api.conftest import NOW_S, Service, service
+from tests.api.rounds import a_record
+
+__all__ = ["service"]
+
+HEAVY = ("cvxpy", "sqlalchemy", "fastapi", "numpy", "pydantic")
+
+
+@dataclass
+class Shell:
+    """Runs `gavel` in an empty folder with nothing of the caller's environment."""
+
+    folder: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        env = {"PATH": os.environ["PATH"], "COLUMNS": "200", "PYTHONPATH": os.getcwd(), **self.env}
+        command = [sys.executable, "-m", "gavel.cli", *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, **pipes)
+
+    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def ok(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Shell:
+    """A shell that knows of no service."""
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def shell(service: Service, tmp_path: Path) -> Shell:
+    """A shell whose environment names the service and its operator."""
+    return Shell(tmp_path, {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)})
+
+
+# --- without a service
+
+
+def test_help_is_quick_and_imports_nothing_heavy(bare: Shell) -> None:
+    """CPU seconds, not wall time: the machine may be busy with other things."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert "submit" in bare.ok("--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    probe = f"import sys, gavel.cli; print([name for name in {HEAVY} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_version_is_that_of_the_package(bare: Shell) -> None:
+    assert bare.ok("version").startswith("gavel 0.")
+
+
+def test_without_a_service_it_says_how_to_start_one(bare: Shell) -> None:
+    done = bare.run("jobs")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "gavel serve" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_service_that_is_gone_is_named_with_where_the_address_came_from(bare: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    _written(bare.folder / ".gavel", f"http://127.0.0.1:{port}", "t")
+    done = bare.run("jobs")
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert str(port) in done.stderr and "service.json" in done.stderr and "gavel serve" in done.stderr
+
+
+def test_a_setting_out_of_bounds_is_named(bare: Shell) -> None:
+    done = bare.run("serve", "--port", "99999")
+    assert done.returncode == 2 and "setting port" in done.stderr and "65535" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("submit", "--steps", "5", "no-such.py"), "there is no file"),
+        (("submit", "--steps", "5", "--env", "SEED", "--", "true"), "NAME=VALUE"),
+        (("submit", "--steps", "5", "--throughput", "fast=quick", "--", "true"), "TYPE=STEPS_PER_S"),
+        (("submit", "--", "true"), "--steps"),
+        (("users", "set", "ann"), "--tier"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_what_to_write(bare: Shell, arguments: tuple[str, ...], hint: str) -> None:
+    bare.env = {"GAVEL_URL": "http://127.0.0.1:9", "GAVEL_TOKEN": "t"}
+    done = bare.run(*arguments)
+    assert done.returncode == 2 and hint in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_python_file_becomes_python_and_its_absolute_path(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    assert argv_of([str(script), "--rate", "0.1"]) == ["python", str(script), "--rate", "0.1"]
+    assert argv_of(["./train", "a.py"]) == ["./train", "a.py"]
+    assert argv_of([]) is None
+
+
+def test_text_of_jobs_cannot_steer_the_terminal() -> None:
+    assert show.harmless("a\x1b[2Jb\x9b\r\n\tc") == "a\\x1b[2Jb\\x9b\r\n\tc"
+
+
+# --- which service, as whom
+
+
+def _written(state_dir: Path, url: str, token: str) -> None:
+    """What `gavel serve` leaves in its state folder."""
+    state_dir.mkdir()
+    (state_dir / "service.json").write_text(json.dumps({"url": url, "pid": 1}))
+    (state_dir / "operator.token").write_text(token + "\n")
+
+
+def test_the_state_folder_of_a_local_service_is_enough(service: Service, bare: Shell) -> None:
+    _written(bare.folder / "elsewhere", service.url, service.token("operator", Scope.OPERATOR))
+    (bare.folder / "gavel.toml").write_text('state_dir = "elsewhere"\n')
+    assert "gold" in bare.ok("tiers")
+
+
+def test_the_local_operator_s_token_is_not_sent_to_another_address(service: Service, bare: Shell) -> None:
+    _written(bare.folder / ".gavel", "http://127.0.0.1:9", service.token("operator", Scope.OPERATOR))
+    done = bare.run("--url", service.url, "tiers")
+    assert done.returncode == 2 and "--token" in done.stderr
+
+
+def test_a_refused_token_is_named_by_where_it_came_from(service: Service, bare: Shell) -> None:
+    bare.env = {"GAVEL_URL": service.url}
+    _written(bare.folder / ".gavel", service.url, "stale")
+    done = bare.run("jobs")
+    assert done.returncode == 2 and "operator.token" in done.stderr
+    done = bare.run("--token", "wrong", "jobs")
+    assert done.returncode == 2 and "--token or GAVEL_TOKEN" in done.stderr and "wrong" not in done.stderr
+
+
+def test_another_program_at_the_address_is_recognised(service: Service, bare: Shell) -> None:
+    bare.env = {"GAVEL_URL": f"{service.url}/docs?", "GAVEL_TOKEN": "t"}
+    done = bare.run("tiers")
+    assert done.returncode == 2 and "right address" in done.stderr
+
+
+# --- jobs
+
+
+def test_a_submit_carries_every_option(service: Service, shell: Shell) -> None:
+    (shell.folder / "train.py").touch()
+    options = "--steps 5000 --name first --tier gold --scale-factor 2 --weight 2.5 --env SEED=7=8 --label team=vision"
+    out = shell.ok("submit", "train.py", *options.split(), "--throughput", "fast=12.5", "--json", "--", "--rate", "0.1")
+    job = service.store.job(json.loads(out)["id"])
+    assert job.spec.argv == ("python", str(shell.folder.resolve() / "train.py"), "--rate", "0.1")
+    assert (job.spec.name, job.spec.tier, job.spec.scale_factor, job.spec.weight) == ("first", "gold", 2, 2.5)
+    assert (dict(job.spec.env), dict(job.spec.labels)) == ({"SEED": "7=8"}, {"team": "vision"})
+    assert dict(job.spec.throughput_steps_per_s) == {"fast": 12.5} and job.spec.total_steps == 5000
+
+
+def test_a_submit_the_service_refuses_prints_its_reason(shell: Shell) -> None:
+    done = shell.run("submit", "--steps", "5", "--tier", "platinum", "--", "true")
+    assert done.returncode == 2 and "platinum is not one of your tiers" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("state", "code"), [(JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.CANCELLED, 1)])
+def test_a_waiting_submit_ends_as_the_job_ends(service: Service, shell: Shell, state: JobState, code: int) -> None:
+    with shell.start("submit", "--steps", "5", "--follow", "--json", "--name", "awaited", "--", "true") as process:
+        assert process.stderr is not None
+        job_id = process.stderr.readline().split()[-1]
+        (service.logs / job_id).write_text("step 5\n")
+        job = service.store.job(job_id)
+        service.change(replace(job, state=state, finished_at_s=NOW_S + 9, steps_done=5, exit_code=0))
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert out.startswith("step 5\n") and json.loads(out.removeprefix("step 5\n"))["state"] == state
+
+
+def test_jobs_are_listed_shown_and_cancelled(service: Service, shell: Shell) -> None:
+    first, second = (
+        json.loads(shell.ok("submit", "--steps", "5", "--name", name, "--tier", "silver", "--json", "--", "true"))["id"]
+        for name in ("one", "two")
+    )
+    done = shell.run("jobs", "--tier", "silver", "--limit", "1")
+    assert second in done.stdout and first not in done.stdout and "--limit" in done.stderr
+    assert json.loads(shell.ok("jobs", "--tier", "silver", "--limit", "2", "--json"))[1]["id"] == first
+    assert "0/5" in shell.ok("job", first)
+    cancelled = shell.ok("cancel", first, second)
+    assert cancelled.count("CANCELLING") == 2
+    assert "job.submitted" in shell.ok("events", first)
+    assert json.loads(shell.ok("events", first, "--json"))[0]["job_id"] == first
+
+
+def test_logs_are_printed_as_they_are_and_followed_to_the_end(service: Service, shell: Shell) -> None:
+    job_id = json.loads(shell.ok("submit", "--steps", "5", "--json", "--", "true"))["id"]
+    (service.logs / job_id).write_bytes(b"\x1b[31mred\x1b[0m\n")
+    assert shell.ok("logs", job_id) == "\x1b[31mred\x1b[0m\n"
+    with shell.start("logs", "-f", job_id) as process:
+        assert process.stdout is not None and "red" in process.stdout.readline()
+        (service.logs / job_id).write_bytes(b"\x1b[31mred\x1b[0m\nthe end\n")
+        service.change(replace(service.store.job(job_id), state=JobState.COMPLETED, finished_at_s=NOW_S + 1))
+        assert process.communicate(timeout=60)[0] == "the end\n"
+
+
+# --- operators
+
+
+def test_a_tier_keeps_what_was_not_named(shell: Shell) -> None:
+    shell.ok("tiers", "set", "bronze", "--weight", "0.5", "--guarantee", "0.1")
+    shell.ok("tiers", "set", "bronze", "--objective", "fifo")
+    bronze = next(tier for tier in json.loads(shell.ok("tiers", "list", "--json")) if tier["name"] == "bronze")
+    assert (bronze["weight"], bronze["objective"], bronze["guarantee"]) == (0.5, "fifo", 0.1)
+    done = shell.run("tiers", "set", "bronze", "--objective", "makespan")
+    assert done.returncode == 2 and "objective" in done.stderr
+
+
+def test_a_user_is_made_and_its_token_works(shell: Shell) -> None:
+    assert "silver, gold" in shell.ok("users", "set", "zoe", "--tier", "silver", "--tier", "gold")
+    assert "zoe" in shell.ok("users")
+    token = shell.ok("token", "create", "zoe").strip()
+    assert "\n" not in token
+    shell.env["GAVEL_TOKEN"] = token
+    assert json.loads(shell.ok("submit", "--steps", "1", "--json", "--", "true"))["tier"] == "silver"
+    assert shell.run("tiers", "set", "gold", "--weight", "3").returncode == 2
+
+
+# --- what the scheduler does
+
+
+@pytest.fixture
+def seen(service: Service, shell: Shell) -> Iterator[str]:
+    """A job that the newest round allocates to."""
+    job_id = json.loads(shell.ok("submit", "--steps", "5", "--name", "seen", "--json", "--", "true"))["id"]
+    newest = service.store.rounds(limit=1)
+    index = newest[0].round_index + 1 if newest else 1
+    service.change(round=a_record([], {job_id: (0.75, 0.25)}, round_index=index))
+    yield job_id
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("allocations", ["seen", "fast ×2", "0.75", "0.25"]),
+        ("rounds", ["hierarchical"]),
+        ("cluster", ["fast-0", "slow-3", "node-0"]),
+        ("throughputs", ["KIND"]),
+        ("policies", ["max_min_fairness", "* ", "fifo"]),
+    ],
+)
+def test_every_view_comes_for_people_and_as_json(shell: Shell, seen: str, command: str, shown: list[str]) -> None:
+    text = shell.ok(command)
+    assert [part for part in shown if part not in text] == []
+    assert json.loads(shell.ok(command, "--json"))
