@@ -3,6 +3,7 @@
 Composition root: the only place that names the store, the backend, the runner and the estimator together.
 """
 
+import hmac
 import json
 import os
 import secrets
@@ -10,7 +11,6 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
@@ -30,18 +30,39 @@ from gavel.logs import configure_logs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.registry import load
-from gavel.ports import Clock, Store
+from gavel.ports import Clock, ClusterBackend, Store
 from gavel.runner import SubprocessRunner
 from gavel.store.sql import SqlStore
-from gavel.types import Scope, User
+from gavel.types import Job, Scope, User
 
 log = structlog.get_logger("gavel.daemon")
 
 OPERATOR = "operator"
 TOKEN_FILE = "operator.token"  # noqa: S105  a file's name
 SERVICE_FILE = "service.json"
+SECRET_FILE = "job-tokens.key"  # noqa: S105  a file's name
 SHUTDOWN_LIMIT_S = 10.0
 STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
+
+
+class JobTokens:
+    """Bearer tokens of scope JOB: derived from a secret of the state folder, so that a relaunched gang gets its own."""
+
+    def __init__(self, store: Store, state_dir: Path, clock: Clock) -> None:
+        path = state_dir / SECRET_FILE
+        if not path.exists():
+            _write_private(path, secrets.token_hex(32))
+        self._secret = bytes.fromhex(path.read_text())
+        self._store, self._clock = store, clock
+
+    def __call__(self, job: Job) -> str:
+        """The job's token; the store knows its digest afterwards."""
+        token = "gavel_job_" + hmac.digest(self._secret, job.id.encode(), "sha256").hex()
+        if job.attempt <= 1:  # the launch in progress is counted already
+            digest = sha256(token.encode()).hexdigest()
+            now_s = self._clock.now_s()
+            self._store.add_token(digest, user=job.spec.user, scope=Scope.JOB, job_id=job.id, now_s=now_s)
+        return token
 
 
 class SchedulerLoop(threading.Thread):
@@ -89,14 +110,6 @@ class SchedulerLoop(threading.Thread):
         self.join(SHUTDOWN_LIMIT_S)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    """What `serve` has started, for the announcement."""
-
-    url: str
-    operator_token: str
-
-
 def _say(text: str) -> None:
     print(text, flush=True)
 
@@ -114,6 +127,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say) -> int:
 
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack) -> int:
     clock = SystemClock()
+    listener = _listen(settings, stack)
+    url = _url(settings, listener)
     found = discover()
     backend = LocalBackend(
         state_dir=settings.state_dir,
@@ -122,23 +137,13 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
         lease_grace_s=settings.lease_grace_s,
         log_bytes_per_job=settings.log_bytes_per_job,
         on_change=clock.wake,
+        environment={"GAVEL_URL": url},
     )
     stack.callback(backend.close)
     configure_logs(settings.state_dir / "service.log")  # the backend has made sure that the folder is ours alone
     store = SqlStore(settings.url, on_change=clock.wake, keep_rounds=settings.keep_rounds)
     stack.callback(store.close)
-    runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
-    stack.callback(runner.close)
-    sharing = 2 if any(each.worker.shares_core for each in found.accelerators) else 1
-    driver = Driver(
-        store=store,
-        backend=backend,
-        runner=runner,
-        estimator=ObservedThroughputs.from_table(store.throughputs(), core_sharing=sharing),
-        fallback=EqualShare(),
-        clock=clock,
-        settings=settings,
-    )
+    driver = _driver(settings, found, clock, store, backend, stack)
     loop = SchedulerLoop(driver, clock, settings, lambda: _report_types(settings.state_dir, found, announce))
     services = Services(
         store=store,
@@ -147,11 +152,36 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
         read_log=backend.read_log,
         is_scheduler_alive=loop.is_alive_and_ticking,
     )
-    listener = _listen(settings, stack)
-    running = _Running(_url(settings, listener), _operator_token(store, settings.state_dir, clock.now_s()))
-    _write_private(settings.state_dir / SERVICE_FILE, json.dumps({"url": running.url, "pid": os.getpid()}))
+    token = _operator_token(store, settings.state_dir, clock.now_s())
+    _write_private(settings.state_dir / SERVICE_FILE, json.dumps({"url": url, "pid": os.getpid()}))
     stack.callback((settings.state_dir / SERVICE_FILE).unlink, missing_ok=True)
-    _announce(settings, running, announce)
+    _announce(settings, url, token, announce)
+    loop.start()
+    stack.callback(loop.stop)
+    _server(services).run(sockets=[listener])
+    announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
+    return 0
+
+
+def _driver(
+    settings: Settings, found: Discovery, clock: Clock, store: Store, backend: ClusterBackend, stack: ExitStack
+) -> Driver:
+    runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
+    stack.callback(runner.close)
+    sharing = 2 if any(each.worker.shares_core for each in found.accelerators) else 1
+    return Driver(
+        store=store,
+        backend=backend,
+        runner=runner,
+        estimator=ObservedThroughputs.from_table(store.throughputs(), core_sharing=sharing),
+        fallback=EqualShare(),
+        clock=clock,
+        settings=settings,
+        token_of=JobTokens(store, settings.state_dir, clock),
+    )
+
+
+def _server(services: Services) -> uvicorn.Server:
     config = uvicorn.Config(
         create_app(services),
         log_config=None,
@@ -159,11 +189,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
         lifespan="off",
         timeout_graceful_shutdown=STREAMS_LIMIT_S,
     )
-    loop.start()
-    stack.callback(loop.stop)
-    uvicorn.Server(config).run(sockets=[listener])
-    announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
-    return 0
+    return uvicorn.Server(config)
 
 
 def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], None]) -> None:
@@ -223,7 +249,7 @@ def _write_private(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def _announce(settings: Settings, running: _Running, announce: Callable[[str], None]) -> None:
-    announce(f"Gavel listens on {running.url}  (API: {running.url}/docs)")
-    announce(f"dashboard: {running.url}/login?token={running.operator_token}")
+def _announce(settings: Settings, url: str, token: str, announce: Callable[[str], None]) -> None:
+    announce(f"Gavel listens on {url}  (API: {url}/docs)")
+    announce(f"dashboard: {url}/login?token={token}")
     announce(f"state, logs and the operator's token are in {settings.state_dir.resolve()}; Ctrl-C stops")

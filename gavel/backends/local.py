@@ -243,7 +243,9 @@ class LocalBackend:
             )
             self._watch.add(gang.start(launch, self._base))
         except OSError as problem:
-            gang.end(GangOutcome.NOT_STARTED, f"cannot start its supervisor: {problem}")
+            gang.lose(
+                f"cannot start its supervisor: {problem}"
+            )  # this machine's fault, not the job's: it may try again
             self._table.release(gang.key)
 
     def _running(self) -> Iterator[LocalGang]:

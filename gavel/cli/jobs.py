@@ -12,30 +12,41 @@ from gavel.cli import show
 from gavel.cli.connection import JobId, Json, app, connect, fail
 from gavel.client import Client, Job
 
+Repeated = list[str] | None
+Program = Annotated[
+    Repeated,
+    typer.Argument(metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; options of its own after --."),
+]
+Steps = Annotated[int, typer.Option(help="Training steps until the job is complete.")]
+Kind = Annotated[str | None, typer.Option(help="Job kind: of the catalogue, or user/name.")]
+Name = Annotated[str | None, typer.Option(help="A name for people.")]
+SubmitTier = Annotated[str | None, typer.Option(help="One of your tiers; default: your first.")]
+ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.")]
+Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
+Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
+Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
+Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
+Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Print its log meanwhile; implies --wait.")]
+
 
 @app.command()
 def submit(  # noqa: PLR0913  one option per field of a job
     *,
-    program: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; options of its own after --."
-        ),
-    ] = None,
-    steps: Annotated[int, typer.Option(help="Training steps until the job is complete.")],
-    kind: Annotated[str | None, typer.Option(help="Job kind: of the catalogue, or user/name.")] = None,
-    name: Annotated[str | None, typer.Option(help="A name for people.")] = None,
-    tier: Annotated[str | None, typer.Option(help="One of your tiers; default: your first.")] = None,
-    scale_factor: Annotated[int, typer.Option(help="Accelerators the gang needs at once.")] = 1,
-    weight: Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")] = 1.0,
-    deadline: Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")] = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")] = None,
-    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")] = None,
-    throughput: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Print its log meanwhile; implies --wait.")] = False,
+    program: Program = None,
+    steps: Steps,
+    kind: Kind = None,
+    name: Name = None,
+    tier: SubmitTier = None,
+    scale_factor: ScaleFactor = 1,
+    weight: Weight = 1.0,
+    deadline: Deadline = None,
+    env: Env = None,
+    label: Label = None,
+    throughput: Speed = None,
+    wait: Wait = False,
+    follow: Follow = False,
     as_json: Json = False,
 ) -> None:
     """Submit a job.
@@ -129,7 +140,7 @@ def argv_of(program: list[str]) -> list[str] | None:
     return program
 
 
-def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
+def _pairs(option: str, given: Repeated) -> dict[str, str]:
     split = [item.partition("=") for item in given or []]
     for name, equals, _ in split:
         if not equals:
@@ -137,7 +148,7 @@ def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
     return {name: value for name, _, value in split}
 
 
-def _speeds(given: list[str] | None) -> dict[str, float]:
+def _speeds(given: Repeated) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in _pairs("--throughput", given).items()}
     except ValueError as error:

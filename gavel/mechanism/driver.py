@@ -1,6 +1,7 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -97,7 +98,10 @@ class Driver:
         fallback: Policy,
         clock: Clock,
         settings: Settings,
+        token_of: Callable[[Job], str] = lambda _: "",
     ) -> None:
+        """`token_of` gives the bearer token that a job's programs may call the API with."""
+        self._token_of = token_of
         self._store = store
         self._backend = backend
         self._runner = runner
@@ -342,7 +346,8 @@ class Driver:
         instructions += [each for each in decision.instructions if not self._is_told(each)]
         for lease in decision.launches:
             instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
-            instructions.append(launch(lease, tick.jobs[lease.job_id]))
+            job = tick.jobs[lease.job_id]
+            instructions.append(launch(lease, job, job_token=self._token_of(job)))
         if instructions:
             self._backend.execute(instructions)
         self._remember(tick, instructions)

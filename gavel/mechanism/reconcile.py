@@ -63,7 +63,7 @@ def gang_resources(lease: Lease, node_of: Mapping[str, str], *, lease_grace_s: f
     )
 
 
-def launch(lease: Lease, job: Job) -> LaunchGang:
+def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
     """The instruction that starts a lease's gang from the job's accepted checkpoint."""
     return LaunchGang(
         job_id=job.id,
@@ -78,6 +78,7 @@ def launch(lease: Lease, job: Job) -> LaunchGang:
         start_step=job.steps_done,
         total_steps=job.spec.total_steps,
         checkpoint=job.checkpoint,
+        job_token=job_token,
     )
 
 

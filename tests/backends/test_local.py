@@ -144,6 +144,42 @@ def test_ended_supervisors_are_reaped(harness: LocalHarness) -> None:
         os.waitpid(supervisor_pid(harness, "j1"), os.WNOHANG)
 
 
+def test_an_adopted_gang_holds_its_worker_though_its_resource_has_expired(harness: LocalHarness) -> None:
+    lasting = resource(harness, "gang-j1-1", lasts_s=harness.short_s)
+    harness.backend.execute([lasting, launch(harness, "j1")])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.wait_until(lambda seen: not seen.resources)
+    harness.crash()
+    harness.recover()
+    harness.backend.execute(gang(harness, "j2"))
+    seen = find(harness.backend.observe(), "j2")
+    assert seen is not None
+    assert "held by job j1" in seen.waiting_for
+    harness.backend.execute(stop("j1"))
+    harness.wait_until(is_in(GangState.RUNNING, "j2"))
+
+
+def test_an_adopted_gang_on_workers_that_are_no_longer_there_runs_on(harness: LocalHarness) -> None:
+    harness.backend.execute(gang(harness, "j1", "b-0"))
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.crash()
+    harness.backend = harness.open(accelerators=accelerators()[:2])
+    assert state_of(harness, "j1") is GangState.RUNNING
+    harness.backend.execute(stop("j1"))
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
+
+
+def test_a_machine_that_cannot_start_a_gang_loses_it_and_keeps_the_worker(harness: LocalHarness) -> None:
+    (harness.folder / "work").write_text("a file where a folder belongs")
+    harness.backend.execute(gang(harness, "j1"))
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.LOST  # not the job's fault: it starts again
+    assert "cannot start its supervisor" in end.message
+    (harness.folder / "work").unlink()
+    harness.backend.execute(gang(harness, "j1", token=2))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", token=2))
+
+
 def test_two_services_cannot_share_a_state_directory(harness: LocalHarness) -> None:
     with pytest.raises(BackendUnavailable, match="another service uses"):
         harness.open()

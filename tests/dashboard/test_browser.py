@@ -133,6 +133,26 @@ def test_a_job_s_page_shows_its_leases_and_its_story(dashboard: Dashboard, tab: 
     expect(tab.page.locator("#facts")).to_contain_text("python -m workloads.training")
 
 
+def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=4, rounds=2)
+    tab.page.goto("/")
+    rows, trouble = tab.page.locator("#jobs-table tbody tr"), tab.page.locator("#trouble")
+    expect(rows).to_have_count(4)
+    tab.page.route("**/v1/**", lambda route: route.abort())
+    expect(trouble).to_contain_text("The service does not answer")
+    expect(tab.page.locator("#scheduler-text")).to_have_text("no answer")
+    expect(rows).to_have_count(4)
+    tab.page.unroute_all(behavior="wait")
+    expect(trouble).to_be_hidden()
+    tab.errors[:] = [text for text in tab.errors if "ERR_FAILED" not in text]  # the requests aborted above
+
+
+def test_a_job_that_is_not_there_is_said(tab: Tab) -> None:
+    tab.page.goto("/jobs/no-such-job")
+    expect(tab.page.locator("#trouble")).to_contain_text("There is no job no-such-job")
+    tab.errors[:] = [text for text in tab.errors if "404" not in text]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_themes_give_text_enough_contrast(dashboard: Dashboard, tab: Tab, scheme: str) -> None:
     tab.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

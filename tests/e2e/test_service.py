@@ -89,6 +89,19 @@ def test_a_program_that_fails_is_a_failed_job_with_its_last_lines(operator: Clie
     assert expected in job["message"] + job["log_tail"]
 
 
+def test_a_job_may_call_the_api_with_a_token_that_sees_itself_alone(operator: Client) -> None:
+    other = operator.submit(name="other", kind="rl-b96", total_steps=1)["id"]
+    text = (
+        "import os, httpx\n"
+        "url, own = os.environ['GAVEL_URL'] + '/v1/jobs/', os.environ['GAVEL_JOB_ID']\n"
+        "headers = {'Authorization': 'Bearer ' + os.environ['GAVEL_JOB_TOKEN']}\n"
+        f"print('answers', [httpx.get(url + i, headers=headers).status_code for i in (own, '{other}')])"
+    )
+    job_id = operator.submit(name="caller", argv=program(text), total_steps=1)["id"]
+    wait_for_end(operator, job_id, other)
+    assert "answers [200, 404]" in "".join(operator.read_logs(job_id))
+
+
 def test_a_program_that_does_not_exist_is_named(operator: Client) -> None:
     job_id = operator.submit(name="nowhere", argv=["no-such-program"], total_steps=10)["id"]
     wait_for_end(operator, job_id)

@@ -107,11 +107,11 @@ def _raised(oracle: Oracle, problem: AllocationProblem, start: np.ndarray, worke
         low, high = 0.0, max(cap[problem.tier_of_job == k].sum() / tier.weight for k, tier in enumerate(problem.tiers))
         for _ in range(34):
             middle = (low + high) / 2
-            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - 1e-8), workers)
+            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - 1e-9), workers)
             low, high = (middle, high) if fits else (low, middle)
         service = _targets(problem, low, service, cap)
         for job in np.flatnonzero(cap > service):
-            most = oracle.best(oracle.service[job], service * (1 - 1e-7), workers)
+            most = oracle.best(oracle.service[job], service * (1 - 3e-9), workers)
             assert most is not None, "what was reached cannot be reached"
             if most <= service[job] + 1e-5:
                 cap[job] = service[job]

@@ -23,8 +23,12 @@ export async function getLog(job, offset, limit) {
 export function poll(step, pauseMs = 1000) {
   const trouble = document.getElementById("trouble");
   let lastAnswer = Date.now();
+  let isBusy = false;
+  let timer = 0;
   const tick = async () => {
-    if (!document.hidden) {
+    clearTimeout(timer);
+    if (!document.hidden && !isBusy) {
+      isBusy = true;
       try {
         await step();
         lastAnswer = Date.now();
@@ -37,10 +41,11 @@ export function poll(step, pauseMs = 1000) {
         document.body.classList.add("stale");
         lamp("bad", "no answer");
       }
+      isBusy = false;
     }
-    setTimeout(tick, pauseMs);
+    timer = setTimeout(tick, pauseMs);
   };
-  document.addEventListener("visibilitychange", () => document.hidden || step().catch(() => {}));
+  document.addEventListener("visibilitychange", tick);
   tick();
 }
 
