@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gavel.errors import BackendUnavailable
 from gavel.types import Worker
 
 WORKERS_PER_CORE = 2  # so that every type can hold a gang of two
@@ -56,7 +57,7 @@ class _Type:
 def discover() -> Discovery:
     """GPUs that nvidia-smi lists and the CPU cores this process may use, as accelerators with notes. Takes about 0.2 s.
 
-    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves.
+    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves. Raises BackendUnavailable.
     """
     cores, notes = _cores()
     names, problem = _gpus()
@@ -164,7 +165,10 @@ def _numpy_features() -> list[str]:
 
     Asked in a process of its own: their names belong to numpy's version, and a service need not load it for that.
     """
-    found = json.loads(_ask([sys.executable, "-c", NUMPY_FEATURES]))
+    try:
+        found = json.loads(_ask([sys.executable, "-c", NUMPY_FEATURES]))
+    except subprocess.SubprocessError as problem:
+        raise BackendUnavailable(f"numpy does not load, so the CPU's types are unknown: {problem}") from problem
     return [*found.get("found", ()), *found.get("baseline", ())]
 
 

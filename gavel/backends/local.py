@@ -242,10 +242,8 @@ class LocalBackend:
                 log_bytes=self._log_bytes_per_job,
             )
             self._watch.add(gang.start(launch, self._base))
-        except OSError as problem:
-            gang.lose(
-                f"cannot start its supervisor: {problem}"
-            )  # this machine's fault, not the job's: it may try again
+        except OSError as problem:  # this machine's fault, not the job's: it may try again
+            gang.lose(f"cannot start its supervisor: {problem}")
             self._table.release(gang.key)
 
     def _running(self) -> Iterator[LocalGang]:

@@ -33,7 +33,8 @@ class Probe:
 def probe(accelerators: Sequence[LocalAccelerator], *, seconds: float = KERNEL_S) -> Probe:
     """Run each kernel for so many seconds on every worker of one core of each CPU type, all at once.
 
-    Takes about two seconds beyond two times `seconds`. GPUs are passed over: numpy does not use them.
+    Takes one or two seconds beyond two times `seconds`. GPUs are passed over: numpy does not use them. Raises
+    BackendUnavailable.
     """
     chosen = _one_core_of_each(accelerators)
     measured: dict[AcceleratorType, dict[str, float]] = {}
@@ -66,7 +67,11 @@ def _run_together(accelerators: Sequence[LocalAccelerator], seconds: float) -> l
 
 
 def _result(accelerator: LocalAccelerator, process: "subprocess.Popen[str]") -> dict[str, float]:
-    said, _ = process.communicate(timeout=ANSWER_LIMIT_S)
+    try:
+        said, _ = process.communicate(timeout=ANSWER_LIMIT_S)
+    except subprocess.TimeoutExpired as problem:
+        process.kill()
+        raise BackendUnavailable(f"numpy hangs on {accelerator.worker.id}") from problem
     if process.returncode != 0:
         raise BackendUnavailable(f"numpy does not run on {accelerator.worker.id}: exit code {process.returncode}")
     rates: dict[str, float] = json.loads(said)

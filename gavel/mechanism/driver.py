@@ -2,13 +2,20 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 import structlog
 
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, InvariantViolated, SolveFailed, StaleVersion, StoreUnavailable
+from gavel.errors import (
+    BackendUnavailable,
+    InvalidRequest,
+    InvariantViolated,
+    SolveFailed,
+    StaleVersion,
+    StoreUnavailable,
+)
 from gavel.mechanism import lifecycle
 from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, received, unmeasured
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
@@ -16,18 +23,17 @@ from gavel.mechanism.invariants import check_allocation, check_plan
 from gavel.mechanism.planner import RoundView, plan_round
 from gavel.mechanism.problem import problem_from, restricted, schedulable
 from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile
+from gavel.mechanism.tick import Tick
 from gavel.ports import (
     Changes,
     Clock,
     ClusterBackend,
     ExtendLease,
     Instruction,
-    JobEvent,
     KeepCheckpoint,
     Policy,
     PolicyRunner,
     SetResources,
-    Snapshot,
     Store,
     ThroughputEstimator,
 )
@@ -50,39 +56,8 @@ from gavel.types import (
 
 log = structlog.get_logger("gavel.driver")
 
+SOLVER_KEPT_S = 60.0  # how long an idle service keeps its solver warm
 RETRY_S = 0.5  # how long to leave a store or backend alone that did not answer
-
-
-@dataclass(slots=True)
-class _Tick:
-    """What one tick has decided so far: the projection that later steps see, and what the commit will write."""
-
-    now_s: float
-    seen: Observation
-    snapshot: Snapshot
-    jobs: dict[JobId, Job]
-    changed: dict[JobId, Job] = field(default_factory=dict)
-    events: list[JobEvent] = field(default_factory=list)
-    record: RoundRecord | None = None
-
-    def put(self, job: Job, *events: JobEvent) -> None:
-        """Replace a job; a terminal one leaves the projection."""
-        self.changed[job.id] = job
-        self.events.extend(events)
-        if job.state.is_terminal:
-            self.jobs.pop(job.id, None)
-        else:
-            self.jobs[job.id] = job
-
-    @property
-    def records(self) -> tuple[RoundRecord, ...]:
-        """The newest rounds, oldest first, the one decided in this tick included."""
-        return (*self.snapshot.rounds, self.record)[-2:] if self.record else self.snapshot.rounds
-
-    @property
-    def rounds(self) -> tuple[RoundPlan, ...]:
-        """The plans of `records`."""
-        return tuple(record.plan for record in self.records)
 
 
 class Driver:
@@ -111,6 +86,7 @@ class Driver:
         self._settings = settings
         self._cluster = Cluster()
         self._decision_s: deque[float] = deque(maxlen=100)
+        self._busy_at_s = clock.now_s()
         self._has_learned = False
         self._unread: dict[tuple[JobId, int], tuple[Report, ...]] = {}  # handed over, but not committed yet
         self._extended: dict[tuple[JobId, int], float] = {}
@@ -123,7 +99,7 @@ class Driver:
         try:
             seen = self._observe()  # 1. what is
             snapshot = self._store.snapshot()
-            tick = _Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
+            tick = Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
             self._take_observation(tick)  # 2. what that means for each job, and for the estimates
             self._plan_if_due(tick)  # 3. who runs where in the next round
             self._explain(tick)
@@ -133,8 +109,16 @@ class Driver:
         except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
             log.warning("tick.skipped", error=str(error))
             return now_s + RETRY_S
-        self.is_idle = not (tick.jobs or seen.gangs)
+        self._rest_if_idle(tick)
         return self._next_instant_s(tick)
+
+    def _rest_if_idle(self, tick: Tick) -> None:
+        """An idle service needs no solver in memory; the next job starts it again."""
+        self.is_idle = not (tick.jobs or tick.seen.gangs)
+        if not self.is_idle:
+            self._busy_at_s = tick.now_s
+        elif tick.now_s - self._busy_at_s > SOLVER_KEPT_S:
+            self._runner.close()
 
     def _observe(self) -> Observation:
         """The backend's view, with the reports that an earlier tick could not commit put first."""
@@ -148,7 +132,7 @@ class Driver:
 
     # --- 2 observation -> jobs ----------------------------------------------------------------------------------
 
-    def _take_observation(self, tick: _Tick) -> None:
+    def _take_observation(self, tick: Tick) -> None:
         for gang in tick.seen.gangs:
             job = tick.jobs.get(gang.job_id)
             if job is not None and gang.token == job.token:
@@ -156,7 +140,7 @@ class Driver:
         for job in list(tick.jobs.values()):
             self._take_absence(tick, job)
 
-    def _take_gang(self, tick: _Tick, job: Job, gang: GangSeen) -> None:
+    def _take_gang(self, tick: Tick, job: Job, gang: GangSeen) -> None:
         after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, token=gang.token, reports=gang.reports))
         if after.steps_done > job.steps_done:
             after = self._isolated(tick, after, after.steps_done - job.steps_done)
@@ -172,7 +156,7 @@ class Driver:
         elif after is not job:
             tick.put(after)
 
-    def _end(self, tick: _Tick, job: Job, end: Ended) -> None:
+    def _end(self, tick: Tick, job: Job, end: Ended) -> None:
         done_before = job.steps_done
         after, line = lifecycle.step(job, end)
         if after.steps_done > done_before:
@@ -182,7 +166,7 @@ class Driver:
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
 
-    def _take_absence(self, tick: _Tick, job: Job) -> None:
+    def _take_absence(self, tick: Tick, job: Job) -> None:
         """A queued job that was cancelled ends here; a leased one whose gang nobody has, and nobody wants, is lost."""
         if job.state is JobState.QUEUED and job.cancel_requested:
             gone = Dismissed(
@@ -197,7 +181,7 @@ class Driver:
             )
             tick.put(*lifecycle.step(job, end))
 
-    def _is_held(self, tick: _Tick, job: Job) -> bool:
+    def _is_held(self, tick: Tick, job: Job) -> bool:
         seen = any(gang.job_id == job.id and gang.token == job.token for gang in tick.seen.gangs)
         planned = any(
             lease.job_id == job.id and lease.token == job.token
@@ -207,14 +191,14 @@ class Driver:
         )
         return seen or (planned and not job.cancel_requested)
 
-    def _isolated(self, tick: _Tick, job: Job, steps: int) -> Job:
+    def _isolated(self, tick: Tick, job: Job, steps: int) -> Job:
         return isolated(
             job, steps, jobs_alive=len(tick.jobs), cluster=tick.seen.cluster, estimate=self._estimator.estimate
         )
 
     # --- 3 planning ---------------------------------------------------------------------------------------------
 
-    def _plan_if_due(self, tick: _Tick) -> None:
+    def _plan_if_due(self, tick: Tick) -> None:
         jobs = schedulable(tick.jobs.values())
         starts_at_s = self._next_start_s(tick, jobs)
         if starts_at_s is None or self.halted or not tick.seen.cluster.workers:
@@ -230,7 +214,7 @@ class Driver:
             return
         self._decision_s.append(max(0.0, self._clock.now_s() - began_s))
 
-    def _next_start_s(self, tick: _Tick, jobs: list[Job]) -> float | None:
+    def _next_start_s(self, tick: Tick, jobs: list[Job]) -> float | None:
         """When the round to be decided now starts; None if none is due."""
         newest = tick.rounds[-1] if tick.rounds else None
         if not jobs or (newest and newest.starts_at_s > tick.now_s):
@@ -245,10 +229,10 @@ class Driver:
         lead = max(self._settings.planning_lead_fraction * plan.duration_s, 2 * slowest)
         return plan.ends_at_s - min(lead, plan.duration_s)
 
-    def _anything_runs(self, tick: _Tick) -> bool:
+    def _anything_runs(self, tick: Tick) -> bool:
         return any(job.state is JobState.LEASED for job in tick.jobs.values())
 
-    def _decide(self, tick: _Tick, jobs: list[Job], starts_at_s: float) -> RoundRecord:
+    def _decide(self, tick: Tick, jobs: list[Job], starts_at_s: float) -> RoundRecord:
         last = tick.snapshot.rounds[-1] if tick.snapshot.rounds else None
         duration_s = self._settings.round_duration_s
         problem = problem_from(
@@ -285,14 +269,14 @@ class Driver:
             if self._runner.warm():
                 return self._runner.allocate(self._settings.policy, problem, limit_s), "solved"
             failure = "the policy runner is starting"
-        except SolveFailed as error:
+        except (SolveFailed, InvalidRequest) as error:
             failure = str(error)
         log.warning("solve.failed", policy=self._settings.policy, error=failure)
         if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
             return restricted(last.allocation, problem), f"last allocation kept: {failure}"
         return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
 
-    def _explain(self, tick: _Tick) -> None:
+    def _explain(self, tick: Tick) -> None:
         """Tell waiting jobs why, whenever a round was decided or a job's state has changed."""
         if not tick.records or not (tick.record or tick.events):
             return
@@ -303,7 +287,7 @@ class Driver:
 
     # --- 4-6 reconcile, commit, act -----------------------------------------------------------------------------
 
-    def _reconcile(self, tick: _Tick) -> Decision:
+    def _reconcile(self, tick: Tick) -> Decision:
         self._count_kept(tick)
         decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=self._settings.lease_grace_s)
         for lease in decision.launches:
@@ -313,14 +297,14 @@ class Driver:
                 tick.put(received(job, lease.accelerator_type, rounds=1), line)
         return decision
 
-    def _count_kept(self, tick: _Tick) -> None:
+    def _count_kept(self, tick: Tick) -> None:
         """A gang that stays receives the round that was just decided; a new one receives it when it is launched."""
         for lease in tick.record.plan.leases if tick.record else ():
             job = tick.jobs.get(lease.job_id)
             if job is not None and job.state is JobState.LEASED and job.token == lease.token:
                 tick.put(received(job, lease.accelerator_type, rounds=1))
 
-    def _commit(self, tick: _Tick) -> None:
+    def _commit(self, tick: Tick) -> None:
         cluster = tick.seen.cluster if tick.seen.cluster != self._cluster else None
         is_milestone = bool(tick.record or tick.events)  # estimates change with every report: often enough to keep
         changes = Changes(
@@ -336,7 +320,7 @@ class Driver:
         self._cluster = tick.seen.cluster
         self._has_learned = self._has_learned and not is_milestone
 
-    def _execute(self, tick: _Tick, decision: Decision) -> None:
+    def _execute(self, tick: Tick, decision: Decision) -> None:
         node_of = {worker.id: worker.node for worker in tick.seen.cluster.workers}
         instructions: list[Instruction] = []
         for job in tick.changed.values():
@@ -368,14 +352,14 @@ class Driver:
             if name == f"gang-{job_id}-{token}"
         }
 
-    def _remember(self, tick: _Tick, instructions: list[Instruction]) -> None:
+    def _remember(self, tick: Tick, instructions: list[Instruction]) -> None:
         alive = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
         self._extended = {key: value for key, value in self._extended.items() if key in alive}
         for each in instructions:
             if isinstance(each, ExtendLease):
                 self._extended[(each.job_id, each.token)] = each.expires_at_s
 
-    def _next_instant_s(self, tick: _Tick) -> float:
+    def _next_instant_s(self, tick: Tick) -> float:
         if not tick.rounds or not tick.jobs:
             return float("inf")
         newest = tick.rounds[-1]

@@ -36,11 +36,16 @@ class _Answer:
 
 
 class Filling:
-    """The question "how far towards these targets?" over one program, compiled once and asked many times."""
+    """The question "how far towards these targets?" over one program, compiled once and asked many times.
+
+    The program's solver has to be a simplex method (highs): the prices of an interior point are never quite zero, and
+    once jobs are frozen there is no interior.
+    """
 
     def __init__(self, program: Program) -> None:
         cp = cvxpy()
 
+        assert program.solver == "highs", "water filling needs the exact prices of a simplex method"
         self._program = program
         jobs = len(program.given.job_ids)
         self.dual_gap = 0.0

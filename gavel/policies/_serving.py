@@ -5,7 +5,7 @@ from collections.abc import Callable
 from gavel.policies import measures
 from gavel.policies._curves import InOrder, One
 from gavel.policies._filling import Filling
-from gavel.policies._program import Program, Solver, cvxpy
+from gavel.policies._program import Program, cvxpy
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
@@ -15,14 +15,13 @@ def serve(
     *,
     policy: str,
     backfill: bool,
-    solver: Solver,
     time_limit_s: float,
 ) -> Allocation:
     """Each job in turn, by `order` (n,) of the problem, is as fast as it can be without slowing one before it.
 
     With `backfill` False nobody is served behind the first job that does not reach its best rate.
     """
-    program = Program(problem, solver=solver, time_limit_s=time_limit_s)
+    program = Program(problem, solver="highs", time_limit_s=time_limit_s)
     if program.is_idle:
         return program.allocation(policy)
     filling = Filling(program)

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from gavel.policies._program import Solver
 from gavel.policies._serving import serve, speed_in_order
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
@@ -19,7 +18,6 @@ class Fifo:
     """
 
     backfill: bool = True
-    solver: Solver = "highs"
     time_limit_s: float = 60.0
 
     name: ClassVar[str] = "fifo"
@@ -35,7 +33,6 @@ class Fifo:
             self._order,
             policy=self.name,
             backfill=self.backfill,
-            solver=self.solver,
             time_limit_s=self.time_limit_s,
         )
 

@@ -11,7 +11,7 @@ from gavel.policies import measures
 from gavel.policies._curves import Curve, Share
 from gavel.policies._filling import Filling
 from gavel.policies._objectives import OBJECTIVES
-from gavel.policies._program import Program, Solver
+from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray, Tier
 
@@ -39,7 +39,6 @@ class Hierarchical:
     run. With a guarantee of 1/2 bronze has 3 at once (its three jobs), and each of gold's 4 jobs 3/4.
     """
 
-    solver: Solver = "highs"
     time_limit_s: float = 60.0
 
     name: ClassVar[str] = "hierarchical"
@@ -52,7 +51,7 @@ class Hierarchical:
         """A checked allocation; raises SolveFailed or InvalidProblem (also for a tier's objective without a curve)."""
         check_problem(problem)
         groups = _groups(problem)
-        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        program = Program(problem, solver="highs", time_limit_s=self.time_limit_s)
         if program.is_idle:
             return program.allocation(self.name)
         filling = Filling(program)

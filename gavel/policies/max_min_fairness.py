@@ -21,7 +21,6 @@ class MaxMinFairness:
     """
 
     water_filling: bool = True
-    solver: Solver = "highs"
     time_limit_s: float = 60.0
 
     name: ClassVar[str] = "max_min_fairness"
@@ -32,10 +31,11 @@ class MaxMinFairness:
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation; raises SolveFailed or InvalidProblem."""
-        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        solver: Solver = "highs" if self.water_filling else "clarabel"
+        program = Program(problem, solver=solver, time_limit_s=self.time_limit_s)
         if program.is_idle:
             return program.allocation(self.name)
-        return self._filled(program) if self.water_filling else self._plain(program)
+        return self._filled(program) if self.water_filling else plain(program)
 
     def _filled(self, program: Program) -> Allocation:
         filling = Filling(program)
@@ -43,17 +43,19 @@ class MaxMinFairness:
         filling.fill(Share([One(job) for job in jobs], program.given.weight.tolist()))
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
-    def _plain(self, program: Program) -> Allocation:
-        cp = cvxpy()
-
-        per_weight = cp.multiply(1 / program.given.weight, program.service)
-        return program.solve(self.name, cp.Maximize(cp.min(per_weight[np.flatnonzero(program.runnable)])))
-
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Service over weight of the runnable jobs, worst first; of the worst only without water filling."""
         per_weight = measures.service(problem, allocation.time_fraction) / problem.weight
         worst_first = np.sort(per_weight[measures.runnable(problem)])
         return worst_first if self.water_filling else worst_first[:1]
+
+
+def plain(program: Program) -> Allocation:
+    """Maximise the least service over weight of the jobs that can run, in one program; raises SolveFailed."""
+    cp = cvxpy()
+    per_weight = cp.multiply(1 / program.given.weight, program.service)
+    worst = cp.min(per_weight[np.flatnonzero(program.runnable)])
+    return program.solve(MaxMinFairness.name, cp.Maximize(worst))
 
 
 POLICY = MaxMinFairness

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from gavel.policies import measures
 from gavel.policies._filling import jobs_by
-from gavel.policies._program import Solver
 from gavel.policies._serving import serve, speed_in_order
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
@@ -15,7 +14,6 @@ class ShortestJobFirst:
     """lexicographically maximise a_i / max_j T_ij in order of R_i / max_j T_ij; equals in order of arrival."""
 
     backfill: bool = True
-    solver: Solver = "highs"
     time_limit_s: float = 60.0
 
     name: ClassVar[str] = "shortest_job_first"
@@ -31,7 +29,6 @@ class ShortestJobFirst:
             self._order,
             policy=self.name,
             backfill=self.backfill,
-            solver=self.solver,
             time_limit_s=self.time_limit_s,
         )
 
