@@ -63,11 +63,15 @@ def core_states(shown: ShownState) -> tuple[JobState, ...]:
 
 
 def finish_time_fairness(job: Job, now_s: float) -> float | None:
-    """Themis' rho so far: time since submission over the isolated time of the done steps; None before any are."""
-    if job.isolated_time_s <= 0:
+    """Themis' rho so far: time since submission over the isolated time of the steps reported; None before any count.
+
+    Isolated time is kept for the steps of accepted checkpoints; a job that trains on is further than that.
+    """
+    if job.isolated_time_s <= 0 or job.steps_done <= 0:
         return None
     end_s = job.finished_at_s if job.finished_at_s is not None else now_s
-    rho = (end_s - job.submitted_at_s) / job.isolated_time_s
+    isolated_s = job.isolated_time_s * max(1.0, job.steps_reported / job.steps_done)
+    rho = (end_s - job.submitted_at_s) / isolated_s
     return rho if math.isfinite(rho) else None
 
 

@@ -18,9 +18,6 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-# --- the cluster ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A machine that can hold workers."""
@@ -57,9 +54,6 @@ class Cluster:
     def capacity_workers(self) -> dict[AcceleratorType, int]:
         """Number of workers of each accelerator type."""
         return {t: sum(w.accelerator_type == t for w in self.workers) for t in self.accelerator_types}
-
-
-# --- jobs -------------------------------------------------------------------------------------------------------
 
 
 class JobMode(StrEnum):
@@ -190,8 +184,6 @@ class User:
     tiers: tuple[str, ...]
 
 
-# --- policies ---------------------------------------------------------------------------------------------------
-
 Combination = tuple[int, ...]
 """Indices into `AllocationProblem.job_ids`: one job, or a packed pair of one scale factor."""
 
@@ -246,9 +238,6 @@ class Allocation:
     solve_time_s: float = 0.0
     is_fallback: bool = False
     warm_start: Mapping[str, Any] = field(default_factory=dict)
-
-
-# --- rounds -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,9 +296,6 @@ class EphemeralResource:
     owner: str
     lease_expires_at_s: float
     generation: int
-
-
-# --- what is seen and measured ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,13 @@ class LocalGang:
             LaunchGang(**fields), directory, checkpoints, lease.get("expires_boottime_s", said["lease_boottime_s"])
         )
         gang.is_stopping = lease.get("stop", False)
-        if said["boot_id"] != supervisor.boot_id():
+        is_other_boot = said["boot_id"] != supervisor.boot_id()
+        if not is_other_boot:  # another boot's instants mean nothing now
+            gang._look_for_start()
+        exit_ = read_object(directory / "exit.json")
+        if exit_ is not None:
+            gang._take_exit({**exit_, "boottime_s": supervisor.boottime_s()} if is_other_boot else exit_)
+        elif is_other_boot:
             gang.lose("the machine was restarted")
         elif (directory / "launch.json").exists():
             gang.state = GangState.RUNNING
@@ -111,10 +117,11 @@ class LocalGang:
             self._write_lease()
 
     def end(self, outcome: GangOutcome, message: str) -> None:
-        """It ends here and now, without a supervisor having said so."""
-        self.exit = GangExit(outcome=outcome, message=message)
-        self.ended_boottime_s = supervisor.boottime_s()
-        self.state = GangState.ENDED
+        """It ends here and now. No supervisor says so, hence we do: a restarted service must not start it after all."""
+        said = {"outcome": outcome, "exit_code": 0, "message": message, "log_tail": ""}
+        said |= {"boottime_s": supervisor.boottime_s()}
+        self._write("exit.json", said)
+        self._take_exit(said)
 
     def lose(self, message: str) -> None:
         """Its supervisor is gone and nothing of it is left."""

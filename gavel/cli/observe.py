@@ -12,6 +12,9 @@ from gavel.cli.connection import Json, app, connect
 def allocations(as_json: Json = False) -> None:
     """Show each job's target and received fractions of time on each accelerator type."""
     with connect() as client:
+        if not as_json and not client.rounds(limit=1):
+            typer.echo("no round has been planned yet: submit a job")
+            return
         show.answer(client.allocations(), as_json, show.allocation)
 
 

@@ -23,6 +23,7 @@ from gavel.types import FloatArray, IntArray
 PRECISION = 1e-8  # relative to the service asked for
 LEAST_PRICE = 1e-6  # of prices that sum to about 1; the solver's zeros are below 1e-9
 MOST_CUTS = 200
+MOST_LEVELS_PER_JOB = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,9 +69,9 @@ class Filling:
         service = np.zeros(len(self._program.given.job_ids)) if start is None else start
         cap = np.maximum(service, self._best(np.ones(self._rates.shape[1])))
         self._ask(service, np.ones_like(service))  # the program holds a valid answer even if nobody can rise
-        while True:
+        for _ in range(MOST_LEVELS_PER_JOB * len(service) + MOST_CUTS):
             path = curve.path(service, cap)
-            if path.service[-1] - path.service[0] <= PRECISION * (1.0 + path.service[0]):
+            if path.service[-1] - path.service[0] <= _tolerance(service):
                 return service
             service, answer = self._raise(path, service)
             if answer is not None:
@@ -78,30 +79,43 @@ class Filling:
                 cap = np.where(stuck, service, np.maximum(service, np.minimum(cap, self._best(answer.has_use))))
                 if not whole:
                     return service
+        raise SolveFailed("water filling did not come to an end")
 
     def _raise(self, path: Path, service: FloatArray) -> tuple[FloatArray, _Answer | None]:
         """Steps 1 and 2: the last point of the path that is reached, and the answer that says why no further.
 
-        No answer if the valid allocations go on beyond that point: then nobody is stuck there.
+        No answer if valid allocations go on straight beyond that point: then nobody is stuck there.
         """
         sought = float(path.service[-1])
-        tolerance = PRECISION * (1.0 + float(service.max()))
         for _ in range(MOST_CUTS):
             way = np.zeros_like(service)
             way[path.jobs] = path.at(np.asarray([sought]))[0] - path.targets[0]
             length = float(way.max())
-            target = service + way
-            if length <= tolerance:  # stuck at once: ask by whom, on the way ahead
-                length, way[path.jobs] = 0.0, path.targets[1] - path.targets[0]
-            answer = self._ask(service, way / way.max())
-            if answer.reach >= length - tolerance - PRECISION * length:
-                self.dual_gap = max(self.dual_gap, length - answer.reach)
-                reached = np.maximum(service, np.minimum(target, answer.service))
-                return reached, answer if answer.reach <= length + tolerance + PRECISION * length else None
+            if length <= _tolerance(service):
+                return self._step(path, service)
+            answer = self._ask(service, way / length)
+            if answer.reach >= length - _tolerance(service + way):
+                return self._reached(service, way / length, length, answer)
             prices = answer.prices[path.jobs]
             bound = float(prices @ path.targets[0]) + answer.reach
             sought = path.last_within(prices, bound * (1 + 1e-12) + 1e-12)  # rounding must not lose a flat stretch
         raise SolveFailed(f"water filling found no reachable point within {MOST_CUTS} cuts")
+
+    def _step(self, path: Path, service: FloatArray) -> tuple[FloatArray, _Answer | None]:
+        """The bound leaves no way worth speaking of: go towards the first corner that is one, to see who is stuck."""
+        ahead = (path.targets - path.targets[0]).max(axis=1)
+        corner = int(np.argmax(ahead > _tolerance(service)))
+        way = np.zeros_like(service)
+        way[path.jobs] = (path.targets[corner] - path.targets[0]) / ahead[corner]
+        return self._reached(service, way, float(ahead[corner]), self._ask(service, way))
+
+    def _reached(
+        self, service: FloatArray, way: FloatArray, length: float, answer: _Answer
+    ) -> tuple[FloatArray, _Answer | None]:
+        """The service `length` along `way`, or as far as the answer goes; the answer if it goes no further."""
+        target = service + way * min(length, max(0.0, answer.reach))
+        reached = np.maximum(service, np.minimum(target, answer.service))
+        return reached, answer if answer.reach <= length + _tolerance(target) else None
 
     def _ask(self, service: FloatArray, way: FloatArray) -> _Answer:
         """How far along `way` every job can rise together from `service`."""
@@ -124,6 +138,10 @@ class Filling:
         """The most service each job can have, (n,), all its time on its best entry of those that are of use."""
         best: FloatArray = self._rates.multiply(has_use).max(axis=1).toarray().ravel()
         return best
+
+
+def _tolerance(service: FloatArray) -> float:
+    return PRECISION * (1.0 + float(service.max(initial=0.0)))
 
 
 def jobs_by(order: FloatArray) -> IntArray:

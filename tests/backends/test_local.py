@@ -105,6 +105,26 @@ def test_gangs_from_before_a_reboot_are_lost(harness: LocalHarness) -> None:
     assert exit_of(harness, "j1").message == "the machine was restarted"
 
 
+def test_an_end_from_before_a_reboot_is_not_lost(harness: LocalHarness) -> None:
+    harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FINISHES))
+    exit_of(harness, "j1")
+    path = directory(harness, "j1") / "gang.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"boot_id": "another"}))
+    harness.crash()
+    harness.recover()
+    assert exit_of(harness, "j1").outcome is GangOutcome.EXITED
+
+
+def test_a_gang_that_was_stopped_while_it_waited_stays_ended_after_a_restart(harness: LocalHarness) -> None:
+    set_resource, start = gang(harness, "j1")
+    harness.backend.execute([start, *stop("j1")])
+    harness.crash()
+    harness.recover()
+    harness.backend.execute([set_resource])
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
+    assert harness.processes() == 0
+
+
 def test_a_supervisor_that_never_came_is_lost_and_may_not_come_later(
     harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
