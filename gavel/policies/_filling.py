@@ -21,6 +21,7 @@ from gavel.policies._program import Program, cvxpy
 from gavel.types import FloatArray, IntArray
 
 PRECISION = 1e-8  # relative to the service asked for
+SLACK = 2e-9  # relative; what is held already may be missed by so little, or rounding would make it infeasible
 LEAST_PRICE = 1e-6  # of prices that sum to about 1; the solver's zeros are below 1e-9
 MOST_CUTS = 200
 MOST_LEVELS_PER_JOB = 10
@@ -120,7 +121,7 @@ class Filling:
     def _ask(self, service: FloatArray, way: FloatArray) -> _Answer:
         """How far along `way` every job can rise together from `service`."""
         program = self._program
-        self._start.value, self._way.value = service, way
+        self._start.value, self._way.value = service * (1 - SLACK), way
         program.run(self._question)
         prices = np.maximum(0.0, self._at_least.dual_value)
         paid = program.times.T @ np.maximum(0.0, program.time_limit.dual_value)
