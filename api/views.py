@@ -67,10 +67,10 @@ def finish_time_fairness(job: Job, now_s: float) -> float | None:
 
     Isolated time is kept for the steps of accepted checkpoints; a job that trains on is further than that.
     """
-    if job.isolated_time_s <= 0 or job.steps_done <= 0:
+    if job.isolated_time_s <= 0:
         return None
     end_s = job.finished_at_s if job.finished_at_s is not None else now_s
-    isolated_s = job.isolated_time_s * max(1.0, job.steps_reported / job.steps_done)
+    isolated_s = job.isolated_time_s * max(1.0, job.steps_reported / max(1, job.steps_done))
     rho = (end_s - job.submitted_at_s) / isolated_s
     return rho if math.isfinite(rho) else None
 
