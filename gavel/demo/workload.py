@@ -32,18 +32,18 @@ class DemoJob:
 def jobs() -> tuple[DemoJob, ...]:
     """Twelve jobs in order of arrival; all five families in both tiers but one, two gangs of two."""
     rows = (
-        ("digits", GOLD, "mlp-b256", 0.0, 22.0, 1),
-        ("ads", FREE, "recsys-b16384", 0.0, 18.0, 1),
-        ("maze", GOLD, "rl-b96", 0.5, 18.0, 1),
-        ("waves", FREE, "rnn-b256", 1.0, 18.0, 1),
-        ("pets", GOLD, "cnn-b64", 4.0, 16.0, 1),
-        ("speech", GOLD, "rnn-b256", 6.0, 22.0, 1),
-        ("films", FREE, "recsys-b16384", 8.0, 14.0, 2),
-        ("letters", FREE, "mlp-b256", 10.0, 18.0, 1),
-        ("shops", GOLD, "recsys-b16384", 16.0, 18.0, 1),
-        ("cars", FREE, "cnn-b64", 20.0, 14.0, 1),
-        ("robot", FREE, "rl-b96", 24.0, 14.0, 1),
-        ("scans", GOLD, "mlp-b256", 28.0, 14.0, 2),
+        ("digits", GOLD, "mlp-b256", 0.0, 31.0, 1),
+        ("ads", FREE, "recsys-b16384", 0.0, 25.0, 1),
+        ("maze", GOLD, "rl-b96", 0.5, 25.0, 1),
+        ("waves", FREE, "rnn-b256", 1.0, 25.0, 1),
+        ("pets", GOLD, "cnn-b64", 4.0, 22.0, 1),
+        ("speech", GOLD, "rnn-b256", 6.0, 31.0, 1),
+        ("films", FREE, "recsys-b16384", 8.0, 20.0, 2),
+        ("letters", FREE, "mlp-b256", 10.0, 25.0, 1),
+        ("shops", GOLD, "recsys-b16384", 16.0, 25.0, 1),
+        ("cars", FREE, "cnn-b64", 20.0, 20.0, 1),
+        ("robot", FREE, "rl-b96", 24.0, 20.0, 1),
+        ("scans", GOLD, "mlp-b256", 28.0, 20.0, 2),
     )
     return tuple(
         DemoJob(name=name, tier=tier, kind=kind, arrives_s=at, length_s=length, scale_factor=scale)

@@ -161,7 +161,8 @@ class Driver:
         after, line = lifecycle.step(job, end)
         if after.steps_done > done_before:
             after = self._isolated(tick, after, after.steps_done - done_before)
-        for lease in tick.rounds[-1].leases if tick.rounds and tick.rounds[-1].starts_at_s > tick.now_s else ():
+        ahead = tick.rounds[-1].leases if tick.rounds and tick.rounds[-1].starts_at_s >= end.at_s else ()
+        for lease in ahead:
             if (lease.job_id, lease.token) == (job.id, end.token):  # it was to stay for a round that it will not see
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)

@@ -193,3 +193,16 @@ def test_an_idle_driver_has_nothing_to_do() -> None:
     world = World()
     assert world.driver.tick() == float("inf") and world.driver.is_idle
     assert world.store.rounds() == ()
+
+
+def test_the_rounds_a_job_received_are_those_in_which_it_held_workers() -> None:
+    """Counted against the stored plans: a lease counts from its gang's launch, unless its job had ended before."""
+    world = World()
+    ids = [world.submit(200 + 30 * i) for i in range(6)]
+    world.run(lambda: world.is_done(*ids))
+    plans = world.store.rounds(limit=200)
+    for job_id in ids:
+        job = world.job(job_id)
+        leases = [(plan.starts_at_s, x) for plan in plans for x in plan.leases if x.job_id == job_id]
+        held = [x for starts_at_s, x in leases if x.token <= job.token and starts_at_s < (job.finished_at_s or 0)]
+        assert sum(job.rounds_received.values()) == len(held)
