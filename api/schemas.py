@@ -225,6 +225,7 @@ class AllocationRow(_View):
     tier: str
     target: list[float]
     received: list[float]
+    note: str = Field("", description="What the policy has to say of this job: a deadline that cannot be met, say.")
 
 
 class AllocationView(_View):

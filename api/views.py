@@ -171,6 +171,7 @@ def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float
     """The allocation of a round as a matrix, with a row for each of `jobs` that it knows."""
     allocation = record.allocation
     types = list(allocation.accelerator_types)
+    notes = dict(allocation.notes)
     capacity = dict(zip(types, record.problem.capacity_workers.tolist(), strict=True))
     return AllocationView(
         round_index=record.plan.round_index,
@@ -185,14 +186,14 @@ def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float
         types=types,
         capacity=capacity,
         rows=[
-            _row(jobs[job_id], target, received_of_job(jobs[job_id], types, now_s))
+            _row(jobs[job_id], target, received_of_job(jobs[job_id], types, now_s), notes.get(job_id, ""))
             for job_id, target in target_of_jobs(allocation).items()
             if job_id in jobs
         ],
     )
 
 
-def _row(job: Job, target: list[float], received: list[float]) -> AllocationRow:
+def _row(job: Job, target: list[float], received: list[float], note: str) -> AllocationRow:
     return AllocationRow(
         job_id=job.id,
         name=job.spec.name,
@@ -201,6 +202,7 @@ def _row(job: Job, target: list[float], received: list[float]) -> AllocationRow:
         tier=job.spec.tier,
         target=target,
         received=received,
+        note=note,
     )
 
 

@@ -1,6 +1,7 @@
 """Settings: each limit has a name, a unit and a bound. TOML below environment (`GAVEL_ROUND_DURATION_S=5`)."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -19,12 +20,20 @@ class Settings(BaseSettings):
     port: int = Field(8080, ge=0, le=65535, description="Port the API listens on; 0: a free one.")
 
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
+    policy_path: Path | None = Field(None, description="Folder of your own policy files, which the service executes.")
     round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")
+    planner: Literal["owed", "published", "published_shuffled"] = Field(
+        "owed", description="Who goes first: rounds owed, or the published ratio (types in a fixed or shuffled order)."
+    )
+    solve_on: Literal["change", "event"] = Field(
+        "change", description="Solve anew when any number changed, or on arrivals, ends and changes of workers only."
+    )
+    allocation_interval_s: float = Field(0.0, ge=0, le=86_400, description="Least time from one solve to the next.")
     planning_lead_fraction: float = Field(0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in.")
     tick_s: float = Field(0.1, ge=0.01, le=10, description="How often the cluster is observed while gangs run.")
     idle_tick_s: float = Field(1.0, ge=0.01, le=60, description="The same while idle; a submit wakes the loop.")
     solve_time_limit_s: float = Field(5.0, gt=0, le=3_600, description="Most a solve may take (and 20 % of a round).")
-    solve_memory_limit_bytes: int = Field(4 << 30, ge=1 << 28, le=1 << 40, description="Most the solver may map.")
+    solve_memory_limit_bytes: int = Field(4 << 30, ge=1 << 29, le=1 << 40, description="Most the solver may map.")
     lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
     profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")
     log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")

@@ -118,7 +118,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say) -> int:
     """Run the service until SIGINT or SIGTERM; 0 after a clean end, 1 if it could not start (with the reason)."""
     with ExitStack() as stack:
         try:
-            load(settings.policy)
+            load(settings.policy, settings.policy_path)
             return _serve(settings, announce, stack)
         except (GavelError, OSError) as error:
             announce(f"gavel could not start: {error}")
@@ -166,7 +166,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
 def _driver(
     settings: Settings, found: Discovery, clock: Clock, store: Store, backend: ClusterBackend, stack: ExitStack
 ) -> Driver:
-    runner = SubprocessRunner(memory_limit_bytes=settings.solve_memory_limit_bytes)
+    runner = SubprocessRunner(settings.solve_memory_limit_bytes, policy_path=settings.policy_path)
     stack.callback(runner.close)
     sharing = 2 if any(each.worker.shares_core for each in found.accelerators) else 1
     return Driver(

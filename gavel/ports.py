@@ -3,8 +3,9 @@
 A port's fake ships beside its real implementation and passes the same conformance suite.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gavel.types import (
@@ -68,7 +69,10 @@ class PolicyRunner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputEstimate:
-    """What is believed of one (job kind, scale factor, accelerator type)."""
+    """What is believed of one (job kind, scale factor, accelerator type), alone or beside a partner on one worker.
+
+    `stated_by` is what users said it would be; `refused` counts reports of impossible progress that nobody believed.
+    """
 
     kind: str
     scale_factor: int
@@ -77,11 +81,21 @@ class ThroughputEstimate:
     relative_error: float  # one standard deviation of log(steps/s)
     source: str  # "measured", "stated", "inferred" or "unknown"
     measurements: int = 0
+    partner: str | None = None
+    placement: str = "consolidated"
+    stated_by: Mapping[str, float] = field(default_factory=dict)
+    refused: int = 0
 
     @property
     def is_measured(self) -> bool:
         """True once at least one representative measurement counted."""
         return self.source == "measured"
+
+    @property
+    def interval_steps_per_s(self) -> tuple[float, float]:
+        """Holds the truth nine times in ten."""
+        factor = math.exp(1.645 * self.relative_error)
+        return self.steps_per_s / factor, self.steps_per_s * factor
 
 
 class ThroughputEstimator(Protocol):

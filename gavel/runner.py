@@ -14,7 +14,9 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
 
 from gavel.errors import InvalidRequest, SolveFailed
 from gavel.policies import registry
@@ -37,12 +39,19 @@ class SubprocessRunner:
     """A PolicyRunner around one subprocess. For one caller at a time.
 
     `memory_limit_bytes` bounds what the child may map; the solvers alone take about 350 MB. `load` turns a policy's
-    name with parameters into the policy; the child imports it by module and name. The child dies with the thread that
-    started it.
+    name with parameters into the policy, given `folder` if `policy_path` names one with policies of the operator's own;
+    the child imports it by module and name. The child dies with the thread that started it.
     """
 
-    def __init__(self, memory_limit_bytes: int, *, load: Callable[[str], Policy] = registry.load) -> None:
+    def __init__(
+        self,
+        memory_limit_bytes: int,
+        *,
+        policy_path: Path | None = None,
+        load: Callable[..., Policy] = registry.load,
+    ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
+        self._policy_path = str(policy_path.resolve()) if policy_path else ""
         self._load = f"{load.__module__}:{load.__qualname__}"
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -92,7 +101,7 @@ class SubprocessRunner:
     def _start(self) -> None:
         ours, theirs = Pipe(duplex=True)
         with theirs:
-            arguments = (theirs.fileno(), os.getpid(), self._memory_limit_bytes, self._load)
+            arguments = (theirs.fileno(), os.getpid(), self._memory_limit_bytes, self._load, self._policy_path)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "gavel.runner", *map(str, arguments)],
                 env=os.environ | _ONE_THREAD,
@@ -139,12 +148,14 @@ class SubprocessRunner:
 # --- inside the child -------------------------------------------------------------------------------------------
 
 
-def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str) -> None:
+def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, policy_path: str) -> None:
     """Answer requests from the parent until it closes its end."""
     _die_with(parent_pid)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not fill the disk
     resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
     module, _, name = load.partition(":")
-    runner = InlineRunner(getattr(importlib.import_module(module), name))
+    loader = getattr(importlib.import_module(module), name)
+    runner = InlineRunner(partial(loader, folder=Path(policy_path)) if policy_path else loader)
     runner.warm()
     with Connection(descriptor) as connection:
         connection.send(READY)
@@ -178,4 +189,4 @@ def _die_with(parent_pid: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])

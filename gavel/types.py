@@ -3,6 +3,7 @@
 Instants end in `_at_s` (seconds since the Unix epoch; simulated time starts at 0), durations in `_s`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -79,10 +80,9 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a user asked for; never changes after submission.
+    """What a user asked for; never changes. `kind` names only what determines speed (model, batch size).
 
-    `argv` is a tuple, never a shell line. `kind` names only what determines speed (model, batch size).
-    `throughput_steps_per_s` is what the user states per accelerator type, for the whole gang.
+    `argv` is never a shell line. `throughput_steps_per_s`: what the user states per accelerator type, for the gang.
     """
 
     kind: str
@@ -190,10 +190,10 @@ Combination = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllocationProblem:
-    """Everything that a policy may know. n jobs, c combinations, m accelerator types, k tiers.
+    """Everything that a policy may know. n jobs in order of arrival, c combinations, m accelerator types, k tiers.
 
-    Rows are in order of arrival (earliest first). `throughput_steps_per_s[r, i, j]` is the rate of member i of
-    combination r on type j, for the whole gang; 0 where it cannot run, and for the absent second member.
+    `throughput_steps_per_s[r, i, j]` is the rate of member i of combination r on type j, for the whole gang; 0 where it
+    cannot run, and for the absent second member.
     """
 
     now_s: float
@@ -214,6 +214,10 @@ class AllocationProblem:
     tiers: tuple[Tier, ...]
     tier_of_job: IntArray  # (n,) index into tiers
     users: tuple[str, ...]  # (n,)
+    cpu_cores: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    cluster_cpu_cores: float = math.inf  # +inf: not known, limits nobody
+    cluster_memory_bytes: float = math.inf
     warm_start: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -227,7 +231,10 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """Fractions of time. `time_fraction[r, j]` in [0, 1]: combination r on accelerator type j; rows sum to <= 1."""
+    """Fractions of time. `time_fraction[r, j]` in [0, 1]: combination r on accelerator type j; rows sum to <= 1.
+
+    `notes` are remarks on single jobs, such as a deadline that cannot be met.
+    """
 
     combinations: tuple[tuple[JobId, ...], ...]
     accelerator_types: tuple[AcceleratorType, ...]
@@ -237,6 +244,7 @@ class Allocation:
     solver: str
     solve_time_s: float = 0.0
     is_fallback: bool = False
+    notes: tuple[tuple[JobId, str], ...] = ()
     warm_start: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -274,10 +282,7 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundRecord:
-    """A round as it is kept: the plan, and what is needed to decide it again.
-
-    `owed_rounds[(job, type)]`: rounds the allocation promised minus rounds planned so far, this one included.
-    """
+    """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included."""
 
     plan: RoundPlan
     problem: AllocationProblem
@@ -314,6 +319,7 @@ class Measurement:
     partner: str | None = None
     placement: str = "consolidated"
     is_representative: bool = True
+    stated_steps_per_s: float | None = None  # what the job's user said it would be
 
 
 class ReportKind(StrEnum):

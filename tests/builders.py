@@ -58,6 +58,8 @@ def a_problem(throughput: Sequence[Sequence[float]], capacity: Sequence[int], **
         "tiers": (Tier(name="default"),),
         "tier_of_job": np.zeros(n, dtype=np.int64),
         "users": ("ann",) * n,
+        "cpu_cores": np.zeros(n),
+        "memory_bytes": np.zeros(n),
     }
     for name, value in over.items():
         given = fields.get(name)

@@ -93,6 +93,6 @@ def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
             source=each.source,
             parameters={parameter.name: parameter.default for parameter in each.parameters},
         )
-        for each in available()
+        for each in available(services.settings.policy_path)
     ]
     return PolicyList(current=services.settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))

@@ -124,8 +124,10 @@ def allocation(current: Allocation) -> Table:
     for row in current["rows"]:
         cells = [_cell(*pair, largest) for pair in zip(row["target"], row["received"], strict=True)]
         table.add_row(row["job_id"], row["name"], row["tier"], *cells)
+    remarks = [f"{row['job_id']}: {row['note']}" for row in current["rows"] if row["note"]]
     if current["is_fallback"]:
-        table.caption = f"fallback: the solver gave no checked answer ({current['solver_outcome']})"
+        remarks.append(f"fallback: the solver gave no checked answer ({current['solver_outcome']})")
+    table.caption = "\n".join(remarks) or None
     return table
 
 

@@ -122,6 +122,7 @@ class AllocationRow(TypedDict):
     tier: str
     target: list[float]
     received: list[float]
+    note: str
 
 
 class Allocation(TypedDict):

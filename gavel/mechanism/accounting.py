@@ -34,6 +34,7 @@ def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
             steps=report.steps,
             seconds=report.seconds,
             is_representative=report.is_representative,
+            stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
         )
         for report in gang.reports
         if report.steps > 0 and report.sequence > job.report_sequence

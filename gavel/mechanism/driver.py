@@ -20,8 +20,9 @@ from gavel.mechanism import lifecycle
 from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, received, unmeasured
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
 from gavel.mechanism.invariants import check_allocation, check_plan
+from gavel.mechanism.placement import Layout
 from gavel.mechanism.planner import RoundView, plan_round
-from gavel.mechanism.problem import problem_from, restricted, schedulable
+from gavel.mechanism.problem import Solved, problem_from, restricted, reused, schedulable
 from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
@@ -57,6 +58,7 @@ from gavel.types import (
 log = structlog.get_logger("gavel.driver")
 
 SOLVER_KEPT_S = 60.0  # how long an idle service keeps its solver warm
+REUSED = "reused"  # solver outcome of a round in which no new solve was due
 RETRY_S = 0.5  # how long to leave a store or backend alone that did not answer
 
 
@@ -85,6 +87,8 @@ class Driver:
         self._clock = clock
         self._settings = settings
         self._cluster = Cluster()
+        self._layout = Layout(self._cluster)
+        self._solved: Solved | None = None  # a restart solves once more, no harm
         self._decision_s: deque[float] = deque(maxlen=100)
         self._busy_at_s = clock.now_s()
         self._has_learned = False
@@ -258,6 +262,9 @@ class Driver:
             duration_s=duration_s,
             to_profile=unmeasured(jobs, problem, self._estimator.estimate),
             profiling_workers_fraction=self._settings.profiling_workers_fraction,
+            planner=self._settings.planner,
+            is_new_allocation=outcome != REUSED,
+            layout=self._layout_of(tick.seen.cluster),
         )
         plan, owed = plan_round(view)
         check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=view.parent)
@@ -266,9 +273,16 @@ class Driver:
     def _allocate(self, problem: AllocationProblem, last: RoundRecord | None) -> tuple[Allocation, str]:
         """The policy's answer within its limit; else the last valid one for jobs still alive; else the equal share."""
         limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
+        if self._solved and self._solved.serves(
+            problem, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
+        ):
+            return reused(self._solved, problem), REUSED
         try:
             if self._runner.warm():
-                return self._runner.allocate(self._settings.policy, problem, limit_s), "solved"
+                self._solved = Solved(
+                    problem=problem, allocation=self._runner.allocate(self._settings.policy, problem, limit_s)
+                )
+                return self._solved.allocation, "solved"
             failure = "the policy runner is starting"
         except (SolveFailed, InvalidRequest) as error:
             failure = str(error)
@@ -276,6 +290,11 @@ class Driver:
         if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
             return restricted(last.allocation, problem), f"last allocation kept: {failure}"
         return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
+
+    def _layout_of(self, cluster: Cluster) -> Layout:
+        if self._layout.cluster is not cluster:
+            self._layout = Layout(cluster)
+        return self._layout
 
     def _explain(self, tick: Tick) -> None:
         """Tell waiting jobs why, whenever a round was decided or a job's state has changed."""

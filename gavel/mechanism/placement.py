@@ -1,53 +1,74 @@
 """Which workers of its accelerator type a gang gets: those it has, else as few nodes as can be."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from gavel.types import AcceleratorType, Cluster, JobId, Worker, WorkerId
+from gavel.types import AcceleratorType, Cluster, WorkerId
+
+
+class Layout:
+    """A cluster's workers by accelerator type and node, looked up once a cluster and not once a round."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.type_of = {worker.id: worker.accelerator_type for worker in cluster.workers}
+        self.node_of = {worker.id: worker.node for worker in cluster.workers}
+        self.capacity_workers = cluster.capacity_workers()
+        self.workers_of: dict[AcceleratorType, list[WorkerId]] = {name: [] for name in self.capacity_workers}
+        for worker in cluster.workers:
+            self.workers_of[worker.accelerator_type].append(worker.id)
+
+
+class _Free:
+    """The free workers of one type by node; taking from it is the only thing that placing changes."""
+
+    def __init__(self, layout: Layout, accelerator_type: AcceleratorType, taken: set[WorkerId]) -> None:
+        self.by_node: dict[str, list[WorkerId]] = {}
+        for worker in layout.workers_of[accelerator_type]:
+            if worker not in taken:
+                self.by_node.setdefault(layout.node_of[worker], []).append(worker)
+
+    def take(self, count: int) -> tuple[WorkerId, ...]:
+        """The tightest single node that holds the gang, else the fullest nodes one after the other."""
+        fitting = [node for node, ids in self.by_node.items() if len(ids) >= count]
+        if fitting:
+            return self._from(min(fitting, key=lambda node: len(self.by_node[node])), count)
+        workers: tuple[WorkerId, ...] = ()
+        for node in sorted(self.by_node, key=lambda node: -len(self.by_node[node])):
+            workers += self._from(node, count - len(workers))
+        assert len(workers) == count, f"a gang of {count} was chosen where {len(workers)} workers are free"
+        return workers
+
+    def _from(self, node: str, count: int) -> tuple[WorkerId, ...]:
+        ids = self.by_node[node]
+        taken, self.by_node[node] = tuple(ids[:count]), ids[count:]
+        if not self.by_node[node]:
+            del self.by_node[node]
+        return taken
 
 
 def place(
-    chosen: Mapping[JobId, tuple[AcceleratorType, int]],
-    cluster: Cluster,
-    held: Mapping[JobId, tuple[WorkerId, ...]],
-) -> dict[JobId, tuple[WorkerId, ...]]:
-    """Workers for each chosen (type, scale factor). Gangs that stay keep theirs; of the others the largest goes first.
+    chosen: Sequence[tuple[int, AcceleratorType, int]],
+    layout: Layout,
+    held: Mapping[int, tuple[WorkerId, ...]],
+) -> dict[int, tuple[WorkerId, ...]]:
+    """Workers for each chosen (row of the job, type, scale factor). Gangs that stay keep theirs; then the largest go.
 
-    The caller has made sure that the chosen gangs fit their types.
+    `held`: the workers of each row in the round before. The caller has made sure that the gangs fit their types.
     """
-    free = {worker.id: worker for worker in cluster.workers}
-    placed: dict[JobId, tuple[WorkerId, ...]] = {}
-    for job_id, (accelerator_type, scale_factor) in chosen.items():
-        workers = held.get(job_id, ())
-        if len(workers) == scale_factor and all(_is_free(free, w, accelerator_type) for w in workers):
-            placed[job_id] = workers
-            for worker in workers:
-                del free[worker]
-    rest = [item for item in chosen.items() if item[0] not in placed]
-    for job_id, (accelerator_type, scale_factor) in sorted(rest, key=lambda item: (-item[1][1], item[0])):
-        candidates = [worker for worker in free.values() if worker.accelerator_type == accelerator_type]
-        workers = _fewest_nodes(candidates, scale_factor)
-        placed[job_id] = workers
-        for worker in workers:
-            del free[worker]
+    placed: dict[int, tuple[WorkerId, ...]] = {}
+    taken: set[WorkerId] = set()
+    rest = []
+    for row, accelerator_type, size in chosen:
+        workers = held.get(row, ())
+        stays = len(workers) == size and all(layout.type_of.get(worker) == accelerator_type for worker in workers)
+        if stays and taken.isdisjoint(workers):
+            placed[row] = workers
+            taken.update(workers)
+        else:
+            rest.append((row, accelerator_type, size))
+    free: dict[AcceleratorType, _Free] = {}
+    for row, accelerator_type, size in sorted(rest, key=lambda gang: (-gang[2], gang[0])):
+        if accelerator_type not in free:
+            free[accelerator_type] = _Free(layout, accelerator_type, taken)
+        placed[row] = free[accelerator_type].take(size)
     return placed
-
-
-def _is_free(free: Mapping[WorkerId, Worker], worker: WorkerId, accelerator_type: AcceleratorType) -> bool:
-    return worker in free and free[worker].accelerator_type == accelerator_type
-
-
-def _fewest_nodes(candidates: Iterable[Worker], count: int) -> tuple[WorkerId, ...]:
-    """The tightest single node that holds the gang, else the fullest nodes one after the other."""
-    by_node: dict[str, list[WorkerId]] = defaultdict(list)
-    for worker in candidates:
-        by_node[worker.node].append(worker.id)
-    fitting = [ids for ids in by_node.values() if len(ids) >= count]
-    if fitting:
-        return tuple(min(fitting, key=len)[:count])
-    taken: list[WorkerId] = []
-    groups: Sequence[list[WorkerId]] = sorted(by_node.values(), key=len, reverse=True)
-    for ids in groups:
-        taken += ids[: count - len(taken)]
-    assert len(taken) == count, f"a gang of {count} was chosen where {len(taken)} workers are free"
-    return tuple(taken)

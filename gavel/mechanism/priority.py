@@ -1,53 +1,71 @@
-"""Who goes first: rounds owed by the allocation, minus rounds planned, per job and accelerator type.
+"""Who goes first on which accelerator type. Two ways, as the setting `planner` names them; arrays are (jobs, types).
 
-Gavel (OSDI '20, section 5) divides fractions by the share received; the difference kept here orders jobs the same way
-and, unlike a ratio, stays bounded and comparable over types.
+`owed`: rounds promised by the allocation minus rounds planned. Gavel (OSDI '20, section 5) divides fractions by the
+share received; the difference orders jobs the same way and, unlike a ratio, stays bounded and comparable over types.
+`published`: the ratio as the original code computes it, since the last solve, type after type.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
-from gavel.types import AcceleratorType, Allocation, JobId
+import numpy as np
+import numpy.typing as npt
 
-Owed = Mapping[tuple[JobId, AcceleratorType], float]
+from gavel.types import FloatArray, IntArray
+
 OWED_ROUNDS_MAX = 3.0  # older debts and credits are forgotten: the allocation has changed since
+HEAD_START_ROUNDS = 0.5  # every job's clock starts here, so that no ratio divides by zero
+
+Claims = Iterator[tuple[int, int]]
+"""(row of the job, column of the type), the strongest claim first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A job's claim to one round on an accelerator type."""
-
-    job_id: JobId
-    accelerator_type: AcceleratorType
-    owed_rounds: float
+def accrue(owed_rounds: FloatArray, promised: FloatArray) -> FloatArray:
+    """What is owed once the coming round's fractions are added."""
+    return np.clip(owed_rounds + promised, -OWED_ROUNDS_MAX, OWED_ROUNDS_MAX)
 
 
-def accrue(owed: Owed, allocation: Allocation, live: Iterable[JobId]) -> dict[tuple[JobId, AcceleratorType], float]:
-    """What is owed once the coming round's fractions are added; jobs that are gone drop out."""
-    promised: dict[tuple[JobId, AcceleratorType], float] = {}
-    for members, fractions in zip(allocation.combinations, allocation.time_fraction, strict=True):
-        for accelerator_type, fraction in zip(allocation.accelerator_types, fractions, strict=True):
-            for job_id in members:
-                key = (job_id, accelerator_type)
-                promised[key] = promised.get(key, 0.0) + float(fraction)
-    alive = set(live)
-    keys = {key for key in (*owed, *promised) if key[0] in alive}
-    return {key: _bounded(owed.get(key, 0.0) + promised.get(key, 0.0)) for key in keys}
+def claims_owed(owed_rounds: FloatArray, usable: npt.NDArray[np.bool_], kept: IntArray) -> Claims:
+    """Positive claims, largest first; among equals a gang that can stay where it is, then the earlier job.
+
+    `kept` (jobs,) is the column of the type that the job holds, -1: none.
+    """
+    rows, columns = np.nonzero(usable & (owed_rounds > 1e-6))
+    moves = kept[rows] != columns
+    order = np.lexsort((columns, rows, moves, -np.round(owed_rounds[rows, columns], 2)))
+    return zip(rows[order].tolist(), columns[order].tolist(), strict=True)
 
 
-def claims(owed: Owed, kept: Mapping[JobId, AcceleratorType]) -> list[Claim]:
-    """Positive claims, largest first; among equals a gang that can stay where it is, then the earlier job."""
-    positive = [Claim(job_id, name, rounds) for (job_id, name), rounds in owed.items() if rounds > 1e-6]
-    return sorted(
-        positive,
-        key=lambda claim: (
-            -round(claim.owed_rounds, 2),
-            kept.get(claim.job_id) != claim.accelerator_type,
-            claim.job_id,
-            claim.accelerator_type,
-        ),
-    )
+def claims_published(
+    promised: FloatArray, received_rounds: FloatArray, usable: npt.NDArray[np.bool_], columns: list[int]
+) -> Claims:
+    """Type after type in the order of `columns`: jobs by X / rounds received since the solve, then by X.
+
+    A fraction of zero does not bar a job from what is left of a type. The ratio leaves out the rounds received by all
+    jobs on the type, which are the same for all of them.
+    """
+    priority = promised / (received_rounds + HEAD_START_ROUNDS)
+    for column in columns:
+        order = np.lexsort((-promised[:, column], -priority[:, column]))
+        for row in order[usable[order, column]].tolist():
+            yield row, column
 
 
-def _bounded(rounds: float) -> float:
-    return max(-OWED_ROUNDS_MAX, min(OWED_ROUNDS_MAX, rounds))
+def fastest_first(rates: FloatArray) -> list[int]:
+    """Columns of the types, the one with the largest mean relative speed (T_mj / max_j T_mj) first."""
+    best = rates.max(axis=1, keepdims=True)
+    speed: Any = np.divide(rates, best, out=np.zeros_like(rates), where=best > 0).sum(axis=0)
+    return np.argsort(-speed, kind="stable").tolist()  # type: ignore[no-any-return]
+
+
+def shuffled(columns: list[int], round_index: int) -> list[int]:
+    """Another order of the types each round, for allocations that do not tell them apart; the same for the same index.
+
+    The original draws the order; here it runs through a fixed sequence, so that a round can be planned again.
+    """
+    rest, number = list(columns), round_index * 2_654_435_761 % 2**32  # Knuth's multiplicative hash
+    order = []
+    while rest:
+        number, index = divmod(number, len(rest))
+        order.append(rest.pop(index))
+    return order

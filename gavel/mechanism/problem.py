@@ -1,8 +1,9 @@
 """From jobs, cluster and estimates to the one argument of every policy."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,6 +55,10 @@ def problem_from(
         tiers=tuple(tiers[name] for name in names),
         tier_of_job=np.array([names.index(job.spec.tier) for job in jobs], dtype=np.int64),
         users=tuple(job.spec.user for job in jobs),
+        cpu_cores=_column(jobs, lambda job: job.spec.cpu_cores * job.spec.scale_factor),
+        memory_bytes=_column(jobs, lambda job: job.spec.memory_bytes * job.spec.scale_factor),
+        cluster_cpu_cores=_total(node.cpu_cores for node in cluster.nodes),
+        cluster_memory_bytes=_total(node.memory_bytes for node in cluster.nodes),
         warm_start=warm_start,
     )
 
@@ -74,6 +79,50 @@ def equal_share_rate(rates: FloatArray, capacity: np.ndarray[Any, Any]) -> float
 def isolated_share(jobs_alive: int, scale_factor: int, workers: int) -> float:
     """Part of the equal-share rate that a job has alone on its 1/n of the cluster, in (0, 1] (Themis, section 3)."""
     return min(1.0, workers / max(1, jobs_alive * scale_factor))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Solved:
+    """The last problem that a policy solved, its answer, and when that was."""
+
+    problem: AllocationProblem
+    allocation: Allocation
+
+    def serves(self, problem: AllocationProblem, *, solve_on: Literal["change", "event"], interval_s: float) -> bool:
+        """True if the answer may be used again: nothing that counts changed, or the interval has not passed."""
+        if problem.accelerator_types != self.problem.accelerator_types:
+            return False
+        if problem.now_s - self.problem.now_s < interval_s:
+            return True
+        fields = EVENT_FIELDS if solve_on == "event" else (*EVENT_FIELDS, *PROGRESS_FIELDS)
+        return all(_same(getattr(problem, name), getattr(self.problem, name)) for name in fields)
+
+
+EVENT_FIELDS = (
+    "job_ids",
+    "combinations",
+    "tiers",
+    "users",
+    "capacity_workers",
+    "scale_factor",
+    "weight",
+    "throughput_steps_per_s",
+    "price_usd_per_hour",
+    "deadline_at_s",
+    "tier_of_job",
+)
+PROGRESS_FIELDS = ("steps_remaining", "attained_service_s", "isolated_time_s")
+
+
+def _same(one: Any, other: Any) -> bool:
+    return one is other or bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
+
+
+def reused(solved: Solved, problem: AllocationProblem) -> Allocation:
+    """The last answer for `problem`: unchanged where the jobs are the same, else without those that are gone."""
+    if _same(solved.problem.job_ids, problem.job_ids) and _same(solved.problem.combinations, problem.combinations):
+        return solved.allocation
+    return replace(restricted(solved.allocation, problem), is_fallback=False)
 
 
 def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
@@ -98,6 +147,11 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
 
 def _column(jobs: Sequence[Job], of: Callable[[Job], float]) -> FloatArray:
     return np.array([of(job) for job in jobs], dtype=np.float64)
+
+
+def _total(of_nodes: Iterable[int]) -> float:
+    """What all nodes have together; +inf if there is none, or one that does not say how much it has."""
+    return math.fsum(each or math.inf for each in of_nodes) or math.inf
 
 
 def _prices(cluster: Cluster) -> FloatArray:

@@ -1,0 +1,10 @@
+"""Policies: each states an objective over the valid allocations of a problem (docs/policies.md).
+
+What a policy of your own needs is here (docs/adding-a-policy.md); nothing of it imports cvxpy before it is asked to.
+"""
+
+from gavel.policies import measures
+from gavel.policies._program import Program, cvxpy
+from gavel.policies._variants import agnostic, with_pairs
+
+__all__ = ["Program", "agnostic", "cvxpy", "measures", "with_pairs"]

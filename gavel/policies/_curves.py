@@ -35,8 +35,9 @@ class Path:
         return targets
 
     def last_within(self, prices: FloatArray, bound: float) -> float:
-        """The largest service at which the targets cost at most `bound` at `prices` >= 0, one a job of the path."""
-        cost = self.targets @ prices  # never falls along the path
+        """The largest service at which the targets cost at most `bound` more than at the start, at `prices` >= 0."""
+        cost = (self.targets - self.targets[0]) @ prices  # never falls along the path
+        bound += 1e-12 * (1.0 + abs(bound))  # rounding must not lose a stretch on which the cost stays the same
         corner = int(np.searchsorted(cost, bound, side="right")) - 1
         if corner < 0:
             return float(self.service[0])
@@ -99,6 +100,28 @@ class InOrder:
             for path, begin, count in zip(paths, first, steps, strict=True)
         ]
         return _joined([path.jobs for path in paths], np.hstack(blocks))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Then:
+    """`first` until each job has `enough` (n,) service, or its cap if that is less; from there on `second`.
+
+    Both curves are over the same jobs.
+    """
+
+    first: Curve
+    enough: FloatArray
+    second: Curve
+
+    def path(self, start: FloatArray, cap: FloatArray) -> Path:
+        """The way of `first` up to `enough`, then that of `second` up to `cap`."""
+        head = self.first.path(start, np.maximum(start, np.minimum(cap, self.enough)))
+        reached = start.copy()
+        reached[head.jobs] = head.targets[-1]
+        tail = self.second.path(reached, cap)
+        column = {job: index for index, job in enumerate(head.jobs.tolist())}
+        before = head.targets[:, [column[job] for job in tail.jobs.tolist()]]
+        return _joined([tail.jobs], np.vstack([before, tail.targets]))
 
 
 CORNERS_OF_EQUAL_RHO = 64

@@ -21,7 +21,7 @@ from gavel.policies._program import Program, cvxpy
 from gavel.types import FloatArray, IntArray
 
 PRECISION = 1e-8  # relative to the service asked for
-SLACK = 2e-9  # relative; what is held already may be missed by so little, or rounding would make it infeasible
+SLACK = 1e-8  # relative; what is held already may be missed by so little, or rounding would make it infeasible
 LEAST_PRICE = 1e-6  # of prices that sum to about 1; the solver's zeros are below 1e-9
 MOST_CUTS = 200
 MOST_LEVELS_PER_JOB = 10
@@ -29,9 +29,13 @@ MOST_LEVELS_PER_JOB = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Answer:
-    """How far the way goes: `reach` along it, the prices of the jobs (n,), and which entries of X (v,) stay of use."""
+    """How far the way goes: `reach` along it, the prices of the jobs (n,), and which entries of X (v,) stay of use.
+
+    `exact_reach` is the same without SLACK: no valid allocation goes further.
+    """
 
     reach: float
+    exact_reach: float
     service: FloatArray
     prices: FloatArray
     has_use: FloatArray
@@ -50,7 +54,7 @@ class Filling:
         assert program.solver == "highs", "water filling needs the exact prices of a simplex method"
         self._program = program
         jobs = len(program.given.job_ids)
-        self.dual_gap = 0.0
+        self.dual_gap = 0.0  # the most, in service, by which a point taken as reached was missed
         self._rates = program.rates.multiply(program.service_per_step[:, None]).tocsc()  # service per entry
         self._start, self._way = cp.Parameter(jobs, nonneg=True), cp.Parameter(jobs, nonneg=True)
         self._reach = cp.Variable()
@@ -72,7 +76,7 @@ class Filling:
         self._ask(service, np.ones_like(service))  # the program holds a valid answer even if nobody can rise
         for _ in range(MOST_LEVELS_PER_JOB * len(service) + MOST_CUTS):
             path = curve.path(service, cap)
-            if path.service[-1] - path.service[0] <= _tolerance(service):
+            if float((path.targets[-1] - path.targets[0]).max()) <= _tolerance(service):
                 return service
             service, answer = self._raise(path, service)
             if answer is not None:
@@ -96,10 +100,9 @@ class Filling:
                 return self._step(path, service)
             answer = self._ask(service, way / length)
             if answer.reach >= length - _tolerance(service + way):
+                self.dual_gap = max(self.dual_gap, length - answer.reach)
                 return self._reached(service, way / length, length, answer)
-            prices = answer.prices[path.jobs]
-            bound = float(prices @ path.targets[0]) + answer.reach
-            sought = path.last_within(prices, bound * (1 + 1e-12) + 1e-12)  # rounding must not lose a flat stretch
+            sought = path.last_within(answer.prices[path.jobs], answer.reach)
         raise SolveFailed(f"water filling found no reachable point within {MOST_CUTS} cuts")
 
     def _step(self, path: Path, service: FloatArray) -> tuple[FloatArray, _Answer | None]:
@@ -116,21 +119,23 @@ class Filling:
         """The service `length` along `way`, or as far as the answer goes; the answer if it goes no further."""
         target = service + way * min(length, max(0.0, answer.reach))
         reached = np.maximum(service, np.minimum(target, answer.service))
-        return reached, answer if answer.reach <= length + _tolerance(target) else None
+        return reached, answer if answer.exact_reach <= length + _tolerance(target) else None
 
     def _ask(self, service: FloatArray, way: FloatArray) -> _Answer:
         """How far along `way` every job can rise together from `service`."""
         program = self._program
         self._start.value, self._way.value = service * (1 - SLACK), way
         program.run(self._question)
+        reach = float(self._reach.value)
         prices = np.maximum(0.0, self._at_least.dual_value)
         paid = program.times.T @ np.maximum(0.0, program.time_limit.dual_value)
         paid = paid + program.held.T @ np.maximum(0.0, program.capacity_limit.dual_value)
         gained = self._rates.T @ prices
         has_use = paid - gained <= LEAST_PRICE * float(paid.max())
         return _Answer(
-            reach=float(self._reach.value),
-            service=self._rates @ program.x.value,
+            reach=reach,
+            exact_reach=reach - SLACK * float(prices @ service),
+            service=self._rates @ program.x.value / program.overuse(),
             prices=prices,
             has_use=has_use.astype(float),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._curves import Curve, EqualRho, InOrder, One, Share
+from gavel.policies._curves import Curve, EqualRho, InOrder, One, Share, Then
 from gavel.types import AllocationProblem, IntArray
 
 
@@ -57,11 +57,25 @@ def _finish_time_fairness(problem: AllocationProblem, jobs: IntArray, share: flo
     return EqualRho(jobs=runnable, work=work, age_s=problem.age_s[runnable], isolated_s=isolated_s)
 
 
+def _deadline(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    """First what each job needs to end in time, the earliest deadline first; a missed one needs all it can get."""
+    left_s = np.maximum(problem.deadline_at_s - problem.now_s, 0.0)
+    needed = np.divide(problem.steps_remaining, left_s, out=np.full_like(left_s, np.inf), where=left_s > 0)
+    worth = measures.service_per_step(problem)
+    enough = np.multiply(needed, worth, out=np.zeros_like(worth), where=worth > 0)
+    order = np.argsort(problem.deadline_at_s[jobs], kind="stable")
+    in_order = InOrder([One(job) for job in jobs[order].tolist()])
+    return Then(in_order, enough, _fairness(problem, jobs, share))
+
+
 OBJECTIVES: Mapping[str, TierObjective] = {
     "fairness": TierObjective("users equally, each user's jobs by their weights", _fairness),
     "fifo": TierObjective("one job after the other, earliest first", _fifo),
     "shortest_job_first": TierObjective("one job after the other, least remaining time first", _shortest_job_first),
     "throughput": TierObjective("one job after the other, greatest gain from its best type first", _throughput),
+    "deadline": TierObjective(
+        "what each job needs to end in time, earliest deadline first; the rest by fairness", _deadline
+    ),
     "finish_time_fairness": TierObjective(
         "all jobs equally late compared with a fixed slice of the tier's share", _finish_time_fairness
     ),

@@ -18,6 +18,7 @@ from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
 
 Solver = Literal["clarabel", "highs"]
 MOST_VIOLATION = 1e-6
+NEGLIGIBLE = 1e-6  # less is the solver's rounding, and not a round in a million
 MOST_TIME_LIMIT_S = 3600.0
 
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -39,10 +40,20 @@ class Program:
     `x` (v,) holds the v usable entries of X (combinations, types), `entries` where they lie in it; `throughput` (n,) is
     the effective throughput in steps/s, `service` (n,) the same in equal-share accelerators (docs/policies.md);
     `runnable` (n,) says which jobs have any usable entry. `rates`, `times` (n, v) and `held` (m, v) are the sparse
-    matrices behind them. `capacity` (m,) is a cvxpy parameter, preset to the problem's workers.
+    matrices behind them. `capacity` (m,) is a cvxpy parameter, preset to `limits`: the problem's workers.
+
+    `shared` (k, n) adds k resources that are not workers, as the part of the cluster's total that each job holds while
+    it runs; they become further rows of `held`, each with a limit of 1.
     """
 
-    def __init__(self, problem: AllocationProblem, *, solver: Solver = "clarabel", time_limit_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        problem: AllocationProblem,
+        *,
+        solver: Solver = "clarabel",
+        time_limit_s: float = 60.0,
+        shared: FloatArray | None = None,
+    ) -> None:
         cp = cvxpy()
 
         check_problem(problem)
@@ -52,6 +63,11 @@ class Program:
         self.solve_time_s = 0.0
         self.entries = np.nonzero(measures.can_run(problem))
         self.rates, self.times, self.held = _matrices(problem, self.entries)
+        self.limits = problem.capacity_workers.astype(float)
+        self._shared = np.zeros((0, len(problem.job_ids))) if shared is None else shared
+        if len(self._shared):
+            self.held = _stacked(self.held, self._shared @ self.times)
+            self.limits = np.append(self.limits, np.ones(len(self._shared)))
         self.service_per_step = measures.service_per_step(problem)
         self.runnable = self.rates.sum(axis=1) > 0
         if self.is_idle:
@@ -59,7 +75,7 @@ class Program:
         self.x = cp.Variable(len(self.entries[0]), nonneg=True)
         self.throughput = self.rates @ self.x
         self.service = cp.multiply(self.service_per_step, self.throughput)
-        self.capacity = cp.Parameter(self.held.shape[0], nonneg=True, value=problem.capacity_workers.astype(float))
+        self.capacity = cp.Parameter(self.held.shape[0], nonneg=True, value=self.limits)
         self.time_limit = self.times @ self.x <= 1
         self.capacity_limit = self.held @ self.x <= self.capacity
 
@@ -82,8 +98,8 @@ class Program:
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # its status is refused below
             try:
                 options = _OPTIONS[self.solver] | {"time_limit": self.time_left_s}
-                stated.solve(solver=self.solver.upper(), **options)
-            except cp.error.SolverError as error:
+                stated.solve(solver=self.solver.upper(), warm_start=False, **options)  # a warm basis misled HiGHS
+            except (cp.error.SolverError, ValueError) as error:  # ValueError: an answer of unknown status
                 raise SolveFailed(f"{self.solver} gave up: {error}") from error
         if stated.status != cp.OPTIMAL:
             raise SolveFailed(f"{self.solver} answered {stated.status}; only optimal is used")
@@ -91,12 +107,31 @@ class Program:
         self.solve_time_s += spent_s
         self.time_left_s = max(1e-3, self.time_left_s - spent_s)
 
+    def bound(self, gain: FloatArray) -> float:
+        """A number that `gain` (v,) times x exceeds for no valid x: the dual bound at the prices of the last answer.
+
+        It holds whatever the prices are, since an entry that they make too cheap counts in full.
+        """
+        time_price = np.maximum(0.0, self.time_limit.dual_value)
+        worker_price = np.maximum(0.0, self.capacity_limit.dual_value)
+        left: FloatArray = gain - self.times.T @ time_price - self.held.T @ worker_price
+        return float(time_price.sum() + worker_price @ self.capacity.value + np.maximum(0.0, left).sum())
+
+    def overuse(self) -> float:
+        """The factor, at least 1, by which the last answer is too large for a limit, within the solver's tolerance."""
+        held = self.held @ self.x.value
+        capacity = self.capacity.value
+        full = np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0)
+        return max(1.0, float((self.times @ self.x.value).max()), float(full.max()))
+
     def allocation(self, policy: str, *, dual_gap: float | None = None) -> Allocation:
         """The last answer, clipped to [0, 1] and checked on the problem's own numbers; SolveFailed if off by > 1e-6."""
         fractions = np.zeros((len(self.given.combinations), len(self.given.accelerator_types)))
         if not self.is_idle:
-            fractions[self.entries] = np.clip(self.x.value, 0.0, 1.0)
-        broken_by = measures.violation(self.given, fractions)
+            x = np.clip(self.x.value, 0.0, 1.0)
+            fractions[self.entries] = np.where(x < NEGLIGIBLE, 0.0, x)
+        also_held = self._shared @ measures.time_of_jobs(self.given, fractions)
+        broken_by = max(measures.violation(self.given, fractions), float(also_held.max(initial=1.0)) - 1.0)
         if not broken_by <= MOST_VIOLATION:
             raise SolveFailed(f"{self.solver}'s answer breaks a limit by {broken_by:.1e} (most: {MOST_VIOLATION:.0e})")
         certificate = Certificate(primal_violation=broken_by, dual_gap=dual_gap)
@@ -144,6 +179,12 @@ def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any
     workers = measures.gang_size(problem)[rows].astype(float)
     held = sparse.csr_array((workers, (types, column)), shape=(len(problem.accelerator_types), len(rows)))
     return rates, times, held
+
+
+def _stacked(above: Any, below: FloatArray) -> Any:
+    from scipy import sparse
+
+    return sparse.vstack([above, sparse.csr_array(below)], format="csr")
 
 
 def warm_up() -> None:

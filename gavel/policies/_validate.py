@@ -27,6 +27,7 @@ def check_problem(problem: AllocationProblem) -> None:
     for name in ("capacity_workers", "price_usd_per_hour"):
         _check_numbers(name, getattr(problem, name).astype(float), problem.accelerator_types, 0.0)
     _check_deadlines(problem)
+    _check_cpu_and_memory(problem)
     _check_rates(problem)
 
 
@@ -66,8 +67,20 @@ def _check_numbers(name: str, values: FloatArray, rows: tuple[str, ...], least: 
 
 
 def _check_deadlines(problem: AllocationProblem) -> None:
-    for row in np.flatnonzero(np.isnan(problem.deadline_at_s)):
-        raise InvalidProblem(f"deadline_at_s[{problem.job_ids[row]}]", "is NaN; give an instant, or +inf for none")
+    for row in np.flatnonzero(~(problem.deadline_at_s > -np.inf)):
+        where = f"deadline_at_s[{problem.job_ids[row]}]"
+        raise InvalidProblem(where, f"is {problem.deadline_at_s[row]}; give an instant, or +inf for none")
+
+
+def _check_cpu_and_memory(problem: AllocationProblem) -> None:
+    for name in ("cpu_cores", "memory_bytes"):
+        demand: FloatArray = getattr(problem, name)
+        if demand.shape not in ((0,), (len(problem.job_ids),)):
+            raise InvalidProblem(name, f"has shape {demand.shape}, wanted ({len(problem.job_ids)},), or (0,) for none")
+        _check_numbers(name, demand, problem.job_ids, 0.0)
+    for name in ("cluster_cpu_cores", "cluster_memory_bytes"):
+        if not getattr(problem, name) > 0:
+            raise InvalidProblem(name, f"is {getattr(problem, name)}; give a positive number, +inf if it is not known")
 
 
 def _check_rates(problem: AllocationProblem) -> None:

@@ -1,13 +1,15 @@
 """Variants of a policy as functions on its problem."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gavel.errors import InvalidProblem
 from gavel.policies._validate import check_problem
-from gavel.policies.measures import can_run
+from gavel.policies.measures import can_run, rate_alone
 from gavel.ports import Policy
-from gavel.types import Allocation, AllocationProblem
+from gavel.types import Allocation, AllocationProblem, JobId
 
 
 def agnostic(problem: AllocationProblem) -> AllocationProblem:
@@ -22,6 +24,39 @@ def agnostic(problem: AllocationProblem) -> AllocationProblem:
     total = workers.sum(axis=2, keepdims=True)
     mean = np.divide((rates * workers).sum(axis=2, keepdims=True), total, out=np.zeros(total.shape), where=total > 0)
     return replace(problem, throughput_steps_per_s=np.where(usable, mean, 0.0))
+
+
+def with_pairs(
+    problem: AllocationProblem, pair_rates: Mapping[tuple[JobId, JobId], Sequence[Sequence[float]]]
+) -> AllocationProblem:
+    """`problem` in which jobs may also run packed, two gangs on the same workers (Gavel, section 3.1: space sharing).
+
+    `pair_rates[a, b]` (2, types) are the measured steps per second of a and of b beside each other; a type on which one
+    of them makes no progress, packed or alone, is closed to the pair. Both gangs have the same scale factor; other jobs
+    may have any. Raises InvalidProblem for a pair that cannot be, naming it.
+    """
+    index = {job_id: row for row, job_id in enumerate(problem.job_ids)}
+    for pair in pair_rates:
+        _check_pair(problem, index, pair)
+    pairs = tuple((index[first], index[second]) for first, second in pair_rates)
+    shape = (len(pairs), 2, len(problem.accelerator_types))
+    measured = np.asarray([np.asarray(rates, dtype=float) for rates in pair_rates.values()]).reshape(shape)
+    alone = rate_alone(problem)[np.asarray(pairs, dtype=np.int64).reshape(-1, 2)] > 0
+    return replace(
+        problem,
+        combinations=problem.combinations + pairs,
+        throughput_steps_per_s=np.concatenate([problem.throughput_steps_per_s, measured * alone]),
+    )
+
+
+def _check_pair(problem: AllocationProblem, index: Mapping[JobId, int], pair: tuple[JobId, JobId]) -> None:
+    where = f"pair_rates[{'+'.join(pair)}]"
+    for job_id in pair:
+        if job_id not in index:
+            raise InvalidProblem(where, f"there is no job {job_id}; pair jobs of the problem")
+    first, second = (int(problem.scale_factor[index[job_id]]) for job_id in pair)
+    if first != second:
+        raise InvalidProblem(where, f"packs gangs of {first} and of {second} workers; pack gangs of one scale factor")
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,32 @@ For anybody's policy, in this folder or not. A policy also says what it optimise
 compared where the time fractions themselves are not unique.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, get_args
 
 import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies._program import MOST_VIOLATION
+from gavel.policies._program import MOST_VIOLATION, Program, Solver, cvxpy
+from gavel.policies._variants import with_pairs
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, Tier
 
 TOLERANCE = 1e-5
+
+PROMISES: Mapping[str, str] = {
+    "sharing_incentive": "the worst-off job, as the objective counts it, is never worse off than with the equal split",
+    "pareto": "no job could be faster without another being slower",
+    "monotone_in_capacity": "one more worker never makes the objective worse",
+    "strategy_proof": "no job is ever faster for stating a wrong throughput",
+}
+"""What a policy may promise besides (name -> meaning); each promise is checked where it is made."""
+
+
+_PER_JOB = ("weight", "steps_remaining", "age_s", "attained_service_s", "isolated_time_s")
 
 
 class MeasuredPolicy(Policy, Protocol):
@@ -28,8 +40,8 @@ class MeasuredPolicy(Policy, Protocol):
         """Whether the order of arrival may change the objective."""
 
     @property
-    def beats_equal_share(self) -> bool:
-        """Whether the objective is never worse than that of the equal split."""
+    def promises(self) -> frozenset[str]:
+        """Which of PROMISES the policy keeps on every problem."""
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """What the policy makes as large as it can, first entry first (lexicographically)."""
@@ -74,7 +86,6 @@ def a_small_problem(seed: int = 0, *, jobs: int = 6, types: int = 3) -> Allocati
 
 def relabelled(problem: AllocationProblem, jobs: list[int], types: list[int]) -> AllocationProblem:
     """The same problem with its jobs and types in another order and under other names; single jobs only."""
-    per_job = ("scale_factor", "weight", "steps_remaining", "age_s", "attained_service_s", "isolated_time_s")
     return replace(
         problem,
         job_ids=tuple(f"renamed-{row}" for row in range(len(jobs))),
@@ -85,7 +96,7 @@ def relabelled(problem: AllocationProblem, jobs: list[int], types: list[int]) ->
         deadline_at_s=problem.deadline_at_s[jobs],
         tier_of_job=problem.tier_of_job[jobs],
         users=tuple(problem.users[row] for row in jobs),
-        **{name: getattr(problem, name)[jobs] for name in per_job},
+        **{name: getattr(problem, name)[jobs] for name in ("scale_factor", *_PER_JOB)},
     )
 
 
@@ -108,11 +119,46 @@ def _does_not_depend_on_names_or_order(policy: MeasuredPolicy) -> None:
 
 
 def _is_no_worse_than_the_equal_share(policy: MeasuredPolicy) -> None:
-    for seed in range(3) if policy.beats_equal_share else ():
+    for seed in range(3) if "sharing_incentive" in policy.promises else ():
         problem = a_small_problem(seed)
         ours = policy.objective(problem, _allocated(policy, problem))
         equal = policy.objective(problem, EqualShare().allocate(problem))
         assert _as_good(ours, equal), f"objective {ours} is worse than the equal share's {equal}"
+
+
+def _leaves_nobody_who_could_be_faster(policy: MeasuredPolicy) -> None:
+    for seed in range(3) if "pareto" in policy.promises else ():
+        problem = a_small_problem(seed)
+        speed = measures.relative_throughput(problem, _allocated(policy, problem).time_fraction)
+        program = Program(problem, solver="highs")
+        could = cvxpy().multiply(measures.per_best_rate(problem), program.throughput)
+        best = program.solve("most", cvxpy().Maximize(cvxpy().sum(could)), [could >= speed * (1 - TOLERANCE)])
+        gained = measures.relative_throughput(problem, best.time_fraction) - speed
+        assert gained.sum() <= 100 * TOLERANCE, f"jobs could be faster by {gained} without another being slower"
+
+
+def _does_not_lose_by_one_more_worker(policy: MeasuredPolicy) -> None:
+    problem = a_small_problem(1)
+    before = policy.objective(problem, _allocated(policy, problem))
+    for more in np.eye(len(problem.accelerator_types), dtype=np.int64) if _is_monotone(policy) else ():
+        larger = replace(problem, capacity_workers=problem.capacity_workers + more)
+        after = policy.objective(larger, _allocated(policy, larger))
+        assert _as_good(after, before), f"objective {before} became {after} with one more worker"
+
+
+def _is_monotone(policy: MeasuredPolicy) -> bool:
+    return "monotone_in_capacity" in policy.promises
+
+
+def _rewards_no_lie(policy: MeasuredPolicy) -> None:
+    problem = a_small_problem()
+    true_speed = measures.relative_throughput(problem, _allocated(policy, problem).time_fraction)
+    for factors in ([9.0, 1.0, 1.0], [1.0, 0.1, 1.0], [0.3, 1.0, 3.0]) if "strategy_proof" in policy.promises else ():
+        rates = problem.throughput_steps_per_s.copy()
+        rates[1, 0] *= factors
+        answer = _allocated(policy, replace(problem, throughput_steps_per_s=rates))
+        speed = measures.relative_throughput(problem, answer.time_fraction)
+        assert speed[1] <= true_speed[1] + 10 * TOLERANCE, f"a job is faster by stating {factors} times its throughput"
 
 
 def _gives_nothing_where_a_job_cannot_run(policy: MeasuredPolicy) -> None:
@@ -132,6 +178,14 @@ def _gives_nothing_where_a_gang_is_too_large(policy: MeasuredPolicy) -> None:
     assert not allocation.time_fraction[1, [0, 2]].any(), "a gang of 4 got time on a type with 2 workers"
 
 
+def _takes_packed_pairs_among_several_scale_factors(policy: MeasuredPolicy) -> None:
+    alone = replace(a_small_problem(), scale_factor=np.asarray([1, 1, 2, 2, 1, 1], dtype=np.int64))
+    rates = alone.throughput_steps_per_s[:, 0]
+    pairs = {(f"job-{a}", f"job-{b}"): rates[[a, b]] * 0.7 for a, b in ((0, 1), (2, 3), (1, 4), (4, 5))}
+    allocation = _allocated(policy, with_pairs(alone, pairs))
+    assert allocation.time_fraction.any(), "nothing for jobs that may be packed"
+
+
 def _takes_empty_and_single_job_problems(policy: MeasuredPolicy) -> None:
     for jobs, types in ((0, 3), (0, 0), (1, 0), (1, 1)):
         allocation = _allocated(policy, a_small_problem(jobs=jobs, types=types))
@@ -142,11 +196,24 @@ def _takes_empty_and_single_job_problems(policy: MeasuredPolicy) -> None:
 
 def _refuses_numbers_it_cannot_use(policy: MeasuredPolicy) -> None:
     for wrong in (np.nan, np.inf, -1.0):
-        for name in ("throughput_steps_per_s", "weight", "steps_remaining"):
+        for name in (*_PER_JOB, "throughput_steps_per_s"):
             problem = a_small_problem()
             values = getattr(problem, name).copy()
             values[(2,) + (0,) * (values.ndim - 1)] = wrong
             _assert_refused(policy, replace(problem, **{name: values}), naming=f"{name}[job-2]")
+    problem = replace(a_small_problem(), deadline_at_s=np.asarray([np.inf, np.nan, *[np.inf] * 4]))
+    _assert_refused(policy, problem, naming="deadline_at_s[job-1]")
+
+
+def _has_one_answer_whatever_the_solver(policy: MeasuredPolicy) -> None:
+    """For a policy with a parameter `solver`."""
+    for seed in range(3) if hasattr(policy, "solver") else ():
+        problem = a_small_problem(seed)
+        values = []
+        for solver in get_args(Solver):
+            other = replace(policy, solver=solver)  # type: ignore[type-var]  # policies are dataclasses
+            values.append(policy.objective(problem, _allocated(other, problem)))
+        assert np.allclose(values[0], values[1], rtol=1e-4, atol=1e-4), f"solvers differ: {values}"
 
 
 def _allocated(policy: Policy, problem: AllocationProblem) -> Allocation:
@@ -184,8 +251,13 @@ CHECKS: tuple[Callable[[MeasuredPolicy], None], ...] = (
     _is_deterministic,
     _does_not_depend_on_names_or_order,
     _is_no_worse_than_the_equal_share,
+    _leaves_nobody_who_could_be_faster,
+    _does_not_lose_by_one_more_worker,
+    _rewards_no_lie,
+    _has_one_answer_whatever_the_solver,
     _gives_nothing_where_a_job_cannot_run,
     _gives_nothing_where_a_gang_is_too_large,
+    _takes_packed_pairs_among_several_scale_factors,
     _takes_empty_and_single_job_problems,
     _refuses_numbers_it_cannot_use,
 )

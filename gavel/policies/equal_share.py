@@ -19,7 +19,7 @@ class EqualShare:
     formula: ClassVar[str] = "X_ij = N_j / (n s_i), rows scaled to at most 1"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.1: the equal split X^equal; its Isolated baseline"
     order_matters: ClassVar[bool] = False
-    beats_equal_share: ClassVar[bool] = True
+    promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "strategy_proof"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """The equal split. Raises InvalidProblem, never SolveFailed."""

@@ -24,7 +24,11 @@ class Fifo:
     formula: ClassVar[str] = "lexicographically maximise a_i / max_j T_ij in order of arrival"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (FIFO)"
     order_matters: ClassVar[bool] = True
-    beats_equal_share: ClassVar[bool] = False
+
+    @property
+    def promises(self) -> frozenset[str]:
+        """Also Pareto-efficient if nobody is kept back."""
+        return frozenset({"monotone_in_capacity", "pareto"} if self.backfill else {"monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation; raises SolveFailed or InvalidProblem."""

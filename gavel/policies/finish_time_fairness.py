@@ -19,16 +19,21 @@ class FinishTimeFairness:
     """minimise max_i w_i rho_i with rho_i = (age_i + R_i / a_i) / (t_i + R_i / T_iso_i).
 
     a_i is what the allocation gives, T_iso_i what 1/n of every type would give, t_i the isolated time of done steps.
-    1 / a_i is convex, so this is one convex program. What it leaves over is shared by max-min fairness.
+    1 / a_i is convex, so this is one convex program. What it leaves over is shared by max-min fairness (backfill).
     """
 
+    backfill: bool = True
     time_limit_s: float = 60.0
 
     name: ClassVar[str] = "finish_time_fairness"
     formula: ClassVar[str] = "minimise max_i w_i (age_i + R_i / a_i) / (t_i + R_i / T_iso_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2; Themis (NSDI '20), section 4.2"
     order_matters: ClassVar[bool] = False
-    beats_equal_share: ClassVar[bool] = True
+
+    @property
+    def promises(self) -> frozenset[str]:
+        """Also Pareto-efficient with backfill."""
+        return frozenset({"sharing_incentive", "pareto"} if self.backfill else {"sharing_incentive"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation; raises SolveFailed or InvalidProblem."""
@@ -42,7 +47,7 @@ class FinishTimeFairness:
         speed = cp.multiply(1 / measures.rate_alone(problem).max(axis=1)[jobs], program.throughput[jobs])
         rho = cp.multiply(left_s / isolated_s, cp.inv_pos(speed)) + problem.age_s[jobs] / isolated_s
         fair = program.solve(self.name, cp.Minimize(cp.max(rho)))
-        return self._share_the_rest(fair, problem)
+        return self._share_the_rest(fair, problem) if self.backfill else fair
 
     def _share_the_rest(self, fair: Allocation, problem: AllocationProblem) -> Allocation:
         """Everybody keeps the service that the worst rho asks for, and more as far as there is any."""

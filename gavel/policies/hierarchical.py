@@ -45,7 +45,7 @@ class Hierarchical:
     formula: ClassVar[str] = "lexicographically maximise the sorted sigma_k / W_k subject to sigma_k >= sigma0_k"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.3 (hierarchical policies), with an objective for each tier"
     order_matters: ClassVar[bool] = True
-    beats_equal_share: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset({"pareto"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation; raises SolveFailed or InvalidProblem (also for a tier's objective without a curve)."""

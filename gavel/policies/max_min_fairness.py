@@ -9,6 +9,8 @@ from gavel.policies import measures
 from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling
 from gavel.policies._program import Program, Solver, cvxpy
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import evenly
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -27,10 +29,19 @@ class MaxMinFairness:
     formula: ClassVar[str] = "lexicographically maximise the sorted s_i a_i / (w_i e_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), sections 4.1 and 4.3; LAS: Tiresias (NSDI '19)"
     order_matters: ClassVar[bool] = False
-    beats_equal_share: ClassVar[bool] = True
+
+    @property
+    def promises(self) -> frozenset[str]:
+        """Also Pareto-efficient with water filling."""
+        return frozenset({"sharing_incentive", "pareto"} if self.water_filling else {"sharing_incentive"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        return evenly(problem, self.name, problem.weight, whole=self.water_filling) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the cvxpy program, which defines it."""
         solver: Solver = "highs" if self.water_filling else "clarabel"
         program = Program(problem, solver=solver, time_limit_s=self.time_limit_s)
         if program.is_idle:

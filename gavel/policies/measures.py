@@ -70,9 +70,30 @@ def service(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray
 
 def relative_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
     """Effective throughput over the rate on the best type, (n,), in [0, 1] without packing."""
+    return per_best_rate(problem) * effective_throughput(problem, time_fraction)
+
+
+def per_best_rate(problem: AllocationProblem) -> FloatArray:
+    """1 / max_j T_ij of each job alone, (n,), in seconds a step; 0 where it can run nowhere."""
     best = rate_alone(problem).max(axis=1, initial=0.0)
-    got = effective_throughput(problem, time_fraction)
-    return _ratio(got, best, 0.0)
+    return _ratio(np.ones_like(best), best, 0.0)
+
+
+def cpu_and_memory_share(problem: AllocationProblem) -> FloatArray:
+    """The part of the cluster's CPU cores and of its memory that each job's gang holds while it runs, (2, n).
+
+    0 where the job states no demand or the cluster does not say how much it has.
+    """
+    shares = np.zeros((2, len(problem.job_ids)))
+    for row, (demand, there) in enumerate(
+        (
+            (problem.cpu_cores, problem.cluster_cpu_cores),
+            (problem.memory_bytes, problem.cluster_memory_bytes),
+        )
+    ):
+        if len(demand):
+            shares[row] = demand / there
+    return shares
 
 
 def remaining_time_s(problem: AllocationProblem) -> FloatArray:
@@ -94,6 +115,17 @@ def slice_of_each_type(problem: AllocationProblem, share: FloatArray) -> FloatAr
     return limited
 
 
+def value_per_time(problem: AllocationProblem, per_step: FloatArray) -> FloatArray:
+    """Worth of a whole unit of time of each combination on each type, (c, m), 0 where it cannot run.
+
+    `per_step` (n, m), or (n, 1), is what a step of each job is worth on each type; packed jobs add up.
+    """
+    members = member_of(problem)
+    each = np.where((members >= 0)[:, :, None], per_step[members], 0.0) if len(per_step) else 0.0
+    worth: FloatArray = (each * problem.throughput_steps_per_s).sum(axis=1) * can_run(problem)
+    return worth
+
+
 def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArray:
     """Seconds each job takes from submission to end with the fraction `share` (n,) of every type to itself, (n,).
 
@@ -104,17 +136,23 @@ def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArr
     return problem.isolated_time_s + _ratio(np.maximum(1.0, problem.steps_remaining), rate, np.inf)
 
 
+def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
+    """Fraction of the time in which each job runs, over all its combinations and types, (n,)."""
+    members = member_of(problem)
+    busy = np.zeros(len(problem.job_ids))
+    for place in range(members.shape[1]):
+        there = members[:, place] >= 0
+        np.add.at(busy, members[there, place], time_fraction[there].sum(axis=1))
+    return busy
+
+
 def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
     """How far `time_fraction` (c, m) breaks a limit, as a share of time or of a type's workers; 0 if it breaks none."""
     if not time_fraction.size:
         return 0.0
     if not np.isfinite(time_fraction).all():
         return float("inf")
-    members = member_of(problem)
-    busy = np.zeros(len(problem.job_ids))
-    for place in range(members.shape[1]):
-        there = members[:, place] >= 0
-        np.add.at(busy, members[there, place], time_fraction[there].sum(axis=1))
+    busy = time_of_jobs(problem, time_fraction)
     workers = problem.capacity_workers.astype(float)
     held = gang_size(problem) @ time_fraction
     return max(

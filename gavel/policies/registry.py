@@ -11,12 +11,14 @@ import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import gavel.policies
 from gavel.errors import InvalidRequest
 from gavel.policies._objectives import OBJECTIVES
+from gavel.policies._own import own_policies
 from gavel.policies._variants import Agnostic
 from gavel.ports import Policy
 
@@ -46,49 +48,56 @@ class PolicyInfo:
     parameters: tuple[PolicyParameter, ...]
 
 
-def load(spec: str) -> Policy:
+def load(spec: str, folder: Path | None = None) -> Policy:
     """The policy that `name?parameter=value&..` means; raises InvalidRequest naming the choices.
 
-    Every policy also takes `agnostic=true`: it then decides as if it could not tell accelerator types apart.
+    Every policy also takes `agnostic=true`: it then decides as if it could not tell accelerator types apart. `folder`
+    holds policy files of the operator's own, which are executed (docs/adding-a-policy.md).
     """
-    return _load(canonical(spec))
+    return _load(canonical(spec, folder), folder)
 
 
-def canonical(spec: str) -> str:
+def canonical(spec: str, folder: Path | None = None) -> str:
     """`spec` without defaults, parameters sorted: two specs mean the same policy if and only if these are equal."""
-    name, given = _parsed(spec)
-    known = {parameter.name: parameter for parameter in _info(name).parameters}
-    set_apart = {key: text for key, text in given.items() if _value(name, key, text) != _value_of_default(known[key])}
-    written = "&".join(f"{key}={_text(_value(name, key, text))}" for key, text in sorted(set_apart.items()))
-    return f"{name}?{written}" if written else name
+    policy, given = _parsed(spec, folder)
+    known = {parameter.name: parameter for parameter in _info(policy).parameters}
+    set_apart = {key: text for key, text in given.items() if _value(policy, key, text) != _value_of_default(known[key])}
+    written = "&".join(f"{key}={_text(_value(policy, key, text))}" for key, text in sorted(set_apart.items()))
+    return f"{policy.name}?{written}" if written else str(policy.name)
 
 
-def available() -> tuple[PolicyInfo, ...]:
-    """Every policy of the folder, sorted by name."""
-    return tuple(_info(name) for name in sorted(_classes()))
+def available(folder: Path | None = None) -> tuple[PolicyInfo, ...]:
+    """Every policy of this folder and of the operator's own, sorted by name; raises InvalidRequest for a bad file."""
+    return tuple(_info(policy) for _, policy in sorted(_classes(folder).items()))
 
 
 @cache
-def _classes() -> dict[str, Any]:
+def _classes(folder: Path | None) -> dict[str, Any]:
     names = [module.name for module in pkgutil.iter_modules(gavel.policies.__path__) if not module.name.startswith("_")]
     modules = [importlib.import_module(f"{gavel.policies.__name__}.{name}") for name in names if name != "registry"]
-    found = [module.POLICY for module in modules if hasattr(module, "POLICY")]
-    return {policy.name: policy for policy in found}
+    found = {module.POLICY.name: module.POLICY for module in modules if hasattr(module, "POLICY")}
+    for policy in own_policies(folder) if folder else ():
+        if policy.name in found:
+            raise InvalidRequest("policy_path", f"there is a policy {policy.name!r} already; give yours another name")
+        found[policy.name] = policy
+    return found
 
 
 @cache
-def _load(spec: str) -> Policy:
-    name, given = _parsed(spec)
-    values = {key: _value(name, key, text) for key, text in given.items()}
+def _load(spec: str, folder: Path | None) -> Policy:
+    kind, given = _parsed(spec, folder)
+    values = {key: _value(kind, key, text) for key, text in given.items()}
     is_agnostic = values.pop(AGNOSTIC, False)
-    policy: Policy = _classes()[name](**values)
+    policy: Policy = kind(**values)
     return Agnostic(name=spec, policy=policy) if is_agnostic else policy
 
 
-def _parsed(spec: str) -> tuple[str, dict[str, str]]:
+def _parsed(spec: str, folder: Path | None) -> tuple[Any, dict[str, str]]:
+    """The class of the policy, and the text of each parameter that is given."""
     name, _, query = spec.partition("?")
-    if name not in _classes():
-        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(_classes()))}")
+    known = _classes(folder)
+    if name not in known:
+        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(known))}")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=20) if query else []
     except ValueError as error:
@@ -97,27 +106,22 @@ def _parsed(spec: str) -> tuple[str, dict[str, str]]:
     if len(given) < len(pairs):
         raise InvalidRequest("policy", f"sets a parameter twice in {query!r}; set each once")
     for key in given:
-        _check_known(name, key)
-    return name, given
+        _check_known(known[name], key)
+    return known[name], given
 
 
-def _check_known(name: str, key: str) -> None:
-    known = [parameter.name for parameter in _info(name).parameters]
+def _check_known(policy: Any, key: str) -> None:
+    known = [parameter.name for parameter in _info(policy).parameters]
     if key not in known:
-        raise InvalidRequest("policy", f"{name} has no parameter {key!r}; choose one of {', '.join(known)}")
+        raise InvalidRequest("policy", f"{policy.name} has no parameter {key!r}; choose one of {', '.join(known)}")
 
 
 @cache
-def _info(name: str) -> PolicyInfo:
-    policy = _classes()[name]
-    own = tuple(_parameter(field, kind) for field, kind in _kinds(name).values())
+def _info(policy: Any) -> PolicyInfo:
+    hints = get_type_hints(policy)
+    own = tuple(_parameter(field, hints[field.name]) for field in fields(policy))
     everyone = PolicyParameter(name=AGNOSTIC, default="false", choices=tuple(_TRUTH))
-    return PolicyInfo(name=name, formula=policy.formula, source=policy.source, parameters=(*own, everyone))
-
-
-def _kinds(name: str) -> dict[str, tuple[Field[Any], Any]]:
-    hints = get_type_hints(_classes()[name])
-    return {field.name: (field, hints[field.name]) for field in fields(_classes()[name])}
+    return PolicyInfo(name=policy.name, formula=policy.formula, source=policy.source, parameters=(*own, everyone))
 
 
 def _parameter(field: Field[Any], kind: Any) -> PolicyParameter:
@@ -131,9 +135,9 @@ def _choices(kind: Any) -> tuple[str, ...]:
     return tuple(str(choice) for choice in get_args(kind)) if get_origin(kind) is Literal else ()
 
 
-def _value(name: str, key: str, text: str) -> Any:
+def _value(policy: Any, key: str, text: str) -> Any:
     """What `text` means for parameter `key`; raises InvalidRequest naming the choices."""
-    parameter = next(one for one in _info(name).parameters if one.name == key)
+    parameter = next(one for one in _info(policy).parameters if one.name == key)
     if parameter.choices:
         if text not in parameter.choices:
             raise InvalidRequest("policy", f"{key}={text!r}: choose one of {', '.join(parameter.choices)}")

@@ -49,6 +49,7 @@ class _Gang:
     request: GangRequest
     rate_steps_per_s: float
     expires_at_s: float
+    grace_s: float
     state: GangState = GangState.WAITING
     started_at_s: float | None = None
     training_from_s: float = inf
@@ -57,6 +58,7 @@ class _Gang:
     reported_step: int = 0
     sequence: int = 0
     reports: list[Report] = field(default_factory=list)
+    is_end_seen: bool = False
 
     @property
     def key(self) -> Gang:
@@ -68,7 +70,9 @@ class _Gang:
 
     def ends_at_s(self) -> float:
         """The instant at which it ends by itself; +inf once it has."""
-        return inf if self.state is GangState.ENDED else min(self.finishes_at_s(), self.expires_at_s)
+        if self.state is GangState.ENDED:
+            return inf
+        return min(self.finishes_at_s(), self.expires_at_s + self.grace_s)
 
     def step_at(self, now_s: float) -> int:
         """Whole steps done since the job's beginning."""
@@ -77,9 +81,11 @@ class _Gang:
         return min(self.launched.start_step + done, self.launched.total_steps)
 
     def report(self, kind: ReportKind, step: int) -> None:
-        """Append the next report, up to `step`; a step that was reported before gives none."""
+        """Append the next report, up to `step`; progress that was reported before, or a checkpoint of none, is none."""
         steps = step - self.reported_step
-        if steps <= 0 and kind is not ReportKind.FINISHED:
+        if kind is ReportKind.PROGRESS and steps <= 0:
+            return
+        if kind is ReportKind.CHECKPOINT and step <= self.launched.start_step:
             return
         self.sequence += 1
         self.reported_step = step
@@ -103,14 +109,23 @@ class VirtualCluster:
     """Implements ClusterBackend on `clock`. Each rank requires its gang's resource and its worker, like anywhere else.
 
     `throughput` says how fast each kind runs; a gang's argv must be `program(kind)`. Each start costs
-    `switch_cost_s` before the first step.
+    `switch_cost_s` before the first step. A gang lives `lease_grace_s` beyond its lease, so that an extension at the
+    very instant of its end still reaches it.
     """
 
-    def __init__(self, cluster: Cluster, throughput: Throughput, clock: Clock, switch_cost_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughput: Throughput,
+        clock: Clock,
+        switch_cost_s: float = 0.0,
+        lease_grace_s: float = 0.0,
+    ) -> None:
         self._cluster = cluster
         self._throughput = throughput
         self._clock = clock
         self._switch_cost_s = switch_cost_s
+        self._lease_grace_s = lease_grace_s
         self._gangs: dict[Gang, _Gang] = {}
         self._fence: dict[JobId, int] = {}  # the lowest token that may still start
         self.table = ResourceTable()
@@ -148,15 +163,21 @@ class VirtualCluster:
         """Nothing is held outside this object."""
 
     def next_event_at_s(self) -> float:
-        """The next instant at which a gang ends by itself; +inf: none will."""
-        return min((gang.ends_at_s() for gang in self._gangs.values()), default=inf)
+        """The next instant at which there is something new to observe; +inf: there will be nothing."""
+        if any(gang.state is GangState.ENDED and not gang.is_end_seen for gang in self._gangs.values()):
+            return self._clock.now_s()
+        return self._next_end_s()
 
     # --- time ---
+
+    def _next_end_s(self) -> float:
+        """The next instant at which a gang ends by itself; +inf: none will."""
+        return min((gang.ends_at_s() for gang in self._gangs.values()), default=inf)
 
     def _advance(self) -> float:
         """Let everything happen that is due, in order of time; the clock's instant."""
         now_s = self._clock.now_s()
-        while (due_at_s := self.next_event_at_s()) <= now_s:
+        while (due_at_s := self._next_end_s()) <= now_s:
             for gang in self._gangs.values():
                 if gang.ends_at_s() <= due_at_s:
                     self._end_by_itself(gang, due_at_s)
@@ -203,7 +224,7 @@ class VirtualCluster:
                     self._preempt(gang, now_s, reason)
             case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
                 for gang in self._alive(job_id, token):
-                    gang.expires_at_s = expires_at_s
+                    gang.expires_at_s = max(gang.expires_at_s, expires_at_s)  # never shortens
             case ForgetGang(job_id=job_id, token=token):
                 if not self._alive(job_id, token):
                     self._gangs.pop((job_id, token), None)
@@ -223,7 +244,7 @@ class VirtualCluster:
         rate = self._throughput.get((kind, len(launch.worker_ids), launch.accelerator_type), 0.0)
         members = tuple(Member({launch.resource: 1, f"node/worker-{each}": 1}) for each in launch.worker_ids)
         request = GangRequest((launch.job_id, launch.token), members)
-        gang = _Gang(launch, request, rate, launch.lease_expires_at_s)
+        gang = _Gang(launch, request, rate, launch.lease_expires_at_s, self._lease_grace_s)
         self._gangs[gang.key] = gang
         if rate <= 0:
             message = f"no throughput is known of kind {kind} on {len(launch.worker_ids)} {launch.accelerator_type}"
@@ -236,6 +257,7 @@ class VirtualCluster:
 
     def _seen(self, gang: _Gang, now_s: float) -> GangSeen:
         reports, gang.reports = tuple(gang.reports), []
+        gang.is_end_seen = gang.state is GangState.ENDED
         is_waiting = gang.state is GangState.WAITING
         return GangSeen(
             job_id=gang.launched.job_id,

@@ -13,22 +13,20 @@ from gavel.estimator.observed import ObservedThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
-from gavel.ports import Store
+from gavel.ports import Store, ThroughputEstimator
 from gavel.simulator.cluster import Throughput, VirtualCluster, program
 from gavel.simulator.report import JobRow, Metrics, metrics, metrics_by_tier, row_of, utilisation
 from gavel.store.memory import MemoryStore
 from gavel.types import Cluster, Job, JobId, JobSpec, Tier
+from workloads.traces.job import TraceJob
 
 TICKS_MAX = 1_000_000
+LEASE_GRACE_S = 1e-6  # a lease ends after the round that follows it was planned, if only just
 STANDSTILL_TICKS_MAX = 100  # ticks in a row at one instant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedJob:
-    """A job and when it is submitted, in simulated seconds. Its argv is replaced: a virtual cluster runs the kind."""
-
-    submitted_at_s: float
-    spec: JobSpec
+SimulatedJob = TraceJob
+"""A job and when it is submitted, in simulated seconds. Its argv is replaced: a virtual cluster runs the kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +49,20 @@ def simulate(
     policy: str,
     tiers: Sequence[Tier] = (),
     switch_cost_s: float = 0.0,
+    estimator: ThroughputEstimator | None = None,
     ticks_max: int = TICKS_MAX,
     **overrides: Any,
 ) -> SimulationResult:
-    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; others are as in the service.
+    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; others are as in the service,
+    but for planning ahead, which on a virtual clock would only blind a round to what happens meanwhile. `estimator` is
+    the service's by default: it sees what the gangs report, the true `throughput` is hidden from it.
 
     Raises InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
     """
     for job in workload:
         _check_feasible(job.spec, cluster, throughput)
-    world = _World(cluster, throughput, switch_cost_s, Settings(policy=policy, **overrides))
+    settings = Settings(policy=policy, **{"planning_lead_fraction": 0.0, **overrides})
+    world = World(cluster, throughput, switch_cost_s, settings, estimator or ObservedThroughputs())
     world.add_tiers(tiers)
     jobs, ticks = world.run(workload, ticks_max)
     return SimulationResult(
@@ -79,18 +81,25 @@ def stated(spec: JobSpec, throughput: Throughput) -> JobSpec:
     return replace(spec, throughput_steps_per_s=known)
 
 
-class _World:
+class World:
     """Store, cluster, clock and driver of one simulation."""
 
-    def __init__(self, cluster: Cluster, throughput: Throughput, switch_cost_s: float, settings: Settings) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        throughput: Throughput,
+        switch_cost_s: float,
+        settings: Settings,
+        estimator: ThroughputEstimator,
+    ) -> None:
         self._clock = ManualClock()
-        self._store: Store = MemoryStore()
-        self._cluster = VirtualCluster(cluster, throughput, self._clock, switch_cost_s)
+        self.store: Store = MemoryStore()
+        self._cluster = VirtualCluster(cluster, throughput, self._clock, switch_cost_s, LEASE_GRACE_S)
         self._driver = Driver(
-            store=self._store,
+            store=self.store,
             backend=self._cluster,
             runner=InlineRunner(),
-            estimator=ObservedThroughputs(),
+            estimator=estimator,
             fallback=EqualShare(),
             clock=self._clock,
             settings=settings,
@@ -98,9 +107,9 @@ class _World:
 
     def add_tiers(self, tiers: Sequence[Tier]) -> None:
         """Create the tiers, or replace those that a new store has."""
-        versions = {tier.name: tier.version for tier in self._store.tiers()}
+        versions = {tier.name: tier.version for tier in self.store.tiers()}
         for tier in tiers:
-            self._store.put_tier(tier, expected_version=versions.get(tier.name), by="simulation", now_s=0.0)
+            self.store.put_tier(tier, expected_version=versions.get(tier.name), by="simulation", now_s=0.0)
 
     def run(self, workload: Sequence[SimulatedJob], ticks_max: int) -> tuple[list[Job], int]:
         """Every job after its end, in order of submission, and the ticks it took."""
@@ -112,8 +121,8 @@ class _World:
             while arrivals and arrivals[0].submitted_at_s <= now_s:
                 ids.append(self._submit(arrivals.popleft()))
             wakes_at_s = self._driver.tick()
-            if not arrivals and not self._store.snapshot().jobs:
-                return [self._store.job(job_id) for job_id in ids], tick + 1
+            if not arrivals and not self.store.snapshot().jobs:
+                return [self.store.job(job_id) for job_id in ids], tick + 1
             arrives_at_s = arrivals[0].submitted_at_s if arrivals else inf
             due_at_s = min(wakes_at_s, arrives_at_s, self._cluster.next_event_at_s())
             standing = standing + 1 if due_at_s <= now_s else 0
@@ -124,14 +133,14 @@ class _World:
 
     def rounds(self) -> int:
         """Rounds planned."""
-        return max((record.plan.round_index for record in self._store.snapshot().rounds), default=0)
+        return max((record.plan.round_index for record in self.store.snapshot().rounds), default=0)
 
     def _submit(self, job: SimulatedJob) -> JobId:
         spec = replace(job.spec, argv=program(job.spec.kind))
-        return self._store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
+        return self.store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
 
     def _stuck(self, why: str) -> InvariantViolated:
-        jobs = sorted(self._store.snapshot().jobs.values(), key=lambda job: job.id)
+        jobs = sorted(self.store.snapshot().jobs.values(), key=lambda job: job.id)
         stories = "; ".join(
             f"{job.spec.name or job.id} is {job.state}: {job.message or job.reason}" for job in jobs[:3]
         )
@@ -152,5 +161,7 @@ def _check_feasible(spec: JobSpec, cluster: Cluster, throughput: Throughput) -> 
     if not fits:
         raise InvalidRequest("scale_factor", f"{who} needs {spec.scale_factor} workers of one type; no type has them")
     for name in fits:
-        if not throughput.get((*_key(spec), name), 0.0) > 0:
-            raise InvalidRequest("throughput", f"{who}: give the steps/s of {_key(spec)} on {name}, above 0")
+        if (*_key(spec), name) not in throughput:
+            raise InvalidRequest("throughput", f"{who}: give the steps/s of {_key(spec)} on {name}, 0 if it cannot run")
+    if not any(throughput[(*_key(spec), name)] > 0 for name in fits):
+        raise InvalidRequest("throughput", f"{who}: {_key(spec)} runs on none of {', '.join(fits)}")

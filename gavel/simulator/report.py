@@ -25,6 +25,13 @@ class JobRow:
     rho: float | None
     rounds: Mapping[AcceleratorType, int]
     preemptions: int
+    scale_factor: int = 1
+    submitted_at_s: float = 0.0
+    finished_at_s: float | None = None
+    fastest_s: float | None = None  # alone on its fastest type, from the first step to the last
+    lost_s: float = 0.0  # to switches: checkpoints, restores, relaunches
+    cost_usd: float = 0.0
+    deadline_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

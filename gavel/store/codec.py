@@ -165,6 +165,7 @@ def _allocation(item: dict[str, Any]) -> Allocation:
             "combinations": tuple(tuple(each) for each in item["combinations"]),
             "accelerator_types": tuple(item["accelerator_types"]),
             "certificate": Certificate(**item["certificate"]),
+            "notes": tuple((job_id, text) for job_id, text in item.get("notes", ())),
         }
     )
 

@@ -59,6 +59,7 @@ def round_record(round_index: int, job_id: str = "j", *, parent: int | None = No
         certificate=Certificate(primal_violation=1e-17),
         policy="max_min_fairness",
         solver="HIGHS",
+        notes=((job_id, "its deadline cannot be met"),),
         warm_start={"prices": np.array([5e-324, -0.0]), "round": 1, "names": ["a"]},
     )
     owed = {(job_id, "v100"): -1 / 7}
@@ -85,6 +86,9 @@ def _problem(job_id: str) -> AllocationProblem:
         tiers=(Tier(name="default"),),
         tier_of_job=np.array([0], dtype=np.int64),
         users=("ann",),
+        cpu_cores=np.array([1 / 3]),
+        memory_bytes=np.array([2.0**40]),
+        cluster_cpu_cores=64.0,
     )
 
 

@@ -1,12 +1,11 @@
 """Random problems for comparing policies with oracles: uneven capacities, zero rates, gangs, weights, tiers."""
 
 import os
-from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import settings
 
-from gavel.types import AllocationProblem, Tier
+from gavel.types import Allocation, AllocationProblem, Tier
 from tests.builders import a_problem
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
@@ -40,7 +39,16 @@ def an_instance(seed: int, *, jobs: int = 6, types: int = 3) -> AllocationProble
     )
 
 
-def instances(few: int, full: int) -> Iterator[AllocationProblem]:
-    """Instances of several sizes."""
-    for seed in seeds(few, full):
-        yield an_instance(seed, jobs=3 + seed % 6, types=2 + seed % 2)
+def workers_held(problem: AllocationProblem, allocation: Allocation) -> np.ndarray:
+    """Workers of each type in use, (types,)."""
+    return problem.scale_factor @ allocation.time_fraction
+
+
+def idle_pairs(problem: AllocationProblem, allocation: Allocation) -> np.ndarray:
+    """Where a job has time to spare, a type workers to spare, and the one can run on the other (jobs, types)."""
+    spare_time = allocation.time_fraction.sum(axis=1) < 1 - 1e-4
+    spare_workers = workers_held(problem, allocation) < problem.capacity_workers - 1e-4
+    can_run = (problem.throughput_steps_per_s[:, 0] > 0) & (
+        problem.scale_factor[:, None] <= problem.capacity_workers[None, :]
+    )
+    return can_run & spare_time[:, None] & spare_workers[None, :]

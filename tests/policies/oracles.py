@@ -1,4 +1,4 @@
-"""Answers found in other ways: one linear program per question (scipy), blind bisection, and nothing of the policies' own."""
+"""Answers found in other ways: one linear program per question (scipy), blind bisection, none of our own code."""
 
 import numpy as np
 from scipy.optimize import linprog
@@ -45,7 +45,7 @@ class Oracle:
         """max over X of min_i service_i / weight_i over the jobs that can run: one program with one more variable."""
         able = self.equal > 0
         size = self.service.shape[1]
-        lifted = np.hstack([-self.service / weight[:, None], np.ones((self.jobs, 1))])[able]
+        lifted = np.hstack([-self.service[able] / weight[able, None], np.ones((int(able.sum()), 1))])
         limits = np.hstack([np.vstack([self.time, self.held]), np.zeros((self.jobs + self.types, 1))])
         answer = linprog(
             np.append(np.zeros(size), -1.0),
@@ -63,8 +63,9 @@ def served_in_order(problem: AllocationProblem, order: np.ndarray) -> np.ndarray
     oracle = Oracle(problem)
     service = np.zeros(oracle.jobs)
     for job in order:
-        most = oracle.best(oracle.service[job], service * (1 - 1e-10))
-        service[job] = most if most is not None else 0.0
+        most = oracle.best(oracle.service[job], service * (1 - 1e-8))
+        assert most is not None, "what was reached cannot be reached"
+        service[job] = most
     return service
 
 
@@ -88,18 +89,23 @@ def least_rho(problem: AllocationProblem, isolated_s: np.ndarray) -> float:
 
 
 def filled_by_tiers(problem: AllocationProblem) -> np.ndarray:
-    """Service under the rules of docs/tiers.md for tiers of objective fairness (one user each) or fifo, step by step."""
+    """Service by the rules of docs/tiers.md for tiers of objective fairness (one user each) or fifo, step by step."""
     oracle = Oracle(problem)
     start = np.zeros(oracle.jobs)
     for index, tier in enumerate(problem.tiers):
         own = problem.tier_of_job == index
         if tier.guarantee > 0 and own.any():
-            start += _raised(oracle, problem, np.where(own, 0.0, np.nan), tier.guarantee * oracle.workers)
-    return _raised(oracle, problem, start, oracle.workers)
+            start += _raised(oracle, problem, np.where(own, 0.0, np.nan), tier.guarantee * oracle.workers, slack=1e-9)
+    return _raised(oracle, problem, start, oracle.workers, slack=1e-8)
 
 
-def _raised(oracle: Oracle, problem: AllocationProblem, start: np.ndarray, workers: np.ndarray) -> np.ndarray:
-    """Raise all tiers from `start`; jobs that start at NaN take no part and end at 0."""
+def _raised(
+    oracle: Oracle, problem: AllocationProblem, start: np.ndarray, workers: np.ndarray, slack: float
+) -> np.ndarray:
+    """Raise all tiers from `start`; jobs that start at NaN take no part and end at 0.
+
+    What is reached within `slack` stays reachable within a little more, so each level has more than the one before.
+    """
     apart = np.isnan(start)
     service, cap = np.where(apart, 0.0, start), np.where(apart, 0.0, oracle.cap)
     cap = np.maximum(cap, service)
@@ -107,14 +113,16 @@ def _raised(oracle: Oracle, problem: AllocationProblem, start: np.ndarray, worke
         low, high = 0.0, max(cap[problem.tier_of_job == k].sum() / tier.weight for k, tier in enumerate(problem.tiers))
         for _ in range(34):
             middle = (low + high) / 2
-            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - 1e-9), workers)
+            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - slack), workers)
             low, high = (middle, high) if fits else (low, middle)
         service = _targets(problem, low, service, cap)
+        room = np.full(oracle.jobs, np.inf)
         for job in np.flatnonzero(cap > service):
-            most = oracle.best(oracle.service[job], service * (1 - 3e-9), workers)
+            most = oracle.best(oracle.service[job], service * (1 - 2 * slack), workers)
             assert most is not None, "what was reached cannot be reached"
-            if most <= service[job] + 1e-5:
-                cap[job] = service[job]
+            room[job] = most - service[job]
+        cap = np.where(room <= max(1e-5, room.min()), service, cap)  # at the highest level somebody is stuck
+        slack += 1e-9
     return service
 
 

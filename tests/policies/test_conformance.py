@@ -17,6 +17,12 @@ SPECS = [
     "fifo?backfill=false",
     "shortest_job_first?backfill=false",
     "max_min_fairness?time_limit_s=5",
+    "finish_time_fairness?backfill=false",
+    "makespan?backfill=false",
+    "max_total_relative_speed?ageing=attained_service",
+    "min_cost?deadlines=false",
+    "dominant_resource_fairness?share=accelerators",
+    "dominant_resource_fairness?share=memory",
 ]
 
 

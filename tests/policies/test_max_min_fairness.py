@@ -1,18 +1,20 @@
 """Max-min fairness against the paper's example, closed forms, brute force and a second solver."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gavel.policies import measures
-from gavel.policies.max_min_fairness import MaxMinFairness
-from gavel.types import Allocation, AllocationProblem, Tier
+from gavel.policies import measures, registry
+from gavel.policies._program import Program
+from gavel.policies._variants import agnostic
+from gavel.policies.max_min_fairness import MaxMinFairness, plain
+from gavel.types import Tier
 from tests.builders import a_problem
-from tests.policies.instances import an_instance, instances, seeds
+from tests.policies.instances import an_instance, few_examples, idle_pairs, seeds, workers_held
 from tests.policies.oracles import Oracle, filled_by_tiers
-
-
-def workers_held(problem: AllocationProblem, allocation: Allocation) -> np.ndarray:
-    return problem.scale_factor @ allocation.time_fraction
 
 
 def test_the_example_of_gavel_s_paper_gives_each_job_eight_elevenths_of_its_equal_share_rate() -> None:
@@ -46,32 +48,44 @@ def test_the_plain_program_may_leave_accelerators_idle_and_water_filling_uses_th
 @pytest.mark.parametrize("seed", seeds(20, 200))
 def test_the_plain_program_agrees_with_an_independent_linear_program_and_between_solvers(seed: int) -> None:
     problem = an_instance(seed, jobs=2 + seed % 3, types=2 + seed % 2)
-    by_solver = {
-        solver: MaxMinFairness(water_filling=False, solver=solver)  # type: ignore[arg-type]
-        for solver in ("clarabel", "highs")
-    }
-    values = [policy.objective(problem, policy.allocate(problem)) for policy in by_solver.values()]
-    assert values[0] == pytest.approx(values[1], rel=1e-4)
-    if values[0].size:
-        assert values[1][0] == pytest.approx(Oracle(problem).worst_served(problem.weight), rel=1e-6)
+    policy = MaxMinFairness(water_filling=False)
+    if not Program(problem).is_idle:
+        answers = (plain(Program(problem, solver="clarabel")), plain(Program(problem, solver="highs")))
+        values = [policy.objective(problem, answer)[0] for answer in answers]
+        assert values[0] == pytest.approx(values[1], rel=1e-4)
+        assert values[1] == pytest.approx(Oracle(problem).worst_served(problem.weight), rel=1e-6)
 
 
-def test_water_filling_agrees_with_brute_force_job_by_job() -> None:
-    for problem in instances(12, 120):
-        one_tier = {"tiers": (Tier(name="all"),), "tier_of_job": np.zeros(len(problem.job_ids), dtype=int)}
-        problem = replaced(problem, **one_tier)
-        got = measures.service(problem, MaxMinFairness().allocate(problem).time_fraction)
-        assert got == pytest.approx(filled_by_tiers(problem), abs=1e-4)
+@pytest.mark.parametrize("seed", seeds(12, 120))
+def test_water_filling_agrees_with_brute_force_job_by_job(seed: int) -> None:
+    problem = an_instance(seed, jobs=3 + seed % 6, types=2 + seed % 2)
+    jobs = np.zeros(len(problem.job_ids), dtype=np.int64)
+    problem = replace(problem, tiers=(Tier(name="all"),), tier_of_job=jobs)
+    got = measures.service(problem, MaxMinFairness().allocate(problem).time_fraction)
+    assert got == pytest.approx(filled_by_tiers(problem), abs=1e-4)
 
 
-def test_water_filling_agrees_between_solvers() -> None:
-    for problem in instances(12, 200):
-        ours, theirs = (MaxMinFairness(solver="highs"), MaxMinFairness(solver="clarabel"))
-        values = [policy.objective(problem, policy.allocate(problem)) for policy in (ours, theirs)]
-        assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-4)
+@few_examples
+@given(seed=st.integers(0, 10**6), jobs=st.integers(1, 12), types=st.integers(1, 4))
+def test_no_job_has_time_to_spare_on_a_type_with_workers_to_spare(seed: int, jobs: int, types: int) -> None:
+    problem = an_instance(seed, jobs=jobs, types=types)
+    assert not idle_pairs(problem, MaxMinFairness().allocate(problem)).any()
 
 
-def replaced(problem: AllocationProblem, **fields: object) -> AllocationProblem:
-    from dataclasses import replace
+def test_the_agnostic_variant_keeps_equal_shares_and_shares_time_alone() -> None:
+    problem = a_problem([[40.0, 10.0], [12.0, 4.0], [100.0, 0.0]], [1, 3])
+    blind = agnostic(problem)
+    assert measures.equal_share_rate(blind) == pytest.approx(measures.equal_share_rate(problem))
+    assert blind.throughput_steps_per_s[:, 0].tolist() == [[17.5, 17.5], [6.0, 6.0], [100.0, 0.0]]
+    allocation = registry.load("max_min_fairness?agnostic=true").allocate(problem)
+    assert allocation.policy == "max_min_fairness?agnostic=true"
 
-    return replace(problem, **fields)  # type: ignore[arg-type]
+
+def test_a_packed_pair_holds_its_workers_once_and_counts_for_both_members() -> None:
+    alone = a_problem([[1.0], [1.0]], [1])
+    rates = np.asarray([[[1.0], [0.0]], [[1.0], [0.0]], [[0.8], [0.8]]])
+    packed = replace(alone, combinations=((0,), (1,), (0, 1)), throughput_steps_per_s=rates)
+    allocation = MaxMinFairness().allocate(packed)
+    assert allocation.combinations[2] == ("j0", "j1")
+    assert allocation.time_fraction[:, 0] == pytest.approx([0.0, 0.0, 1.0])
+    assert measures.effective_throughput(packed, allocation.time_fraction) == pytest.approx([0.8, 0.8])

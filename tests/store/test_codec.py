@@ -1,6 +1,8 @@
 """What is encoded comes back, bit for bit."""
 
+import json
 import os
+import zlib
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
 
@@ -90,6 +92,25 @@ def test_a_round_comes_back(array: np.ndarray, number: float) -> None:
     assert same(back.allocation.warm_start["deep"][0]["array"], array)
     owed = [np.float64(value).tobytes() for value in back.owed_rounds.values()]
     assert owed == [np.float64(number).tobytes(), np.float64(-number).tobytes()] or np.isnan(number)
+
+
+def test_notes_and_demands_of_a_round_come_back_and_older_rounds_have_none() -> None:
+    record = round_record(1)
+    back = stored_and_read(record)
+    assert back.allocation.notes == record.allocation.notes != ()
+    assert same(back.problem.cpu_cores, record.problem.cpu_cores)
+    assert same(back.problem.memory_bytes, record.problem.memory_bytes)
+    assert (back.problem.cluster_cpu_cores, back.problem.cluster_memory_bytes) == (64.0, np.inf)
+    newer = ("notes", "cpu_cores", "memory_bytes", "cluster_cpu_cores", "cluster_memory_bytes")
+    plan, decision = codec.pack_round(record)
+    item = json.loads(zlib.decompress(decision))
+    for half in ("problem", "allocation"):
+        item[half] = {name: value for name, value in item[half].items() if name not in newer}
+    old = zlib.compress(json.dumps(item).encode())
+    read = codec.record(SimpleNamespace(round_index=1, plan=plan, decision=old))
+    assert read.allocation.notes == ()
+    assert read.problem.cpu_cores.shape == (0,)
+    assert read.problem.cluster_memory_bytes == np.inf
 
 
 def test_arrays_of_a_stored_round_can_be_written_to() -> None:

@@ -1,0 +1,139 @@
+"""What the evidence says of every kind on every type and at every gang size: completion and scaling in one Gaussian.
+
+1. Sizes: rates of each kind at several gang sizes weigh the hypotheses of the communication model (scaling.py).
+2. Every rate is brought to the kind's own size, the one it was measured at most, with the doubt that this adds.
+3. Types: completion over kinds and types (kinds.py) gives each kind's mean and covariance at that size.
+4. Any other size is reached from there by the communication model again.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.estimator import scaling
+from gavel.estimator.evidence import Evidence
+from gavel.estimator.hardware import log_peak
+from gavel.estimator.kinds import RELATIVES_MAX, Population, completed, family_of, population
+from gavel.types import AcceleratorType, FloatArray, IntArray
+
+Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
+
+LEVEL_ERROR = 1.0  # of a kind's level when only its relatives are known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Belief:
+    """A Gaussian over the types of log(steps/s). `is_level_known`: it rests on a measurement of the kind itself."""
+
+    mean: FloatArray  # (m,)
+    covariance: FloatArray  # (m, m)
+    is_level_known: bool
+    has_relatives: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Beliefs:
+    """Of all kinds measured so far; rows of the arrays are `kinds`, columns `types`. Built by `believe`."""
+
+    kinds: tuple[str, ...]
+    types: tuple[AcceleratorType, ...]
+    log_rate: FloatArray  # (K, m) at the kind's own size, NaN where not measured
+    variance: FloatArray  # (K, m)
+    own_size: IntArray  # (K,)
+    weights: FloatArray  # (K, H) of the hypotheses on scaling
+    believed: Population
+    mean: FloatArray  # (K, m)
+    covariance: FloatArray  # (K, m, m)
+    row_of: Mapping[str, int]
+    family: Mapping[str, tuple[int, ...]]
+
+    def of(self, kind: str, size: int) -> Belief:
+        """What is believed of a kind at a gang size, on all types; also of one that nobody has measured."""
+        row = self.row_of.get(kind)
+        if row is None:
+            return self._of_stranger(kind)
+        change, variance = scaling.gain(self.weights[row : row + 1], int(self.own_size[row]), np.array([size]))
+        # How a gang scales is the kind's affair more than the type's: the doubt is common to all types.
+        return Belief(
+            mean=self.mean[row] + change[0, 0],
+            covariance=self.covariance[row] + variance[0, 0],
+            is_level_known=True,
+            has_relatives=True,
+        )
+
+    def _of_stranger(self, kind: str) -> Belief:
+        relatives = list(self.family.get(family_of(kind), ())[: RELATIVES_MAX - 1])
+        unknown = np.full((1, len(self.types)), np.nan)
+        rates = np.vstack([self.log_rate[relatives], unknown])
+        names = [*(self.kinds[row] for row in relatives), kind]
+        noise = np.vstack([self.variance[relatives], unknown])
+        means, covariances = completed(self.believed, rates, noise, names)
+        level = float(np.mean(self.mean[relatives])) if relatives else 0.0
+        centred = np.eye(len(self.types)) - 1 / len(self.types)
+        return Belief(
+            mean=means[-1] - means[-1].mean() + level,
+            covariance=centred @ covariances[-1] @ centred + LEVEL_ERROR**2,
+            is_level_known=False,
+            has_relatives=bool(relatives),
+        )
+
+
+def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
+    """Everything that `rates` say of `types` and of others they hold."""
+    names = sorted({kind for kind, _, _ in rates})
+    columns = sorted({*types, *(name for _, _, name in rates)})
+    sizes = np.array(sorted({size for _, size, _ in rates} or {1}))
+    log_rate, variance = _cube(rates, names, columns, sizes)
+    weights = scaling.weigh(log_rate, variance, sizes)
+    own = np.isfinite(log_rate).sum(axis=1).argmax(axis=1)
+    at_own, noise = _at_own_size(log_rate, variance, weights, own, sizes)
+    peaks = np.array([log_peak(name) for name in columns])
+    believed = population(at_own, noise, peaks)
+    mean, covariance = completed(believed, at_own, noise, names)
+    family: dict[str, list[int]] = defaultdict(list)
+    for row, name in enumerate(names):
+        family[family_of(name)].append(row)
+    return Beliefs(
+        kinds=tuple(names),
+        types=tuple(columns),
+        log_rate=at_own,
+        variance=noise,
+        own_size=sizes[own],
+        weights=weights,
+        believed=believed,
+        mean=mean,
+        covariance=covariance,
+        row_of={name: row for row, name in enumerate(names)},
+        family={name: tuple(rows) for name, rows in family.items()},
+    )
+
+
+def _cube(
+    rates: Rates, names: Sequence[str], columns: Sequence[AcceleratorType], sizes: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """log(steps/s) and its variance, (K, m, S), NaN where not measured."""
+    log_rate = np.full((len(names), len(columns), len(sizes)), np.nan)
+    variance = np.full_like(log_rate, np.nan)
+    row_of, column_of = ({name: i for i, name in enumerate(each)} for each in (names, columns))
+    depth_of = {int(size): i for i, size in enumerate(sizes)}
+    for (kind, size, name), evidence in rates.items():
+        cell = row_of[kind], column_of[name], depth_of[size]
+        log_rate[cell], variance[cell] = np.log(evidence.published), evidence.error**2
+    return log_rate, variance
+
+
+def _at_own_size(
+    log_rate: FloatArray, variance: FloatArray, weights: FloatArray, own: IntArray, sizes: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Rates and variances at each kind's own size, the sizes of a type weighed by their precision, (K, m) each."""
+    change, doubt = np.empty((len(own), len(sizes))), np.empty((len(own), len(sizes)))
+    for depth, size in enumerate(sizes):
+        of_size = own == depth
+        change[of_size], doubt[of_size] = scaling.gain(weights[of_size], int(size), sizes)
+    precision = np.where(np.isfinite(log_rate), 1 / (variance + doubt[:, None, :]), 0.0)
+    total = precision.sum(axis=2)
+    brought = np.where(np.isfinite(log_rate), log_rate - change[:, None, :], 0.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (precision * brought).sum(axis=2) / total, np.where(total > 0, 1 / total, np.nan)

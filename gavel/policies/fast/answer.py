@@ -1,0 +1,116 @@
+"""From an allocation problem to the price method and back: jobs to classes, rates to service, prices to warm start."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from gavel.errors import SolveFailed
+from gavel.policies import measures
+from gavel.policies._classes import Classes, classes
+from gavel.policies._program import MOST_VIOLATION, named
+from gavel.policies.fast.envelope import Market
+from gavel.policies.fast.levels import Filled
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
+
+SOLVER = "prices"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduced:
+    """The market of a problem in service: one row for each class of the jobs that can run.
+
+    `rows` (n',) are the jobs that can run, `types` (m',) the types that have workers, `found` the classes of the rows;
+    `first` (k,) a job of each class and `count` (k,) how many there are.
+    """
+
+    market: Market
+    rows: IntArray
+    types: IntArray
+    found: Classes
+
+    @property
+    def first(self) -> IntArray:
+        """A job of each class, (k,)."""
+        first: IntArray = self.rows[self.found.first]
+        return first
+
+    def expanded(self, fractions: FloatArray, shape: tuple[int, int]) -> FloatArray:
+        """Fractions (m', k) of the classes as those of the jobs, (n, m)."""
+        whole = np.zeros(shape)
+        whole[np.ix_(self.rows, self.types)] = self.found.expand(np.clip(fractions.T, 0.0, 1.0))
+        return whole
+
+
+def answered(
+    problem: AllocationProblem,
+    policy: str,
+    solve: Callable[[Reduced, Sequence[FloatArray]], Filled],
+    keys: Sequence[FloatArray | IntArray],
+) -> Allocation | None:
+    """The checked allocation of `solve` by prices; None where the program has to answer.
+
+    That is: for packed pairs, where nobody can run, and where the method does not settle or its certificate is over
+    1e-6. `keys` are what makes jobs identical beside their rates and scale factors; `problem` is checked already.
+    `solve` gets guesses of each level's prices from the problem's warm start.
+    """
+    if not is_unpacked(problem):
+        return None
+    reduced = _reduced(problem, keys)
+    if not len(reduced.rows):
+        return None
+    try:
+        filled = solve(reduced, _guesses(problem, reduced.types))
+    except SolveFailed:
+        return None
+    shape = (len(problem.job_ids), len(problem.accelerator_types))
+    fractions = reduced.expanded(filled.fractions, shape)
+    certificate = Certificate(
+        primal_violation=measures.violation(problem, fractions), dual_gap=filled.gap(reduced.market)
+    )
+    if not (certificate.primal_violation <= MOST_VIOLATION and (certificate.dual_gap or 0.0) <= MOST_VIOLATION):
+        return None
+    allocation = named(problem, fractions, certificate, policy, SOLVER)
+    return replace(allocation, warm_start=_warm_start(problem, reduced.types, filled))
+
+
+def is_unpacked(problem: AllocationProblem) -> bool:
+    """Whether combination r is job r alone."""
+    jobs = len(problem.job_ids)
+    if len(problem.combinations) != jobs:
+        return False
+    members = np.fromiter(chain.from_iterable(problem.combinations), dtype=np.int64)
+    return len(members) == jobs and bool((members == np.arange(jobs)).all())
+
+
+def _reduced(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) -> Reduced:
+    workers = problem.capacity_workers
+    types = np.flatnonzero(workers > 0)
+    rates = problem.throughput_steps_per_s[:, 0, types]
+    scale = problem.scale_factor
+    rows = np.flatnonzero(((rates > 0) & (scale[:, None] <= workers[types])).any(axis=1))
+    found = classes([rates[rows], scale[rows], *(key[rows] for key in keys)])
+    first = rows[found.first]
+    usable = np.where(scale[first, None] <= workers[types], rates[first], 0.0)
+    counted = workers[types].astype(float)
+    equal = (usable * counted).sum(axis=1) / counted.sum()
+    service = np.ascontiguousarray((usable * (scale[first] / equal)[:, None]).T)
+    return Reduced(Market(service, (scale[first] * found.count).astype(float), counted), rows, types, found)
+
+
+def _guesses(problem: AllocationProblem, types: IntArray) -> list[FloatArray]:
+    """The last round's prices (m',) of each level, for the types of now; none for a type that is new."""
+    last: Mapping[str, Any] = problem.warm_start.get(SOLVER, {})
+    known = list(last.get("types", ()))
+    names = [problem.accelerator_types[index] for index in types]
+    if not known or not set(names) <= set(known):
+        return []
+    places = [known.index(name) for name in names]
+    return [np.asarray(level, dtype=float)[places] for level in last.get("levels", ())]
+
+
+def _warm_start(problem: AllocationProblem, types: IntArray, filled: Filled) -> dict[str, Any]:
+    names = [problem.accelerator_types[index] for index in types]
+    return {SOLVER: {"types": names, "levels": [proof.prices.tolist() for proof in filled.proofs]}}

@@ -1,0 +1,209 @@
+"""How far along a target map valid allocations go: the price method, exact and with its proof.
+
+For any prices p >= 0 of the accelerator types, targets that cost more than the workers, sum_i c_i(tau_i, p) > p . N,
+cannot be reached. So each price vector bounds the level, and the best bound is attained:
+
+1. start from last round's prices, or from those of a sample of the jobs, or from even ones;
+2. the level is the largest that the prices can pay for (Newton on the cost, guarded by bisection); it only falls;
+3. price every job there; those whose cheapest way would change with a small change of the prices are ambiguous;
+4. give the ambiguous jobs their targets at the least congestion z, the others staying at their cheapest way; the
+   multipliers of the capacity are the next prices;
+5. z <= 1: the level is reached, and the prices that bound it prove that no more can be. Else, if the next prices
+   prove the level too high over all jobs, go to 2 with them and a narrower band; if not, widen the set.
+
+The band narrows with the change of the prices, until a simplex solves the last few jobs exactly.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.errors import SolveFailed
+from gavel.policies.fast.congestion import Answer, Congestion, by_interior_point, by_simplex
+from gavel.policies.fast.envelope import Envelopes, Market, Vertex
+from gavel.policies.fast.targets import Targets
+from gavel.types import FloatArray, IntArray
+
+TOLERANCE = 1e-9  # of the congestion
+LOOSE_TOLERANCE = 2e-8  # accepted where many jobs stay ambiguous, as among types that are all alike
+MOST_ROUNDS = 40
+MOST_BY_SIMPLEX = 100
+ALL_AT_ONCE = 3000
+SAMPLE = 1500
+WARM_BAND = 5e-3
+LEAST_BAND = 1e-6
+PINNED = 1 - 1e-9
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """The largest `level`, its `targets` (n,) and `fractions` (m, n) that reach them at `congestion` <= 1 + 2e-8.
+
+    `prices` (m,) prove that no higher level can be reached; None if the map ended first.
+    """
+
+    level: float
+    targets: FloatArray
+    fractions: FloatArray
+    congestion: float
+    prices: FloatArray | None
+
+
+def how_far(
+    market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: FloatArray | None = None
+) -> Reached:
+    """The largest level of `targets` that valid allocations reach.
+
+    `elastic` (m,) says how much of each type's workers one unit of congestion adds. Prices to begin with: `guess`, such
+    as the last round's, or else `even` (m,). Raises SolveFailed.
+    """
+    return _Search(market, elastic, targets, even, guess).run()
+
+
+class _Search:
+    def __init__(
+        self, market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: FloatArray | None
+    ) -> None:
+        self.market, self.elastic, self.targets = market, elastic, targets
+        self.level = targets.end
+        self.band = 1.0 if guess is None else WARM_BAND
+        self.limit = max(ALL_AT_ONCE, len(market.scale) // 20)
+        self.prices = self._normal(even if guess is None else guess)
+        self.proof: FloatArray | None = None
+        if guess is None and len(market.scale) > ALL_AT_ONCE:
+            self._sample()
+
+    def run(self) -> Reached:
+        """Steps 2 to 5 until the level is reached."""
+        for _ in range(MOST_ROUNDS):
+            priced = self._lower()
+            wanted = self.targets.at(self.level)
+            vertex = priced.vertex(wanted)
+            jobs = self._ambiguous(priced, vertex)
+            answer, few = self._least_congestion(vertex, jobs, wanted)
+            if answer.z <= 1 + (TOLERANCE if few else LOOSE_TOLERANCE):
+                fractions = vertex.of_types(len(self.elastic))
+                fractions[:, jobs] = answer.fractions
+                return Reached(self.level, wanted, fractions, answer.z, self.proof)
+            self._reprice(answer, wanted, len(jobs))
+        raise SolveFailed(f"the price method did not settle within {MOST_ROUNDS} rounds")
+
+    def _sample(self) -> None:
+        """Step 1: rough prices from an even sample of the jobs on their part of the workers."""
+        n = len(self.market.scale)
+        jobs = np.linspace(0, n - 1, max(SAMPLE, n // 100)).astype(np.int64)
+        part_of = float(self.market.scale[jobs].sum() / self.market.scale.sum())
+        part = self.market.of(jobs, part_of)
+        nothing = np.zeros(len(self.elastic))
+        for _ in range(6):
+            before = self.level
+            self._lower()
+            if self.level > before * (1 - 1e-2):
+                break
+            wanted = self.targets.at(self.level)[jobs]
+            asked, _ = _question(part, self.elastic * part_of, wanted, nothing)
+            self.prices = self._normal(by_interior_point(asked, 1e-4).prices)
+        self.band = 1.5 / np.sqrt(len(jobs))
+
+    def _lower(self) -> Envelopes:
+        """Step 2."""
+        priced = Envelopes(self.market, self.prices, self.targets.at(self.level))
+        level = largest_paid(priced, self.targets, self.level)
+        if level < self.level:
+            self.level, self.proof = level, self.prices
+        return priced
+
+    def _ambiguous(self, priced: Envelopes, vertex: Vertex) -> IntArray:
+        """Step 3: the jobs of small margin, the smallest if there are too many."""
+        if self.band >= 1:
+            return np.flatnonzero(vertex.share > 0)
+        margin = priced.margin(vertex)
+        margin[vertex.share <= 0] = np.inf
+        jobs = np.flatnonzero(margin < self.band)
+        if len(jobs) > self.limit:
+            jobs = jobs[np.argpartition(margin[jobs], self.limit)[: self.limit]]
+        return jobs
+
+    def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> tuple[Answer, bool]:
+        """Step 4; whether a simplex gave the answer."""
+        scale = self.market.scale
+        held = vertex.used(scale, len(self.elastic)) - _used(vertex, scale, jobs, len(self.elastic))
+        if not len(jobs):
+            z = 1 + float(((held - self.market.workers) / self.elastic).max())
+            return Answer(z, np.zeros((len(self.elastic), 0)), self.prices), True
+        asked, unit = _question(self.market.of(jobs), self.elastic, wanted[jobs], held)
+        if len(jobs) <= MOST_BY_SIMPLEX:
+            exact = by_simplex(asked)
+            if exact is not None:
+                return Answer(exact.z, exact.fractions, exact.prices / unit), True
+        close = by_interior_point(asked, 0.1 * TOLERANCE)
+        return Answer(close.z, close.fractions, close.prices / unit), False
+
+    def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> None:
+        """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
+        prices = self._normal(answer.prices)
+        if self._least(prices, wanted) > 1 + 0.1 * TOLERANCE:
+            ratio = np.abs(prices - self.prices) / np.maximum(np.maximum(prices, self.prices), 1e-300)
+            self.band = min(1.0, max(2 * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
+            self.prices = prices
+            return
+        middle = self._normal((prices + self.prices) / 2)
+        self.prices = max((self.prices, prices, middle), key=lambda each: self._least(each, wanted))
+        self.band = min(1.0, 3 * self.band)
+        self.limit = 2 * max(self.limit, size)
+
+    def _least(self, prices: FloatArray, wanted: FloatArray) -> float:
+        """The congestion that `prices` prove `wanted` to need at least."""
+        cost, _ = Envelopes(self.market, prices, wanted).cost(wanted)
+        return 1 + cost - float(prices @ self.market.workers)
+
+    def _normal(self, prices: FloatArray) -> FloatArray:
+        normal: FloatArray = prices / float(prices @ self.elastic)
+        return normal
+
+
+def largest_paid(priced: Envelopes, targets: Targets, high: float) -> float:
+    """The largest level up to `high` whose targets cost no more than all workers do."""
+    budget = float(priced.prices @ priced.market.workers) * (1 + ROUNDING)
+    low, level = 0.0, high
+    for _ in range(200):
+        cost, slope = priced.cost(targets.at(level))
+        over = cost - budget
+        if over <= 0 and level == high:
+            return high
+        if abs(over) <= 0.1 * ROUNDING * budget or high - low <= 1e-15 * high:
+            return level
+        low, high = (low, level) if over > 0 else (level, high)
+        rise = float(slope @ targets.slope(level))
+        level = level - over / rise if rise > 0 else low
+        if not low < level < high:
+            level = (low + high) / 2
+    return high
+
+
+def _question(
+    market: Market, elastic: FloatArray, wanted: FloatArray, held: FloatArray
+) -> tuple[Congestion, float]:
+    """The question of the least congestion in scaled numbers; its prices are to be divided by the second answer.
+
+    A job whose target is its best rate has only its best types, and no limit on time beside: there is no interior.
+    """
+    unit = float(elastic.mean())
+    best = market.best
+    pinned = wanted >= best * PINNED
+    usable = (market.rates > 0) & (~pinned | (market.rates >= best * PINNED))
+    return Congestion(
+        rates=market.rates / wanted,
+        usable=usable,
+        scale=market.scale / unit,
+        room=np.where(pinned, 2.0, 1.0),
+        free=(market.workers - elastic - held) / unit,
+        elastic=elastic / unit,
+    ), unit
+
+
+def _used(vertex: Vertex, scale: FloatArray, jobs: IntArray, types: int) -> FloatArray:
+    """Workers that `jobs` hold at their vertex, (m,)."""
+    own = Vertex(*(getattr(vertex, name)[jobs] for name in Vertex.__slots__))
+    return own.used(scale[jobs], types)

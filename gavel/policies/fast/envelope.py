@@ -1,0 +1,184 @@
+"""What each job's target costs at given prices of the accelerator types: the lower envelopes of the price method.
+
+Job i reaches value a by sharing its time over the types; at prices p >= 0 the cheapest way costs c_i(a, p), the lower
+convex envelope of the points (0, 0) and (A_ij, s_i p_j). It is found by gift wrapping: from the corner reached so far,
+the type of the least slope comes next. Between two corners a job mixes their two types, so it never needs a third.
+
+n jobs (or classes of identical ones), m accelerator types, type-major arrays (m, n): the loops are over types.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gavel.types import FloatArray, IntArray
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Market:
+    """What is asked for and what there is: `rates` (m, n) value per unit of time, `scale` (n,) workers, `workers` (m,).
+
+    The best rate of every job is positive.
+    """
+
+    rates: FloatArray
+    scale: FloatArray
+    workers: FloatArray
+
+    @property
+    def best(self) -> FloatArray:
+        """The most each job can reach, (n,)."""
+        most: FloatArray = self.rates.max(axis=0)
+        return most
+
+    def of(self, jobs: IntArray, part: float = 1.0) -> "Market":
+        """These jobs alone, with a `part` of the workers."""
+        return Market(self.rates[:, jobs], self.scale[jobs], self.workers * part)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One segment of the envelopes of `jobs` (k,): to the corner (`reach`, `cost`) of `kind`, at `slope`."""
+
+    jobs: IntArray
+    kind: IntArray
+    reach: FloatArray
+    cost: FloatArray
+    slope: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vertex:
+    """The cheapest way to the targets: time `share` (n,) on type `kind` (n,), the rest `before` on `kind_before`.
+
+    `slope` (n,) is the price of a little more value, `rent` (n,) that of a little more time; `kind_before` is -1 and
+    `before` 0 where one type will do.
+    """
+
+    kind: IntArray
+    share: FloatArray
+    kind_before: IntArray
+    before: FloatArray
+    slope: FloatArray
+    rent: FloatArray
+
+    def used(self, scale: FloatArray, types: int) -> FloatArray:
+        """Workers held on each type, (m,)."""
+        mixed = np.flatnonzero(self.kind_before >= 0)
+        held = np.bincount(self.kind, scale * self.share, types)
+        return held + np.bincount(self.kind_before[mixed], scale[mixed] * self.before[mixed], types)
+
+    def of_types(self, types: int) -> FloatArray:
+        """The time fractions as a matrix (m, n)."""
+        fractions = np.zeros((types, len(self.kind)))
+        mixed = np.flatnonzero(self.kind_before >= 0)
+        fractions[self.kind_before[mixed], mixed] = self.before[mixed]
+        fractions[self.kind, np.arange(len(self.kind))] += self.share
+        return fractions
+
+
+class Envelopes:
+    """The envelopes of every job of `market` at `prices` (m,), followed as far as `most` (n,)."""
+
+    def __init__(self, market: Market, prices: FloatArray, most: FloatArray) -> None:
+        self.market, self.prices = market, prices
+        jobs = np.arange(len(market.scale))
+        here = np.zeros(len(jobs))
+        step = _next(market.rates, market.scale, prices, jobs, here, here)
+        self.steps = [step]
+        while True:
+            further = np.flatnonzero(step.reach < most[step.jobs])
+            further = further[step.reach[further] < market.rates[:, step.jobs[further]].max(axis=0)]
+            if not len(further):
+                return
+            jobs = step.jobs[further]
+            step = _next(market.rates[:, jobs], market.scale[jobs], prices, jobs, step.reach[further], step.cost[further])
+            self.steps.append(step)
+
+    def cost(self, targets: FloatArray) -> tuple[float, FloatArray]:
+        """What `targets` (n,) cost together, and the price (n,) of a little less of each."""
+        first = self.steps[0]
+        total, slope = float(np.minimum(targets, first.reach) @ first.slope), first.slope
+        reach = first.reach
+        for step in self.steps[1:]:
+            beyond = targets[step.jobs] - reach[step.jobs]
+            passed = np.flatnonzero(beyond > 0)
+            if not len(passed):
+                break
+            if slope is first.slope:
+                slope, reach = slope.copy(), reach.copy()
+            jobs = step.jobs[passed]
+            length = step.reach[passed] - reach[jobs]
+            total += float(np.minimum(beyond[passed], length) @ step.slope[passed])
+            slope[jobs] = step.slope[passed]
+            reach[jobs] = step.reach[passed]
+        return total, slope
+
+    def rising_price(self, targets: FloatArray) -> FloatArray:
+        """The price (n,) of a little more than `targets`; at a job's best rate, where there is no more, the last one."""
+        return self.cost(targets * (1 + 1e-9) + 1e-300)[1]
+
+    def vertex(self, targets: FloatArray) -> Vertex:
+        """The cheapest way to `targets` (n,), none above what the envelopes were followed to."""
+        first = self.steps[0]
+        kind, before = first.kind.copy(), np.zeros_like(targets)
+        share = np.minimum(1.0, targets / first.reach)
+        kind_before = np.full(len(targets), -1)
+        slope, rent = first.slope.copy(), np.zeros_like(targets)
+        previous = first
+        for step in self.steps[1:]:
+            place = np.searchsorted(previous.jobs, step.jobs)
+            reach, cost = previous.reach[place], previous.cost[place]
+            passed = np.flatnonzero(targets[step.jobs] > reach)
+            jobs = step.jobs[passed]
+            part = (targets[jobs] - reach[passed]) / (step.reach[passed] - reach[passed])
+            kind_before[jobs], kind[jobs] = previous.kind[place][passed], step.kind[passed]
+            share[jobs] = np.minimum(1.0, part)
+            before[jobs] = 1.0 - share[jobs]
+            slope[jobs] = step.slope[passed]
+            rent[jobs] = step.slope[passed] * reach[passed] - cost[passed]
+            previous = step
+        return Vertex(kind, share, kind_before, before, slope, rent)
+
+    def margin(self, vertex: Vertex) -> FloatArray:
+        """How far, relatively, prices may move before each job's way changes, (n,) in [0, 1]."""
+        rates, scale = self.market.rates, self.market.scale
+        least = np.ones(len(scale))
+        for kind, price in enumerate(self.prices):
+            paid, gained = scale * price + vertex.rent, vertex.slope * rates[kind]
+            apart = np.divide(paid - gained, paid + gained, out=np.zeros_like(paid), where=paid + gained > 0)
+            apart[(vertex.kind == kind) | (vertex.kind_before == kind) | (rates[kind] <= 0)] = 1.0
+            np.minimum(least, apart, out=least)
+        mixed = np.flatnonzero(vertex.kind_before >= 0)
+        value = vertex.slope[mixed] * rates[vertex.kind[mixed], mixed]
+        single = np.divide(vertex.rent[mixed], value, out=np.zeros_like(value), where=value > 0)
+        least[mixed] = np.minimum(least[mixed], single)
+        return least
+
+    def cheapest(self, vertex: Vertex, tolerance: float) -> BoolArray:
+        """The types (m, n) that some cheapest way uses, up to a relative `tolerance` of the prices."""
+        paid = self.market.scale * self.prices[:, None] + vertex.rent
+        gained = vertex.slope * self.market.rates
+        within: BoolArray = (self.market.rates > 0) & (paid - gained <= tolerance * (paid + gained))
+        return within
+
+
+def _next(
+    rates: FloatArray, scale: FloatArray, prices: FloatArray, jobs: IntArray, here: FloatArray, paid: FloatArray
+) -> _Step:
+    """From the corners (`here`, `paid`) the segments of least slope; of equal ones the longest."""
+    slope = np.full(len(jobs), np.inf)
+    kind = np.zeros(len(jobs), dtype=np.int64)
+    reach = here.copy()
+    for index, price in enumerate(prices):
+        length = rates[index] - here
+        ahead = length > 0
+        candidate = np.divide(scale * price - paid, length, out=np.full(len(jobs), np.inf), where=ahead)
+        better = (candidate < slope) | ((candidate == slope) & ahead & (rates[index] > reach))
+        np.copyto(slope, candidate, where=better)
+        np.copyto(kind, index, where=better)
+        np.copyto(reach, rates[index], where=better)
+    return _Step(jobs, kind, reach, scale * prices[kind], slope)

@@ -1,0 +1,79 @@
+"""The policies of the max-min family by prices: each is a target map. All give None where the program has to answer.
+
+Problems are checked already. Only numbers that an objective looks at tell jobs apart (`_classes`): every job is one of
+its own where the work left or the order matters.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies.fast.answer import Reduced, answered
+from gavel.policies.fast.levels import Filled, fill
+from gavel.policies.fast.targets import EqualRho, Even, InOrder, TargetMap, Targets
+from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
+
+
+def evenly(problem: AllocationProblem, policy: str, weight: FloatArray, *, whole: bool) -> Allocation | None:
+    """Raise service over `weight` (n,) evenly: max-min fairness; with the work left as weight, makespan.
+
+    With `whole` False no further than the first job can go.
+    """
+
+    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+        rising = _even(weight[reduced.first])
+        if whole:
+            return fill(reduced.market, rising, guesses=guesses)
+        return fill(reduced.market, _until_first_end(rising), levels=1, guesses=guesses)
+
+    return answered(problem, policy, solve, [weight])
+
+
+def equally_late(
+    problem: AllocationProblem, policy: str, isolated_s: FloatArray, *, backfill: bool
+) -> Allocation | None:
+    """The least worst finish-time fairness against `isolated_s` (n,); what is left is shared evenly by weight."""
+    work = measures.service_per_step(problem) * np.maximum(1.0, problem.steps_remaining)
+
+    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+        first = reduced.first
+
+        def by_rho(start: FloatArray, cap: FloatArray) -> Targets:
+            return EqualRho(work[first], problem.age_s[first], isolated_s[first], start, cap)
+
+        fair = _until_first_end(by_rho)
+        if not backfill:
+            return fill(reduced.market, fair, levels=1, guesses=guesses)
+        return fill(reduced.market, fair, _even(problem.weight[first]), guesses=guesses)
+
+    return answered(problem, policy, solve, [work, problem.age_s, isolated_s, problem.weight])
+
+
+def in_order(problem: AllocationProblem, policy: str, order: IntArray, *, backfill: bool) -> Allocation | None:
+    """Serve the jobs one after the other in `order` (n,); without `backfill` nobody behind the first that is stuck."""
+    turn = np.empty(len(order), dtype=np.int64)
+    turn[order] = np.arange(len(order))
+
+    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+        rising = InOrder.map(np.argsort(turn[reduced.first]))
+        return fill(reduced.market, rising, levels=None if backfill else 1, guesses=guesses)
+
+    return answered(problem, policy, solve, [turn])
+
+
+def _even(weight: FloatArray) -> TargetMap:
+    def rising(start: FloatArray, cap: FloatArray) -> Targets:
+        return Even(weight, start, cap)
+
+    return rising
+
+
+def _until_first_end(target_map: TargetMap) -> TargetMap:
+    """The same map, ended for everybody where the first job is at its cap."""
+
+    def ended(start: FloatArray, cap: FloatArray) -> Targets:
+        whole = target_map(start, cap)
+        return target_map(start, whole.at(whole.first_end))
+
+    return ended

@@ -1,0 +1,60 @@
+"""Maximum total relative speed: every worker goes to the job that makes the best use of it, with patience rewarded."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._program import Program, Solver
+from gavel.policies._total import most, total
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+Ageing = Literal["age", "attained_service", "none"]
+TEN_HOURS_S = 36_000.0
+
+
+@dataclass(frozen=True)
+class MaxTotalRelativeSpeed:
+    """maximise sum_i s_i w_i f_i a_i / max_j T_ij with f_i = 1 + b ln(1 + waiting).
+
+    Relative speeds can be added where steps of different models cannot. Without f a job that gains little from any type
+    may wait for ever; with it every job's claim grows without bound. `ageing` says what counts as waiting: `age`
+    (b = 0.1, in units of 10 h since submission), `attained_service` (b = 0.3, age over the time held), or `none`. For
+    gangs of one the answer is integral: a maximum-weight matching of jobs to workers.
+    """
+
+    ageing: Ageing = "age"
+    solver: Solver = "highs"
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "max_total_relative_speed"
+    formula: ClassVar[str] = "maximise sum_i s_i w_i f_i a_i / max_j T_ij, f_i = 1 + b ln(1 + waiting_i)"
+    source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Maximizing Total Throughput), in relative speed"
+    order_matters: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        return most(program, self._worth(problem), policy=self.name)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """The weighted total of relative speeds, (1,)."""
+        return total(self._worth(problem), allocation)
+
+    def _worth(self, problem: AllocationProblem) -> FloatArray:
+        claim = problem.scale_factor * problem.weight * self._patience(problem)
+        return measures.value_per_time(problem, (measures.per_best_rate(problem) * claim)[:, None])
+
+    def _patience(self, problem: AllocationProblem) -> FloatArray:
+        """The factor f_i >= 1, (n,)."""
+        if self.ageing == "none":
+            return np.ones(len(problem.job_ids))
+        if self.ageing == "age":
+            return 1 + 0.1 * np.log1p(problem.age_s / TEN_HOURS_S)
+        held_s = np.maximum(problem.attained_service_s / problem.scale_factor, problem.round_duration_s)
+        return 1 + 0.3 * np.log1p(problem.age_s / held_s)
+
+
+POLICY = MaxTotalRelativeSpeed

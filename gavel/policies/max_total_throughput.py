@@ -1,0 +1,42 @@
+"""Maximum total throughput in raw steps per second: what Gavel's code optimises, kept to compare with."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gavel.policies import measures
+from gavel.policies._program import Program, Solver
+from gavel.policies._total import most, total
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+
+@dataclass(frozen=True)
+class MaxTotalThroughput:
+    """maximise sum_i w_i a_i in steps per second.
+
+    It adds steps of different models, so jobs with small steps win; `max_total_relative_speed` does not.
+    """
+
+    solver: Solver = "highs"
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "max_total_throughput"
+    formula: ClassVar[str] = "maximise sum_i w_i a_i"
+    source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Maximizing Total Throughput)"
+    order_matters: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        return most(program, _worth(problem), policy=self.name)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """The weighted total of throughputs in steps per second, (1,)."""
+        return total(_worth(problem), allocation)
+
+
+def _worth(problem: AllocationProblem) -> FloatArray:
+    return measures.value_per_time(problem, problem.weight[:, None])
+
+
+POLICY = MaxTotalThroughput

@@ -1,0 +1,64 @@
+"""Minimum cost: work is done where a dollar buys the most steps, and deadlines are kept."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from gavel.errors import InvalidProblem
+from gavel.policies import measures
+from gavel.policies._deadlines import keep_deadlines
+from gavel.policies._program import Program, Solver
+from gavel.policies._total import most, total
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+
+@dataclass(frozen=True)
+class MinCost:
+    """maximise sum_i s_i w_i sum_j (T_ij / p_j) / max_k (T_ik / p_k) X_ij subject to a_i >= R_i / (deadline_i - now).
+
+    T_ij / p_j is what a dollar buys on type j, taken relative to the job's cheapest type, since steps of different
+    models cannot be added. A deadline that cannot be kept is said in the allocation's notes and given up, one at a time
+    and the dearest first, until the others can be kept; that job then competes like one without a deadline.
+    """
+
+    deadlines: bool = True
+    solver: Solver = "highs"
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "min_cost"
+    formula: ClassVar[str] = (
+        "maximise sum_i s_i w_i sum_j (T_ij / p_j) / max_k (T_ik / p_k) X_ij subject to a_i >= R_i / (deadline_i - now)"
+    )
+    source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Minimizing Cost, with SLOs)"
+    order_matters: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset()
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem (also for a type that costs nothing)."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        _check_prices(problem)
+        if program.is_idle or not self.deadlines:
+            return most(program, _worth(problem), policy=self.name)
+        least, notes = keep_deadlines(program)
+        return replace(most(program, _worth(problem), policy=self.name, least_speed=least), notes=notes)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """The weighted total of steps per dollar relative to each job's cheapest type, (1,)."""
+        return total(_worth(problem), allocation)
+
+
+def _worth(problem: AllocationProblem) -> FloatArray:
+    per_dollar = measures.rate_alone(problem) / problem.price_usd_per_hour
+    best = per_dollar.max(axis=1, initial=0.0)
+    claim = np.divide(problem.scale_factor * problem.weight, best, out=np.zeros_like(best), where=best > 0)
+    return measures.value_per_time(problem, claim[:, None] / problem.price_usd_per_hour)
+
+
+def _check_prices(problem: AllocationProblem) -> None:
+    for column in np.flatnonzero(problem.price_usd_per_hour == 0):
+        name = problem.accelerator_types[column]
+        raise InvalidProblem(f"price_usd_per_hour[{name}]", "is 0; give a positive price, or use another policy")
+
+
+POLICY = MinCost

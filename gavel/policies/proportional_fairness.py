@@ -1,0 +1,50 @@
+"""Proportional fairness: a job may gain only if nobody else loses a larger part of what they have."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._nash import nash
+from gavel.policies._program import Program
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+
+@dataclass(frozen=True)
+class ProportionalFairness:
+    """maximise sum_i w_i log a_i: the Nash bargaining solution, and the market equilibrium of equal budgets.
+
+    The unit of a_i does not matter, so nothing has to be normalised.
+    """
+
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str] = "proportional_fairness"
+    formula: ClassVar[str] = "maximise sum_i w_i log a_i"
+    source: ClassVar[str] = "Nash (1950); Kelly, Maulloo, Tan (1998); Eisenberg, Gale (1959)"
+    order_matters: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)
+        if program.is_idle:
+            return program.allocation(self.name)
+        jobs = np.flatnonzero(program.runnable)
+        rates, weight = nash(program, jobs), problem.weight[jobs]
+        slope = (
+            measures.per_best_rate(problem)[jobs] * weight / weight.sum() / rates
+        )  # of the logarithms, at the answer
+        bound = program.bound(program.rates[jobs].T @ slope)  # a concave function lies below its tangent
+        return program.allocation(self.name, dual_gap=max(0.0, bound - 1.0))
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """The weighted sum of the logarithms of the runnable jobs' relative throughputs, (1,)."""
+        able = measures.runnable(problem)
+        with np.errstate(divide="ignore"):  # a job without any time makes the product 0 and its logarithm -inf
+            logs = np.log(measures.relative_throughput(problem, allocation.time_fraction)[able])
+        return np.asarray([float(problem.weight[able] @ logs)])
+
+
+POLICY = ProportionalFairness

@@ -1,0 +1,122 @@
+"""The jobs of a replay that have arrived and not ended: one row of numbers each, in order of arrival."""
+
+from typing import Any
+
+import numpy as np
+
+from gavel.types import FloatArray, IntArray, WorkerId
+from workloads.traces.job import TraceJob
+
+SCALARS = (
+    "weight",
+    "total_steps",
+    "steps_done",
+    "base_steps",
+    "training_from_s",
+    "submitted_at_s",
+    "deadline_at_s",
+    "isolated_time_s",
+    "equal_rate",
+    "tier",
+    "preemptions",
+    "lost_s",
+)
+BLOCKS = ("rates", "promised", "ledger", "received_s", "rounds_received")
+
+
+class Active:
+    """n jobs and their numbers. Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is
+    one deletion. `column` is the column of the type that a job's gang runs on, -1: it waits; `workers` those it holds.
+    """
+
+    weight: FloatArray
+    total_steps: FloatArray
+    steps_done: FloatArray
+    base_steps: FloatArray
+    training_from_s: FloatArray
+    submitted_at_s: FloatArray
+    deadline_at_s: FloatArray
+    isolated_time_s: FloatArray
+    equal_rate: FloatArray
+    tier: FloatArray
+    preemptions: FloatArray
+    lost_s: FloatArray
+    rates: FloatArray
+    received_s: FloatArray
+    rounds_received: FloatArray
+
+    def __init__(self, types: int) -> None:
+        self.jobs: list[TraceJob] = []
+        self.indices: list[int] = []  # place of each job in the trace
+        self.ids: list[str] = []
+        self.sizes: list[int] = []
+        self.workers: list[tuple[WorkerId, ...]] = []
+        self.column: IntArray = np.zeros(0, dtype=np.int64)
+        self.scale_factor: IntArray = np.zeros(0, dtype=np.int64)
+        self._types = types
+        self._numbers = np.zeros((0, len(SCALARS) + len(BLOCKS) * types))
+        self._look()
+
+    def _look(self) -> None:
+        """Name the columns of the array anew; views, so that writing to one writes to the array."""
+        for index, name in enumerate(SCALARS):
+            setattr(self, name, self._numbers[:, index])
+        for index, name in enumerate(BLOCKS):
+            start = len(SCALARS) + index * self._types
+            attribute = f"_{name}" if name in ("promised", "ledger") else name
+            setattr(self, attribute, self._numbers[:, start : start + self._types])
+
+    _promised: FloatArray
+    _ledger: FloatArray
+
+    @property
+    def promised(self) -> FloatArray:
+        """Time fractions of the allocation in force; 0 for a job that came after it."""
+        return self._promised
+
+    @promised.setter
+    def promised(self, fractions: FloatArray) -> None:
+        self._promised[:] = fractions
+
+    @property
+    def ledger(self) -> FloatArray:
+        """What the planner keeps from round to round."""
+        return self._ledger
+
+    @ledger.setter
+    def ledger(self, rounds: FloatArray) -> None:
+        self._ledger[:] = rounds
+
+    def add(self, job: TraceJob, index: int, *, rates: FloatArray, equal_rate: float, tier: int) -> None:
+        """A job arrives."""
+        spec = job.spec
+        values: dict[str, Any] = {
+            "weight": spec.weight,
+            "total_steps": spec.total_steps,
+            "submitted_at_s": job.submitted_at_s,
+            "deadline_at_s": np.inf if spec.deadline_at_s is None else spec.deadline_at_s,
+            "equal_rate": equal_rate,
+            "tier": tier,
+        }
+        row = np.zeros((1, self._numbers.shape[1]))
+        row[0, : len(SCALARS)] = [values.get(name, 0.0) for name in SCALARS]
+        row[0, len(SCALARS) : len(SCALARS) + self._types] = rates
+        self._numbers = np.concatenate([self._numbers, row])
+        self.column = np.append(self.column, -1)
+        self.scale_factor = np.append(self.scale_factor, spec.scale_factor)
+        self.jobs.append(job)
+        self.indices.append(index)
+        self.ids.append(f"{index:08d}")
+        self.sizes.append(spec.scale_factor)
+        self.workers.append(())
+        self._look()
+
+    def remove(self, rows: IntArray) -> None:
+        """Jobs end."""
+        self._numbers = np.delete(self._numbers, rows, axis=0)
+        self.column = np.delete(self.column, rows)
+        self.scale_factor = np.delete(self.scale_factor, rows)
+        for row in sorted(rows.tolist(), reverse=True):
+            for each in (self.jobs, self.indices, self.ids, self.sizes, self.workers):
+                del each[row]
+        self._look()

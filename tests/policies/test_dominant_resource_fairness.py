@@ -1,0 +1,99 @@
+"""Dominant resource fairness against the example of its paper, max-min fairness and an independent linear program."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from gavel.errors import InvalidProblem
+from gavel.policies import measures
+from gavel.policies.dominant_resource_fairness import DominantResourceFairness
+from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.types import AllocationProblem
+from tests.builders import a_problem
+from tests.policies.instances import an_instance, seeds
+from tests.policies.oracles import Oracle
+
+
+def test_the_paper_s_users_run_three_tasks_of_one_kind_and_two_of_the_other() -> None:
+    """Ghodsi et al., section 4: 9 CPUs and 18 GB; tasks of 1 CPU, 4 GB and of 3 CPUs, 1 GB."""
+    problem = a_problem(
+        [[1.0]] * 10,
+        [100],
+        cpu_cores=[1.0] * 5 + [3.0] * 5,
+        memory_bytes=[4.0] * 5 + [1.0] * 5,
+        cluster_cpu_cores=9.0,
+        cluster_memory_bytes=18.0,
+    )
+    time = DominantResourceFairness().allocate(problem).time_fraction[:, 0]
+    assert (time[:5].sum(), time[5:].sum()) == pytest.approx((3.0, 2.0))
+    assert time[:5] == pytest.approx([0.6] * 5)
+
+
+@pytest.mark.parametrize("seed", seeds(6, 60))
+def test_where_accelerators_are_all_that_is_scarce_it_is_max_min_fairness(seed: int) -> None:
+    problem = an_instance(seed, jobs=5)
+    policies = (MaxMinFairness(), DominantResourceFairness(), DominantResourceFairness(share="accelerators"))
+    services = [measures.service(problem, policy.allocate(problem).time_fraction) for policy in policies]
+    assert services[1] == pytest.approx(services[0], abs=1e-5)
+    assert services[2] == pytest.approx(services[0], abs=1e-5)
+
+
+def test_the_naive_share_by_memory_favours_jobs_that_need_little_of_it() -> None:
+    problem = a_problem([[1.0], [1.0]], [1], memory_bytes=[30.0, 10.0], cluster_memory_bytes=100.0)
+    by_memory, by_accelerator = (
+        DominantResourceFairness(share=share).allocate(problem).time_fraction[:, 0]
+        for share in ("memory", "accelerators")
+    )
+    assert by_memory == pytest.approx([0.25, 0.75])
+    assert by_accelerator == pytest.approx([0.5, 0.5])
+
+
+def test_a_job_too_large_for_the_cluster_gets_nothing_and_is_told_so() -> None:
+    problem = a_problem([[1.0], [1.0]], [2], memory_bytes=[200.0, 10.0], cluster_memory_bytes=100.0)
+    allocation = DominantResourceFairness().allocate(problem)
+    assert allocation.time_fraction[:, 0] == pytest.approx([0.0, 1.0])
+    assert allocation.notes == (("j0", "needs more CPU cores or memory than the cluster has"),)
+
+
+def test_demands_and_totals_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(InvalidProblem, match=r"cpu_cores\[j1\]"):
+        DominantResourceFairness().allocate(a_problem([[1.0], [1.0]], [1], cpu_cores=[1.0, -1.0]))
+    with pytest.raises(InvalidProblem, match="cluster_memory_bytes"):
+        DominantResourceFairness().allocate(a_problem([[1.0]], [1], cluster_memory_bytes=0.0))
+
+
+def with_demands(seed: int) -> AllocationProblem:
+    plain, draw = an_instance(seed, jobs=6), np.random.default_rng(seed)
+    return a_problem(
+        plain.throughput_steps_per_s[:, 0],
+        plain.capacity_workers,
+        scale_factor=plain.scale_factor,
+        weight=plain.weight,
+        cpu_cores=draw.uniform(0, 8, 6),
+        memory_bytes=draw.uniform(0, 40, 6),
+        cluster_cpu_cores=10.0,
+        cluster_memory_bytes=60.0,
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(12, 200))
+def test_the_least_share_is_what_an_independent_linear_program_finds(seed: int) -> None:
+    problem = with_demands(seed)
+    oracle, size = Oracle(problem), 6 * 3
+    able = oracle.equal > 0
+    held = np.maximum(problem.scale_factor / oracle.workers.sum(), problem.cpu_cores / 10)
+    held = np.maximum(held, problem.memory_bytes / 60) / problem.scale_factor / problem.weight
+    lifted = np.hstack([-oracle.service * held[:, None], np.ones((6, 1))])[able]
+    rows = [oracle.time, oracle.held, problem.cpu_cores @ oracle.time / 10, problem.memory_bytes @ oracle.time / 60]
+    limits = np.hstack([np.vstack(rows), np.zeros((11, 1))])
+    answer = linprog(
+        np.append(np.zeros(size), -1.0),
+        A_ub=np.vstack([limits, lifted]),
+        b_ub=np.concatenate([np.ones(6), oracle.workers, [1.0, 1.0], np.zeros(able.sum())]),
+        bounds=(0, None),
+    )
+    allocation = DominantResourceFairness().allocate(problem)
+    assert DominantResourceFairness().objective(problem, allocation)[0] == pytest.approx(-answer.fun, rel=1e-5)
+    busy = allocation.time_fraction.sum(axis=1)
+    assert problem.cpu_cores @ busy <= 10 + 1e-5
+    assert problem.memory_bytes @ busy <= 60 + 1e-5

@@ -1,0 +1,81 @@
+"""Policies are found by name, described, and told apart by their parameters."""
+
+import subprocess
+import sys
+
+import pytest
+
+from gavel.errors import InvalidRequest
+from gavel.policies import registry
+from gavel.policies.fifo import Fifo
+from gavel.policies.max_min_fairness import MaxMinFairness
+
+
+def test_every_policy_of_the_folder_is_listed_with_formula_source_and_parameters() -> None:
+    listed = {info.name: info for info in registry.available()}
+    core = {"equal_share", "fifo", "finish_time_fairness", "hierarchical", "max_min_fairness", "shortest_job_first"}
+    assert core <= set(listed)
+    assert all(info.formula and info.source for info in listed.values())
+    assert [(p.name, p.default, p.choices) for p in listed["fifo"].parameters] == [
+        ("backfill", "true", ("true", "false")),
+        ("time_limit_s", "60", ()),
+        ("agnostic", "false", ("true", "false")),
+    ]
+
+
+def test_a_name_with_parameters_loads_that_policy() -> None:
+    assert registry.load("fifo") == Fifo()
+    assert registry.load("max_min_fairness?water_filling=false&time_limit_s=5") == MaxMinFairness(
+        water_filling=False, time_limit_s=5.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "canonical"),
+    [
+        ("fifo", "fifo"),
+        ("fifo?", "fifo"),
+        ("fifo?backfill=true&time_limit_s=60.0", "fifo"),
+        ("fifo?time_limit_s=5&backfill=false", "fifo?backfill=false&time_limit_s=5"),
+        ("fifo?agnostic=false", "fifo"),
+        ("hierarchical?agnostic=true", "hierarchical?agnostic=true"),
+    ],
+)
+def test_specs_that_mean_the_same_policy_are_written_the_same(spec: str, canonical: str) -> None:
+    assert registry.canonical(spec) == canonical
+    assert registry.canonical(canonical) == canonical
+    assert registry.load(spec) == registry.load(canonical)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("lottery", "choose one of .*fifo"),
+        ("fifo?colour=red", "no parameter 'colour'; choose one of backfill"),
+        ("fifo?backfill=maybe", "choose one of true, false"),
+        ("fifo?time_limit_s=-1", "positive number"),
+        ("fifo?time_limit_s=nan", "positive number"),
+        ("fifo?backfill", "write parameter=value"),
+        ("fifo?backfill=true&backfill=false", "twice"),
+    ],
+)
+def test_an_unknown_name_parameter_or_value_is_refused_with_the_choices(spec: str, said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said) as refusal:
+        registry.load(spec)
+    assert refusal.value.field == "policy"
+
+
+def test_looking_policies_up_does_not_import_the_solvers() -> None:
+    program = (
+        "import sys\n"
+        "from gavel.policies import registry\n"
+        "registry.available(), registry.load('hierarchical'), registry.TIER_OBJECTIVES\n"
+        "raise SystemExit('cvxpy' in sys.modules or 'scipy' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_objectives_of_a_tier_are_named_with_their_meaning() -> None:
+    wanted = {"fairness", "fifo", "shortest_job_first", "throughput", "finish_time_fairness"}
+    assert wanted <= set(registry.TIER_OBJECTIVES)
+    assert all(registry.TIER_OBJECTIVES.values())

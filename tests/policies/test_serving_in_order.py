@@ -1,0 +1,55 @@
+"""First in first out and shortest job first against serving one job at a time by brute force."""
+
+import numpy as np
+import pytest
+
+from gavel.policies import measures
+from gavel.policies.fifo import Fifo
+from gavel.policies.shortest_job_first import ShortestJobFirst
+from tests.builders import a_problem
+from tests.policies.instances import an_instance, idle_pairs, seeds, workers_held
+from tests.policies.oracles import served_in_order
+
+
+def test_the_earliest_job_runs_on_its_fastest_type_and_the_next_on_the_best_that_is_left() -> None:
+    problem = a_problem([[1.0, 3.0], [1.0, 2.0], [5.0, 1.0]], [1, 1])
+    assert Fifo().allocate(problem).time_fraction == pytest.approx(np.asarray([[0, 1], [1, 0], [0, 0]]), abs=1e-7)
+
+
+def test_the_shortest_job_is_served_first_whenever_it_arrived() -> None:
+    problem = a_problem([[2.0], [2.0], [4.0]], [1], steps_remaining=[100.0, 90.0, 120.0])
+    assert ShortestJobFirst().allocate(problem).time_fraction[:, 0] == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_backfill_serves_a_small_job_past_a_gang_that_must_wait() -> None:
+    problem = a_problem([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [2, 1], scale_factor=[1, 2, 1])
+    with_backfill, without = (Fifo(backfill=each).allocate(problem) for each in (True, False))
+    assert with_backfill.time_fraction[2].sum() == pytest.approx(0.0, abs=1e-6)  # the gang takes all that is left
+    assert with_backfill.time_fraction[1, 0] == pytest.approx(1.0)
+    assert without.time_fraction[1, 0] == pytest.approx(1.0)
+
+
+def test_without_backfill_nobody_is_served_behind_the_first_job_that_is_held_up() -> None:
+    problem = a_problem([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [1, 1])
+    with_backfill, without = (Fifo(backfill=each).allocate(problem) for each in (True, False))
+    assert workers_held(problem, with_backfill) == pytest.approx([1.0, 1.0])
+    assert workers_held(problem, without) == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+def test_a_job_that_can_run_nowhere_holds_nobody_up() -> None:
+    problem = a_problem([[0.0], [1.0]], [1])
+    assert Fifo(backfill=False).allocate(problem).time_fraction[:, 0] == pytest.approx([0.0, 1.0])
+
+
+@pytest.mark.parametrize("seed", seeds(15, 200))
+def test_each_job_in_turn_gets_the_most_it_can(seed: int) -> None:
+    problem = an_instance(seed, jobs=2 + seed % 8, types=2 + seed % 3)
+    orders = {
+        Fifo(): np.arange(len(problem.job_ids)),
+        ShortestJobFirst(): np.argsort(measures.remaining_time_s(problem), kind="stable"),
+    }
+    for policy, order in orders.items():
+        allocation = policy.allocate(problem)
+        got = measures.service(problem, allocation.time_fraction)
+        assert got == pytest.approx(served_in_order(problem, order), abs=1e-4), policy.name
+        assert not idle_pairs(problem, allocation).any()

@@ -1,0 +1,147 @@
+"""The lean replay decides like the driver: the same rounds, gangs, workers and completion times."""
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from gavel.config import Settings
+from gavel.errors import InvalidRequest
+from gavel.policies.inline import InlineRunner
+from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.lean import LeanWorld, Plan, Replay, Scenario, replay
+from gavel.simulator.replay import World
+from gavel.types import Cluster, Node, Worker
+from tests.builders import a_spec
+from tests.simulator.test_replay import FULL
+from workloads.traces.job import TraceJob
+
+RATES = {  # odd ones, so that no job ends at the very boundary of a round, where the driver's lease grace would show
+    (kind, size, name): rate * 1.00371 * size**0.9
+    for kind, rates in {"steep": {"fast": 4.0, "slow": 1.0}, "flat": {"fast": 1.0, "slow": 1.1}}.items()
+    for size in (1, 2, 4)
+    for name, rate in rates.items()
+}
+RATES["flat", 4, "slow"] = 0.0
+PUBLISHED = {"planner": "published", "solve_on": "event", "allocation_interval_s": 40.0}
+
+
+def a_cluster_of_nodes(per_node: int = 2, **workers: int) -> Cluster:
+    found = tuple(
+        Worker(id=f"{name}-{i}", node=f"{name}-node-{i // per_node}", accelerator_type=name)
+        for name, count in workers.items()
+        for i in range(count)
+    )
+    return Cluster(nodes=tuple(Node(name=each) for each in dict.fromkeys(w.node for w in found)), workers=found)
+
+
+def a_trace_job(index: int, kind: str, steps: int, at_s: float = 0.0, size: int = 1, **over: Any) -> TraceJob:
+    fields = {"kind": kind, "name": f"job-{index}", "total_steps": steps, "scale_factor": size, "tier": "default"}
+    return TraceJob(submitted_at_s=at_s, spec=a_spec(**fields | over))
+
+
+def a_scenario(cluster: Cluster, policy: str, **over: Any) -> Scenario:
+    fields = {"round_duration_s": 10.0, "planning_lead_fraction": 0.0, **over}
+    return Scenario(cluster=cluster, throughput=RATES, settings=Settings(policy=policy, **fields))
+
+
+def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
+    """The plans that the production driver commits, by job name, and when each job ended."""
+    world = World(scenario.cluster, RATES, 0.0, scenario.settings, KnownThroughputs(RATES))
+    ended, _ = world.run(jobs, 100_000)
+    name_of = {job.id: job.spec.name for job in ended}
+    plans: list[Plan] = []
+    for index in range(1, world.rounds() + 1):
+        plan = world.store.round(index).plan
+        plans.append((plan.starts_at_s, {name_of[x.job_id]: (x.accelerator_type, x.worker_ids) for x in plan.leases}))
+    return plans, {job.spec.name: job.finished_at_s for job in ended}
+
+
+def rounds_of_lean(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
+    world = LeanWorld(jobs, scenario, InlineRunner())
+    plans = [(at_s, {f"job-{int(job_id)}": gang for job_id, gang in gangs.items()}) for at_s, gangs in world.rounds()]
+    return plans, {row.name: row.finished_at_s for row in world.result().rows}
+
+
+def assert_same(jobs: list[TraceJob], scenario: Scenario) -> None:
+    plans, ended = rounds_of_lean(jobs, scenario)
+    expected_plans, expected_ended = rounds_of_driver(jobs, scenario)
+    for (at_s, gangs), (expected_at_s, expected) in zip(plans, expected_plans, strict=False):
+        assert at_s == pytest.approx(expected_at_s, abs=1e-5)
+        assert gangs == expected, f"at {at_s} s"
+    assert len(plans) == len(expected_plans)
+    assert ended == pytest.approx(expected_ended, abs=1e-5)
+
+
+trace_jobs = st.lists(
+    st.tuples(
+        st.sampled_from(["steep", "flat"]), st.integers(1, 300), st.integers(0, 90), st.sampled_from([1, 1, 1, 2, 4])
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@pytest.mark.parametrize("over", [{}, PUBLISHED, PUBLISHED | {"planner": "published_shuffled"}], ids=str)
+@settings(
+    max_examples=60 if FULL else 8,
+    deadline=None,
+    database=None,
+    derandomize=not FULL,
+    phases=(Phase.explicit, Phase.generate),  # to shrink a whole run takes minutes
+)
+@given(drawn=trace_jobs, policy=st.sampled_from(["max_min_fairness?water_filling=false", "equal_share", "fifo"]))
+def test_it_plans_the_rounds_that_the_driver_plans(
+    over: dict[str, Any], drawn: list[tuple[str, int, int, int]], policy: str
+) -> None:
+    arrivals = sorted(drawn, key=lambda job: job[2])
+    jobs = [a_trace_job(i, kind, steps, float(at_s), size) for i, (kind, steps, at_s, size) in enumerate(arrivals)]
+    assert_same(jobs, a_scenario(a_cluster_of_nodes(fast=4, slow=4), policy, **over))
+
+
+def a_replay(*jobs: TraceJob, policy: str = "equal_share", **over: Any) -> Replay:
+    measure, cost = over.pop("measure", None), over.pop("switch_cost_s", {})
+    base = a_scenario(a_cluster_of_nodes(fast=1, slow=1), policy, **over)
+    return replay(
+        jobs,
+        Scenario(cluster=base.cluster, throughput=RATES, settings=base.settings, measure=measure, switch_cost_s=cost),
+    )
+
+
+def test_only_measured_jobs_count_and_arrivals_end_with_them() -> None:
+    """Three jobs are measured; the endless stream behind them is not read to its end."""
+    read: list[int] = []
+
+    def endless() -> Any:
+        for index in range(10_000):
+            read.append(index)
+            yield a_trace_job(index, "steep", 60, at_s=15.0 * index)
+
+    result = replay(
+        endless(),
+        Scenario(
+            cluster=a_cluster_of_nodes(fast=1, slow=1),
+            throughput=RATES,
+            settings=Settings(policy="equal_share", round_duration_s=10.0),
+            measure=(2, 5),
+        ),
+    )
+    assert [row.name for row in result.rows] == ["job-2", "job-3", "job-4"]
+    assert len(read) < 20
+
+
+def test_a_start_costs_what_its_kind_costs() -> None:
+    (row,) = a_replay(a_trace_job(0, "steep", 100), switch_cost_s={"steep": 3.0}, policy="fifo").rows
+    assert row.jct_s == pytest.approx(3.0 + 100 / RATES["steep", 1, "fast"])
+    assert row.lost_s == 3.0
+
+
+def test_a_job_that_runs_nowhere_is_refused_by_name() -> None:
+    with pytest.raises(InvalidRequest, match=r"job job-0 \(steep, 2 workers\) runs on none of fast, slow"):
+        a_replay(a_trace_job(0, "steep", 10, size=2))
+
+
+def test_an_idle_cluster_waits_for_the_next_arrival() -> None:
+    result = a_replay(a_trace_job(0, "steep", 40), a_trace_job(1, "steep", 40, at_s=1234.5), policy="fifo")
+    assert [row.jct_s for row in result.rows] == [pytest.approx(40 / RATES["steep", 1, "fast"])] * 2
