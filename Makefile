@@ -13,7 +13,7 @@ env:             ## .venv with everything, developer tools included
 test: env        ## the tests (small profiles, under 10 minutes)
 	@$(PY) -m pytest -q
 test-full: env   ## the tests with the full counts
-	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q
+	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q --timeout=1800
 demo:            ## the main job on this machine: real training jobs on several accelerator types
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel demo

@@ -12,16 +12,19 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. `target` is the most it may be (None: no target), `holds` whether it is."""
+    """One figure. `target` is the most it may be (None: no target), or the least `at_least`; `holds` whether it is."""
 
     name: str
     value: float
     unit: str
     target: float | None = None
+    at_least: bool = False
 
     @property
     def holds(self) -> bool | None:
-        return None if self.target is None else self.value <= self.target
+        if self.target is None:
+            return None
+        return self.value >= self.target if self.at_least else self.value <= self.target
 
 
 def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
@@ -35,7 +38,7 @@ def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
     for column in ("what", "value", "unit", "target", "holds"):
         table.add_column(column, justify="right" if column in ("value", "target") else "left")
     for row in found:
-        target = "" if row.target is None else f"{row.target:g}"
+        target = "" if row.target is None else f"{'≥ ' if row.at_least else ''}{row.target:g}"
         holds = {None: "", True: "yes", False: "[red]no"}[row.holds]
         table.add_row(row.name, f"{row.value:.4g}", row.unit, target, holds)
     Console().print(table)

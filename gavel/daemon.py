@@ -25,7 +25,7 @@ from gavel.backends.probe import probe
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.errors import GavelError
-from gavel.estimator.observed import ObservedThroughputs
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.logs import configure_logs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
@@ -173,7 +173,7 @@ def _driver(
         store=store,
         backend=backend,
         runner=runner,
-        estimator=ObservedThroughputs.from_table(store.throughputs(), core_sharing=sharing),
+        estimator=ReconciledThroughputs.from_table(store.throughputs(), core_sharing=sharing),
         fallback=EqualShare(),
         clock=clock,
         settings=settings,

@@ -79,7 +79,7 @@ class ThroughputEstimate:
     accelerator_type: AcceleratorType
     steps_per_s: float
     relative_error: float  # one standard deviation of log(steps/s)
-    source: str  # "measured", "stated", "inferred" or "unknown"
+    source: str  # "measured", "completed" (from others, within 10 %), "stated", "inferred" (roughly) or "unknown"
     measurements: int = 0
     partner: str | None = None
     placement: str = "consolidated"

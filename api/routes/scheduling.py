@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query
 
 from api.auth import AnyCaller, UserOrOperator, may_see
 from api.errors import documented
+from api.estimator import EstimatorView, estimator_view
 from api.schemas import (
     AllocationView,
     CatalogueList,
@@ -61,6 +62,17 @@ def list_throughputs(caller: UserOrOperator, services: ServicesDep) -> Throughpu
     """What is believed of job kinds: those of the catalogue and your own (an operator's list: all)."""
     items = [throughput_view(each) for each in services.store.throughputs() if _may_see_kind(caller, each.kind)]
     return ThroughputList(types=sorted({item.accelerator_type for item in items}), items=items)
+
+
+@router.get("/estimator", operation_id="get_estimator", responses=documented(401, 403, 503))
+def get_estimator(caller: UserOrOperator, services: ServicesDep) -> EstimatorView:
+    """Every throughput with its interval and source, and what you stated beside what was measured (operator: all)."""
+    return estimator_view(
+        services.store.throughputs(),
+        services.store.cluster().accelerator_types,
+        may_see_kind=lambda kind: _may_see_kind(caller, kind),
+        may_see_user=lambda user: caller.scope is Scope.OPERATOR or user == caller.user,
+    )
 
 
 def _may_see_kind(caller: Identity, kind: str) -> bool:

@@ -20,9 +20,9 @@ def allocations(as_json: Json = False) -> None:
 
 @app.command()
 def throughputs(as_json: Json = False) -> None:
-    """Show what is believed of each job kind's speed, and how well it is known."""
+    """Show what is believed of each job kind's speed, how well it is known, and whose statements were off."""
     with connect() as client:
-        show.answer(client.throughputs(), as_json, show.throughputs)
+        show.answer(client.estimator(), as_json, show.throughputs)
 
 
 @app.command()

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.client import Allocation, Cluster, Event, Job, Round, Throughputs, Tier, User
+from gavel.client import Allocation, Cluster, Estimator, Event, Job, Round, Tier, User
 
 Answer = TypeVar("Answer")
 
@@ -27,7 +27,7 @@ STATE_STYLES = {
 }
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
 PIPE_WIDTH = 2000
-SOURCE_MARKS = {"measured": "", "stated": " stated", "inferred": " ~", "unknown": " ?"}
+SOURCE_MARKS = {"measured": "", "completed": " ~", "stated": " stated", "inferred": " ~", "unknown": " ?"}
 
 
 def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], RenderableType]) -> None:
@@ -131,17 +131,28 @@ def allocation(current: Allocation) -> Table:
     return table
 
 
-def throughputs(table_of: Throughputs) -> Table:
-    """Steps per second, kind by type; `~` inferred from other kinds, `?` unknown, `stated` by the user."""
-    rows: dict[tuple[str, int], dict[str, str]] = {}
-    for each in table_of["items"]:
-        error = f" ±{each['relative_error']:.0%}" if each["source"] != "stated" else ""
-        text = f"{each['steps_per_s']:.4g}{error}{SOURCE_MARKS.get(each['source'], '')}"
-        rows.setdefault((each["kind"], each["scale_factor"]), {})[each["accelerator_type"]] = text
-    table = _table("KIND", "SCALE FACTOR", *table_of["types"])
-    for (kind, scale_factor), by_type in rows.items():
-        table.add_row(kind, str(scale_factor), *(by_type.get(name, "") for name in table_of["types"]))
+def throughputs(known: Estimator) -> Table:
+    """Steps per second, kind by type, with the half width of the 90 % interval; sources other than measuring marked."""
+    rows: dict[tuple[str, int, str], dict[str, str]] = {}
+    for each in known["items"]:
+        half = each["high_steps_per_s"] / each["steps_per_s"] - 1
+        text = f"{each['steps_per_s']:.4g} ±{half:.0%}{SOURCE_MARKS.get(each['source'], '')}"
+        refused = f" ({each['refused']} impossible reports)" if each["refused"] else ""
+        where = ", ".join(filter(None, [each["partner"] and f"beside {each['partner']}", _spread(each["placement"])]))
+        rows.setdefault((each["kind"], each["scale_factor"], where), {})[each["accelerator_type"]] = text + refused
+    table = _table("KIND", "SCALE FACTOR", "", *known["types"])
+    for (kind, scale_factor, where), by_type in rows.items():
+        table.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in known["types"]))
+    off = [each for each in known["users"] if each["is_off"]]
+    table.caption = (
+        "\n".join(f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off)
+        or None
+    )
     return table
+
+
+def _spread(placement: str) -> str:
+    return "" if placement == "consolidated" else placement
 
 
 def rounds(items: Iterable[Round]) -> Table:

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from workloads.traces.job import TraceJob
 
 Trace = Annotated[str, typer.Option(help="A file, or published?jobs=900&per_hour=5.2 or bursty?jobs=900&per_hour=20.")]
-Throughputs = Annotated[
-    Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")
-]
+Throughputs = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")]
 ClusterText = Annotated[str, typer.Option(help="type:workers[:per-node], separated by commas.")]
 Policies = Annotated[list[str], typer.Option("--policy", help="A policy, with ?parameters; repeatable.")]
 RoundS = Annotated[float, typer.Option("--round", min=0.5, help="Seconds of a round.")]
@@ -27,9 +25,7 @@ Seed = Annotated[int, typer.Option(help="For generators, and kinds that a trace 
 Out = Annotated[Path | None, typer.Option(file_okay=False, help="Folder for results.json and report.html.")]
 Form = Annotated[str, typer.Option("--format", help="published, csv, sacct or history; default: what it looks like.")]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Count and skip lines that cannot be used.")]
-Parity = Annotated[
-    bool, typer.Option("--parity", help="The published planner, a solve per 1920 s at most.")
-]
+Parity = Annotated[bool, typer.Option("--parity", help="The published planner, a solve per 1920 s at most.")]
 SolveOn = Annotated[Literal["change", "event"], typer.Option(help="Solve each round, or on arrivals and ends only.")]
 TierText = Annotated[list[str] | None, typer.Option("--tier", metavar="NAME=WEIGHT", help="A tier; repeatable.")]
 Cost = Annotated[float, typer.Option(min=0, help="Seconds that each start of a gang costs.")]
@@ -89,7 +85,7 @@ def export_trace(
     with connect() as client:
         jobs = sorted(client.jobs(), key=lambda job: (job["submitted_at_s"], job["id"]))
         start_s = jobs[0]["submitted_at_s"] if jobs else 0.0
-        speeds = [row for row in client.throughputs() if row["source"] == "measured"]
+        speeds = [row for row in client.throughputs()["items"] if row["source"] == "measured"]
     names = ("kind", "name", "user", "tier", "total_steps", "scale_factor", "weight")
     with file.open("w", encoding="utf-8") as lines:
         for job in jobs:
@@ -167,10 +163,13 @@ def _run(jobs: "list[TraceJob]", scenario: "Scenario", count: int) -> "Replay":
     from rich.console import Console
     from rich.progress import Progress
 
+    from gavel.policies import registry
     from gavel.policies.inline import InlineRunner
+    from gavel.simulator import interior
     from gavel.simulator.lean import LeanWorld
 
-    world = LeanWorld(jobs, scenario, InlineRunner())
+    is_parity = scenario.settings.planner != "owed"
+    world = LeanWorld(jobs, scenario, InlineRunner(interior.load if is_parity else registry.load))
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(scenario.settings.policy, total=count)
         for index, _ in enumerate(world.rounds()):

@@ -20,6 +20,7 @@ from gavel.client.answers import (
     Allocation,
     AllocationRow,
     Cluster,
+    Estimator,
     Event,
     Job,
     Lease,
@@ -37,6 +38,7 @@ __all__ = [
     "AllocationRow",
     "Client",
     "Cluster",
+    "Estimator",
     "Event",
     "GavelApiError",
     "Job",
@@ -207,6 +209,10 @@ class Client:
     def throughputs(self) -> Throughputs:
         """Steps per second by job kind and accelerator type."""
         return cast(Throughputs, self._get("/v1/throughputs"))
+
+    def estimator(self) -> Estimator:
+        """Throughputs with intervals and sources, also of types not measured yet, and statements beside facts."""
+        return cast(Estimator, self._get("/v1/estimator"))
 
     def rounds(self, *, before: int | None = None, limit: int = 40) -> list[Round]:
         """Rounds, newest first."""

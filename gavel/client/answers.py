@@ -159,6 +159,45 @@ class Throughputs(TypedDict):
     items: list[Throughput]
 
 
+class Estimate(Throughput):
+    """A throughput with the interval that holds the truth nine times in ten."""
+
+    low_steps_per_s: float
+    high_steps_per_s: float
+    partner: str | None
+    placement: str
+    refused: int
+
+
+class Statement(TypedDict):
+    """What a user stated, beside what was measured."""
+
+    user: str
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    stated_steps_per_s: float
+    measured_steps_per_s: float
+
+
+class Reputation(TypedDict):
+    """By what factor a user's statements are typically off."""
+
+    user: str
+    statements: int
+    typical_factor: float
+    is_off: bool
+
+
+class Estimator(TypedDict):
+    """Every estimate with its interval and source, and statements held against facts."""
+
+    types: list[str]
+    items: list[Estimate]
+    statements: list[Statement]
+    users: list[Reputation]
+
+
 class Worker(TypedDict):
     """One accelerator, and the job on it."""
 

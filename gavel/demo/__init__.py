@@ -14,7 +14,7 @@ from gavel.demo import show
 from gavel.demo.checks import all_jobs, check
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
-from gavel.estimator.observed import ObservedThroughputs
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import ThroughputEstimate
 from gavel.simulator.replay import SimulatedJob, simulate
 from gavel.simulator.report import Metrics, metrics, metrics_by_tier
@@ -137,7 +137,7 @@ def _comparison(
 
 def _believed(done: Sequence[Job], types: Sequence[AcceleratorType], table: Iterable[ThroughputEstimate]) -> Rates:
     """Steps per second of every kind and gang size of the workload on every type; unmeasured ones as estimated."""
-    estimator = ObservedThroughputs.from_table(table)
+    estimator = ReconciledThroughputs.from_table(table)
     return {
         (row.kind, row.scale_factor, row.accelerator_type): row.steps_per_s
         for job in done

@@ -3,32 +3,45 @@
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
-from gavel.ephemeral.resources import Gang, GangRequest, Member, ResourceTable
+from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member, ResourceTable
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A gang that now holds what it required; `nodes[i]` is where member i goes."""
+    """A gang that now holds what it required; `nodes[i]` is where member i goes.
+
+    `choice` is 0 for what was asked first, n for the n-th fallback.
+    """
 
     gang: Gang
     nodes: tuple[str, ...]
+    choice: int = 0
 
 
 def match(table: ResourceTable, pending: Sequence[GangRequest], now_s: float) -> tuple[Match, ...]:
     """The gangs that could be placed, in the order given; their resources are acquired, all members' or none.
 
     Members go first fit, the scarcest first: complete when each names its worker, as the scheduler's gangs do, and a
-    heuristic when many nodes would do. A gang that holds already is passed over.
+    heuristic when many nodes would do. A gang that holds already is passed over; one that does not fit as asked is
+    tried with its fallbacks that are open.
     """
-    matched = []
-    for request in pending:
-        nodes = None if table.holds(request.gang) else _place(table, request.members, now_s)
+    found = (_match_one(table, request, now_s) for request in pending)
+    return tuple(each for each in found if each)
+
+
+def _match_one(table: ResourceTable, request: GangRequest, now_s: float) -> Match | None:
+    if table.holds(request.gang):
+        return None
+    for choice, each in enumerate((Fallback(-inf, request.members), *request.fallbacks)):
+        members = each.members
+        nodes = _place(table, members, now_s) if each.opens_at_s <= now_s else None
         if nodes is not None:
-            placements = [(node, member.requires) for node, member in zip(nodes, request.members, strict=True)]
+            placements = [(node, member.requires) for node, member in zip(nodes, members, strict=True)]
             table.acquire(request.gang, placements, now_s)
-            matched.append(Match(request.gang, nodes))
-    return tuple(matched)
+            return Match(request.gang, nodes, choice)
+    return None
 
 
 class _Attempt:

@@ -22,6 +22,14 @@ def full_name(owner: str, name: str) -> str:
     return f"{owner}/{name}"
 
 
+def split_name(full: str, field: str = "name") -> tuple[str, str]:
+    """(owner, name) of `owner/name`. Raises InvalidResource, which names `field`."""
+    owner, slash, name = full.partition("/")
+    if not slash:
+        raise InvalidResource(field, f"{full!r} must be written owner/name")
+    return owner, name
+
+
 def name_of(resource: EphemeralResource) -> str:
     """`owner/name` of a resource. Raises InvalidResource."""
     return full_name(resource.owner, resource.name)
@@ -36,10 +44,7 @@ def check_amount(field: str, amount: int, least: int = 0) -> None:
 def check_requirement(requires: Mapping[str, int]) -> None:
     """Raises InvalidResource unless every key is `owner/name` and every amount at least 1."""
     for key, amount in requires.items():
-        owner, slash, name = key.partition("/")
-        if not slash:
-            raise InvalidResource("requires", f"{key!r} must be written owner/name")
-        full_name(owner, name)
+        full_name(*split_name(key, "requires"))
         check_amount(key, amount, least=1)
 
 

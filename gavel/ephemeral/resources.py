@@ -43,11 +43,20 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Fallback:
+    """What a gang may have instead, from `opens_at_s` on."""
+
+    opens_at_s: float
+    members: tuple[Member, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GangRequest:
-    """Tasks that start together or not at all."""
+    """Tasks that start together or not at all; `fallbacks`, in order of preference, are soft constraints let go."""
 
     gang: Gang
     members: tuple[Member, ...]
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 Placement = tuple[str, Mapping[str, int]]
@@ -120,28 +129,32 @@ class ResourceTable:
         is what the caller read (0: there is no such name); raises StaleVersion when it has moved on, NotFound for an
         unknown node, InvalidResource.
         """
-        if not (isfinite(ttl_s) and ttl_s > 0):
-            raise InvalidResource("ttl_s", f"{ttl_s!r} must be a finite number of seconds above 0")
+        _check_ttl(ttl_s)
         full = full_name(owner, name)
         written = []
         for node in self._resolve(node_spec, now_s)[:num_nodes]:
             known = self._word(full, node, now_s)
-            before = known.said if known else None
-            current = before.generation if before and self.capacity(full, node, now_s) else 0
+            current = known.said.generation if known and self.capacity(full, node, now_s) else 0
             if expect_generation not in (None, current):
                 raise StaleVersion(f"{full} on {node} is not at generation {expect_generation}: read it again")
-            written.append(
-                EphemeralResource(
-                    name=name,
-                    node=node,
-                    capacity=capacity,
-                    owner=owner,
-                    lease_expires_at_s=now_s + ttl_s,
-                    generation=_next_generation(before, capacity, now_s + ttl_s),
-                )
-            )
+            written.append(self.next_resource(name, capacity, node, ttl_s, owner, now_s))
         self.set_resources(written, now_s=now_s)
         return tuple(written)
+
+    def next_resource(
+        self, name: str, capacity: int, node: str, ttl_s: float, owner: str, now_s: float
+    ) -> EphemeralResource:
+        """What `set_resource` would write on the node, for a batch of several names; raises InvalidResource."""
+        _check_ttl(ttl_s)
+        known = self._word(full_name(owner, name), node, now_s)
+        return EphemeralResource(
+            name=name,
+            node=node,
+            capacity=capacity,
+            owner=owner,
+            lease_expires_at_s=now_s + ttl_s,
+            generation=_next_generation(known.said if known else None, capacity, now_s + ttl_s),
+        )
 
     def set_resources(self, resources: Iterable[EphemeralResource], *, now_s: float) -> None:
         """Write all of them or, on an error, none. Writing the same again renews the lease, never shortens it.
@@ -296,6 +309,11 @@ class ResourceTable:
         for full in list(self._entries):
             if owner is None or full.startswith(f"{owner}/"):
                 self._forget(full, node)
+
+
+def _check_ttl(ttl_s: float) -> None:
+    if not (isfinite(ttl_s) and ttl_s > 0):
+        raise InvalidResource("ttl_s", f"{ttl_s!r} must be a finite number of seconds above 0")
 
 
 def _next_generation(before: EphemeralResource | None, capacity: int, lease_expires_at_s: float) -> int:

@@ -8,7 +8,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,20 +48,32 @@ class Beliefs:
     covariance: FloatArray  # (K, m, m)
     row_of: Mapping[str, int]
     family: Mapping[str, tuple[int, ...]]
+    gains: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # by gang size, as asked for
 
     def of(self, kind: str, size: int) -> Belief:
         """What is believed of a kind at a gang size, on all types; also of one that nobody has measured."""
         row = self.row_of.get(kind)
         if row is None:
             return self._of_stranger(kind)
-        change, variance = scaling.gain(self.weights[row : row + 1], int(self.own_size[row]), np.array([size]))
+        change, variance = self._gains(size)
         # How a gang scales is the kind's affair more than the type's: the doubt is common to all types.
         return Belief(
-            mean=self.mean[row] + change[0, 0],
-            covariance=self.covariance[row] + variance[0, 0],
+            mean=self.mean[row] + change[row],
+            covariance=self.covariance[row] + variance[row],
             is_level_known=True,
             has_relatives=True,
         )
+
+    def _gains(self, size: int) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance of log(rate(size) / rate(own size)) of every kind, (K,) each; worked out once."""
+        if size not in self.gains:
+            change, variance = np.empty(len(self.kinds)), np.empty(len(self.kinds))
+            for own in np.unique(self.own_size):
+                rows = self.own_size == own
+                means, variances = scaling.gain(self.weights[rows], int(own), np.array([size]))
+                change[rows], variance[rows] = means[:, 0], variances[:, 0]
+            self.gains[size] = change, variance
+        return self.gains[size]
 
     def _of_stranger(self, kind: str) -> Belief:
         relatives = list(self.family.get(family_of(kind), ())[: RELATIVES_MAX - 1])

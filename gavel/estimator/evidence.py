@@ -11,6 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from gavel.types import FloatArray
+
 REPORT_ERROR = 0.05  # of log(steps/s) of a long report, before anything is known
 SHORT_REPORT_S = 0.5  # a report of so many seconds has twice the variance of a long one
 SHORTEST_S = 0.05  # a shorter window says more of the clock than of the job
@@ -54,7 +58,7 @@ class Evidence:
 
     def is_impossible(self, log_rate: float) -> bool:
         """True for a rate that a well-known job cannot have reached."""
-        return self.count >= KNOWN_REPORTS and log_rate > self.log_rate + math.log(IMPOSSIBLE)
+        return self.count - len(self.astray) >= KNOWN_REPORTS and log_rate > self.log_rate + math.log(IMPOSSIBLE)
 
 
 def first(log_rate: float, seconds: float, *, is_representative: bool) -> Evidence:
@@ -64,7 +68,7 @@ def first(log_rate: float, seconds: float, *, is_representative: bool) -> Eviden
         weight=_weight(seconds),
         variance=REPORT_ERROR**2,
         count=1,
-        published=on_grid(log_rate),
+        published=_on_grid(log_rate),
         is_representative=is_representative,
     )
 
@@ -94,9 +98,14 @@ def updated(old: Evidence, log_rate: float, seconds: float) -> Evidence:
     )
 
 
-def on_grid(log_rate: float) -> float:
-    """The rate in steps per second on the nearest step of the grid; finite and positive."""
-    return math.exp(round(max(-600.0, min(600.0, log_rate)) / GRID) * GRID)
+def on_grid(log_rate: FloatArray) -> FloatArray:
+    """Rates in steps per second on the nearest steps of the grid; finite and positive."""
+    rates: FloatArray = np.exp(np.round(np.clip(log_rate, -600.0, 600.0) / GRID) * GRID)
+    return rates
+
+
+def _on_grid(log_rate: float) -> float:
+    return float(on_grid(np.array(log_rate)))
 
 
 def _weight(seconds: float) -> float:
@@ -129,4 +138,4 @@ def _variance(old: Evidence, squared: float) -> float:
 
 
 def _published(old: Evidence, mean: float) -> float:
-    return on_grid(mean) if abs(mean - math.log(old.published)) > GRID else old.published
+    return _on_grid(mean) if abs(mean - math.log(old.published)) > GRID else old.published

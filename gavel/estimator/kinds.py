@@ -22,7 +22,7 @@ SIZE_LENGTH = 1.5  # in logarithms: how far apart in size relatives may be
 RELATIVES_MAX = 12
 OWN_ERROR = 0.05  # of one kind on one type beyond that
 TYPE_ERROR = 0.6  # of a type's peak rate as a guess of its speed
-PRIOR_KINDS = 2.0  # weight of that guess
+PRIOR_KINDS = 0.3  # weight of that guess
 ITERATIONS = 4  # of expectation and maximisation; it starts near
 UNKNOWN = 1e6  # variance of what was not measured
 

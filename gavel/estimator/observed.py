@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gavel.estimator.statements import usable
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, JobId, JobSpec, Measurement
 
@@ -86,11 +87,11 @@ class ObservedThroughputs:
         key = (spec.kind, spec.scale_factor, accelerator_type)
         if key in self.rates:
             return _row(key, self.rates[key])
-        stated = spec.throughput_steps_per_s.get(accelerator_type)
-        if stated is not None:
-            return _unmeasured(key, stated, "stated", 0.3)
+        stated = {name: rate for name, rate in spec.throughput_steps_per_s.items() if usable(rate)}
+        if accelerator_type in stated:
+            return _unmeasured(key, stated[accelerator_type], "stated", 0.3)
         others = [rate.published for (k, s, _), rate in self.rates.items() if (k, s) == key[:2]]
-        others += list(spec.throughput_steps_per_s.values())
+        others += list(stated.values())
         if others:
             return _unmeasured(key, math.exp(sum(map(math.log, others)) / len(others)), "inferred", PRIOR_ERROR)
         return _unmeasured(key, 1.0, "unknown", PRIOR_ERROR)

@@ -36,6 +36,7 @@ _AnyKey = TypeVar("_AnyKey")
 
 JOBS_REMEMBERED = 20_000  # whose newest report is known, to tell a repeated one
 ANSWERS_MAX = 50_000
+COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
 SURPRISE = 2.0  # deviations beyond which a statement is no error of the usual kind
 TRUST = 0.5  # error of log(steps/s) up to which a user is taken at the word, until something is measured
 
@@ -46,12 +47,13 @@ class _Memory:
 
     beliefs: Beliefs | None = None
     reputations: Mapping[str, statements.Reputation] | None = None
-    answers: dict[object, tuple[ThroughputEstimate, ...]] = field(default_factory=dict)
+    predicted: dict[object, tuple[ThroughputEstimate, ...]] = field(default_factory=dict)
+    rows: dict[Key, tuple[Evidence, ThroughputEstimate]] = field(default_factory=dict)  # outlives a version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledThroughputs:
-    """Implements ThroughputEstimator; immutable. `version` grows whenever an answer may have changed.
+    """Implements ThroughputEstimator; immutable. `version` grows whenever a rate that `estimate` gives may have moved.
 
     `rates` holds gangs alone and consolidated, `side_rates` those beside a partner or spread over nodes. `references`
     are kinds measured elsewhere: they count as evidence on relative speeds and are no part of the table.
@@ -104,7 +106,9 @@ class ReconciledThroughputs:
         if len(seen) > 1.25 * JOBS_REMEMBERED:
             seen = dict(list(seen.items())[-JOBS_REMEMBERED:])
         learned = replace(self, rates=rates, side_rates=side_rates, seen=seen)
-        return replace(learned, version=self.version + 1, _memory=_Memory()) if is_news else learned
+        return (
+            replace(learned, version=self.version + 1, _memory=_Memory(rows=self._memory.rows)) if is_news else learned
+        )
 
     def _take(self, rates: "dict[_AnyKey, Evidence]", key: "_AnyKey", each: Measurement) -> bool:
         """Put one measurement in its place; True if what follows from the rates may change."""
@@ -129,23 +133,16 @@ class ReconciledThroughputs:
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         """One estimate for each of `types`, in order; finite and positive."""
-        measured = [self.rates.get((spec.kind, spec.scale_factor, name)) for name in types]
-        if all(each is not None and each.is_representative for each in measured):
-            return tuple(
-                _row((spec.kind, spec.scale_factor, name), each)
-                for name, each in zip(types, measured, strict=True)
-                if each is not None
-            )
+        found = [self._measured((spec.kind, spec.scale_factor, name)) for name in types]
+        if all(found):
+            return tuple(each for each in found if each)
         question = (spec.kind, spec.scale_factor, spec.user, tuple(spec.throughput_steps_per_s.items()), tuple(types))
-        answers = self._memory.answers
-        if question not in answers:
-            if len(answers) >= ANSWERS_MAX:
-                answers.clear()
-            answers[question] = self._predicted(spec, types)
-        return tuple(
-            _row((spec.kind, spec.scale_factor, name), each) if each is not None and each.is_representative else guess
-            for name, each, guess in zip(types, measured, answers[question], strict=True)
-        )
+        predicted = self._memory.predicted
+        if question not in predicted:
+            if len(predicted) >= ANSWERS_MAX:
+                predicted.clear()
+            predicted[question] = self._predicted(spec, types)
+        return tuple(each or guess for each, guess in zip(found, predicted[question], strict=True))
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Everything measured so far, sorted by kind, scale factor, type, partner and placement."""
@@ -162,31 +159,41 @@ class ReconciledThroughputs:
             self._memory.reputations = statements.reputations(statements.statements(self.table()))
         return self._memory.reputations
 
+    def _measured(self, key: Key) -> ThroughputEstimate | None:
+        """What was measured at full load; None: nothing."""
+        rate = self.rates.get(key)
+        if rate is None or not rate.is_representative:
+            return None
+        rows = self._memory.rows
+        if key not in rows or rows[key][0] is not rate:
+            rows[key] = rate, _row(key, rate)
+        return rows[key][1]
+
     def _predicted(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         """What to believe of types that nobody measured this kind on at full load, at this size."""
         stated = {name: rate for name, rate in spec.throughput_steps_per_s.items() if statements.usable(rate)}
         beliefs = self._beliefs(types)
         belief = beliefs.of(spec.kind, spec.scale_factor)
         mean, covariance = belief.mean, belief.covariance
-        source = "inferred" if belief.has_relatives or stated else "unknown"
+        trust = statements.trust_in(spec.user, self.reputations()) if stated else 0.0
         if stated:
-            error = statements.trust_in(spec.user, self.reputations())
-            mean, covariance = _with_statements(belief, beliefs.types, stated, error)
-        column_of = {name: column for column, name in enumerate(beliefs.types)}
+            mean, covariance = _with_statements(belief, beliefs.types, stated, trust)
+        columns = [beliefs.types.index(name) for name in types]
+        rates = on_grid(mean[columns])
+        errors = np.sqrt(np.maximum(covariance[columns, columns], 0.0))
         found = []
-        for name in types:
-            column = column_of[name]
-            is_as_stated = name in stated and not belief.is_level_known
-            rate = self.rates.get((spec.kind, spec.scale_factor, name))
+        for name, rate, error in zip(types, rates.tolist(), errors.tolist(), strict=True):
+            known = self.rates.get((spec.kind, spec.scale_factor, name))
+            is_as_stated = name in stated and trust <= TRUST and not belief.is_level_known
             found.append(
                 ThroughputEstimate(
                     kind=spec.kind,
                     scale_factor=spec.scale_factor,
                     accelerator_type=name,
-                    steps_per_s=stated[name] if is_as_stated and error <= TRUST else on_grid(float(mean[column])),
-                    relative_error=math.sqrt(max(covariance[column, column], 0.0)),
-                    source="stated" if name in stated and rate is None else source,
-                    measurements=rate.count if rate else 0,
+                    steps_per_s=stated[name] if is_as_stated else rate,
+                    relative_error=error,
+                    source=_source(belief, name in stated and known is None, bool(stated), error),
+                    measurements=known.count if known else 0,
                 )
             )
         return tuple(found)
@@ -198,6 +205,15 @@ class ReconciledThroughputs:
             asked = {*types, *(known.types if known else ())}
             known = self._memory.beliefs = believe(rates, sorted(asked))
         return known
+
+
+def _source(belief: Belief, is_stated: bool, is_any_stated: bool, error: float) -> str:
+    """What an estimate rests on; `completed` is as good as measured, `inferred` is worth a measurement."""
+    if is_stated:
+        return "stated"
+    if belief.is_level_known and error <= COMPLETED_ERROR:
+        return "completed"
+    return "inferred" if belief.has_relatives or is_any_stated else "unknown"
 
 
 def _with_statements(

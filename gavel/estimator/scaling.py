@@ -15,7 +15,7 @@ import numpy as np
 from gavel.types import FloatArray, IntArray
 
 MODEL_ERROR = 0.1  # of log(rate(s) / rate(1)) per doubling, what two parameters do not explain
-PRIOR_KINDS = 1.0  # weight of "anything goes" against the kinds measured so far
+PRIOR_KINDS = 0.2  # weight of "anything goes" against the kinds measured so far
 
 _growth, _share = (
     grid.ravel()

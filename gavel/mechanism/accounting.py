@@ -42,7 +42,12 @@ def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
 
 
 def isolated(job: Job, steps: int, *, jobs_alive: int, cluster: Cluster, estimate: Estimate) -> Job:
-    """The job with the time that `steps` more would have taken on its 1/n share of the cluster (Themis, section 3)."""
+    """The job with the time that `steps` more would have taken on its 1/n share of the cluster (Themis, section 3).
+
+    While the cluster has no worker there is no share, and the steps, done just before, are not counted.
+    """
+    if not cluster.workers:
+        return job
     capacity = np.array([cluster.capacity_workers()[name] for name in cluster.accelerator_types])
     rate = equal_share_rate(rates_of(job.spec, cluster.accelerator_types, capacity, estimate), capacity)
     share = isolated_share(jobs_alive, job.spec.scale_factor, len(cluster.workers))

@@ -385,6 +385,8 @@ class Driver:
         newest = tick.rounds[-1]
         if newest.starts_at_s > tick.now_s:
             return newest.starts_at_s
+        if not tick.seen.cluster.workers:
+            return float("inf")  # nothing can be planned until a worker comes
         return max(tick.now_s, self._planning_instant_s(newest))
 
 

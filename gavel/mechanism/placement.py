@@ -26,6 +26,14 @@ class _Free:
         for worker in layout.workers_of[accelerator_type]:
             if worker not in taken:
                 self.by_node.setdefault(layout.node_of[worker], []).append(worker)
+        self._singles: list[WorkerId] = []
+
+    def take_one(self) -> tuple[WorkerId, ...]:
+        """The next worker for a gang of one, when no larger gang comes any more: the tightest node is used up first."""
+        if not self._singles:
+            tightest_last = sorted(reversed(self.by_node.values()), key=len, reverse=True)
+            self._singles = [worker for ids in tightest_last for worker in reversed(ids)]
+        return (self._singles.pop(),)
 
     def take(self, count: int) -> tuple[WorkerId, ...]:
         """The tightest single node that holds the gang, else the fullest nodes one after the other."""
@@ -60,7 +68,8 @@ def place(
     rest = []
     for row, accelerator_type, size in chosen:
         workers = held.get(row, ())
-        stays = len(workers) == size and all(layout.type_of.get(worker) == accelerator_type for worker in workers)
+        stays = len(workers) == size and layout.type_of.get(workers[0]) == accelerator_type
+        stays = stays and (size == 1 or all(layout.type_of.get(each) == accelerator_type for each in workers))
         if stays and taken.isdisjoint(workers):
             placed[row] = workers
             taken.update(workers)
@@ -70,5 +79,5 @@ def place(
     for row, accelerator_type, size in sorted(rest, key=lambda gang: (-gang[2], gang[0])):
         if accelerator_type not in free:
             free[accelerator_type] = _Free(layout, accelerator_type, taken)
-        placed[row] = free[accelerator_type].take(size)
+        placed[row] = free[accelerator_type].take(size) if size > 1 else free[accelerator_type].take_one()
     return placed

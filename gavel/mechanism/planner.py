@@ -153,10 +153,12 @@ def choose(standing: Standing) -> tuple[dict[int, int], FloatArray]:
     if standing.planner == "published_shuffled":
         columns = shuffled(columns, standing.round_index)
     received = np.zeros_like(standing.ledger) if standing.is_new_allocation else standing.ledger.copy()
-    for row, column in claims_published(standing.promised, received, usable, columns):
-        choice.take(row, column)
-    rows, taken = list(choice.of_row), list(choice.of_row.values())
-    received[rows, taken] += 1.0
+    for column, rows in claims_published(standing.promised, received, usable, columns):
+        for row in rows:
+            if not choice.free[column]:
+                break
+            choice.take(row, column)
+    received[list(choice.of_row), list(choice.of_row.values())] += 1.0
     return choice.of_row, received
 
 

@@ -38,8 +38,8 @@ def claims_owed(owed_rounds: FloatArray, usable: npt.NDArray[np.bool_], kept: In
 
 def claims_published(
     promised: FloatArray, received_rounds: FloatArray, usable: npt.NDArray[np.bool_], columns: list[int]
-) -> Claims:
-    """Type after type in the order of `columns`: jobs by X / rounds received since the solve, then by X.
+) -> Iterator[tuple[int, list[int]]]:
+    """(column, its rows) type after type in the order of `columns`: by X / rounds received since the solve, then by X.
 
     A fraction of zero does not bar a job from what is left of a type. The ratio leaves out the rounds received by all
     jobs on the type, which are the same for all of them.
@@ -47,8 +47,7 @@ def claims_published(
     priority = promised / (received_rounds + HEAD_START_ROUNDS)
     for column in columns:
         order = np.lexsort((-promised[:, column], -priority[:, column]))
-        for row in order[usable[order, column]].tolist():
-            yield row, column
+        yield column, order[usable[order, column]].tolist()
 
 
 def fastest_first(rates: FloatArray) -> list[int]:

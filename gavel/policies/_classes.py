@@ -72,7 +72,7 @@ def reduce(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) ->
 
 
 def _words(key: FloatArray | IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
-    rows = key.reshape(len(key), -1) if key.ndim > 1 else key[:, None]
+    rows = key if key.ndim > 1 else key[:, None]
     if np.issubdtype(rows.dtype, np.floating):
         rows = rows + 0.0  # minus zero is zero
     return np.ascontiguousarray(rows).view(np.uint64)

@@ -14,7 +14,7 @@ import numpy as np
 from gavel.errors import SolveFailed
 from gavel.policies import measures
 from gavel.policies._validate import check_problem
-from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, JobId
 
 Solver = Literal["clarabel", "highs"]
 MOST_VIOLATION = 1e-6
@@ -107,15 +107,23 @@ class Program:
         self.solve_time_s += spent_s
         self.time_left_s = max(1e-3, self.time_left_s - spent_s)
 
+    def prices(self) -> FloatArray:
+        """What a unit of each entry of x costs, (v,): its jobs' time and its workers, at the last dual prices."""
+        time_price, worker_price = self._time_and_worker_price()
+        costs: FloatArray = self.times.T @ time_price + self.held.T @ worker_price
+        return costs
+
     def bound(self, gain: FloatArray) -> float:
         """A number that `gain` (v,) times x exceeds for no valid x: the dual bound at the prices of the last answer.
 
-        It holds whatever the prices are, since an entry that they make too cheap counts in full.
+        It holds whatever the prices are, since what an entry gains over its price counts in full.
         """
-        time_price = np.maximum(0.0, self.time_limit.dual_value)
-        worker_price = np.maximum(0.0, self.capacity_limit.dual_value)
-        left: FloatArray = gain - self.times.T @ time_price - self.held.T @ worker_price
-        return float(time_price.sum() + worker_price @ self.capacity.value + np.maximum(0.0, left).sum())
+        time_price, worker_price = self._time_and_worker_price()
+        left = np.maximum(0.0, gain - self.prices())
+        return float(time_price.sum() + worker_price @ self.capacity.value + left.sum())
+
+    def _time_and_worker_price(self) -> tuple[FloatArray, FloatArray]:
+        return np.maximum(0.0, self.time_limit.dual_value), np.maximum(0.0, self.capacity_limit.dual_value)
 
     def overuse(self) -> float:
         """The factor, at least 1, by which the last answer is too large for a limit, within the solver's tolerance."""
@@ -153,7 +161,7 @@ def named(
 ) -> Allocation:
     """`fractions` (combinations, types) with the names of `problem` on them."""
     return Allocation(
-        combinations=tuple(tuple(problem.job_ids[job] for job in members) for members in problem.combinations),
+        combinations=_names(problem),
         accelerator_types=problem.accelerator_types,
         time_fraction=fractions,
         certificate=certificate,
@@ -161,6 +169,12 @@ def named(
         solver=solver,
         solve_time_s=solve_time_s,
     )
+
+
+def _names(problem: AllocationProblem) -> tuple[tuple[JobId, ...], ...]:
+    if measures.is_unpacked(problem):
+        return tuple(zip(problem.job_ids, strict=True))
+    return tuple(tuple(problem.job_ids[job] for job in members) for members in problem.combinations)
 
 
 def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any, Any, Any]:

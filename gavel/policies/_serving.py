@@ -6,6 +6,8 @@ from gavel.policies import measures
 from gavel.policies._curves import InOrder, One
 from gavel.policies._filling import Filling
 from gavel.policies._program import Program, cvxpy
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import in_order
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
@@ -19,16 +21,31 @@ def serve(
 ) -> Allocation:
     """Each job in turn, by `order` (n,) of the problem, is as fast as it can be without slowing one before it.
 
-    With `backfill` False nobody is served behind the first job that does not reach its best rate.
+    With `backfill` False nobody is served behind the first job that does not reach its best rate. By prices where that
+    is certified, else by `program`.
     """
-    program = Program(problem, solver="highs", time_limit_s=time_limit_s)
-    if program.is_idle:
-        return program.allocation(policy)
-    filling = Filling(program)
+    check_problem(problem)
+    by_prices = in_order(problem, policy, order(problem), backfill=backfill)
+    return by_prices or program(problem, order, policy=policy, backfill=backfill, time_limit_s=time_limit_s)
+
+
+def program(
+    problem: AllocationProblem,
+    order: Callable[[AllocationProblem], IntArray],
+    *,
+    policy: str,
+    backfill: bool,
+    time_limit_s: float,
+) -> Allocation:
+    """The same by one linear program after the other, which define it."""
+    stated = Program(problem, solver="highs", time_limit_s=time_limit_s)
+    if stated.is_idle:
+        return stated.allocation(policy)
+    filling = Filling(stated)
     service = filling.fill(InOrder([One(int(job)) for job in order(problem)]), whole=backfill)
     if backfill:
-        return program.allocation(policy, dual_gap=filling.dual_gap)
-    return _only(program, service, policy)
+        return stated.allocation(policy, dual_gap=filling.dual_gap)
+    return _only(stated, service, policy)
 
 
 def _only(program: Program, service: FloatArray, policy: str) -> Allocation:

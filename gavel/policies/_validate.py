@@ -3,7 +3,8 @@
 import numpy as np
 
 from gavel.errors import InvalidProblem
-from gavel.types import AllocationProblem, FloatArray
+from gavel.policies import measures
+from gavel.types import AllocationProblem, FloatArray, IntArray
 
 MOST_MEMBERS = 2
 
@@ -47,16 +48,26 @@ def _check_lengths(problem: AllocationProblem) -> None:
 
 
 def _check_combinations(problem: AllocationProblem) -> None:
-    jobs = range(len(problem.job_ids))
-    for row, members in enumerate(problem.combinations):
-        known = all(member in jobs for member in members)
-        if not known or not 1 <= len(set(members)) == len(members) <= MOST_MEMBERS:
-            raise InvalidProblem(f"combinations[{row}]", f"is {members}; give one or two different indices of jobs")
-        if len({int(problem.scale_factor[member]) for member in members}) > 1:
-            raise InvalidProblem(f"combinations[{row}]", "packs gangs of different scale factors; pack equal ones")
-    for job, tier in zip(problem.job_ids, problem.tier_of_job, strict=True):
-        if not 0 <= tier < len(problem.tiers):
-            raise InvalidProblem(f"tier_of_job[{job}]", f"is {tier}; give an index into the {len(problem.tiers)} tiers")
+    sizes = np.fromiter(map(len, problem.combinations), dtype=np.int64, count=len(problem.combinations))
+    _check_members(problem, np.flatnonzero((sizes < 1) | (sizes > MOST_MEMBERS)))
+    first, second = measures.member_of(problem).T
+    known = (first >= 0) & (first < len(problem.job_ids)) & (second < len(problem.job_ids))
+    _check_members(problem, np.flatnonzero(~known | (first == second) | ((sizes > 1) & (second < 0))))
+    paired = np.flatnonzero(sizes > 1)
+    unlike = paired[problem.scale_factor[first[paired]] != problem.scale_factor[second[paired]]]
+    if unlike.size:
+        raise InvalidProblem(f"combinations[{unlike[0]}]", "packs gangs of different scale factors; pack equal ones")
+    tier = problem.tier_of_job
+    wrong = np.flatnonzero((tier < 0) | (tier >= len(problem.tiers)))
+    if wrong.size:
+        where = f"tier_of_job[{problem.job_ids[wrong[0]]}]"
+        raise InvalidProblem(where, f"is {tier[wrong[0]]}; give an index into the {len(problem.tiers)} tiers")
+
+
+def _check_members(problem: AllocationProblem, wrong: IntArray) -> None:
+    for row in wrong:
+        given = f"is {problem.combinations[row]}; give one or two different indices of jobs"
+        raise InvalidProblem(f"combinations[{row}]", given)
 
 
 def _check_numbers(name: str, values: FloatArray, rows: tuple[str, ...], least: float) -> None:
@@ -90,7 +101,7 @@ def _check_rates(problem: AllocationProblem) -> None:
         where = f"throughput_steps_per_s[{'+'.join(problem.job_ids[index] for index in members)}]"
         given = f"{rates[row, member, column]} on {problem.accelerator_types[column]}"
         raise InvalidProblem(where, f"is {given}; give finite steps per second, 0 where it cannot run")
-    for row, members in enumerate(problem.combinations):
-        if len(members) == 1 and rates[row, 1].any():
-            where = f"throughput_steps_per_s[{problem.job_ids[members[0]]}]"
-            raise InvalidProblem(where, "gives rates to a second member that is not there; set them to 0")
+    first, second = measures.member_of(problem).T
+    for row in np.flatnonzero((second < 0) & rates[:, 1].any(axis=1)):
+        where = f"throughput_steps_per_s[{problem.job_ids[first[row]]}]"
+        raise InvalidProblem(where, "gives rates to a second member that is not there; set them to 0")

@@ -9,7 +9,7 @@ from gavel.errors import InvalidProblem
 from gavel.policies._validate import check_problem
 from gavel.policies.measures import can_run, rate_alone
 from gavel.ports import Policy
-from gavel.types import Allocation, AllocationProblem, JobId
+from gavel.types import Allocation, AllocationProblem, FloatArray, JobId
 
 
 def agnostic(problem: AllocationProblem) -> AllocationProblem:
@@ -27,7 +27,7 @@ def agnostic(problem: AllocationProblem) -> AllocationProblem:
 
 
 def with_pairs(
-    problem: AllocationProblem, pair_rates: Mapping[tuple[JobId, JobId], Sequence[Sequence[float]]]
+    problem: AllocationProblem, pair_rates: Mapping[tuple[JobId, JobId], Sequence[Sequence[float]] | FloatArray]
 ) -> AllocationProblem:
     """`problem` in which jobs may also run packed, two gangs on the same workers (Gavel, section 3.1: space sharing).
 

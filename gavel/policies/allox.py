@@ -5,8 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from gavel.errors import SolveFailed
 from gavel.policies import measures
-from gavel.policies._program import named
+from gavel.policies._program import MOST_VIOLATION, named
 from gavel.policies._validate import check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
@@ -21,6 +22,8 @@ class AlloX:
     the original's throttle for fairness (only the oldest jobs are matched) is left out.
     """
 
+    time_limit_s: float = 60.0
+
     name: ClassVar[str] = "allox"
     formula: ClassVar[str] = "minimise sum_i k_i R_i / T_ij over matchings of jobs to (worker, k-th place from the end)"
     source: ClassVar[str] = "AlloX (EuroSys '20), section 4; Gavel (OSDI '20), section 7 (baseline)"
@@ -28,18 +31,18 @@ class AlloX:
     promises: ClassVar[frozenset[str]] = frozenset()
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation of whole workers; raises InvalidProblem."""
+        """A checked allocation of whole workers; raises SolveFailed or InvalidProblem."""
         check_problem(problem)
         type_of_job = np.full(len(problem.job_ids), -1)
         single = np.flatnonzero(measures.runnable(problem) & (problem.scale_factor == 1))
-        _start_matched(problem, single, type_of_job)
+        _start_matched(problem, single, type_of_job, self.time_limit_s)
         _start_gangs(problem, type_of_job)
         fractions = np.zeros((len(problem.combinations), len(problem.accelerator_types)))
         for row, members in enumerate(problem.combinations):
             if len(members) == 1 and type_of_job[members[0]] >= 0:
                 fractions[row, type_of_job[members[0]]] = 1.0
         certificate = Certificate(primal_violation=measures.violation(problem, fractions))
-        return named(problem, fractions, certificate, self.name, solver="scipy linear_sum_assignment")
+        return named(problem, fractions, certificate, self.name, solver="highs")
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Relative throughputs, least remaining time first, (n,): an allocation does not show the queues behind it."""
@@ -47,33 +50,53 @@ class AlloX:
         return speed[np.argsort(measures.remaining_time_s(problem), kind="stable")]
 
 
-def _start_matched(problem: AllocationProblem, jobs: IntArray, type_of_job: IntArray) -> None:
+def _start_matched(problem: AllocationProblem, jobs: IntArray, type_of_job: IntArray, time_limit_s: float) -> None:
     """Sets `type_of_job` (n,) for those of `jobs` that are first in the queue of a worker."""
-    from scipy.optimize import linear_sum_assignment
-
     if not len(jobs):
         return
     time_s = _time_s(problem)[jobs]
     place_type, place_k = _places(problem.capacity_workers, len(jobs))
-    reachable = np.isfinite(time_s)
-    most = len(jobs) * float(place_k.max()) * float(time_s[reachable].max())  # dearer than any matching without it
-    cost = np.where(reachable, time_s, 2 * most)[:, place_type] * place_k
-    matched, places = linear_sum_assignment(cost)
+    cost = time_s[:, place_type] * place_k
+    places = _matched(cost, problem.capacity_workers[place_type], time_limit_s)
     for column in range(len(problem.accelerator_types)):
-        here = place_type[places] == column
-        own, depth = matched[here], place_k[places[here]]
-        first = np.lexsort((time_s[own, column], -depth))[: problem.capacity_workers[column]]
+        own = np.flatnonzero(place_type[places] == column)
+        first = np.lexsort((time_s[own, column], -place_k[places[own]]))[: problem.capacity_workers[column]]
         type_of_job[jobs[own[first]]] = column
 
 
+def _matched(cost: FloatArray, room: IntArray, time_limit_s: float) -> IntArray:
+    """The column of each row, such that the sum of `cost` is least and no column has more than its `room`.
+
+    A transportation problem: the vertices of the linear program are integral. Entries of infinite cost are not used.
+    """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    rows, columns = np.nonzero(np.isfinite(cost))
+    entries, ones = np.arange(len(rows)), np.ones(len(rows))
+    wanted = cost[rows, columns]
+    answer = linprog(
+        wanted / np.median(wanted),
+        A_eq=sparse.csr_array((ones, (rows, entries)), shape=(len(cost), len(rows))),
+        b_eq=np.ones(len(cost)),
+        A_ub=sparse.csr_array((ones, (columns, entries)), shape=(len(room), len(rows))),
+        b_ub=room,
+        method="highs-ipm",  # with crossover to a vertex; the simplex method is slower here by the number of places
+        options={"time_limit": time_limit_s},
+    )
+    if answer.status != 0:
+        raise SolveFailed(f"the matching was not solved: {answer.message}")
+    used = answer.x > 0.5
+    if used.sum() != len(cost) or np.abs(answer.x - used).max() > MOST_VIOLATION:
+        raise SolveFailed("the matching came back in fractions")
+    return np.asarray(columns[used])  # entries are in order of rows
+
+
 def _places(capacity: IntArray, jobs: int) -> tuple[IntArray, IntArray]:
-    """Type and distance from the end, from 1, of every place in a queue that `jobs` jobs could need."""
-    types, depths = [], []
-    for column, workers in enumerate(capacity.tolist()):
-        longest = -(-jobs // workers) if workers else 0  # an optimal matching fills the queues of a type evenly
-        depths.append(np.repeat(np.arange(1, longest + 1), workers))
-        types.append(np.full(longest * workers, column))
-    return np.concatenate(types), np.concatenate(depths)
+    """Type and distance from the end, from 1, of the places that `jobs` jobs could need; one for a type's workers."""
+    longest = [-(-jobs // workers) if workers else 0 for workers in capacity.tolist()]  # queues of a type fill evenly
+    depth = [np.arange(1, length + 1) for length in longest]
+    return np.repeat(np.arange(len(capacity)), longest), np.concatenate(depth)
 
 
 def _start_gangs(problem: AllocationProblem, type_of_job: IntArray) -> None:

@@ -10,6 +10,7 @@ from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling
 from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import evenly
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 Counted = Literal["dominant", "accelerators", "memory"]
@@ -37,28 +38,37 @@ class DominantResourceFairness:
     promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "pareto"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; notes name jobs that no cluster this size can hold. SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+
+        Notes name the jobs that no cluster of this size can hold.
+        """
         check_problem(problem)
-        program = Program(
-            _without_too_large(problem),
-            solver="highs",
-            time_limit_s=self.time_limit_s,
-            shared=measures.cpu_and_memory_share(problem),
-        )
         notes = tuple(
             (problem.job_ids[job], "needs more CPU cores or memory than the cluster has")
             for job in np.flatnonzero(_is_too_large(problem))
         )
-        return replace(self._filled(program), notes=notes)
+        answer = self._within_workers(problem) or self.program(problem)
+        return replace(answer, notes=notes)
 
-    def _filled(self, program: Program) -> Allocation:
-        """Water filling of D_i / w_i."""
+    def _within_workers(self, problem: AllocationProblem) -> Allocation | None:
+        """The answer that heeds no limit but the workers, if it keeps the others as well: it is then the answer."""
+        held = problem.weight * problem.scale_factor / self._held_by_a_gang(problem)
+        answer = evenly(_without_too_large(problem), self.name, held / held.max(initial=1e-300), whole=True)
+        if answer is None:
+            return None
+        used = measures.cpu_and_memory_share(problem) @ measures.time_of_jobs(problem, answer.time_fraction)
+        return answer if used.max() <= 1.0 else None
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the cvxpy program, which defines it: water filling of D_i / w_i."""
+        shared = measures.cpu_and_memory_share(problem)
+        program = Program(_without_too_large(problem), solver="highs", time_limit_s=self.time_limit_s, shared=shared)
         if program.is_idle:
             return program.allocation(self.name)
         jobs = np.flatnonzero(program.runnable)
-        gangs = (program.given.weight * program.given.scale_factor / self._held_by_a_gang(program.given))[jobs]
+        held = (problem.weight * problem.scale_factor / self._held_by_a_gang(problem))[jobs]
         filling = Filling(program)
-        filling.fill(Share([One(int(job)) for job in jobs], (gangs / gangs.max()).tolist()), workers=program.limits)
+        filling.fill(Share([One(int(job)) for job in jobs], (held / held.max()).tolist()), workers=program.limits)
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:

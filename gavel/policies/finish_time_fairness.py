@@ -9,6 +9,8 @@ from gavel.policies import measures
 from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling
 from gavel.policies._program import Program, cvxpy
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import equally_late
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 SLACK = 1e-7  # relative; what the second step may give up of the first one's rho
@@ -36,7 +38,13 @@ class FinishTimeFairness:
         return frozenset({"sharing_incentive", "pareto"} if self.backfill else {"sharing_incentive"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        isolated_s = _isolated_s(problem) / problem.weight
+        return equally_late(problem, self.name, isolated_s, backfill=self.backfill) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the cvxpy program, which defines it."""
         cp = cvxpy()
 
         program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)

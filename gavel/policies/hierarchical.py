@@ -13,6 +13,7 @@ from gavel.policies._filling import Filling
 from gavel.policies._objectives import OBJECTIVES
 from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import by_curves
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray, Tier
 
 
@@ -48,8 +49,18 @@ class Hierarchical:
     promises: ClassVar[frozenset[str]] = frozenset({"pareto"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem (also for a tier's objective without a curve)."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+
+        InvalidProblem also for a tier's objective without a curve.
+        """
         check_problem(problem)
+        groups = _groups(problem)
+        tiers = Share([group.curve for group in groups], [group.tier.weight for group in groups])
+        promised = [(group.curve, group.jobs, group.tier.guarantee) for group in groups if group.tier.guarantee > 0]
+        return by_curves(problem, self.name, promised, tiers) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by linear programs, which define it."""
         groups = _groups(problem)
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s)
         if program.is_idle:

@@ -9,6 +9,8 @@ from gavel.policies import measures
 from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling
 from gavel.policies._program import Program, Solver, cvxpy
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.family import evenly
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -35,7 +37,13 @@ class Makespan:
         return frozenset(always | {"pareto"} if self.backfill else always)
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        work = measures.service_per_step(problem) * np.maximum(1.0, problem.steps_remaining)
+        return evenly(problem, self.name, work, whole=self.backfill) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the cvxpy program, which defines it."""
         solver: Solver = "highs" if self.backfill else "clarabel"
         program = Program(problem, solver=solver, time_limit_s=self.time_limit_s)
         if program.is_idle:

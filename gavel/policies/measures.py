@@ -3,6 +3,9 @@
 c combinations, n jobs, m accelerator types. The words are those of docs/policies.md.
 """
 
+from functools import lru_cache
+from itertools import chain
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,10 +14,24 @@ from gavel.types import AllocationProblem, FloatArray, IntArray
 BoolArray = npt.NDArray[np.bool_]
 
 
+@lru_cache(maxsize=1)  # every measure of a problem begins here
 def member_of(problem: AllocationProblem) -> IntArray:
     """The jobs of each combination, (c, 2); -1 where there is no second member."""
-    padded = [(members[0], members[1] if len(members) > 1 else -1) for members in problem.combinations]
-    return np.asarray(padded, dtype=np.int64).reshape(len(padded), 2)
+    padded = np.full((len(problem.combinations), 2), -1)
+    sizes = np.fromiter(map(len, problem.combinations), dtype=np.int64, count=len(padded))
+    flat = np.fromiter(chain.from_iterable(problem.combinations), dtype=np.int64, count=int(sizes.sum()))
+    begins = np.cumsum(sizes) - sizes
+    padded[:, 0] = flat[begins]
+    paired = np.flatnonzero(sizes > 1)
+    padded[paired, 1] = flat[begins[paired] + 1]
+    padded.flags.writeable = False
+    return padded
+
+
+def is_unpacked(problem: AllocationProblem) -> bool:
+    """Whether combination r is job r alone."""
+    first, second = member_of(problem).T
+    return np.array_equal(first, np.arange(len(problem.job_ids))) and bool((second < 0).all())
 
 
 def gang_size(problem: AllocationProblem) -> IntArray:
@@ -34,9 +51,9 @@ def rate_alone(problem: AllocationProblem) -> FloatArray:
     """Steps per second of each job by itself on each type, (n, m); 0 where it cannot run."""
     rates = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
     usable = problem.throughput_steps_per_s[:, 0] * can_run(problem)
-    for row, members in enumerate(problem.combinations):
-        if len(members) == 1:
-            rates[members[0]] = usable[row]
+    members = member_of(problem)
+    alone = members[:, 1] < 0
+    rates[members[alone, 0]] = usable[alone]
     return rates
 
 
@@ -107,7 +124,7 @@ def slice_of_each_type(problem: AllocationProblem, share: FloatArray) -> FloatAr
 
     Rows are scaled to at most 1; packed pairs get none. Within capacity if the shares of runnable jobs sum to <= 1.
     """
-    alone = np.asarray([len(members) == 1 for members in problem.combinations], dtype=bool)
+    alone = member_of(problem)[:, 1] < 0
     usable = can_run(problem) & alone[:, None]
     own = share[member_of(problem)[:, 0]]
     fractions = usable * own[:, None] * problem.capacity_workers[None, :] / gang_size(problem)[:, None]

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._nash import nash
+from gavel.policies._nash import dual_gap, nash
 from gavel.policies._program import Program
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
@@ -32,12 +32,8 @@ class ProportionalFairness:
         if program.is_idle:
             return program.allocation(self.name)
         jobs = np.flatnonzero(program.runnable)
-        rates, weight = nash(program, jobs), problem.weight[jobs]
-        slope = (
-            measures.per_best_rate(problem)[jobs] * weight / weight.sum() / rates
-        )  # of the logarithms, at the answer
-        bound = program.bound(program.rates[jobs].T @ slope)  # a concave function lies below its tangent
-        return program.allocation(self.name, dual_gap=max(0.0, bound - 1.0))
+        speeds = nash(program, jobs)
+        return program.allocation(self.name, dual_gap=dual_gap(program, jobs, speeds))
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """The weighted sum of the logarithms of the runnable jobs' relative throughputs, (1,)."""

@@ -59,6 +59,7 @@ class _Gang:
     sequence: int = 0
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
+    checkpointed_at_s: float = -inf
 
     @property
     def key(self) -> Gang:
@@ -110,7 +111,7 @@ class VirtualCluster:
 
     `throughput` says how fast each kind runs; a gang's argv must be `program(kind)`. Each start costs
     `switch_cost_s` before the first step. A gang lives `lease_grace_s` beyond its lease, so that an extension at the
-    very instant of its end still reaches it.
+    very instant of its end still reaches it. It checkpoints when it is stopped, and every `checkpoint_period_s`.
     """
 
     def __init__(
@@ -120,8 +121,10 @@ class VirtualCluster:
         clock: Clock,
         switch_cost_s: float = 0.0,
         lease_grace_s: float = 0.0,
+        checkpoint_period_s: float = inf,
     ) -> None:
-        self._cluster = cluster
+        self._whole = self._cluster = cluster
+        self._checkpoint_period_s = checkpoint_period_s
         self._throughput = throughput
         self._clock = clock
         self._switch_cost_s = switch_cost_s
@@ -130,8 +133,7 @@ class VirtualCluster:
         self._fence: dict[JobId, int] = {}  # the lowest token that may still start
         self.table = ResourceTable()
         for node in cluster.nodes:
-            workers = {f"worker-{worker.id}": 1 for worker in cluster.workers if worker.node == node.name}
-            self.table.add_node(node.name, workers)
+            self._add_to_table(node.name)
 
     # --- the port ---
 
@@ -140,7 +142,9 @@ class VirtualCluster:
         now_s = self._advance()
         for gang in self._gangs.values():
             if gang.state is GangState.RUNNING:
-                gang.report(ReportKind.PROGRESS, gang.step_at(now_s))
+                is_due = now_s - gang.checkpointed_at_s >= self._checkpoint_period_s
+                gang.report(ReportKind.CHECKPOINT if is_due else ReportKind.PROGRESS, gang.step_at(now_s))
+                gang.checkpointed_at_s = now_s if is_due else gang.checkpointed_at_s
         return Observation(
             observed_at_s=now_s,
             cluster=self._cluster,
@@ -167,6 +171,38 @@ class VirtualCluster:
         if any(gang.state is GangState.ENDED and not gang.is_end_seen for gang in self._gangs.values()):
             return self._clock.now_s()
         return self._next_end_s()
+
+    # --- faults ---
+
+    def lose_node(self, name: str) -> None:
+        """The node is gone at once, with every gang that has a worker there; what they did not checkpoint is lost."""
+        now_s = self._advance()
+        lost = {worker.id for worker in self._whole.workers if worker.node == name}
+        for gang in self._gangs.values():
+            if gang.state is not GangState.ENDED and lost.intersection(gang.launched.worker_ids):
+                self._end(gang, now_s, GangExit(outcome=GangOutcome.LOST, message=f"node {name} is gone"))
+        self.table.remove_node(name)
+        self.drain_node(name)
+
+    def drain_node(self, name: str) -> None:
+        """The node is offered no more; gangs there go on to the end of their leases."""
+        self._cluster = Cluster(
+            nodes=tuple(node for node in self._cluster.nodes if node.name != name),
+            workers=tuple(worker for worker in self._cluster.workers if worker.node != name),
+        )
+
+    def return_node(self, name: str) -> None:
+        """The node is back, and whole."""
+        there = {node.name for node in self._cluster.nodes} | {name}
+        self._cluster = Cluster(
+            nodes=tuple(node for node in self._whole.nodes if node.name in there),
+            workers=tuple(worker for worker in self._whole.workers if worker.node in there),
+        )
+        self._add_to_table(name)
+
+    def _add_to_table(self, name: str) -> None:
+        workers = {f"worker-{worker.id}": 1 for worker in self._whole.workers if worker.node == name}
+        self.table.add_node(name, workers)
 
     # --- time ---
 
@@ -207,6 +243,7 @@ class VirtualCluster:
             gang = self._gangs[matched.gang]
             gang.state, gang.started_at_s = GangState.RUNNING, now_s
             gang.training_from_s = now_s + self._switch_cost_s
+            gang.checkpointed_at_s = now_s
             gang.reported_step = gang.launched.start_step
 
     # --- instructions ---

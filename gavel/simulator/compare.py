@@ -153,7 +153,7 @@ def counted(replays: Iterable[Replay]) -> dict[str, list[str]]:
             "most jobs at once": str(tally.most_active),
             "rounds": str(tally.rounds),
             "solves (failed)": f"{tally.solves} ({tally.failed_solves})",
-            "solve p50 / p99, CPU ms": f"{solve_ms[0]:.1f} / {solve_ms[1]:.1f}",
+            "solve p50 / p99, ms": f"{solve_ms[0]:.1f} / {solve_ms[1]:.1f}",
             "rounds per CPU second": f"{tally.rounds / max(tally.cpu_s, 1e-9):.0f}",
         }
         for name, value in values.items():

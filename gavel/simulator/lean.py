@@ -25,7 +25,7 @@ from gavel.simulator.active import Active
 from gavel.simulator.cluster import ROUNDING, Throughput
 from gavel.simulator.report import JobRow
 from gavel.simulator.timeline import Timeline
-from gavel.types import AllocationProblem, Cluster, FloatArray, JobState, Tier, WorkerId
+from gavel.types import AcceleratorType, AllocationProblem, Cluster, FloatArray, JobState, Tier, WorkerId
 from workloads.traces.job import TraceJob
 
 
@@ -46,7 +46,7 @@ class Scenario:
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a replay counts as it goes. Worker seconds: (tiers, types). `cpu_s`, `solve_s`: real time."""
+    """What a replay counts as it goes. Worker seconds: (tiers, types). `cpu_s`: CPU, `solve_s`: wall time."""
 
     rounds: int = 0
     solves: int = 0
@@ -73,8 +73,8 @@ class Replay:
     utilisation: float
 
 
-Plan = tuple[float, dict[str, tuple[str, tuple[WorkerId, ...]]]]
-"""When a round starts, and the type and workers of each job's gang."""
+Plan = tuple[float, Mapping[int, tuple[WorkerId, ...]]]
+"""When a round starts, and the workers of each row's gang."""
 
 
 def replay(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunner | None = None) -> Replay:
@@ -130,13 +130,15 @@ class LeanWorld:
                 now_s = self._next.submitted_at_s
                 continue
             placed = self._plan(now_s)
-            yield now_s, {self._active.ids[row]: self._gang(row, workers) for row, workers in placed.items()}
+            yield now_s, placed
             now_s = self._pass(now_s, placed)
-            self._tally.cpu_s = time.process_time() - began_s
+        self._tally.cpu_s = time.process_time() - began_s
         self._tally.ended_at_s = now_s
 
-    def _gang(self, row: int, workers: tuple[WorkerId, ...]) -> tuple[str, tuple[WorkerId, ...]]:
-        return self._layout.type_of[workers[0]], workers
+    def named(self, plan: Plan) -> dict[int, tuple[AcceleratorType, tuple[WorkerId, ...]]]:
+        """Type and workers of each gang of the plan just given, by the place of its job in the trace."""
+        indices = self._active.indices
+        return {indices[row]: (self._layout.type_of[workers[0]], workers) for row, workers in plan[1].items()}
 
     def _admit(self, now_s: float) -> None:
         """Jobs that have arrived enter at the boundary of a round."""
@@ -198,7 +200,7 @@ class LeanWorld:
         if not is_due or now_s - self._solved_at_s < self._settings.allocation_interval_s:
             return False
         problem = self._problem(now_s)
-        began_s = time.process_time()
+        began_s = time.perf_counter()
         try:
             limit_s = self._settings.solve_time_limit_s
             allocation = self._runner.allocate(self._settings.policy, problem, limit_s)
@@ -208,7 +210,7 @@ class LeanWorld:
                 return False  # the last allocation, for the jobs that are still there
             allocation = EqualShare().allocate(problem)
         check_allocation(allocation)
-        self._tally.solve_s.append(time.process_time() - began_s)
+        self._tally.solve_s.append(time.perf_counter() - began_s)
         self._tally.solves += 1
         self._active.promised = time_per_job(allocation, problem)
         self._warm_start = allocation.warm_start

@@ -30,6 +30,16 @@ SimulatedJob = TraceJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOutage:
+    """A node that goes away and comes back; `is_drain`: offered no more, but its gangs end with their leases."""
+
+    node: str
+    from_s: float
+    until_s: float
+    is_drain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
     """What came of a workload; `rows` in order of submission. `utilisation`: busy part of all worker seconds."""
 
@@ -41,7 +51,7 @@ class SimulationResult:
     ticks: int
 
 
-def simulate(
+def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
     workload: Sequence[SimulatedJob],
     *,
     cluster: Cluster,
@@ -50,19 +60,25 @@ def simulate(
     tiers: Sequence[Tier] = (),
     switch_cost_s: float = 0.0,
     estimator: ThroughputEstimator | None = None,
+    outages: Sequence[NodeOutage] = (),
+    checkpoint_period_s: float = inf,
     ticks_max: int = TICKS_MAX,
     **overrides: Any,
 ) -> SimulationResult:
     """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; others are as in the service,
     but for planning ahead, which on a virtual clock would only blind a round to what happens meanwhile. `estimator` is
-    the service's by default: it sees what the gangs report, the true `throughput` is hidden from it.
+    the service's by default: it sees what the gangs report, the true `throughput` is hidden from it. Gangs checkpoint
+    when they are stopped and every `checkpoint_period_s`; what they did since is lost with their node.
 
     Raises InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
     """
     for job in workload:
         _check_feasible(job.spec, cluster, throughput)
     settings = Settings(policy=policy, **{"planning_lead_fraction": 0.0, **overrides})
-    world = World(cluster, throughput, switch_cost_s, settings, estimator or ObservedThroughputs())
+    backend = VirtualCluster(
+        cluster, throughput, clock := ManualClock(), switch_cost_s, LEASE_GRACE_S, checkpoint_period_s
+    )
+    world = World(backend, clock, settings, estimator or ObservedThroughputs(), outages)
     world.add_tiers(tiers)
     jobs, ticks = world.run(workload, ticks_max)
     return SimulationResult(
@@ -86,15 +102,16 @@ class World:
 
     def __init__(
         self,
-        cluster: Cluster,
-        throughput: Throughput,
-        switch_cost_s: float,
+        cluster: VirtualCluster,
+        clock: ManualClock,
         settings: Settings,
         estimator: ThroughputEstimator,
+        outages: Sequence[NodeOutage] = (),
     ) -> None:
-        self._clock = ManualClock()
+        self._clock = clock
         self.store: Store = MemoryStore()
-        self._cluster = VirtualCluster(cluster, throughput, self._clock, switch_cost_s, LEASE_GRACE_S)
+        self._cluster = cluster
+        self._outages = _changes(outages)
         self._driver = Driver(
             store=self.store,
             backend=self._cluster,
@@ -120,11 +137,15 @@ class World:
             now_s = self._clock.now_s()
             while arrivals and arrivals[0].submitted_at_s <= now_s:
                 ids.append(self._submit(arrivals.popleft()))
+            while self._outages and self._outages[0][0] <= now_s:
+                _, change, node = self._outages.popleft()
+                getattr(self._cluster, change)(node)
             wakes_at_s = self._driver.tick()
             if not arrivals and not self.store.snapshot().jobs:
                 return [self.store.job(job_id) for job_id in ids], tick + 1
             arrives_at_s = arrivals[0].submitted_at_s if arrivals else inf
-            due_at_s = min(wakes_at_s, arrives_at_s, self._cluster.next_event_at_s())
+            changes_at_s = self._outages[0][0] if self._outages else inf
+            due_at_s = min(wakes_at_s, arrives_at_s, changes_at_s, self._cluster.next_event_at_s())
             standing = standing + 1 if due_at_s <= now_s else 0
             if due_at_s == inf or standing > STANDSTILL_TICKS_MAX:
                 raise self._stuck("nothing is due any more" if due_at_s == inf else "time stands still")
@@ -148,6 +169,13 @@ class World:
         return InvariantViolated(
             "every_job_ends", f"{why} at {self._clock.now_s():g} s with {len(jobs)} jobs left{halted}: {stories}"
         )
+
+
+def _changes(outages: Sequence[NodeOutage]) -> deque[tuple[float, str, str]]:
+    """(instant, method of the cluster, node), in order of time."""
+    ends = [(each.until_s, "return_node", each.node) for each in outages]
+    begins = [(each.from_s, "drain_node" if each.is_drain else "lose_node", each.node) for each in outages]
+    return deque(sorted(ends + begins))
 
 
 def _key(spec: JobSpec) -> tuple[str, int]:

@@ -75,6 +75,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/rounds": (200, 200, 403, 403, 200),
     "GET /v1/rounds/1": (200, 200, 403, 403, 200),
     "GET /v1/throughputs": (200, 200, 403, 403, 200),
+    "GET /v1/estimator": (200, 200, 403, 403, 200),
     "GET /v1/cluster": (200, 200, 403, 403, 200),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
@@ -112,7 +113,7 @@ def test_another_users_job_and_no_job_cannot_be_told_apart(everybody: Everybody)
 
 
 def test_lists_and_matrices_hold_nothing_of_others(everybody: Everybody) -> None:
-    for path in ("/v1/jobs", "/v1/allocations/current", "/v1/throughputs"):
+    for path in ("/v1/jobs", "/v1/allocations/current", "/v1/throughputs", "/v1/estimator"):
         assert everybody.job_id not in everybody.bob.get(path).text
         assert everybody.user not in everybody.bob.get(path).text
     assert everybody.job_id in everybody.ann.get("/v1/allocations/current").text

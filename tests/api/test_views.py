@@ -1,10 +1,13 @@
 """From the nouns to what travels, where no server is needed."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.views import core_states, finish_time_fairness, leases_in_force, shown_state, target_of_jobs
+from api.views import allocation_view, core_states, finish_time_fairness, leases_in_force, shown_state, target_of_jobs
+from gavel.store.samples import round_record
 from gavel.types import Allocation, Certificate, JobState, Lease, RoundPlan
 from tests.builders import a_job
 
@@ -56,6 +59,14 @@ def test_a_job_in_two_combinations_is_wanted_for_the_sum() -> None:
         solver="",
     )
     assert target_of_jobs(allocation) == {"a": [0.75, 0.125], "b": [0.5, 0.125]}
+
+
+def test_a_policy_s_note_on_a_job_stands_in_the_job_s_row() -> None:
+    record = round_record(1)
+    rows = allocation_view(record, {"j": a_job("j")}, 10.0).rows
+    assert [(row.job_id, row.note) for row in rows] == [("j", dict(record.allocation.notes)["j"])]
+    silent = replace(record, allocation=replace(record.allocation, notes=()))
+    assert allocation_view(silent, {"j": a_job("j")}, 10.0).rows[0].note == ""
 
 
 def test_the_lease_in_force_is_that_of_the_live_token_not_the_one_planned_ahead() -> None:

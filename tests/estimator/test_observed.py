@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.estimator.reconciled import ReconciledThroughputs as ObservedThroughputs
+from gavel.estimator.observed import ObservedThroughputs
 from gavel.types import Measurement
 from tests.builders import a_spec
 

@@ -9,7 +9,7 @@ from gavel.policies.inline import InlineRunner
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import SolveFailed, StoreUnavailable
-from gavel.estimator.observed import ObservedThroughputs
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Changes, PolicyRunner
@@ -39,7 +39,7 @@ class World:
             store=self.store,
             backend=self.backend,
             runner=self.runner,
-            estimator=ObservedThroughputs.from_table(self.store.throughputs()),
+            estimator=ReconciledThroughputs.from_table(self.store.throughputs()),
             fallback=EqualShare(),
             clock=self.clock,
             settings=Settings(round_duration_s=10.0),

@@ -4,9 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.optimize import linear_sum_assignment
 
 from gavel.policies._variants import with_pairs
-from gavel.policies.allox import AlloX
+from gavel.policies.allox import AlloX, _matched, _places
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.gandiva import Gandiva
 from gavel.types import AllocationProblem
@@ -36,6 +37,18 @@ def test_allox_starts_the_first_job_of_each_queue_of_the_least_total_completion_
     problem = a_problem(draw.uniform(1, 9, (6, 2)), [1, 1], steps_remaining=draw.uniform(1, 100, 6))
     started = np.argwhere(AlloX().allocate(problem).time_fraction == 1.0)
     assert {(int(job), int(column)) for job, column in started} == first_of_each_queue(problem)
+
+
+@pytest.mark.parametrize("seed", seeds(8, 100))
+def test_allox_finds_the_least_total_that_an_assignment_of_single_places_finds(seed: int) -> None:
+    """The same matching with a column for every place of every worker, by the Hungarian method."""
+    draw = np.random.default_rng(seed)
+    time_s, workers = draw.uniform(1, 9, (12, 2)) * draw.uniform(1, 50, (12, 1)), np.asarray([2, 3])
+    place_type, place_k = _places(workers, 12)
+    ours = time_s[:, place_type] * place_k
+    column = _matched(ours, workers[place_type], 10.0)
+    single = np.repeat(ours, workers[place_type], axis=1)
+    assert ours[np.arange(12), column].sum() == pytest.approx(single[linear_sum_assignment(single)].sum())
 
 
 def test_allox_keeps_every_worker_of_a_type_busy_before_any_queue_grows() -> None:

@@ -1,12 +1,14 @@
 """Dominant resource fairness against the example of its paper, max-min fairness and an independent linear program."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies.dominant_resource_fairness import DominantResourceFairness
+from gavel.policies.dominant_resource_fairness import Counted, DominantResourceFairness
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
@@ -53,6 +55,17 @@ def test_a_job_too_large_for_the_cluster_gets_nothing_and_is_told_so() -> None:
     allocation = DominantResourceFairness().allocate(problem)
     assert allocation.time_fraction[:, 0] == pytest.approx([0.0, 1.0])
     assert allocation.notes == (("j0", "needs more CPU cores or memory than the cluster has"),)
+
+
+@pytest.mark.parametrize("share", ["dominant", "accelerators", "memory"])
+def test_prices_and_program_find_the_same_shares_whether_cores_and_memory_are_scarce_or_not(share: Counted) -> None:
+    policy = DominantResourceFairness(share=share)
+    for seed in seeds(8, 150):
+        for plenty in (1.0, 2.0, 100.0):
+            scarce = with_demands(seed)
+            problem = replace(scarce, cluster_cpu_cores=10.0 * plenty, cluster_memory_bytes=60.0 * plenty)
+            values = [policy.objective(problem, each) for each in (policy.allocate(problem), policy.program(problem))]
+            assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
 
 
 def test_demands_and_totals_that_make_no_sense_are_refused() -> None:

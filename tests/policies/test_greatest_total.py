@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from gavel.policies import measures
+from gavel.policies._program import Program, cvxpy
 from gavel.policies.max_total_relative_speed import Ageing, MaxTotalRelativeSpeed
 from gavel.policies.max_total_throughput import MaxTotalThroughput
 from gavel.types import AllocationProblem
@@ -38,6 +39,20 @@ def test_totals_agree_with_an_independent_linear_program_and_between_solvers(see
             allocation = policy.allocate(problem)
             assert policy.objective(problem, allocation)[0] == pytest.approx(wanted, rel=1e-6)
             assert allocation.certificate.dual_gap is None or allocation.certificate.dual_gap < 1e-5
+
+
+@pytest.mark.parametrize("seed", seeds(10, 200))
+def test_the_dual_bound_holds_for_any_gain_whatever_question_its_prices_come_from(seed: int) -> None:
+    problem, draw = an_instance(seed), np.random.default_rng(seed)
+    program = Program(problem, solver="highs")
+    asked, other = (draw.uniform(0, 1, program.x.shape) for _ in range(2))
+    program.run(program.over_valid(cvxpy().Maximize(asked @ program.x)))
+    for gain, slack in ((asked, 1e-6), (other, np.inf)):
+        dense = np.zeros(problem.throughput_steps_per_s[:, 0].shape)
+        dense[program.entries] = gain
+        most = Oracle(problem).best(dense.ravel(), np.zeros(6))
+        assert most is not None
+        assert most - 1e-6 <= program.bound(gain) <= most + slack
 
 
 def test_raw_throughput_favours_small_steps_and_relative_speed_does_not() -> None:

@@ -35,7 +35,7 @@ def test_no_valid_allocation_raises_the_sum_of_relative_gains(seed: int) -> None
     slope = np.where(able, problem.weight / np.where(able, rate, 1.0), 0.0)
     most = oracle.best((oracle.rates * slope[:, None]).ravel(), np.zeros(oracle.jobs))
     assert most == pytest.approx(problem.weight[able].sum(), rel=1e-4)
-    assert allocation.certificate.dual_gap is None or allocation.certificate.dual_gap < 1e-4
+    assert allocation.certificate.dual_gap is None or allocation.certificate.dual_gap < 1e-6
 
 
 def test_with_partial_allocation_two_equal_jobs_each_keep_half_of_their_half() -> None:

@@ -6,17 +6,20 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.policies.inline import InlineRunner
+from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.lean import LeanWorld, Plan, Replay, Scenario, replay
-from gavel.simulator.replay import World
+from gavel.simulator.lean import LeanWorld, Replay, Scenario, replay
+from gavel.simulator.replay import LEASE_GRACE_S, World
 from gavel.types import Cluster, Node, Worker
 from tests.builders import a_spec
 from tests.simulator.test_replay import FULL
 from workloads.traces.job import TraceJob
 
+Plan = tuple[float, dict[str, tuple[str, tuple[str, ...]]]]
 RATES = {  # odd ones, so that no job ends at the very boundary of a round, where the driver's lease grace would show
     (kind, size, name): rate * 1.00371 * size**0.9
     for kind, rates in {"steep": {"fast": 4.0, "slow": 1.0}, "flat": {"fast": 1.0, "slow": 1.1}}.items()
@@ -48,7 +51,9 @@ def a_scenario(cluster: Cluster, policy: str, **over: Any) -> Scenario:
 
 def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
     """The plans that the production driver commits, by job name, and when each job ended."""
-    world = World(scenario.cluster, RATES, 0.0, scenario.settings, KnownThroughputs(RATES))
+    clock = ManualClock()
+    backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S)
+    world = World(backend, clock, scenario.settings, KnownThroughputs(RATES))
     ended, _ = world.run(jobs, 100_000)
     name_of = {job.id: job.spec.name for job in ended}
     plans: list[Plan] = []
@@ -60,7 +65,7 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
 
 def rounds_of_lean(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
     world = LeanWorld(jobs, scenario, InlineRunner())
-    plans = [(at_s, {f"job-{int(job_id)}": gang for job_id, gang in gangs.items()}) for at_s, gangs in world.rounds()]
+    plans = [(plan[0], {f"job-{index}": gang for index, gang in world.named(plan).items()}) for plan in world.rounds()]
     return plans, {row.name: row.finished_at_s for row in world.result().rows}
 
 

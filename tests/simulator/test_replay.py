@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidRequest, InvariantViolated
-from gavel.simulator.replay import SimulatedJob, SimulationResult, simulate, stated
+from gavel.simulator.replay import NodeOutage, SimulatedJob, SimulationResult, simulate, stated
 from gavel.types import JobState, Tier
 from tests.builders import a_cluster, a_spec
 
@@ -64,7 +64,9 @@ def test_a_policy_that_tells_types_apart_beats_the_same_policy_that_does_not() -
 
 def test_first_come_first_served_starts_the_next_job_the_moment_the_last_one_ends() -> None:
     first, second = a_submission("flat", 95, name="first"), a_submission("flat", 50, at_s=12.0, name="second")
-    assert times(run(first, second, policy="fifo", slow=0)) == pytest.approx({"first": 95.0, "second": 95.0 + 50.0 - 12.0})
+    assert times(run(first, second, policy="fifo", slow=0)) == pytest.approx(
+        {"first": 95.0, "second": 95.0 + 50.0 - 12.0}
+    )
 
 
 def test_a_job_that_finds_an_idle_cluster_starts_at_once() -> None:
@@ -92,7 +94,9 @@ def test_each_move_costs_what_a_switch_costs() -> None:
 def test_tiers_are_told_apart() -> None:
     tiers = (Tier(name="default", weight=2.0), Tier(name="free"))
     result = run(a_submission("flat", 30), a_submission("flat", 60, tier="free"), tiers=tiers)
-    assert {name: tier.mean_jct_s for name, tier in result.tiers.items()} == pytest.approx({"default": 30.0, "free": 60.0})
+    assert {name: tier.mean_jct_s for name, tier in result.tiers.items()} == pytest.approx(
+        {"default": 30.0, "free": 60.0}
+    )
 
 
 def test_the_same_input_gives_the_same_output() -> None:
@@ -114,6 +118,30 @@ def test_a_run_that_does_not_end_says_which_jobs_are_left() -> None:
         InvariantViolated, match=r"every_job_ends: not done after 5 ticks at .* with 1 jobs left: steep"
     ):
         run(a_submission("steep", 10_000), ticks_max=5)
+
+
+def outage(**over: Any) -> NodeOutage:
+    return NodeOutage(**{"node": "node-0", "from_s": 25.0, "until_s": 45.0} | over)
+
+
+def test_what_was_not_checkpointed_is_lost_with_its_node() -> None:
+    """Alone on one node, a gang loses 25 s of training, waits for the node to return, and does its 40 s anew."""
+    (row,) = run(a_submission("flat", 40), fast=1, slow=0, policy="fifo", outages=[outage()]).rows
+    assert row.state is JobState.COMPLETED
+    assert row.jct_s == pytest.approx(45.0 + 40.0, abs=0.1)
+
+
+def test_a_checkpoint_saves_what_was_done_before_it() -> None:
+    """Checkpoints are made at the boundaries of rounds of 10 s: the one at 20 s is restored."""
+    job, over = a_submission("flat", 40), {"outages": [outage()], "checkpoint_period_s": 10.0}
+    (row,) = run(job, fast=1, slow=0, policy="fifo", **over).rows
+    assert row.jct_s == pytest.approx(45.0 + 20.0, abs=0.1)
+
+
+def test_a_drained_node_loses_nothing_and_gets_nothing_until_it_returns() -> None:
+    """The gang goes on to the end of its round at 30 s, and again from 45 s."""
+    (row,) = run(a_submission("flat", 40), fast=1, slow=0, policy="fifo", outages=[outage(is_drain=True)]).rows
+    assert row.jct_s == pytest.approx(45.0 + 10.0, abs=0.1)
 
 
 submissions = st.builds(

@@ -56,7 +56,7 @@ async function askJobs() {
 }
 
 async function askSlow() {
-  const [tiers, throughputs] = await Promise.all([get("/v1/tiers"), get("/v1/throughputs")]);
+  const [tiers, throughputs] = await Promise.all([get("/v1/tiers"), get("/v1/estimator")]);
   known.tiers = tiers.items;
   jobsTable.offerTiers(tiers.items.map((tier) => tier.name));
   showThroughputs(throughputs);

@@ -1,10 +1,10 @@
-// Throughputs: job kind by accelerator type, shaded by the speed relative to the kind's best type.
+// Throughputs: job kind by accelerator type with the 90 % interval, shaded by the speed relative to the best type.
 
 import { byId, make, sayEmpty } from "./dom.js";
 import { percent, quantity } from "./format.js";
 import { onThemeChange, shade } from "./palette.js";
 
-const SOURCES = { measured: "", stated: "told", inferred: "guessed", unknown: "guessed" };
+const SOURCES = { measured: "", completed: "guessed", stated: "told", inferred: "guessed", unknown: "guessed" };
 let shown = "";
 let newest = null;
 
@@ -13,7 +13,7 @@ onThemeChange(() => {
   if (newest) showThroughputs(newest);
 });
 
-/** Fill #throughputs-table from `{types, items}`. */
+/** Fill #throughputs-table from `{types, items, users}`. */
 export function showThroughputs(table) {
   newest = table;
   const signature = JSON.stringify(table);
@@ -21,10 +21,15 @@ export function showThroughputs(table) {
   shown = signature;
   const rows = new Map();
   for (const item of table.items) {
+    if (item.partner !== null || item.placement !== "consolidated") continue;
     const key = `${item.kind} ${item.scale_factor}`;
     if (!rows.has(key)) rows.set(key, new Map());
     rows.get(key).set(item.accelerator_type, item);
   }
+  const off = table.users.filter((user) => user.is_off);
+  byId("throughputs-off").textContent = off
+    .map((user) => `${user.user}'s statements are off by a factor of ${quantity(user.typical_factor)}.`)
+    .join(" ");
   sayEmpty("throughputs-empty", ...(rows.size ? [] : ["Nothing is measured yet; it is once a job has run."]));
   for (const part of document.querySelectorAll(".needs-kinds")) part.hidden = rows.size === 0;
   const element = byId("throughputs-table");
@@ -45,9 +50,11 @@ function rowOf(byType, types) {
 function cellOf(item, best) {
   if (!item) return make("td", { className: "cell" });
   const colours = shade(item.steps_per_s / best);
-  const known = item.source === "stated" ? "" : `±${percent(item.relative_error)}`;
+  const known = `±${percent(item.high_steps_per_s / item.steps_per_s - 1)}`;
   const text = make("span", {}, quantity(item.steps_per_s), make("small", {}, known));
   Object.assign(text.style, { background: colours.ground, color: colours.ink });
-  const title = `${item.source}, ${item.measurements} measurements, ${percent(item.steps_per_s / best)} of its best type`;
+  const interval = `${quantity(item.low_steps_per_s)} to ${quantity(item.high_steps_per_s)} with 90 %`;
+  const refused = item.refused ? `, ${item.refused} impossible reports refused` : "";
+  const title = `${item.source}: ${interval}; ${item.measurements} measurements${refused}, ${percent(item.steps_per_s / best)} of its best type`;
   return make("td", { className: `cell ${SOURCES[item.source]}`, title }, text);
 }

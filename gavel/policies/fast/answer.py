@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def answered(
     1e-6. `keys` are what makes jobs identical beside their rates and scale factors; `problem` is checked already.
     `solve` gets guesses of each level's prices from the problem's warm start.
     """
-    if not is_unpacked(problem):
+    if not measures.is_unpacked(problem) or not problem.capacity_workers.any():
         return None
     reduced = _reduced(problem, keys)
     if not len(reduced.rows):
@@ -74,15 +73,6 @@ def answered(
         return None
     allocation = named(problem, fractions, certificate, policy, SOLVER)
     return replace(allocation, warm_start=_warm_start(problem, reduced.types, filled))
-
-
-def is_unpacked(problem: AllocationProblem) -> bool:
-    """Whether combination r is job r alone."""
-    jobs = len(problem.job_ids)
-    if len(problem.combinations) != jobs:
-        return False
-    members = np.fromiter(chain.from_iterable(problem.combinations), dtype=np.int64)
-    return len(members) == jobs and bool((members == np.arange(jobs)).all())
 
 
 def _reduced(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) -> Reduced:
@@ -108,7 +98,8 @@ def _guesses(problem: AllocationProblem, types: IntArray) -> list[FloatArray]:
     if not known or not set(names) <= set(known):
         return []
     places = [known.index(name) for name in names]
-    return [np.asarray(level, dtype=float)[places] for level in last.get("levels", ())]
+    levels = [np.asarray(level, dtype=float)[places] for level in last.get("levels", ())]
+    return [prices for prices in levels if (prices >= 0).all() and 0 < prices.sum() < np.inf]
 
 
 def _warm_start(problem: AllocationProblem, types: IntArray, filled: Filled) -> dict[str, Any]:

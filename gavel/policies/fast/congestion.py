@@ -80,7 +80,11 @@ def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
             point = point.moved()
             waited = 0 if point.error < best.error else waited + 1
             best = best if waited else point
-            if not np.isfinite(point.error) or best.error <= tolerance or (best.error <= CLOSE and waited > STALLED_AFTER):
+            if (
+                not np.isfinite(point.error)
+                or best.error <= tolerance
+                or (best.error <= CLOSE and waited > STALLED_AFTER)
+            ):
                 break
     return Answer(best.z, best.x * asked.usable, best.p)
 

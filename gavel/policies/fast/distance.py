@@ -28,10 +28,15 @@ TOLERANCE = 1e-9  # of the congestion
 LOOSE_TOLERANCE = 2e-8  # accepted where many jobs stay ambiguous, as among types that are all alike
 MOST_ROUNDS = 40
 MOST_BY_SIMPLEX = 100
-ALL_AT_ONCE = 3000
-SAMPLE = 1500
+ALL_AT_ONCE = 800
+LEAST_SAMPLE = 300
+GROWTH = 5
+LEAST_PER_SAMPLE = 10
+FIRST_ROUNDS = 3
+MOST_BY_INTERIOR_POINT = 3000
 WARM_BAND = 5e-3
 LEAST_BAND = 1e-6
+FRESH_BAND = 1e-4
 PINNED = 1 - 1e-9
 ROUNDING = 1e-12
 
@@ -68,7 +73,7 @@ class _Search:
         self.market, self.elastic, self.targets = market, elastic, targets
         self.level = targets.end
         self.band = 1.0 if guess is None else WARM_BAND
-        self.limit = max(ALL_AT_ONCE, len(market.scale) // 20)
+        self.limit = max(MOST_BY_INTERIOR_POINT, len(market.scale) // 20)
         self.prices = self._normal(even if guess is None else guess)
         self.proof: FloatArray | None = None
         if guess is None and len(market.scale) > ALL_AT_ONCE:
@@ -81,30 +86,33 @@ class _Search:
             wanted = self.targets.at(self.level)
             vertex = priced.vertex(wanted)
             jobs = self._ambiguous(priced, vertex)
-            answer, few = self._least_congestion(vertex, jobs, wanted)
-            if answer.z <= 1 + (TOLERANCE if few else LOOSE_TOLERANCE):
+            answer = self._least_congestion(vertex, jobs, wanted)
+            is_reached = answer.z <= 1 + TOLERANCE
+            if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= 1 + LOOSE_TOLERANCE):
                 fractions = vertex.of_types(len(self.elastic))
-                fractions[:, jobs] = answer.fractions
+                fractions[:, jobs] = answer.fractions / np.maximum(1.0, answer.fractions.sum(axis=0))
                 return Reached(self.level, wanted, fractions, answer.z, self.proof)
-            self._reprice(answer, wanted, len(jobs))
         raise SolveFailed(f"the price method did not settle within {MOST_ROUNDS} rounds")
 
     def _sample(self) -> None:
-        """Step 1: rough prices from an even sample of the jobs on their part of the workers."""
-        n = len(self.market.scale)
-        jobs = np.linspace(0, n - 1, max(SAMPLE, n // 100)).astype(np.int64)
+        """Step 1: rough prices from even samples of the jobs, each larger, on their part of the workers."""
+        size, n = LEAST_SAMPLE, len(self.market.scale)
+        while True:
+            self._ask_sample(np.linspace(0, n - 1, size).astype(np.int64), FIRST_ROUNDS if size == LEAST_SAMPLE else 1)
+            self.band = 1.5 / np.sqrt(size)
+            if GROWTH * size > n / LEAST_PER_SAMPLE:
+                return
+            size *= GROWTH
+
+    def _ask_sample(self, jobs: IntArray, rounds: int) -> None:
         part_of = float(self.market.scale[jobs].sum() / self.market.scale.sum())
         part = self.market.of(jobs, part_of)
         nothing = np.zeros(len(self.elastic))
-        for _ in range(6):
-            before = self.level
+        for _ in range(rounds):
             self._lower()
-            if self.level > before * (1 - 1e-2):
-                break
             wanted = self.targets.at(self.level)[jobs]
             asked, _ = _question(part, self.elastic * part_of, wanted, nothing)
             self.prices = self._normal(by_interior_point(asked, 1e-4).prices)
-        self.band = 1.5 / np.sqrt(len(jobs))
 
     def _lower(self) -> Envelopes:
         """Step 2."""
@@ -125,33 +133,35 @@ class _Search:
             jobs = jobs[np.argpartition(margin[jobs], self.limit)[: self.limit]]
         return jobs
 
-    def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> tuple[Answer, bool]:
-        """Step 4; whether a simplex gave the answer."""
+    def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> Answer:
+        """Step 4."""
         scale = self.market.scale
         held = vertex.used(scale, len(self.elastic)) - _used(vertex, scale, jobs, len(self.elastic))
         if not len(jobs):
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
-            return Answer(z, np.zeros((len(self.elastic), 0)), self.prices), True
+            return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
         asked, unit = _question(self.market.of(jobs), self.elastic, wanted[jobs], held)
         if len(jobs) <= MOST_BY_SIMPLEX:
             exact = by_simplex(asked)
             if exact is not None:
-                return Answer(exact.z, exact.fractions, exact.prices / unit), True
+                return Answer(exact.z, exact.fractions, exact.prices / unit)
         close = by_interior_point(asked, 0.1 * TOLERANCE)
-        return Answer(close.z, close.fractions, close.prices / unit), False
+        return Answer(close.z, close.fractions, close.prices / unit)
 
-    def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> None:
+    def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
         """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
         prices = self._normal(answer.prices)
         if self._least(prices, wanted) > 1 + 0.1 * TOLERANCE:
             ratio = np.abs(prices - self.prices) / np.maximum(np.maximum(prices, self.prices), 1e-300)
             self.band = min(1.0, max(2 * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
             self.prices = prices
-            return
+            return True
         middle = self._normal((prices + self.prices) / 2)
         self.prices = max((self.prices, prices, middle), key=lambda each: self._least(each, wanted))
-        self.band = min(1.0, 3 * self.band)
+        # all jobs at once, and still not settled: rounding has the upper hand, so as few as possible again
+        self.band = FRESH_BAND if self.band >= 1 else min(1.0, 3 * self.band)
         self.limit = 2 * max(self.limit, size)
+        return False
 
     def _least(self, prices: FloatArray, wanted: FloatArray) -> float:
         """The congestion that `prices` prove `wanted` to need at least."""
@@ -182,9 +192,7 @@ def largest_paid(priced: Envelopes, targets: Targets, high: float) -> float:
     return high
 
 
-def _question(
-    market: Market, elastic: FloatArray, wanted: FloatArray, held: FloatArray
-) -> tuple[Congestion, float]:
+def _question(market: Market, elastic: FloatArray, wanted: FloatArray, held: FloatArray) -> tuple[Congestion, float]:
     """The question of the least congestion in scaled numbers; its prices are to be divided by the second answer.
 
     A job whose target is its best rate has only its best types, and no limit on time beside: there is no interior.

@@ -95,7 +95,9 @@ class Envelopes:
             if not len(further):
                 return
             jobs = step.jobs[further]
-            step = _next(market.rates[:, jobs], market.scale[jobs], prices, jobs, step.reach[further], step.cost[further])
+            step = _next(
+                market.rates[:, jobs], market.scale[jobs], prices, jobs, step.reach[further], step.cost[further]
+            )
             self.steps.append(step)
 
     def cost(self, targets: FloatArray) -> tuple[float, FloatArray]:

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from gavel.policies import measures
+from gavel.policies._curves import Curve
 from gavel.policies.fast.answer import Reduced, answered
 from gavel.policies.fast.levels import Filled, fill
+from gavel.policies.fast.spreads import along
 from gavel.policies.fast.targets import EqualRho, Even, InOrder, TargetMap, Targets
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
@@ -60,6 +62,27 @@ def in_order(problem: AllocationProblem, policy: str, order: IntArray, *, backfi
         return fill(reduced.market, rising, levels=None if backfill else 1, guesses=guesses)
 
     return answered(problem, policy, solve, [turn])
+
+
+def by_curves(
+    problem: AllocationProblem, policy: str, guaranteed: Sequence[tuple[Curve, IntArray, float]], curve: Curve
+) -> Allocation | None:
+    """Fill along the target `curve` of all jobs, after a floor for each of the `guaranteed`.
+
+    These are (curve, jobs, part of every type's workers); what they reach alone is kept by everybody.
+    """
+    every = np.arange(len(problem.job_ids))
+
+    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+        rows, market = reduced.first, reduced.market
+        floor = np.zeros(len(rows))
+        for own, jobs, part in guaranteed:
+            theirs = np.flatnonzero(np.isin(rows, jobs))
+            if len(theirs):
+                floor[theirs] = fill(market.of(theirs, part), along(own, len(every), rows[theirs])).value
+        return fill(market, along(curve, len(every), rows), start=floor, guesses=guesses)
+
+    return answered(problem, policy, solve, [every])
 
 
 def _even(weight: FloatArray) -> TargetMap:

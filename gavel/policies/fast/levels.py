@@ -29,21 +29,26 @@ STUCK = 1e-7  # of what a worker costs on average
 ONE_WAY = 1e-6  # relative margin of prices within which a job's cheapest way is the only one
 ELASTIC_WHEN_FULL = 1e-2
 RISE = 1e-10
+NOISE = 1e-10  # less of a job's time than this is rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proof:
-    """`prices` (m,) at which `targets` (k,) cost all workers of `market`: nothing beyond them along the map is valid."""
+    """`prices` (m,) at which `targets` (k,) cost all workers of `market`: no more along the map is valid.
+
+    `workers` (m,) are those of the whole cluster.
+    """
 
     prices: FloatArray
+    workers: FloatArray
     market: Market
     targets: FloatArray
 
     def unpaid(self) -> float:
-        """The part of the workers' price that the targets do not pay: 0 for a perfect proof."""
+        """What the targets leave of the price of the market's workers, over that of all: 0 for a perfect proof."""
         budget = float(self.prices @ self.market.workers)
         cost, _ = Envelopes(self.market, self.prices, self.targets).cost(self.targets)
-        return max(0.0, 1 - cost / budget)
+        return max(0.0, (budget - cost) / float(self.prices @ self.workers))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,36 +62,39 @@ class Filled:
     def gap(self, market: Market) -> float:
         """How far this is from its own proof: value not delivered, or workers that a proof leaves unpaid; relative."""
         got = (market.rates * self.fractions).sum(axis=0)
-        short = (self.value - got) / np.maximum(self.value, 1e-300)
+        short = (self.value - got) / np.maximum(self.value, 1e-4 * market.best)
         return max([float(short.max(initial=0.0)), *(proof.unpaid() for proof in self.proofs)])
 
 
 def fill(
     market: Market,
     *maps: TargetMap,
+    start: FloatArray | None = None,
     levels: int | None = None,
     guesses: Sequence[FloatArray] = (),
 ) -> Filled:
     """Fill along the last of `maps` within at most `levels` (default: until nobody can rise), one level of each before.
 
-    `guesses`: prices (m,) for each level, such as the last round's. Raises SolveFailed.
+    `start` (n,): what each job keeps (default: nothing). `guesses`: prices (m,) for each level, such as the last
+    round's. Raises SolveFailed.
     """
-    filling = _Filling(market, guesses)
+    filling = _Filling(market, np.zeros(len(market.scale)) if start is None else start, guesses)
     for target_map in maps[:-1]:
         filling.rise(target_map)
     for _ in range(len(market.workers) + 1 if levels is None else levels):
         if not filling.rise(maps[-1]):
             break
-    return Filled(filling.value, filling.fractions, tuple(filling.proofs))
+    fractions = np.where(filling.fractions < NOISE, 0.0, filling.fractions)
+    return Filled(filling.value, fractions, tuple(filling.proofs))
 
 
 class _Filling:
     """Where water filling stands: `jobs` (k,) are those in the `market`, the others are settled."""
 
-    def __init__(self, market: Market, guesses: Sequence[FloatArray]) -> None:
+    def __init__(self, market: Market, start: FloatArray, guesses: Sequence[FloatArray]) -> None:
         self.market, self.guesses = market, guesses
-        self.value = np.zeros(len(market.scale))
-        self.cap = market.best
+        self.value = start
+        self.cap = np.maximum(start, market.best)
         self.jobs = np.arange(len(market.scale))
         self.full = np.zeros(len(market.workers), dtype=bool)
         self.whole = market.workers
@@ -114,13 +122,15 @@ class _Filling:
     def _settle(self, reached: Reached, prices: FloatArray) -> None:
         """Steps 2 to 4."""
         market, value = self.market, reached.targets
-        self.proofs.append(Proof(prices, market, value))
+        self.proofs.append(Proof(prices, self.whole, market, value))
         paid = prices * self.whole
         priced = paid > PRICED * float(paid.sum())
         if not (priced & ~self.full).any():
             raise SolveFailed("a level of water filling priced no further type")
         self.full = self.full | priced
-        priced_at = Envelopes(market, np.where(priced, prices, 0.0), np.minimum(market.best, value * (1 + 2e-9) + 1e-300))
+        priced_at = Envelopes(
+            market, np.where(priced, prices, 0.0), np.minimum(market.best, value * (1 + 2e-9) + 1e-300)
+        )
         worker = float(paid.sum() / self.whole.sum())
         stuck = priced_at.rising_price(value) * market.best > STUCK * worker * market.scale
         vertex = priced_at.vertex(value)
@@ -130,11 +140,10 @@ class _Filling:
         settled |= (cap <= 0) | (rates.max(axis=0) <= 0)
         self.cap = self.cap.copy()
         self.cap[self.jobs] = cap
-        self._leave(np.flatnonzero(settled), vertex.of_types(len(prices))[:, settled], rates)
+        self._leave(np.flatnonzero(settled), reached.fractions[:, settled], rates)
 
     def _leave(self, settled: IntArray, ways: FloatArray, rates: FloatArray) -> None:
-        """Settled jobs leave the market with the workers that they hold."""
-        self.fractions[:, self.jobs[settled]] = ways
+        """Settled jobs leave the market with the workers that they hold in their `ways` (m, settled)."""
         stay: BoolArray = np.ones(len(self.jobs), dtype=bool)
         stay[settled] = False
         left = np.maximum(0.0, self.market.workers - ways @ self.market.scale[settled])

@@ -1,0 +1,267 @@
+"""How good throughput estimates are: ours beside the published procedure, mended, on the published matrix.
+
+Truth is the simulation matrix of Gavel (OSDI '20) in the folder that GAVEL_DATA names; what is measured has log-normal
+noise of 5 %. Every figure is a mean over several draws of references, profiles and noise.
+"""
+
+import ast
+import json
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.table import Row, run
+from gavel.estimator.colocation import Completed, Profiles, References, complete
+from gavel.estimator.nearest import lent, nearest_reference
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.types import FloatArray, IntArray, JobSpec, Measurement
+
+TYPES = ("k80", "p100", "v100")
+SIZES = (1, 2, 4, 8)
+NOISE = 0.05
+REPORT_S = 30.0
+
+
+class Published:
+    """The published matrix: `alone[(kind, size, type)]` in steps/s, `beside` (m, n, n) normalised, of single workers."""
+
+    def __init__(self, path: Path) -> None:
+        table = json.loads(path.read_text())
+        self.alone: dict[tuple[str, int, str], float] = {}
+        for name in TYPES:
+            for key, entry in table[name].items():
+                if entry["null"] > 0:
+                    self.alone[(*ast.literal_eval(key), name)] = entry["null"]
+        self.kinds = sorted({kind for kind, size, name in self.alone if size == 1 and name == "k80"})
+        self.rates = np.array([[self.alone[kind, 1, name] for name in TYPES] for kind in self.kinds])
+        key_of = {kind: str((kind, 1)) for kind in self.kinds}
+        self.beside = np.array(
+            [
+                [
+                    [table[t][key_of[a]][key_of[b]][0] / table[t][key_of[a]]["null"] for b in self.kinds]
+                    for a in self.kinds
+                ]
+                for t in TYPES
+            ]
+        )
+
+
+def published() -> Published | None:
+    """The matrix, or None with a line on stderr that says how to get it."""
+    folder = os.environ.get("GAVEL_DATA")
+    path = Path(folder or ".") / "gavel" / "simulation_throughputs.json"
+    if folder and path.exists():
+        return Published(path)
+    print(
+        "set GAVEL_DATA to the folder that holds gavel/simulation_throughputs.json: nothing measured", file=sys.stderr
+    )
+    return None
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    truth = published()
+    if truth is not None:
+        draws = 3 if quick else 10
+        yield from colocation_rows(truth, draws)
+        yield from alone_rows(truth, 1 if quick else 3)
+        yield from scaling_rows(truth)
+    yield from speed_rows()
+
+
+# --- pairs --------------------------------------------------------------------------------------------------------------
+
+
+def drawn(truth: Published, references: int, share: float, seed: int) -> tuple[IntArray, References, Profiles]:
+    """So many random references measured whole, and every kind beside a random share of them, all with noise."""
+    random = np.random.default_rng(seed)
+
+    def noisy(rates: FloatArray) -> FloatArray:
+        return rates * np.exp(NOISE * random.standard_normal(rates.shape))
+
+    chosen = np.sort(random.choice(len(truth.kinds), references, replace=False))
+    hidden = random.random((len(truth.kinds), len(TYPES), references)) >= share
+    own = np.where(hidden, np.nan, noisy(np.transpose(truth.beside[:, :, chosen], (1, 0, 2))))
+    other = np.where(hidden, np.nan, noisy(np.transpose(truth.beside[:, chosen, :], (2, 0, 1))))
+    table = References(alone=noisy(truth.rates[chosen]), beside=noisy(truth.beside[:, chosen][:, :, chosen]))
+    return chosen, table, Profiles(alone=noisy(truth.rates), own=own, other=other)
+
+
+def colocation_rows(truth: Published, draws: int) -> Iterator[Row]:
+    for references, share, mean_target, p90_target in (
+        (16, 0.2, 0.06, 0.17),
+        (26, 0.2, 0.045, None),
+        (16, 0.1, None, None),
+    ):
+        where = f"pairs, R={references}, {share:.0%} profiled"
+        ours, theirs, held = [], [], []
+        for seed in range(draws):
+            _, table, profiles = drawn(truth, references, share, seed)
+            completed = complete(table, profiles, noise=NOISE)
+            ours.append(np.abs(completed.rate - truth.beside))
+            theirs.append(np.abs(lent(table, nearest_reference(table, profiles)) - truth.beside))
+            held.append(holds(completed, truth))
+        yield Row(f"{where}: mean error", float(np.mean(ours)), "of the rate alone", mean_target)
+        yield Row(f"{where}: mean error, nearest reference", float(np.mean(theirs)), "of the rate alone")
+        yield Row(f"{where}: p90 of the error", float(np.quantile(ours, 0.9)), "of the rate alone", p90_target)
+        yield Row(f"{where}: p90, nearest reference", float(np.quantile(theirs, 0.9)), "of the rate alone")
+        yield coverage(where, float(np.mean(held)))
+
+
+def holds(completed: Completed, truth: Published) -> FloatArray:
+    """1 where the stated 90 % interval holds the true rate, else 0."""
+    inside: FloatArray = (np.abs(completed.rate - truth.beside) <= 1.645 * completed.deviation).astype(float)
+    return inside
+
+
+def coverage(where: str, share: float) -> Row:
+    """The target is 85 to 95 %: a distance of at most 0.05 from 0.90."""
+    return Row(f"{where}: 90 % interval holds {share:.1%}, off by", abs(share - 0.9), "", 0.05)
+
+
+# --- kinds alone --------------------------------------------------------------------------------------------------------
+
+
+def measured(
+    kind: str, size: int, name: str, rate: float, reports: int, random: np.random.Generator
+) -> list[Measurement]:
+    """Reports of a job of its own that trains at this rate, with noise."""
+    return [
+        Measurement(
+            job_id=f"{kind}/{size}/{name}",
+            token=1,
+            sequence=sequence,
+            user="ann",
+            kind=kind,
+            scale_factor=size,
+            accelerator_type=name,
+            steps=round(1e6 * rate * REPORT_S * float(np.exp(NOISE * random.standard_normal()))),
+            seconds=1e6 * REPORT_S,
+        )
+        for sequence in range(1, reports + 1)
+    ]
+
+
+def spec(kind: str, size: int = 1) -> JobSpec:
+    return JobSpec(kind=kind, user="ann", tier="free", argv=("train",), total_steps=1, scale_factor=size)
+
+
+def alone_rows(truth: Published, draws: int) -> Iterator[Row]:
+    """Each kind in turn is new: the others were measured on every type, it itself on one."""
+    profiled: dict[str, list[float]] = {name: [] for name in TYPES}
+    held, after = [], []
+    for seed in range(draws):
+        random = np.random.default_rng(seed)
+        for row, kind in enumerate(truth.kinds):
+            others = [
+                each
+                for other, rates in zip(truth.kinds, truth.rates, strict=True)
+                if other != kind
+                for name, rate in zip(TYPES, rates, strict=True)
+                for each in measured(other, 1, name, rate, 5, random)
+            ]
+            known = ReconciledThroughputs().learn(others)
+            for column, name in enumerate(TYPES):
+                learned = known.learn(measured(kind, 1, name, truth.rates[row, column], 3, random))
+                errors, inside = ratio_errors(learned, kind, truth.rates[row], column)
+                profiled[name] += errors
+                held += inside
+            for column, name in enumerate(TYPES):
+                known = known.learn(measured(kind, 1, name, truth.rates[row, column], 3, random))
+            after += ratio_errors(known, kind, truth.rates[row], 0)[0]
+    for name, errors in profiled.items():
+        yield Row(f"new kind, profiled on {name} alone: median error of its ratios", float(np.median(errors)), "", 0.10)
+        yield Row(f"new kind, profiled on {name} alone: mean error of its ratios", float(np.mean(errors)), "")
+    yield coverage("new kind", float(np.mean(held)))
+    yield Row("new kind after 3 rounds, one on each type: mean error of its ratios", float(np.mean(after)), "", 0.05)
+
+
+def ratio_errors(
+    estimator: ReconciledThroughputs, kind: str, truth: FloatArray, base: int
+) -> tuple[list[float], list[float]]:
+    """Relative errors of the ratios to type `base`, and 1 where the interval of the other types holds the truth."""
+    believed = estimator.estimate(spec(kind), TYPES)
+    rates = np.array([each.steps_per_s for each in believed])
+    errors = np.abs((rates / rates[base]) / (truth / truth[base]) - 1)
+    inside = [
+        each.interval_steps_per_s[0] <= rate <= each.interval_steps_per_s[1]
+        for each, rate in zip(believed, truth, strict=True)
+    ]
+    others = [column for column in range(len(truth)) if column != base]
+    return [float(errors[column]) for column in others], [float(inside[column]) for column in others]
+
+
+# --- gangs --------------------------------------------------------------------------------------------------------------
+
+
+def scaling_rows(truth: Published) -> Iterator[Row]:
+    """Gangs of 4 and 8 of a kind that was measured at 1 and 2; all other kinds were measured at every size."""
+    random = np.random.default_rng(0)
+    reports = {key: measured(*key, rate, 3, random) for key, rate in truth.alone.items()}
+    kinds = sorted({kind for kind, size, _ in truth.alone if size == max(SIZES)})
+    for name in TYPES:
+        errors = []
+        for kind in kinds:
+            seen = [
+                each
+                for key, many in reports.items()
+                if key[0] != kind or (key[1] <= 2 and key[2] == name)
+                for each in many
+            ]
+            learned = ReconciledThroughputs().learn(seen)
+            for size in (4, 8):
+                if (kind, size, name) in truth.alone:
+                    (believed,) = learned.estimate(spec(kind, size), [name])
+                    errors.append(abs(believed.steps_per_s / truth.alone[kind, size, name] - 1))
+        yield Row(f"gangs of 4 and 8 on {name} from 1 and 2: median error", float(np.median(errors)), "")
+
+
+# --- speed --------------------------------------------------------------------------------------------------------------
+
+
+def speed_rows() -> Iterator[Row]:
+    """1,000 kinds x 8 types x 4 gang sizes, measured in part; each in turn after news that change what is known."""
+    random = np.random.default_rng(0)
+    types = [f"type{column}" for column in range(8)]
+    names = [f"kind{number // 5}-{16 * 2 ** (number % 5)}" for number in range(1000)]
+    specs = [spec(name, size) for name in names for size in SIZES]
+    reports = [
+        each
+        for number, kind in enumerate(names)
+        for name in types[:: 1 + number % 3]
+        for size in SIZES[: 1 + number % 4]
+        for each in measured(kind, size, name, 10.0 * (1 + number % 7), 4, random)
+    ]
+    known = ReconciledThroughputs().learn(reports)
+    seconds: dict[str, list[float]] = defaultdict(list)
+    for turn in range(7):
+        ordinary = measured(names[turn], 1, types[0], 10.0 * (1 + turn % 7), 5, random)
+        with timed(seconds["one update"]):
+            known.learn(ordinary)
+        learned = known.learn(measured(f"new{turn}-16", 1, types[0], 10.0, 1, random))
+        with timed(seconds["completion of 1,000 kinds x 8 types after a change"]):
+            learned.estimate(spec("newer-16"), types)
+        for what in ("first 4,000 estimates x 8 types after that", "4,000 estimates x 8 types, nothing changed"):
+            with timed(seconds[what]):
+                for each in specs:
+                    learned.estimate(each, types)
+    targets = {"one update": 1.0, "first 4,000 estimates x 8 types after that": None}
+    for what, many in seconds.items():
+        yield Row(what, 1e3 * float(np.median(many)), "ms", targets.get(what, 50.0))
+
+
+@contextmanager
+def timed(into: list[float]) -> Iterator[None]:
+    """Appends the seconds that the block took."""
+    began_s = time.perf_counter()
+    yield
+    into.append(time.perf_counter() - began_s)
+
+
+if __name__ == "__main__":
+    run("Estimator", rows)

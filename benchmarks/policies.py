@@ -1,0 +1,252 @@
+"""How fast the policies decide: CPU seconds of a whole call, ratios over the published programs, and what they agree on.
+
+Jobs: kinds of the published throughput table where GAVEL_DATA names it (else drawn alike), gangs of 1, 2, 4 and 8 with
+probability .7, .1, .15 and .05, weights 1, 2 and 5 with .6, .2 and .2; "unique" multiplies every rate by a lognormal
+factor (sigma 0.3), so that no two jobs are alike. Contended: accelerators for a quarter of the jobs, of three types;
+spare: for twice as many. Medians of one thread; the published program is run once where it takes seconds.
+"""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import json
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import baselines_policies as published
+from benchmarks.table import Row, run
+from gavel.policies import measures, registry
+from gavel.policies.finish_time_fairness import FinishTimeFairness
+from gavel.policies.makespan import Makespan
+from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray, Tier
+
+TYPES = ("k80", "p100", "v100")
+GANGS = (1, 2, 4, 8)
+CONTENDED, SPARE = 0.25, 2.0
+PLAIN, FILLED = MaxMinFairness(water_filling=False), MaxMinFairness()
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    yield from max_min(quick)
+    yield from water_filling(quick)
+    yield from rho_and_makespan(quick)
+    yield from hierarchical(quick)
+    yield from simple_objectives(quick)
+    yield from warm_rounds()
+
+
+def max_min(quick: bool) -> Iterator[Row]:
+    sizes = {2_048: (10, 4), 16_384: (200, 15)} | ({} if quick else {262_144: (None, 120)})
+    for jobs, (of_kinds, of_unique) in sizes.items():
+        for unique, target in ((False, of_kinds), (True, of_unique)):
+            problem = a_problem(jobs, CONTENDED, unique=unique)
+            yield from against_published("max-min", problem, PLAIN, published.max_min, best_of, target, unique)
+    for jobs in (262_144, 1_000_000):
+        yield Row(f"max-min, {jobs} jobs of real kinds", cpu_s(FILLED, a_problem(jobs, CONTENDED)), "CPU s", 0.15)
+    problem = a_problem(1_000_000, CONTENDED, unique=True)
+    began = time.perf_counter()
+    FILLED.allocate(problem)
+    yield Row("max-min, 1000000 unique jobs, wall", time.perf_counter() - began, "s", 1.5)
+    yield Row("memory at the peak so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "GB", 2.0)
+    yield from by_program("max-min", PLAIN, a_problem(2_048, CONTENDED, unique=True))
+
+
+def water_filling(quick: bool) -> Iterator[Row]:
+    jobs = 256 if quick else 2_048
+    problem = a_problem(jobs, CONTENDED, unique=True)
+    target = None if quick else 500.0
+    yield from against_published("water filling", problem, FILLED, published.water_filling, sorted_of, target, True)
+    for load, name, most in ((CONTENDED, "contended", None), (SPARE, "spare", 0.4)):
+        for size in (2_048, 16_384):
+            problem = a_problem(size, load, unique=True)
+            limit = most if size == 2_048 else None
+            yield Row(f"water filling, {size} unique, {name}", cpu_s(FILLED, problem), "CPU s", limit)
+            levels = len(FILLED.allocate(problem).warm_start["prices"]["levels"])
+            yield Row(f"water filling, {size} unique, {name}: levels", levels, "")
+    yield Row("water filling, 2048 unique, spare, stretch", cpu_s(FILLED, a_problem(2_048, SPARE, unique=True)), "CPU s", 0.2)
+    yield from by_program("water filling", FILLED, a_problem(256, CONTENDED, unique=True))
+
+
+def rho_and_makespan(quick: bool) -> Iterator[Row]:
+    fair, soon = FinishTimeFairness(), Makespan()
+    jobs = 512 if quick else 2_048
+    problem = replace(a_problem(jobs, CONTENDED, unique=True), weight=np.ones(jobs))
+    target = None if quick else 250.0
+    yield from against_published("finish-time fairness", problem, fair, published.finish_time_fairness, rho_of, target, True)
+    yield Row("finish-time fairness, 2048 unique", cpu_s(fair, a_problem(2_048, CONTENDED, unique=True)), "CPU s")
+    problem = a_problem(16_384, CONTENDED, unique=True)
+    yield from against_published("makespan", problem, soon, published.makespan, end_of, 100.0, True, tolerance=0.06)
+    yield from by_program("finish-time fairness", fair, a_problem(256, CONTENDED, unique=True))
+    yield from by_program("makespan", soon, a_problem(256, CONTENDED, unique=True))
+
+
+def hierarchical(quick: bool) -> Iterator[Row]:
+    policy = registry.load("hierarchical")
+    for jobs, load, name, most in (
+        (2_048, CONTENDED, "contended", 0.05),
+        (2_048, SPARE, "spare", 0.4),
+        (16_384, CONTENDED, "contended", 0.2),
+    ):
+        problem = a_problem(jobs, load, unique=True, tiers=5)
+        yield Row(f"hierarchical, {jobs} unique in 5 tiers, {name}", cpu_s(policy, problem, 3), "CPU s", most)
+
+
+def simple_objectives(quick: bool) -> Iterator[Row]:
+    specs = ("max_total_throughput", "max_total_relative_speed", "min_cost", "dominant_resource_fairness", "shortest_job_first", "fifo")
+    problem = a_problem(16_384, CONTENDED)
+    for spec in specs:
+        yield Row(f"{spec}, 16384 jobs of real kinds", cpu_s(registry.load(spec), problem, 3), "CPU s", 0.1)
+
+
+def warm_rounds() -> Iterator[Row]:
+    for jobs in (2_048, 16_384):
+        problem, after = a_problem(jobs, CONTENDED, unique=True), changed(jobs)
+        last = FILLED.allocate(problem)
+        cold = cpu_s(FILLED, after)
+        warm = cpu_s(FILLED, replace(after, warm_start=last.warm_start))
+        yield Row(f"a round with 2 % of {jobs} unique jobs changed, over a cold one", warm / cold, "", 1 / 3)
+
+
+def against_published(
+    what: str,
+    problem: AllocationProblem,
+    policy: MaxMinFairness | FinishTimeFairness | Makespan,
+    baseline: Callable[[published.Given], float | FloatArray],
+    worth: Callable[[AllocationProblem, Allocation], float | FloatArray],
+    target: float | None,
+    unique: bool,
+    *,
+    tolerance: float = 1e-4,
+) -> Iterator[Row]:
+    """Our time, how many times the published program's it fits in, and how far the objectives are apart."""
+    name = f"{what}, {len(problem.job_ids)} {'unique' if unique else 'of real kinds'}"
+    ours = cpu_s(policy, problem)
+    began = time.process_time()
+    theirs = baseline(published.Given.of(problem))
+    took = time.process_time() - began
+    yield Row(f"{name}: ours", ours, "CPU s")
+    yield Row(f"{name}: as published", took, "CPU s")
+    yield Row(f"{name}: ratio", took / ours, "x", target, at_least=True)
+    mine = worth(problem, policy.allocate(problem))
+    yield Row(f"{name}: objectives apart by", float(np.max(np.abs(np.divide(mine, theirs) - 1))), "", tolerance)
+
+
+def by_program(
+    what: str, policy: MaxMinFairness | FinishTimeFairness | Makespan, problem: AllocationProblem
+) -> Iterator[Row]:
+    """How many times the vectorised program's time ours fits in; without a target."""
+    began = time.process_time()
+    policy.program(problem)
+    took = time.process_time() - began
+    yield Row(f"{what}, {len(problem.job_ids)} unique: ratio over our own program", took / cpu_s(policy, problem), "x")
+
+
+def best_of(problem: AllocationProblem, allocation: Allocation) -> float:
+    return float(PLAIN.objective(problem, allocation)[0])
+
+
+def sorted_of(problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+    return FILLED.objective(problem, allocation)
+
+
+def rho_of(problem: AllocationProblem, allocation: Allocation) -> float:
+    return float(-FinishTimeFairness().objective(problem, allocation)[0])
+
+
+def end_of(problem: AllocationProblem, allocation: Allocation) -> float:
+    rate = measures.effective_throughput(problem, allocation.time_fraction)
+    return float((problem.steps_remaining / rate).max())
+
+
+def cpu_s(policy: object, problem: AllocationProblem, repetitions: int = 5) -> float:
+    """Median CPU seconds of a call, after one to warm up; small calls are repeated to get above the timer's tick."""
+    allocate = policy.allocate  # type: ignore[attr-defined]
+    began = time.process_time()
+    allocate(problem)
+    first = time.process_time() - began
+    if first > 2:
+        return first
+    inner = max(1, int(0.05 / max(first, 1e-4)))
+    return statistics.median(_timed(allocate, problem, inner) for _ in range(repetitions))
+
+
+def _timed(allocate: Callable[[AllocationProblem], Allocation], problem: AllocationProblem, inner: int) -> float:
+    began = time.process_time()
+    for _ in range(inner):
+        allocate(problem)
+    return (time.process_time() - began) / inner
+
+
+@cache
+def kinds() -> tuple[FloatArray, IntArray]:
+    """Rates (k, 3) and gang (k,) of the job kinds: the published table, or one drawn alike."""
+    path = Path(os.environ.get("GAVEL_DATA", "")) / "gavel" / "simulation_throughputs.json"
+    if not path.is_file():
+        print("GAVEL_DATA names no published throughput table: the kinds are drawn")
+        draw = np.random.default_rng(0)
+        gangs = np.repeat(GANGS, 20)
+        return draw.lognormal(1, 1.5, (80, 1)) * draw.uniform(0.2, 1, (80, 3)) * (1, 2, 4), gangs
+    table = json.loads(path.read_text())
+    names = list(table["v100"])
+    rates = np.asarray([[table[kind][name]["null"] for kind in TYPES] for name in names])
+    return rates, np.asarray([int(name.rsplit(",", 1)[1].strip(" )")) for name in names])
+
+
+def a_problem(
+    jobs: int, load: float, *, unique: bool = False, seed: int = 0, tiers: int = 1
+) -> AllocationProblem:
+    """`jobs` jobs on load * jobs accelerators, split evenly over the types; the same for the same arguments."""
+    draw = np.random.default_rng(seed)
+    rates, gangs = kinds()
+    scale = draw.choice(GANGS, jobs, p=(0.7, 0.1, 0.15, 0.05))
+    kind = np.zeros(jobs, dtype=np.int64)
+    for gang in GANGS:
+        kind[scale == gang] = draw.choice(np.flatnonzero(gangs == gang), int((scale == gang).sum()))
+    members = np.zeros((jobs, 2, len(TYPES)))
+    members[:, 0] = rates[kind] * (draw.lognormal(0, 0.3, (jobs, len(TYPES))) if unique else 1.0)
+    fastest = rates[kind].max(axis=1)
+    return AllocationProblem(
+        now_s=0.0,
+        round_duration_s=360.0,
+        job_ids=tuple(map(str, range(jobs))),
+        combinations=tuple((job,) for job in range(jobs)),
+        accelerator_types=TYPES,
+        throughput_steps_per_s=members,
+        capacity_workers=np.full(len(TYPES), max(8, round(load * jobs / len(TYPES)))),
+        price_usd_per_hour=np.asarray([0.135, 0.43, 0.74]),
+        scale_factor=scale.astype(np.int64),
+        weight=draw.choice([1.0, 2.0, 5.0], jobs, p=(0.6, 0.2, 0.2)),
+        steps_remaining=fastest * 10 ** draw.uniform(3.5, 5.5, jobs),
+        age_s=np.sort(draw.uniform(0, 3e4, jobs))[::-1].copy(),
+        attained_service_s=np.zeros(jobs),
+        isolated_time_s=draw.uniform(0, 3e4, jobs),
+        deadline_at_s=np.full(jobs, np.inf),
+        tiers=tuple(Tier(name=f"tier-{index}", weight=1.0 + index % 3) for index in range(tiers)),
+        tier_of_job=draw.integers(0, tiers, jobs),
+        users=("ann",) * jobs,
+    )
+
+
+def changed(jobs: int) -> AllocationProblem:
+    """The unique problem of a round later: 2 % of the jobs are others."""
+    problem, other = (a_problem(jobs, CONTENDED, unique=True, seed=seed) for seed in (0, 1))
+    new = np.arange(jobs) % 50 == 0
+    arrays = {
+        name: np.where(new.reshape(-1, *[1] * (getattr(problem, name).ndim - 1)), getattr(other, name), getattr(problem, name))
+        for name in ("throughput_steps_per_s", "scale_factor", "weight", "steps_remaining")
+    }
+    return replace(problem, **arrays)
+
+
+if __name__ == "__main__":
+    run("Policies", rows)

@@ -1,0 +1,146 @@
+"""What a library asks of a cluster: two calls. Every library in this folder is written over them alone.
+
+ESCHER (SoCC '22, section 4): an application asks a library for a policy, the library sets resources and returns what
+the application's tasks must require besides their own needs. Libraries never see a task.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gavel.errors import InvalidResource
+
+Requirement = Mapping[str, int]
+"""{owner/name: amount}, all of one node."""
+
+UNBOUNDED = 1_000_000_000
+"""More than any node can use: the capacity of a name that only says where."""
+
+
+class Units(Protocol):
+    """How much of a name a node has, and how much of that nobody holds (negative after a shrink)."""
+
+    @property
+    def capacity(self) -> int:
+        """Units there are."""
+
+    @property
+    def free(self) -> int:
+        """Units that nobody holds."""
+
+
+State = Mapping[str, Mapping[str, Units]]
+"""{node: {owner/name: units}}, one consistent view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Units as a plain value."""
+
+    capacity: int = 0
+    free: int = 0
+
+
+ABSENT = Seen()
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A name's new capacity on a node (0 deletes). `expect` is what was read: compare and set."""
+
+    name: str
+    node: str
+    capacity: int
+    expect: Units | None = None
+
+
+class Primitives(Protocol):
+    """A cluster, as one application sees it; who it is, how long its leases are and the time are bound already."""
+
+    def set_resource(self, *writes: Write) -> None:
+        """Write all of them in one step or, on an error, none; written again, a name's lease is renewed.
+
+        Raises StaleVersion where a write expects other units than there are, NotFound for an unknown node,
+        InvalidResource.
+        """
+
+    def get_cluster_state(self) -> State:
+        """Every node, with the names on it that have capacity or are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """What a task may require instead of the alternatives before it, once it has waited for `after_s`."""
+
+    requires: Requirement
+    after_s: float = 0.0
+
+
+ANYWHERE = (Alternative({}),)
+
+
+class Library(Protocol):
+    """A scheduling policy: the names it sets and what a task asks of them."""
+
+    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
+        """Bring the names to what the policy says of the cluster as it is now, and renew their leases.
+
+        To be called before the first task, whenever nodes or tasks come and go, and well within each lease; calling it
+        again changes nothing. `beside` is what the tasks ask of other libraries: nodes without it are of no use.
+        """
+
+    def asks(self) -> tuple[Alternative, ...]:
+        """What a task requires besides its own needs, the preferred alternative first."""
+
+
+def one_of(name: str) -> tuple[Alternative, ...]:
+    """A task asks one unit of `name`."""
+    return (Alternative({name: 1}),)
+
+
+def seen(state: State, node: str, name: str) -> Units:
+    """What the node has of the name; ABSENT if nothing."""
+    return state[node].get(name, ABSENT)
+
+
+def used(units: Units) -> int:
+    """Units that somebody holds."""
+    return units.capacity - units.free
+
+
+def nodes_with(state: State, name: str) -> list[str]:
+    """Nodes on which the name has capacity."""
+    return [node for node in state if seen(state, node, name).capacity > 0]
+
+
+def eligible(state: State, beside: Sequence[Alternative]) -> list[str]:
+    """Nodes whose capacities, free or not, meet one of the alternatives."""
+    return [node for node in state if any(_has(state, node, each.requires) for each in beside)]
+
+
+def room(state: State, node: str, need: Requirement) -> int:
+    """How many tasks with this need the node has free; UNBOUNDED if they need nothing."""
+    return min((seen(state, node, name).free // amount for name, amount in need.items()), default=UNBOUNDED)
+
+
+def total(requirements: Iterable[Requirement]) -> dict[str, int]:
+    """The sum: what one node must have for all of them."""
+    summed: dict[str, int] = {}
+    for name, amount in _amounts(requirements):
+        summed[name] = summed.get(name, 0) + amount
+    return summed
+
+
+def check_at_least(field: str, value: float, least: float) -> None:
+    """Raises InvalidResource if the value is below `least`."""
+    if not value >= least:
+        raise InvalidResource(field, f"{value!r} must be at least {least}")
+
+
+def _has(state: State, node: str, need: Requirement) -> bool:
+    return all(seen(state, node, name).capacity >= amount for name, amount in need.items())
+
+
+def _amounts(requirements: Iterable[Requirement]) -> Iterator[tuple[str, int]]:
+    for requirement in requirements:
+        yield from requirement.items()

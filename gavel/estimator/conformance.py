@@ -1,0 +1,165 @@
+"""What every `gavel.ports.ThroughputEstimator` has to do, as checks for anybody's implementation.
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_my_estimator_conforms(check):
+    check(MyEstimator())  # a fresh one that has learned nothing
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gavel.ports import ThroughputEstimate, ThroughputEstimator
+from gavel.types import JobSpec, Measurement
+
+TYPES = ("fast", "slow")
+CLOSE = 0.02  # a rate is given on a grid of 1 %
+
+
+def a_spec(**over: Any) -> JobSpec:
+    """A job of kind `mlp-b256` on one worker."""
+    fields: dict[str, Any] = {
+        "kind": "mlp-b256",
+        "user": "ann",
+        "tier": "gold",
+        "argv": ("python", "train.py"),
+        "total_steps": 100,
+    }
+    return JobSpec(**(fields | over))
+
+
+def a_measurement(sequence: int = 1, *, rate_steps_per_s: float = 100.0, **over: Any) -> Measurement:
+    """Ten seconds of a job of kind `mlp-b256` on type `fast`."""
+    fields: dict[str, Any] = {
+        "job_id": "j",
+        "token": 1,
+        "sequence": sequence,
+        "user": "ann",
+        "kind": "mlp-b256",
+        "scale_factor": 1,
+        "accelerator_type": "fast",
+        "steps": round(10 * rate_steps_per_s),
+        "seconds": 10.0,
+    }
+    return Measurement(**(fields | over))
+
+
+def learned(estimator: ThroughputEstimator, rates: Sequence[float], **over: Any) -> ThroughputEstimator:
+    """The estimator after reports of these rates, numbered from 1."""
+    return estimator.learn([a_measurement(i, rate_steps_per_s=rate, **over) for i, rate in enumerate(rates, 1)])
+
+
+def answer(estimator: ThroughputEstimator, on: str = "fast", **spec: Any) -> ThroughputEstimate:
+    """The estimate on one type."""
+    (estimate,) = estimator.estimate(a_spec(**spec), [on])
+    return estimate
+
+
+# --- before anything is known -----------------------------------------------------------------------------------
+
+
+def a_stranger_has_finite_positive_estimates(estimator: ThroughputEstimator) -> None:
+    """One for each type, in the order asked for, with a doubt; and nothing in the table."""
+    found = estimator.estimate(a_spec(kind="nobody/knows"), ["slow", "fast", "slow"])
+    assert [each.accelerator_type for each in found] == ["slow", "fast", "slow"]
+    assert all(math.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in found)
+    assert all(each.relative_error > 0 and not each.is_measured for each in found)
+    assert estimator.estimate(a_spec(), []) == () and estimator.table() == ()
+
+
+def a_statement_counts_until_something_is_measured(estimator: ThroughputEstimator) -> None:
+    """Exactly as stated, and marked so."""
+    stated: dict[str, Any] = {"throughput_steps_per_s": {"fast": 40.0}}
+    assert (answer(estimator, **stated).steps_per_s, answer(estimator, **stated).source) == (40.0, "stated")
+    after = answer(learned(estimator, [100.0] * 3), **stated)
+    assert abs(after.steps_per_s / 100 - 1) < CLOSE and after.is_measured
+
+
+def an_absurd_statement_is_survived(estimator: ThroughputEstimator) -> None:
+    """Zero, negative, infinite, NaN: estimates stay finite and positive."""
+    for absurd in (0.0, -1.0, math.inf, -math.inf, math.nan, 1e300):
+        found = estimator.estimate(a_spec(throughput_steps_per_s={"fast": absurd}), TYPES)
+        assert all(math.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in found), absurd
+
+
+# --- learning ---------------------------------------------------------------------------------------------------
+
+
+def a_measurement_is_believed(estimator: ThroughputEstimator) -> None:
+    """Of its kind, size and type alone; the old estimator knows nothing of it."""
+    after = learned(estimator, [100.0])
+    assert abs(answer(after).steps_per_s / 100 - 1) < CLOSE and answer(after).is_measured
+    assert not answer(after, "slow").is_measured and not answer(after, scale_factor=2).is_measured
+    assert not answer(estimator).is_measured and estimator.table() == ()
+
+
+def a_report_heard_twice_or_late_changes_nothing(estimator: ThroughputEstimator) -> None:
+    """By (token, sequence) of each job."""
+    once = learned(estimator, [100.0, 110.0])
+    again = once.learn([a_measurement(2, rate_steps_per_s=900), a_measurement(1, rate_steps_per_s=900)])
+    assert again.table() == once.table() and again.estimate(a_spec(), TYPES) == once.estimate(a_spec(), TYPES)
+
+
+def a_batch_of_reports_counts_as_one_by_one(estimator: ThroughputEstimator) -> None:
+    """However often the cluster is observed."""
+    reports = [a_measurement(i, rate_steps_per_s=100 + i) for i in range(1, 9)]
+    one_by_one = estimator
+    for each in reports:
+        one_by_one = one_by_one.learn([each])
+    assert one_by_one.table() == estimator.learn(reports).table()
+
+
+def reports_that_say_nothing_are_ignored(estimator: ThroughputEstimator) -> None:
+    """No steps, or no time."""
+    assert estimator.learn([a_measurement(1, steps=0), a_measurement(2, seconds=0.0)]).table() == ()
+
+
+def noise_within_a_percent_moves_nothing(estimator: ThroughputEstimator) -> None:
+    """Equal jobs stay equal for the policies, and yesterday's answer serves again."""
+    before = learned(estimator, [100.0] * 4)
+    after = before.learn([a_measurement(i, rate_steps_per_s=100 + 0.3 * (-1) ** i) for i in range(5, 30)])
+    assert answer(after).steps_per_s == answer(before).steps_per_s
+
+
+def a_change_of_the_rate_is_followed(estimator: ThroughputEstimator) -> None:
+    """Within thirty reports at the latest."""
+    after = learned(estimator, [100.0] * 10 + [20.0] * 30)
+    assert abs(answer(after).steps_per_s / 20 - 1) < 0.1
+
+
+def a_flattered_rate_gives_way_to_a_representative_one(estimator: ThroughputEstimator) -> None:
+    """And never comes back over it."""
+    guess = learned(estimator, [500.0], is_representative=False)
+    assert not answer(guess).is_measured
+    sure = guess.learn([a_measurement(2, rate_steps_per_s=60)])
+    assert abs(answer(sure).steps_per_s / 60 - 1) < CLOSE and answer(sure).is_measured
+    assert sure.learn([a_measurement(3, rate_steps_per_s=500, is_representative=False)]).table() == sure.table()
+
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+
+def the_table_is_sorted_and_agrees_with_the_estimates(estimator: ThroughputEstimator) -> None:
+    """By kind, scale factor and type."""
+    after = learned(estimator, [10.0], accelerator_type="slow", job_id="a")
+    after = learned(after, [20.0], job_id="b")
+    after = learned(after, [30.0], kind="cnn", scale_factor=2, job_id="c")
+    rows = [(row.kind, row.scale_factor, row.accelerator_type) for row in after.table()]
+    assert rows == [("cnn", 2, "fast"), ("mlp-b256", 1, "fast"), ("mlp-b256", 1, "slow")]
+    for row in after.table():
+        assert answer(after, row.accelerator_type, kind=row.kind, scale_factor=row.scale_factor) == row
+
+
+CHECKS: tuple[Callable[[ThroughputEstimator], None], ...] = (
+    a_stranger_has_finite_positive_estimates,
+    a_statement_counts_until_something_is_measured,
+    an_absurd_statement_is_survived,
+    a_measurement_is_believed,
+    a_report_heard_twice_or_late_changes_nothing,
+    a_batch_of_reports_counts_as_one_by_one,
+    reports_that_say_nothing_are_ignored,
+    noise_within_a_percent_moves_nothing,
+    a_change_of_the_rate_is_followed,
+    a_flattered_rate_gives_way_to_a_representative_one,
+    the_table_is_sorted_and_agrees_with_the_estimates,
+)

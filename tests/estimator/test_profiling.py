@@ -1,0 +1,66 @@
+import numpy as np
+
+from gavel.estimator.profiling import expected_gain, worth_profiling
+from gavel.ports import ThroughputEstimate
+from gavel.types import AcceleratorType, Job, JobSpec
+from tests.builders import a_job, a_problem
+
+RATES = {
+    "likes_fast": {"t0": (10.0, 0.02), "t1": (1.0, 0.02)},
+    "indifferent": {"t0": (4.0, 0.02), "t1": (4.0, 0.02)},
+    "unsure": {"t0": (5.0, 0.8), "t1": (4.0, 0.02)},
+    "sure": {"t0": (5.0, 0.001), "t1": (4.0, 0.001)},
+}
+
+
+def believed(spec: JobSpec, types: "tuple[AcceleratorType, ...]") -> tuple[ThroughputEstimate, ...]:
+    return tuple(
+        ThroughputEstimate(
+            kind=spec.kind,
+            scale_factor=spec.scale_factor,
+            accelerator_type=name,
+            steps_per_s=RATES[spec.kind][name][0],
+            relative_error=RATES[spec.kind][name][1],
+            source="inferred",
+        )
+        for name in types
+    )
+
+
+def chosen(kinds: list[str], *, budget_s: float = 1000.0, sizes: list[int] | None = None) -> list[tuple[str, str]]:
+    sizes = sizes or [1] * len(kinds)
+    jobs = [
+        a_job(f"j{i}", spec={"kind": kind, "scale_factor": size})
+        for i, (kind, size) in enumerate(zip(kinds, sizes, strict=True))
+    ]
+    problem = a_problem([[RATES[kind][name][0] for name in ("t0", "t1")] for kind in kinds], [4, 4], scale_factor=sizes)
+    candidates = [(job.id, name) for job in jobs for name in ("t0", "t1")]
+    return list(worth_profiling(candidates, jobs, problem, believed, budget_s=budget_s))
+
+
+def test_what_may_change_the_allocation_is_measured_first() -> None:
+    assert chosen(["likes_fast", "indifferent", "unsure", "sure"])[0] == ("j2", "t0")
+
+
+def test_what_is_known_well_enough_is_not_measured() -> None:
+    assert all(job != "j3" for job, _ in chosen(["likes_fast", "indifferent", "unsure", "sure"]))
+
+
+def test_one_job_of_a_kind_measures_for_all() -> None:
+    assert [pair for pair in chosen(["unsure", "unsure", "likes_fast"]) if pair[1] == "t0"][:1] == [("j0", "t0")]
+    assert ("j1", "t0") not in chosen(["unsure", "unsure", "likes_fast"])
+
+
+def test_the_budget_is_kept_in_accelerator_seconds() -> None:
+    assert chosen(["unsure", "likes_fast"], budget_s=9.9) == []
+    assert len(chosen(["unsure", "indifferent", "likes_fast"], budget_s=10.0)) <= 1
+    assert all(job != "j0" for job, _ in chosen(["unsure", "likes_fast"], budget_s=30.0, sizes=[4, 1]))
+
+
+def test_no_candidates_need_no_estimates() -> None:
+    assert worth_profiling([], list[Job](), a_problem([[1.0]], [1]), believed, budget_s=10.0) == ()
+
+
+def test_the_expected_gain_grows_with_doubt_and_falls_with_distance() -> None:
+    at = expected_gain(np.array([0.0, 0.0, 1.0, 9.0]), np.zeros(4), np.array([1.0, 0.1, 1.0, 1.0]))
+    assert at[0] > at[1] and at[0] > at[2] > at[3] and (at >= 0).all()

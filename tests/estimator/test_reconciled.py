@@ -1,0 +1,192 @@
+import math
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.estimator.conformance import a_measurement, answer, learned
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.types import Measurement
+from tests.builders import a_spec
+
+EXAMPLES = 400 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 25
+TYPES = ("cpu", "fast", "slow")
+
+
+def reports(kind: str, rates: dict[str, float], count: int = 5, **over: Any) -> Iterable[Measurement]:
+    """Reports of one job of the kind on each type."""
+    for name, rate in rates.items():
+        for sequence in range(1, count + 1):
+            yield a_measurement(
+                sequence, rate_steps_per_s=rate, kind=kind, accelerator_type=name, job_id=f"{kind}/{name}", **over
+            )
+
+
+def knowing(*kinds: tuple[str, dict[str, float]]) -> ReconciledThroughputs:
+    return ReconciledThroughputs().learn([each for kind, rates in kinds for each in reports(kind, rates)])
+
+
+def test_a_type_that_is_alike_for_all_kinds_is_completed() -> None:
+    known = knowing(*((f"{name}-b64", {"fast": 10.0 * n, "slow": 2.0 * n}) for n, name in enumerate("abcdef", 1)))
+    seen = known.learn(list(reports("new-b1", {"fast": 50.0})))
+    estimate = answer(seen, "slow", kind="new-b1")
+    assert estimate.steps_per_s == pytest.approx(10.0, rel=0.1)
+    assert estimate.source in ("inferred", "completed") and estimate.relative_error < 0.4
+
+
+def test_a_kind_resembles_its_family_more_than_others() -> None:
+    known = knowing(
+        ("gpu-b32", {"fast": 100.0, "slow": 10.0}),
+        ("gpu-b128", {"fast": 40.0, "slow": 4.0}),
+        ("host-b32", {"fast": 30.0, "slow": 30.0}),
+        ("host-b128", {"fast": 9.0, "slow": 9.0}),
+    )
+    seen = known.learn([*reports("gpu-b64", {"fast": 60.0}), *reports("host-b64", {"fast": 60.0})])
+    assert answer(seen, "slow", kind="gpu-b64").steps_per_s == pytest.approx(6.0, rel=0.2)
+    assert answer(seen, "slow", kind="host-b64").steps_per_s == pytest.approx(60.0, rel=0.2)
+
+
+def test_a_stranger_of_a_known_family_has_its_relatives_speeds() -> None:
+    known = knowing(("gpu-b32", {"fast": 100.0, "slow": 10.0}), ("gpu-b128", {"fast": 40.0, "slow": 4.0}))
+    fast, slow = known.estimate(a_spec(kind="gpu-b64"), ["fast", "slow"])
+    assert fast.steps_per_s / slow.steps_per_s == pytest.approx(10, rel=0.2) and fast.source == "inferred"
+
+
+def test_published_peaks_say_which_of_two_new_types_is_faster() -> None:
+    k80, h100 = ReconciledThroughputs().estimate(a_spec(), ["k80", "h100"])
+    assert h100.steps_per_s > 5 * k80.steps_per_s and k80.relative_error > 0.4
+
+
+def test_gangs_scale_as_gangs_of_other_kinds_did() -> None:
+    rates = {1: 10.0, 2: 18.0, 4: 30.0}
+    known = ReconciledThroughputs().learn(
+        [
+            a_measurement(n, kind=kind, scale_factor=size, rate_steps_per_s=rate, job_id=f"{kind}{size}")
+            for kind in ("a-b1", "b-b1", "c-b1", "d-b1")
+            for size, rate in rates.items()
+            for n in (1, 2, 3)
+        ]
+    )
+    seen = known.learn(list(reports("new-b1", {"fast": 100.0})))
+    assert answer(seen, kind="new-b1", scale_factor=2).steps_per_s == pytest.approx(180, rel=0.15)
+    assert answer(seen, kind="new-b1", scale_factor=4).steps_per_s == pytest.approx(300, rel=0.2)
+
+
+def test_a_statement_that_proved_wrong_on_one_type_is_corrected_on_the_others() -> None:
+    """Three times too fast on the one type measured: most of that is taken off the other too."""
+    seen = learned(ReconciledThroughputs(), [100.0] * 5)
+    stated = {"throughput_steps_per_s": {"fast": 300.0, "slow": 60.0}}
+    assert answer(seen, "slow", **stated).steps_per_s == pytest.approx(20.0, rel=0.5)
+
+
+def test_a_user_whose_statements_prove_wrong_loses_weight() -> None:
+    wrong = [
+        a_measurement(n, user="bob", job_id=kind, kind=kind, stated_steps_per_s=1000.0)
+        for kind in ("a-b1", "b-b1", "c-b1")
+        for n in range(1, 6)
+    ]
+    known = ReconciledThroughputs().learn(wrong)
+    assert known.reputations()["bob"].typical_factor == pytest.approx(10, rel=0.05)
+    assert known.reputations()["bob"].is_off
+    stated = {"throughput_steps_per_s": {"fast": 5.0}}
+    assert answer(known, kind="n-b1", user="ann", **stated).relative_error < 0.4
+    assert answer(known, kind="n-b1", user="bob", **stated).relative_error > 0.8
+
+
+def test_an_honest_user_keeps_its_weight() -> None:
+    known = ReconciledThroughputs().learn([a_measurement(n, stated_steps_per_s=95.0) for n in range(1, 6)])
+    assert not known.reputations()["ann"].is_off
+
+
+def test_rates_beside_a_partner_or_spread_are_kept_apart() -> None:
+    alone = learned(ReconciledThroughputs(), [100.0])
+    aside = alone.learn(
+        [
+            a_measurement(2, rate_steps_per_s=30.0, partner="cnn"),
+            a_measurement(3, rate_steps_per_s=20.0, placement="spread"),
+        ]
+    )
+    assert answer(aside).steps_per_s == pytest.approx(100.0, rel=0.01)
+    rows = {(row.partner, row.placement): row.steps_per_s for row in aside.table()}
+    assert rows["cnn", "consolidated"] == pytest.approx(30.0, rel=0.01)
+    assert rows[None, "spread"] == pytest.approx(20.0, rel=0.01)
+
+
+def test_the_table_survives_a_restart_with_reputations_and_pairs() -> None:
+    before = learned(ReconciledThroughputs(), [100.0] * 4, stated_steps_per_s=500.0)
+    before = before.learn([a_measurement(9, partner="cnn")])
+    after = ReconciledThroughputs.from_table(before.table())
+    assert [row.steps_per_s for row in after.table()] == [row.steps_per_s for row in before.table()]
+    assert after.reputations() == before.reputations() and answer(after).steps_per_s == answer(before).steps_per_s
+
+
+def test_references_inform_and_are_not_in_the_table() -> None:
+    measured = knowing(*((f"{name}-b64", {"fast": 10.0, "slow": 2.0}) for name in "abcdef")).table()
+    fresh = ReconciledThroughputs.from_table((), references=measured)
+    assert fresh.table() == ()
+    seen = fresh.learn(list(reports("new-b1", {"fast": 50.0})))
+    assert answer(seen, "slow", kind="new-b1").steps_per_s == pytest.approx(10.0, rel=0.1)
+
+
+def test_the_version_grows_only_when_a_rate_may_have_moved() -> None:
+    steady = learned(ReconciledThroughputs(), [100.0] * 6)
+    same = steady.learn([a_measurement(7, rate_steps_per_s=100.1)])
+    assert same.version == steady.version
+    assert steady.learn([a_measurement(7, kind="cnn")]).version > steady.version
+
+
+def test_a_well_completed_type_is_called_completed() -> None:
+    known = knowing(
+        *(
+            (f"{name}-b{size}", {"fast": 10.0 * n, "slow": 2.0 * n})
+            for n, name in enumerate("abcdef", 1)
+            for size in (8, 9, 12, 16)
+        )
+    )
+    seen = known.learn(list(reports("a-b10", {"fast": 50.0})))
+    assert answer(seen, "slow", kind="a-b10").source == "completed"
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a-b1", "a-b2", "c"]),
+            st.sampled_from([1, 2, 8]),
+            st.sampled_from(TYPES),
+            st.integers(0, 10**7),
+            st.floats(0.0, 1e5),
+            st.booleans(),
+            st.sampled_from([None, 0.0, 1.0, 1e12, math.nan]),
+        ),
+        max_size=25,
+    )
+)
+def test_whatever_is_reported_estimates_stay_finite_and_positive(rows: list[tuple[Any, ...]]) -> None:
+    estimator = ReconciledThroughputs(core_sharing=2)
+    for number, (kind, size, name, steps, seconds, full, stated) in enumerate(rows, 1):
+        estimator = estimator.learn(
+            [
+                a_measurement(
+                    number,
+                    kind=kind,
+                    scale_factor=size,
+                    accelerator_type=name,
+                    steps=steps,
+                    seconds=seconds,
+                    is_representative=full,
+                    stated_steps_per_s=stated,
+                )
+            ]
+        )
+    for kind in ("a-b1", "a-b2", "c", "d"):
+        for size in (1, 4):
+            found = estimator.estimate(a_spec(kind=kind, scale_factor=size), TYPES)
+            assert all(np.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in found)
+            assert all(np.isfinite(each.relative_error) for each in found)
+    again = ReconciledThroughputs.from_table(estimator.table())
+    assert [row.steps_per_s for row in again.table()] == [row.steps_per_s for row in estimator.table()]

@@ -1,0 +1,72 @@
+"""Classes of identical jobs: exact, in any order, and never joining jobs that differ in a number of the key."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gavel.policies import _classes, measures
+from gavel.policies._classes import classes, reduce
+from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.types import AllocationProblem
+from tests.builders import a_problem
+from tests.policies.instances import few_examples
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, -0.0, 0.5, 1e-300, 7.25])), max_size=40))
+@few_examples
+def test_jobs_are_of_one_class_exactly_if_their_keys_are_equal(rows: list[tuple[int, float]]) -> None:
+    whole = np.asarray([row[0] for row in rows], dtype=np.int64)
+    broken = np.asarray([row[1] for row in rows], dtype=float)
+    found = classes([whole, broken])
+    alike = (whole[:, None] == whole) & (broken[:, None] == broken)
+    assert np.array_equal(found.of_job[:, None] == found.of_job, alike)
+    assert np.array_equal(found.count[found.of_job], alike.sum(axis=1))
+    assert np.array_equal(found.of_job[found.first], np.arange(len(found.first)))
+
+
+def test_keys_that_are_mixed_alike_are_noticed_and_nobody_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_classes, "_MULTIPLIER", np.uint64(0))  # every key is now mixed alike
+    found = classes([np.asarray([1, 1, 2])])
+    assert found.count.tolist() == [1, 1, 1]
+
+
+def copies(seed: int) -> AllocationProblem:
+    """A few kinds of jobs, each several times, in a random order."""
+    draw = np.random.default_rng(seed)
+    kind = draw.permutation(np.repeat(np.arange(4), draw.integers(1, 5, 4)))
+    return a_problem(
+        draw.uniform(0.5, 5.0, (4, 3))[kind],
+        draw.integers(1, 5, 3),
+        scale_factor=draw.choice([1, 1, 2], 4)[kind],
+        weight=draw.choice([1.0, 2.0], 4)[kind],
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_solving_by_classes_serves_as_well_as_job_by_job(seed: int) -> None:
+    problem = copies(seed)
+    by_class, by_job = MaxMinFairness().allocate(problem), MaxMinFairness().program(problem)
+    ours, theirs = (MaxMinFairness().objective(problem, each) for each in (by_class, by_job))
+    assert ours == pytest.approx(theirs, rel=1e-5)
+
+
+def test_identical_jobs_get_identical_time() -> None:
+    problem = a_problem([[2.0, 1.0]] * 3 + [[1.0, 3.0]] * 2, [1, 1])
+    fractions = MaxMinFairness().allocate(problem).time_fraction
+    assert np.ptp(fractions[:3], axis=0).max() == 0
+    assert np.ptp(fractions[3:], axis=0).max() == 0
+
+
+def test_a_problem_reduced_by_classes_leads_back_to_its_jobs() -> None:
+    problem = a_problem([[2.0], [1.0], [2.0]], [2], scale_factor=[1, 2, 1])
+    smaller, found = reduce(problem, [problem.throughput_steps_per_s[:, 0], problem.scale_factor])
+    assert len(smaller.job_ids) == 2
+    assert np.array_equal(found.expand(measures.rate_alone(smaller)), measures.rate_alone(problem))
+
+
+def test_time_of_a_class_counts_for_each_of_its_members() -> None:
+    problem = replace(a_problem([[2.0]] * 6, [3]), weight=np.ones(6))
+    assert MaxMinFairness().allocate(problem).time_fraction[:, 0] == pytest.approx([0.5] * 6)

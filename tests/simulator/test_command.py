@@ -1,0 +1,72 @@
+"""`gavel simulate` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gavel.cli import app
+
+CSV = "submit_time_s,duration_s,num_gpus,user\n" + "".join(
+    f"{60 * index},{400 + 170 * (index % 5)},{1 + index % 2},user-{index % 3}\n" for index in range(20)
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(CSV, encoding="utf-8")
+    return path
+
+
+def simulated(trace: Path, out: Path, *more: str) -> tuple[int, str]:
+    arguments = ["simulate", "--trace", str(trace), "--cluster", "a100:2,t4:2", "--round", "60", "--out", str(out)]
+    result = CliRunner().invoke(app, [*arguments, *more])
+    return result.exit_code, result.output
+
+
+def test_policies_are_compared_in_a_table_a_json_and_a_page(trace: Path, tmp_path: Path) -> None:
+    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--policy", "equal_share")
+    assert code == 0 and "mean JCT h" in said and "fifo" in said
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(found["policies"]) == {"fifo", "equal_share"}
+    for result in found["policies"].values():
+        assert len(result["jobs"]) == 20 and 0 < result["utilisation"] <= 1
+        assert result["figures"]["mean_jct_h"] >= result["figures"]["jct_floor_h"]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("<svg") >= 6 and "http" not in page and "<script" not in page
+
+
+def test_the_same_seed_gives_the_same_bytes(trace: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert simulated(trace, tmp_path / name, "--policy", "max_min_fairness", "--switch-cost-s", "5")[0] == 0
+    for file in ("results.json", "report.html"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+
+
+def test_only_measured_jobs_are_in_the_result(trace: Path, tmp_path: Path) -> None:
+    assert simulated(trace, tmp_path / "out", "--policy", "fifo", "--measure", "5:9")[0] == 0
+    (result,) = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
+    assert [job["name"] for job in result["jobs"]] == [f"job-{line}" for line in range(7, 11)]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--policy", "nothing"], "there is no 'nothing'"),
+        (["--cluster", "a100"], "cluster: cannot read 'a100'"),
+        (["--measure", "50:60"], "the trace has 20 jobs, and none of those to be measured"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_two(trace: Path, tmp_path: Path, more: list[str], message: str) -> None:
+    code, said = simulated(trace, tmp_path / "out", *more)
+    assert code == 2 and message in said and "Traceback" not in said
+
+
+def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
+    trace.write_text(CSV + "x,1,1,ann\n", encoding="utf-8")
+    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo")
+    assert code == 2 and "jobs.csv, line 22: submit_time_s is 'x'" in said
+    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
+    assert code == 0 and "1 lines skipped; the first is line 22" in said

@@ -1,0 +1,70 @@
+"""The virtual cluster shows what every backend must show."""
+
+from collections.abc import Callable
+
+import pytest
+
+from gavel.backends.conformance import CHECKS, Check
+from gavel.backends.harness import Behaviour
+from gavel.clock import ManualClock
+from gavel.simulator.cluster import VirtualCluster, program
+from gavel.types import Cluster, GangState, Node, Observation, Worker
+
+STEP_S = 0.1
+RATES = {("trains", size, name): 1.0 for size in (1, 2) for name in ("a", "b")}
+
+
+class VirtualHarness:
+    """Two workers of type a and one of b on one node. Nothing runs but the clock."""
+
+    short_s = 10.0
+    grace_s = 1.0
+    cannot = {  # noqa: RUF012  part of the harness's protocol
+        "an_end_says_how_it_came": "a virtual gang runs no program that could fail or write a log",
+        "a_stubborn_gang_is_killed_with_all_it_started": "a virtual gang has no processes that could resist",
+        "a_program_that_is_missing_is_named": "a virtual gang has no program, only a kind; see test_cluster",
+    }
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        workers = tuple(Worker(id=name, node="node", accelerator_type=name[0]) for name in ("a-0", "a-1", "b-0"))
+        cluster = Cluster(nodes=(Node(name="node"),), workers=workers)
+        self.backend = VirtualCluster(cluster, RATES, self.clock)
+
+    def now_s(self) -> float:
+        return self.clock.now_s()
+
+    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
+        return program("trains")
+
+    def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
+        for _ in range(2000):
+            seen = self.backend.observe()
+            if holds(seen):
+                return seen
+            self.clock.advance(STEP_S)
+        raise AssertionError(f"not so after {2000 * STEP_S} s")
+
+    def wait_blindly(self, until_s: float) -> None:
+        self.clock.wait(until_s)
+
+    def crash(self) -> None:
+        """A virtual cluster is its own state: a new service finds it as it is."""
+
+    def recover(self) -> None:
+        """The same cluster, asked by somebody else."""
+
+    def processes(self) -> int:
+        seen = self.backend.observe().gangs
+        return sum(len(gang.worker_ids) for gang in seen if gang.state is GangState.RUNNING)
+
+
+@pytest.mark.parametrize(
+    "check", [c for c in CHECKS if c.__name__ not in VirtualHarness.cannot], ids=lambda c: c.__name__
+)
+def test_the_virtual_cluster_conforms(check: Check) -> None:
+    check(VirtualHarness())
+
+
+def test_what_it_cannot_be_put_through_is_in_the_suite() -> None:
+    assert set(VirtualHarness.cannot) <= {check.__name__ for check in CHECKS}
