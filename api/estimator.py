@@ -7,6 +7,7 @@ from pydantic import Field
 from api.schemas import ThroughputList, ThroughputView, _View
 from api.views import throughput_view
 from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.estimator.references import reference_table
 from gavel.estimator.statements import Reputation, Statement, statements
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, JobSpec
@@ -59,7 +60,7 @@ def estimator_view(
     may_see_user: Callable[[str], bool],
 ) -> EstimatorView:
     """The store's table with what follows from it for `types`; kinds and users that the caller may not see left out."""
-    estimator = ReconciledThroughputs.from_table(table)
+    estimator = ReconciledThroughputs.from_table(table, references=reference_table())
     shown = [row for row in table if may_see_kind(row.kind)]
     measured = {(row.kind, row.scale_factor) for row in shown if row.partner is None}
     known = {(row.kind, row.scale_factor, row.accelerator_type) for row in shown}

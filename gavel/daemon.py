@@ -26,6 +26,7 @@ from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.errors import GavelError
 from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.estimator.references import reference_table
 from gavel.logs import configure_logs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
@@ -173,7 +174,9 @@ def _driver(
         store=store,
         backend=backend,
         runner=runner,
-        estimator=ReconciledThroughputs.from_table(store.throughputs(), core_sharing=sharing),
+        estimator=ReconciledThroughputs.from_table(
+            store.throughputs(), core_sharing=sharing, references=reference_table()
+        ),
         fallback=EqualShare(),
         clock=clock,
         settings=settings,

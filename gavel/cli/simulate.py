@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gavel.simulator.compare import Comparison
     from gavel.simulator.lean import Replay, Scenario
     from workloads.traces.job import TraceJob
+    from workloads.traces.throughputs import ThroughputTable
 
 Trace = Annotated[str, typer.Option(help="A file, or published?jobs=900&per_hour=5.2 or bursty?jobs=900&per_hour=20.")]
 Throughputs = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")]
@@ -28,7 +29,8 @@ Lenient = Annotated[bool, typer.Option("--lenient", help="Count and skip lines t
 Parity = Annotated[bool, typer.Option("--parity", help="The published planner, a solve per 1920 s at most.")]
 SolveOn = Annotated[Literal["change", "event"], typer.Option(help="Solve each round, or on arrivals and ends only.")]
 TierText = Annotated[list[str] | None, typer.Option("--tier", metavar="NAME=WEIGHT", help="A tier; repeatable.")]
-Cost = Annotated[float, typer.Option(min=0, help="Seconds that each start of a gang costs.")]
+Cost = Annotated[list[str] | None, typer.Option(metavar="[KIND=]SECONDS", help="What a start costs; repeatable.")]
+Consolidation = Annotated[bool, typer.Option(help="Gangs over several nodes run at `_unconsolidated` rates.")]
 
 
 @app.command()
@@ -47,22 +49,26 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     parity: Parity = False,
     solve_on: SolveOn = "event",
     tier: TierText = None,
-    switch_cost_s: Cost = 0.0,
+    switch_cost_s: Cost = None,
+    consolidation: Consolidation = False,
 ) -> None:
     """Replay a workload on a simulated cluster: which policy, which size, which settings.
 
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
     """
     from gavel.errors import GavelError
+    from workloads.traces.throughputs import read_throughputs
 
     try:
         fields: dict[str, Any] = {"round_duration_s": round_s, "solve_on": solve_on, **(PARITY if parity else {})}
+        table = read_throughputs(throughputs) if throughputs else None
         said = {"trace": Path(trace).name, "cluster": cluster, "measure": measure or "all", "seed": seed, **fields}
         found = _compared(
-            said | {"switch_cost_s": switch_cost_s},
-            _jobs(trace, throughputs, form, lenient, seed),
-            [_scenario(cluster, name, fields, tier or [], measure, switch_cost_s) for name in policy],
-            throughputs,
+            said | {"switch_cost_s": switch_cost_s or [], "consolidation": consolidation},
+            _jobs(trace, table, form, lenient, seed),
+            [_scenario(cluster, name, fields, tier or [], measure, switch_cost_s or []) for name in policy],
+            table,
+            consolidation,
         )
     except GavelError as error:
         fail(str(error))
@@ -102,11 +108,9 @@ def export_trace(
     typer.echo(f"{len(jobs)} jobs written to {file}", err=True)
 
 
-def _jobs(trace: str, throughputs: Path | None, form: str, lenient: bool, seed: int) -> "list[TraceJob]":
+def _jobs(trace: str, table: "ThroughputTable | None", form: str, lenient: bool, seed: int) -> "list[TraceJob]":
     from gavel.simulator.setup import workload
-    from workloads.traces.throughputs import read_throughputs
 
-    table = read_throughputs(throughputs) if throughputs else None
     jobs, lines = workload(trace, table, form=form, is_lenient=lenient, seed=seed)
     read = list(jobs)
     if lines and lines.skipped:
@@ -115,12 +119,12 @@ def _jobs(trace: str, throughputs: Path | None, form: str, lenient: bool, seed: 
 
 
 def _scenario(
-    cluster: str, policy: str, fields: dict[str, Any], tiers: list[str], measure: str | None, cost_s: float
+    cluster: str, policy: str, fields: dict[str, Any], tiers: list[str], measure: str | None, costs_s: list[str]
 ) -> "Scenario":
     from gavel.config import Settings
     from gavel.policies import registry
     from gavel.simulator.lean import Scenario
-    from gavel.simulator.setup import cluster_of, range_of, tiers_of
+    from gavel.simulator.setup import cluster_of, costs_of, range_of, tiers_of
 
     registry.load(policy)  # so that a mistake in the last one does not cost the runs before it
     over = dict(fields)
@@ -132,27 +136,33 @@ def _scenario(
         settings=Settings(policy=policy, **over),
         tiers=tiers_of(tiers),
         measure=range_of(measure) if measure else None,
-        switch_cost_s={"": cost_s} if cost_s else {},
+        switch_cost_s=costs_of(costs_s),
     )
 
 
 def _compared(
-    said: dict[str, Any], jobs: "list[TraceJob]", scenarios: "Sequence[Scenario]", throughputs: Path | None
+    said: dict[str, Any],
+    jobs: "list[TraceJob]",
+    scenarios: "Sequence[Scenario]",
+    table: "ThroughputTable | None",
+    has_network: bool,
 ) -> "Comparison":
     from dataclasses import replace
 
     from gavel.simulator.compare import Comparison
     from gavel.simulator.figures import makespan_bound_h
     from gavel.simulator.setup import rates
-    from workloads.traces.throughputs import read_throughputs
+    from workloads.traces.throughputs import ScaledRates, ThroughputTable
 
-    throughput = rates(jobs, read_throughputs(throughputs) if throughputs else None)
+    throughput = rates(jobs, table)
+    spread = ScaledRates(ThroughputTable(rates=table.spread)) if table and has_network else None
     measured = jobs[slice(*scenarios[0].measure)] if scenarios[0].measure else jobs
     if not measured:
         fail(f"the trace has {len(jobs)} jobs, and none of those to be measured")
     at_once = all(job.submitted_at_s == measured[0].submitted_at_s for job in measured)
     results = {
-        each.settings.policy: _run(jobs, replace(each, throughput=throughput), len(measured)) for each in scenarios
+        each.settings.policy: _run(jobs, replace(each, throughput=throughput, spread=spread), len(measured))
+        for each in scenarios
     }
     bound_h = makespan_bound_h(measured, scenarios[0].cluster, throughput) if at_once else None
     tiers = [tier.name for tier in scenarios[0].tiers]

@@ -232,12 +232,15 @@ class ResourceTable:
     def get_cluster_state(self, now_s: float) -> dict[str, dict[str, Availability]]:
         """{node: {owner/name: availability}}, one consistent view; deleted and expired names show while held."""
         state: dict[str, dict[str, Availability]] = {node: {} for node in self._nodes}
-        live = {(full, node) for full, entries in self._entries.items() for node in entries}
-        for full, node in sorted(live | set(self._used)):
-            entry = self._entry(full, node)
-            if self._used[full, node] or (entry and entry.said.capacity > 0):
-                state[node][full] = Availability(self.capacity(full, node, now_s), self.free(full, node, now_s))
-        return state
+        for full, entries in self._entries.items():
+            for node, entry in entries.items():
+                capacity = entry.said.capacity if entry.said.lease_expires_at_s > now_s else 0
+                held = self._used.get((full, node), 0)
+                if held or entry.said.capacity > 0:
+                    state[node][full] = Availability(capacity, capacity - held)
+        for (full, node), held in self._used.items():
+            state[node].setdefault(full, Availability(0, -held))  # its word is forgotten, its holders are not
+        return {node: dict(sorted(names.items())) for node, names in state.items()}
 
     def resources(self, now_s: float) -> tuple[EphemeralResource, ...]:
         """The ephemeral resources in force, sorted by owner, name and node; the physical ones are not among them."""

@@ -105,7 +105,7 @@ def on_grid(log_rate: FloatArray) -> FloatArray:
 
 
 def _on_grid(log_rate: float) -> float:
-    return float(on_grid(np.array(log_rate)))
+    return math.exp(round(max(-600.0, min(600.0, log_rate)) / GRID) * GRID)
 
 
 def _weight(seconds: float) -> float:

@@ -1,4 +1,6 @@
-"""Throughput as measured: a running mean of log(steps/s) per job kind, scale factor and accelerator type.
+"""Throughput as measured and no more, the simplest estimator there is: a running mean of log(steps/s) for each key.
+
+The service uses reconciled.py; this one is what it is compared with.
 
 What nobody has measured is what the user states, else inferred from the kind's other types, else one step per second on
 every type, which makes policies treat the types alike until a first round has measured them.

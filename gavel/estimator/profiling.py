@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from gavel.estimator.colocation import Completed
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, AllocationProblem, FloatArray, Job, JobId, JobSpec
 
@@ -58,6 +59,19 @@ def worth_profiling(
         chosen.append(pair)
         left_s -= cost_s
     return tuple(chosen)
+
+
+def pairs_worth_trying(found: Completed, *, most: int) -> tuple[tuple[int, int, int], ...]:
+    """(type, kind, kind) of at most so many pairs, best first, whose measurement may change whether they are packed.
+
+    Packing pays when the two normalised rates add up to more than 1: what may cross that line is worth trying.
+    """
+    total = found.rate + np.transpose(found.rate, (0, 2, 1))
+    deviation = np.hypot(found.deviation, np.transpose(found.deviation, (0, 2, 1)))
+    gain = expected_gain(total, np.ones_like(total), deviation)
+    rows = [(float(gain[t, a, b]), (t, a, b)) for t, a, b in np.ndindex(*gain.shape) if a <= b]
+    ordered = sorted(rows, key=lambda row: (-row[0], row[1]))
+    return tuple(pair for worth, pair in ordered[:most] if worth >= LEAST_GAIN)
 
 
 def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: FloatArray) -> FloatArray:

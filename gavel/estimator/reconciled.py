@@ -80,7 +80,7 @@ class ReconciledThroughputs:
         return cls(
             rates={_key(row): _evidence(row) for row in rows if not _is_aside(row)},
             side_rates={_side_key(row): _evidence(row) for row in rows if _is_aside(row)},
-            references={_key(row): _evidence(row) for row in references},
+            references={_key(row): _foreign(row) for row in references},
             core_sharing=core_sharing,
         )
 
@@ -146,12 +146,12 @@ class ReconciledThroughputs:
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Everything measured so far, sorted by kind, scale factor, type, partner and placement."""
-        alone = [(*key, "", "consolidated", rate) for key, rate in self.rates.items()]
-        aside = [(*key, rate) for key, rate in self.side_rates.items()]
-        return tuple(
-            replace(_row((kind, size, name), rate), partner=partner or None, placement=placement)
-            for kind, size, name, partner, placement, rate in sorted(alone + aside, key=lambda row: row[:5])
-        )
+        alone = [self._row_of(key, rate) for key, rate in self.rates.items()]
+        aside = [
+            replace(_row(key[:3], rate), partner=key[3] or None, placement=key[4])
+            for key, rate in self.side_rates.items()
+        ]
+        return tuple(sorted(alone + aside, key=_side_key))
 
     def reputations(self) -> Mapping[str, statements.Reputation]:
         """How good the statements of each user were, by name."""
@@ -162,8 +162,9 @@ class ReconciledThroughputs:
     def _measured(self, key: Key) -> ThroughputEstimate | None:
         """What was measured at full load; None: nothing."""
         rate = self.rates.get(key)
-        if rate is None or not rate.is_representative:
-            return None
+        return self._row_of(key, rate) if rate is not None and rate.is_representative else None
+
+    def _row_of(self, key: Key, rate: Evidence) -> ThroughputEstimate:
         rows = self._memory.rows
         if key not in rows or rows[key][0] is not rate:
             rows[key] = rate, _row(key, rate)
@@ -265,6 +266,11 @@ def _evidence(row: ThroughputEstimate) -> Evidence:
         stated_by=row.stated_by,
         refused=row.refused,
     )
+
+
+def _foreign(row: ThroughputEstimate) -> Evidence:
+    """What another machine measured is one report with the error that it is given with."""
+    return replace(_evidence(row), weight=1.0, variance=row.relative_error**2)
 
 
 def _row(key: Key, rate: Evidence) -> ThroughputEstimate:

@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
+from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import Estimate, equal_share_rate, isolated_share, rates_of
 from gavel.types import (
     AcceleratorType,
     AllocationProblem,
-    Cluster,
     GangSeen,
     Job,
     JobId,
@@ -41,16 +39,16 @@ def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
     )
 
 
-def isolated(job: Job, steps: int, *, jobs_alive: int, cluster: Cluster, estimate: Estimate) -> Job:
+def isolated(job: Job, steps: int, *, jobs_alive: int, layout: Layout, estimate: Estimate) -> Job:
     """The job with the time that `steps` more would have taken on its 1/n share of the cluster (Themis, section 3).
 
     While the cluster has no worker there is no share, and the steps, done just before, are not counted.
     """
-    if not cluster.workers:
+    workers = len(layout.cluster.workers)
+    if not workers:
         return job
-    capacity = np.array([cluster.capacity_workers()[name] for name in cluster.accelerator_types])
-    rate = equal_share_rate(rates_of(job.spec, cluster.accelerator_types, capacity, estimate), capacity)
-    share = isolated_share(jobs_alive, job.spec.scale_factor, len(cluster.workers))
+    rate = equal_share_rate(rates_of(job.spec, layout.types, layout.capacity, estimate), layout.capacity)
+    share = isolated_share(jobs_alive, job.spec.scale_factor, workers)
     isolated_steps = job.isolated_steps + steps / share
     time_s = isolated_steps / rate if rate > 0 else job.isolated_time_s
     return replace(job, isolated_steps=isolated_steps, isolated_time_s=time_s)

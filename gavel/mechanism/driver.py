@@ -23,7 +23,7 @@ from gavel.mechanism.invariants import check_allocation, check_plan
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.planner import RoundView, plan_round
 from gavel.mechanism.problem import Solved, problem_from, restricted, reused, schedulable
-from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile
+from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile, resource_name
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
     Changes,
@@ -94,6 +94,7 @@ class Driver:
         self._has_learned = False
         self._unread: dict[tuple[JobId, int], tuple[Report, ...]] = {}  # handed over, but not committed yet
         self._extended: dict[tuple[JobId, int], float] = {}
+        self._told: dict[str, float] = {}  # resource of each extended gang -> when it was told to end
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
@@ -128,9 +129,12 @@ class Driver:
         """The backend's view, with the reports that an earlier tick could not commit put first."""
         seen = self._backend.observe()
         gangs = tuple(
-            replace(gang, reports=(*self._unread.get((gang.job_id, gang.token), ()), *gang.reports))
+            replace(gang, reports=(*unread, *gang.reports)) if unread else gang
             for gang in seen.gangs
+            for unread in (self._unread.get((gang.job_id, gang.token), ()),)
         )
+        if self._layout.cluster != seen.cluster:
+            self._layout = Layout(seen.cluster)
         self._unread = {(gang.job_id, gang.token): gang.reports for gang in gangs if gang.reports}
         return replace(seen, gangs=gangs)
 
@@ -141,8 +145,12 @@ class Driver:
             job = tick.jobs.get(gang.job_id)
             if job is not None and gang.token == job.token:
                 self._take_gang(tick, job, gang)
+        seen = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
+        in_force = (plan for plan in tick.rounds if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
+        planned = {(lease.job_id, lease.token) for plan in in_force for lease in plan.leases}
         for job in list(tick.jobs.values()):
-            self._take_absence(tick, job)
+            key = (job.id, job.token)
+            self._take_absence(tick, job, is_held=key in seen or (key in planned and not job.cancel_requested))
 
     def _take_gang(self, tick: Tick, job: Job, gang: GangSeen) -> None:
         after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, token=gang.token, reports=gang.reports))
@@ -171,14 +179,14 @@ class Driver:
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
 
-    def _take_absence(self, tick: Tick, job: Job) -> None:
+    def _take_absence(self, tick: Tick, job: Job, *, is_held: bool) -> None:
         """A queued job that was cancelled ends here; a leased one whose gang nobody has, and nobody wants, is lost."""
         if job.state is JobState.QUEUED and job.cancel_requested:
             gone = Dismissed(
                 at_s=tick.now_s, kind=EventKind.CANCELLED, reason="Cancelled", message="cancelled before it ran"
             )
             tick.put(*lifecycle.step(job, gone))
-        elif job.state is JobState.LEASED and not self._is_held(tick, job):
+        elif job.state is JobState.LEASED and not is_held:
             exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
             kind = EventKind.CANCELLED if job.cancel_requested else EventKind.LOST
             end = Ended(
@@ -186,20 +194,8 @@ class Driver:
             )
             tick.put(*lifecycle.step(job, end))
 
-    def _is_held(self, tick: Tick, job: Job) -> bool:
-        seen = any(gang.job_id == job.id and gang.token == job.token for gang in tick.seen.gangs)
-        planned = any(
-            lease.job_id == job.id and lease.token == job.token
-            for plan in tick.rounds
-            for lease in plan.leases
-            if plan.starts_at_s <= tick.now_s < plan.ends_at_s
-        )
-        return seen or (planned and not job.cancel_requested)
-
     def _isolated(self, tick: Tick, job: Job, steps: int) -> Job:
-        return isolated(
-            job, steps, jobs_alive=len(tick.jobs), cluster=tick.seen.cluster, estimate=self._estimator.estimate
-        )
+        return isolated(job, steps, jobs_alive=len(tick.jobs), layout=self._layout, estimate=self._estimator.estimate)
 
     # --- 3 planning ---------------------------------------------------------------------------------------------
 
@@ -264,7 +260,7 @@ class Driver:
             profiling_workers_fraction=self._settings.profiling_workers_fraction,
             planner=self._settings.planner,
             is_new_allocation=outcome != REUSED,
-            layout=self._layout_of(tick.seen.cluster),
+            layout=self._layout,
         )
         plan, owed = plan_round(view)
         check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=view.parent)
@@ -290,11 +286,6 @@ class Driver:
         if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
             return restricted(last.allocation, problem), f"last allocation kept: {failure}"
         return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
-
-    def _layout_of(self, cluster: Cluster) -> Layout:
-        if self._layout.cluster is not cluster:
-            self._layout = Layout(cluster)
-        return self._layout
 
     def _explain(self, tick: Tick) -> None:
         """Tell waiting jobs why, whenever a round was decided or a job's state has changed."""
@@ -362,15 +353,8 @@ class Driver:
             case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
                 return self._extended.get((job_id, token)) == expires_at_s
             case SetResources(resources=resources):
-                return all(each.lease_expires_at_s in self._told_resources(each.name) for each in resources)
+                return all(self._told.get(each.name) == each.lease_expires_at_s for each in resources)
         return False
-
-    def _told_resources(self, name: str) -> set[float]:
-        return {
-            expires_at_s + self._settings.lease_grace_s
-            for (job_id, token), expires_at_s in self._extended.items()
-            if name == f"gang-{job_id}-{token}"
-        }
 
     def _remember(self, tick: Tick, instructions: list[Instruction]) -> None:
         alive = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
@@ -378,6 +362,8 @@ class Driver:
         for each in instructions:
             if isinstance(each, ExtendLease):
                 self._extended[(each.job_id, each.token)] = each.expires_at_s
+        grace_s = self._settings.lease_grace_s
+        self._told = {resource_name(*key): expires_at_s + grace_s for key, expires_at_s in self._extended.items()}
 
     def _next_instant_s(self, tick: Tick) -> float:
         if not tick.rounds or not tick.jobs:

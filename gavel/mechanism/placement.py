@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from gavel.types import AcceleratorType, Cluster, WorkerId
 
 
@@ -13,6 +15,8 @@ class Layout:
         self.type_of = {worker.id: worker.accelerator_type for worker in cluster.workers}
         self.node_of = {worker.id: worker.node for worker in cluster.workers}
         self.capacity_workers = cluster.capacity_workers()
+        self.types = cluster.accelerator_types
+        self.capacity = np.array([self.capacity_workers[name] for name in self.types], dtype=np.int64)
         self.workers_of: dict[AcceleratorType, list[WorkerId]] = {name: [] for name in self.capacity_workers}
         for worker in cluster.workers:
             self.workers_of[worker.accelerator_type].append(worker.id)

@@ -52,7 +52,8 @@ class RoundView:
 class Standing:
     """Where n jobs on m accelerator types stand when a round's gangs are chosen; rows in order of arrival.
 
-    `profiling`: (row, column) pairs that go first, already within their budget.
+    `profiling`: (row, column) pairs that go first, already within their budget. `fastest_first`: the types' columns in
+    that order, where the caller knows it already.
     """
 
     rates: FloatArray  # (n, m) steps/s, 0 where the job cannot run
@@ -65,6 +66,7 @@ class Standing:
     planner: Planner = "owed"
     is_new_allocation: bool = True
     profiling: Sequence[tuple[int, int]] = ()
+    fastest_first: Sequence[int] | None = None
 
 
 @dataclass(slots=True)
@@ -149,7 +151,7 @@ def choose(standing: Standing) -> tuple[dict[int, int], FloatArray]:
     # 2. by priority, 3. work conserving
     if standing.planner == "owed":
         return _choose_owed(standing, choice, usable)
-    columns = fastest_first(standing.rates)
+    columns = list(standing.fastest_first or fastest_first(standing.rates))
     if standing.planner == "published_shuffled":
         columns = shuffled(columns, standing.round_index)
     received = np.zeros_like(standing.ledger) if standing.is_new_allocation else standing.ledger.copy()

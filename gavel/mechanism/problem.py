@@ -30,8 +30,8 @@ def problem_from(
     warm_start: Mapping[str, Any],
 ) -> AllocationProblem:
     """The allocation problem of `jobs` (n, in order of arrival), one combination per job."""
-    types = cluster.accelerator_types
-    capacity = np.array([cluster.capacity_workers()[t] for t in types], dtype=np.int64)
+    types, workers = cluster.accelerator_types, cluster.capacity_workers()
+    capacity = np.array([workers[name] for name in types], dtype=np.int64)
     rates = np.zeros((len(jobs), 2, len(types)))
     for row, job in enumerate(jobs):
         rates[row, 0] = rates_of(job.spec, types, capacity, estimate)

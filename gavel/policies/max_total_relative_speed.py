@@ -8,6 +8,8 @@ import numpy as np
 from gavel.policies import measures
 from gavel.policies._program import Program, Solver
 from gavel.policies._total import most, total
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.totals import greatest
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 Ageing = Literal["age", "attained_service", "none"]
@@ -35,7 +37,12 @@ class MaxTotalRelativeSpeed:
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        return greatest(problem, self._worth(problem), self.name) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the linear program, which defines it."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         return most(program, self._worth(problem), policy=self.name)
 

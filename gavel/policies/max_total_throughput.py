@@ -6,6 +6,8 @@ from typing import ClassVar
 from gavel.policies import measures
 from gavel.policies._program import Program, Solver
 from gavel.policies._total import most, total
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.totals import greatest
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -26,7 +28,12 @@ class MaxTotalThroughput:
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        return greatest(problem, _worth(problem), self.name) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by the linear program, which defines it."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         return most(program, _worth(problem), policy=self.name)
 

@@ -10,6 +10,8 @@ from gavel.policies import measures
 from gavel.policies._deadlines import keep_deadlines
 from gavel.policies._program import Program, Solver
 from gavel.policies._total import most, total
+from gavel.policies._validate import check_problem
+from gavel.policies.fast.totals import greatest
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -35,9 +37,19 @@ class MinCost:
     promises: ClassVar[frozenset[str]] = frozenset()
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem (also for a type that costs nothing)."""
-        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+
+        InvalidProblem also for a type that costs nothing.
+        """
+        check_problem(problem)
         _check_prices(problem)
+        if self.deadlines and np.isfinite(problem.deadline_at_s).any():
+            return self.program(problem)
+        return greatest(problem, _worth(problem), self.name) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """The same by linear programs, which define it."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         if program.is_idle or not self.deadlines:
             return most(program, _worth(problem), policy=self.name)
         least, notes = keep_deadlines(program)

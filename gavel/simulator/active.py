@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from gavel.mechanism.priority import fastest_first
 from gavel.types import FloatArray, IntArray, WorkerId
 from workloads.traces.job import TraceJob
 
@@ -13,6 +14,7 @@ SCALARS = (
     "steps_done",
     "base_steps",
     "training_from_s",
+    "running_rate",
     "submitted_at_s",
     "deadline_at_s",
     "isolated_time_s",
@@ -26,7 +28,8 @@ BLOCKS = ("rates", "promised", "ledger", "received_s", "rounds_received")
 
 class Active:
     """n jobs and their numbers. Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is
-    one deletion. `column` is the column of the type that a job's gang runs on, -1: it waits; `workers` those it holds.
+    one deletion. `column` is the column of the type that a job's gang runs on, -1: it waits; `workers` those it holds;
+    `running_rate` the steps/s it makes there.
     """
 
     weight: FloatArray
@@ -34,6 +37,7 @@ class Active:
     steps_done: FloatArray
     base_steps: FloatArray
     training_from_s: FloatArray
+    running_rate: FloatArray
     submitted_at_s: FloatArray
     deadline_at_s: FloatArray
     isolated_time_s: FloatArray
@@ -59,6 +63,7 @@ class Active:
 
     def _look(self) -> None:
         """Name the columns of the array anew; views, so that writing to one writes to the array."""
+        self._fastest_first: list[int] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
         for index, name in enumerate(BLOCKS):
@@ -86,6 +91,13 @@ class Active:
     @ledger.setter
     def ledger(self, rounds: FloatArray) -> None:
         self._ledger[:] = rounds
+
+    @property
+    def fastest_first(self) -> list[int]:
+        """Columns of the types in that order for the jobs there are."""
+        if self._fastest_first is None:
+            self._fastest_first = fastest_first(self.rates)
+        return self._fastest_first
 
     def add(self, job: TraceJob, index: int, *, rates: FloatArray, equal_rate: float, tier: int) -> None:
         """A job arrives."""

@@ -6,6 +6,7 @@ with the middle. To compare with published figures, the middle it has to be.
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class InteriorMaxMin:
         )
 
 
+@cache
 def load(spec: str) -> Policy:
     """The policy that `spec` means; plain max-min fairness in its interior-point form."""
     name = registry.canonical(spec)

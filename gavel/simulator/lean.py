@@ -33,6 +33,7 @@ from workloads.traces.job import TraceJob
 class Scenario:
     """What is simulated. `measure`: jobs [first, last) count, arrivals go on until they have ended; None: all.
 
+    `spread` holds the steps/s of gangs over several nodes (None: as fast as on one), which policies do not know;
     `switch_cost_s` is what each start of a gang costs before its first step, by job kind; `""`: any other kind.
     """
 
@@ -42,6 +43,7 @@ class Scenario:
     tiers: Sequence[Tier] = (Tier(name="default"),)
     measure: tuple[int, int] | None = None
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    spread: Throughput | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -182,6 +184,7 @@ class LeanWorld:
                 round_index=self._tally.rounds,
                 planner=self._settings.planner,
                 is_new_allocation=is_new,
+                fastest_first=active.fastest_first,
             )
         )
         active.ledger = ledger
@@ -206,9 +209,9 @@ class LeanWorld:
             allocation = self._runner.allocate(self._settings.policy, problem, limit_s)
         except SolveFailed:
             self._tally.failed_solves += 1
-            if self._solved_at_s > -inf:
-                return False  # the last allocation, for the jobs that are still there
-            allocation = EqualShare().allocate(problem)
+            if self._solved_at_s == -inf:  # else the last allocation, for the jobs that are still there
+                self._active.promised = time_per_job(EqualShare().allocate(problem), problem)
+            return True
         check_allocation(allocation)
         self._tally.solve_s.append(time.perf_counter() - began_s)
         self._tally.solves += 1
@@ -254,7 +257,7 @@ class LeanWorld:
         end_s = now_s + self._settings.round_duration_s
         if not running.size:
             return self._idle(now_s, end_s)
-        rate = active.rates[running, active.column[running]]
+        rate = active.running_rate[running]
         from_s, base = active.training_from_s[running], active.base_steps[running]
         total = active.total_steps[running]
         finishes_at_s = from_s + (total - base) / rate
@@ -283,15 +286,28 @@ class LeanWorld:
             active.column[row] = column_of[self._layout.type_of[workers[0]]] if workers else -1
             if workers:
                 started.append(row)
-        costs = [self._switch_cost_s(active.jobs[row].spec.kind) for row in started]
         active.base_steps[started] = active.steps_done[started]
-        active.training_from_s[started] = now_s + np.array(costs, dtype=float)
-        active.lost_s[started] += costs
+        active.training_from_s[started] = now_s
+        if self._scenario.switch_cost_s:
+            costs = [self._switch_cost_s(active.jobs[row].spec.kind) for row in started]
+            active.training_from_s[started] += costs
+            active.lost_s[started] += costs
+        active.running_rate[started] = active.rates[started, active.column[started]]
+        if self._scenario.spread is not None:
+            self._slow_down(started, self._scenario.spread)
         self._tally.starts += len(started)
+
+    def _slow_down(self, started: Sequence[int], spread: Throughput) -> None:
+        """Gangs whose workers lie on several nodes talk over the network."""
+        for row in started:
+            workers, spec = self._active.workers[row], self._active.jobs[row].spec
+            if len({self._layout.node_of[worker] for worker in workers}) > 1:
+                rate = spread.get((spec.kind, spec.scale_factor, self._layout.type_of[workers[0]]), 0.0)
+                self._active.running_rate[row] = rate or self._active.running_rate[row]
 
     def _switch_cost_s(self, kind: str) -> float:
         costs = self._scenario.switch_cost_s
-        return costs.get(kind, costs.get("", 0.0)) if costs else 0.0
+        return costs.get(kind, costs.get("", 0.0))
 
     def _idle(self, now_s: float, end_s: float) -> float:
         """Nothing fits: only an arrival can change that, and there must be one."""

@@ -9,7 +9,7 @@ from typing import Any
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated
-from gavel.estimator.observed import ObservedThroughputs
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
@@ -78,7 +78,7 @@ def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
     backend = VirtualCluster(
         cluster, throughput, clock := ManualClock(), switch_cost_s, LEASE_GRACE_S, checkpoint_period_s
     )
-    world = World(backend, clock, settings, estimator or ObservedThroughputs(), outages)
+    world = World(backend, clock, settings, estimator or ReconciledThroughputs(), outages)
     world.add_tiers(tiers)
     jobs, ticks = world.run(workload, ticks_max)
     return SimulationResult(

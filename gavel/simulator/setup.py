@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from gavel.errors import InvalidRequest
 from gavel.types import Cluster, Node, Tier, Worker
 from workloads.traces import generators
-from workloads.traces.job import Lines, TraceJob
+from workloads.traces.job import Lines, TraceJob, number
 from workloads.traces.readers import read_trace
 from workloads.traces.throughputs import UNIT_KIND, ScaledRates, ThroughputTable, UnitRates, with_kinds
 
@@ -57,6 +57,18 @@ def tiers_of(texts: Sequence[str]) -> tuple[Tier, ...]:
         except ValueError:
             raise InvalidRequest("tier", f"cannot read {text!r}; write name=weight") from None
     return tuple(tiers[name] for name in sorted(tiers))
+
+
+def costs_of(texts: Sequence[str]) -> dict[str, float]:
+    """Seconds that a start costs by job kind: `KIND=30` for each, or `30` for every other. Raises InvalidRequest."""
+    costs = {}
+    for text in texts:
+        kind, _, seconds = text.rpartition("=")
+        try:
+            costs[kind] = number(seconds, "seconds")
+        except ValueError:
+            raise InvalidRequest("switch-cost-s", f"cannot read {text!r}; write 30, or kind=30") from None
+    return costs
 
 
 def workload(

@@ -1,6 +1,7 @@
 import numpy as np
 
-from gavel.estimator.profiling import expected_gain, worth_profiling
+from gavel.estimator.colocation import Completed
+from gavel.estimator.profiling import expected_gain, pairs_worth_trying, worth_profiling
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, Job, JobSpec
 from tests.builders import a_job, a_problem
@@ -59,6 +60,14 @@ def test_the_budget_is_kept_in_accelerator_seconds() -> None:
 
 def test_no_candidates_need_no_estimates() -> None:
     assert worth_profiling([], list[Job](), a_problem([[1.0]], [1]), believed, budget_s=10.0) == ()
+
+
+def test_pairs_that_may_or_may_not_pay_are_tried_first() -> None:
+    rate = np.array([[[0.9, 0.5], [0.52, 0.1]]])
+    deviation = np.full((1, 2, 2), 0.05)
+    found = Completed(rate=rate, deviation=deviation, weights=np.eye(2), novelty=np.zeros(2))
+    assert pairs_worth_trying(found, most=5)[0] == (0, 0, 1)
+    assert pairs_worth_trying(found, most=0) == ()
 
 
 def test_the_expected_gain_grows_with_doubt_and_falls_with_distance() -> None:

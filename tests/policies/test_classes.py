@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.policies import _classes, measures
-from gavel.policies._classes import classes, reduce
+from gavel.policies import _classes
+from gavel.policies._classes import classes
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
@@ -58,13 +58,6 @@ def test_identical_jobs_get_identical_time() -> None:
     fractions = MaxMinFairness().allocate(problem).time_fraction
     assert np.ptp(fractions[:3], axis=0).max() == 0
     assert np.ptp(fractions[3:], axis=0).max() == 0
-
-
-def test_a_problem_reduced_by_classes_leads_back_to_its_jobs() -> None:
-    problem = a_problem([[2.0], [1.0], [2.0]], [2], scale_factor=[1, 2, 1])
-    smaller, found = reduce(problem, [problem.throughput_steps_per_s[:, 0], problem.scale_factor])
-    assert len(smaller.job_ids) == 2
-    assert np.array_equal(found.expand(measures.rate_alone(smaller)), measures.rate_alone(problem))
 
 
 def test_time_of_a_class_counts_for_each_of_its_members() -> None:

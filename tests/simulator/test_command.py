@@ -7,6 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from gavel.cli import app
+from gavel.client import Client
+from gavel.types import Scope
+from tests.api.conftest import Service, service
+
+__all__ = ["service"]
 
 CSV = "submit_time_s,duration_s,num_gpus,user\n" + "".join(
     f"{60 * index},{400 + 170 * (index % 5)},{1 + index % 2},user-{index % 3}\n" for index in range(20)
@@ -70,3 +75,25 @@ def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
     assert code == 2 and "jobs.csv, line 22: submit_time_s is 'x'" in said
     code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
     assert code == 0 and "1 lines skipped; the first is line 22" in said
+
+
+def test_the_services_history_is_exported_and_replayed(service: Service, tmp_path: Path) -> None:
+    token = service.token("operator", Scope.OPERATOR)
+    with Client(service.url, token) as client:
+        for steps in (500, 300):
+            client.submit(kind="operator/model", argv=["true"], total_steps=steps, scale_factor=1)
+    shell = {"GAVEL_URL": service.url, "GAVEL_TOKEN": token}
+    exported = CliRunner().invoke(app, ["export-trace", str(tmp_path / "jobs.jsonl")], env=shell)
+    assert exported.exit_code == 0 and "jobs written" in exported.output
+    rows = [json.loads(line) for line in (tmp_path / "jobs.jsonl").read_text().splitlines()]
+    mine = [row for row in rows if row["kind"] == "operator/model"]
+    assert [row["total_steps"] for row in mine] == [500, 300]
+    assert rows[0]["submitted_at_s"] == 0.0
+    for row in mine:
+        row["throughput_steps_per_s"] = {"a100": 2.0, "t4": 1.0}  # nobody has measured them yet
+    trace = tmp_path / "measured.jsonl"
+    trace.write_text("".join(json.dumps(row) + "\n" for row in mine))
+    tiers = [option for row in mine for option in ("--tier", row["tier"])]
+    assert simulated(trace, tmp_path / "out", "--policy", "fifo", *tiers)[0] == 0
+    (result,) = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
+    assert sorted(job["jct_s"] for job in result["jobs"]) == pytest.approx([150.0, 250.0], abs=5.0)

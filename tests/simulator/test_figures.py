@@ -8,7 +8,7 @@ from gavel.errors import InvalidRequest
 from gavel.simulator.charts import line_chart
 from gavel.simulator.figures import by_tier, figures, makespan_bound_h, tier_shares
 from gavel.simulator.report import JobRow
-from gavel.simulator.setup import cluster_of, range_of, tiers_of, workload
+from gavel.simulator.setup import cluster_of, costs_of, range_of, tiers_of, workload
 from gavel.simulator.timeline import POINTS_MAX, Timeline
 from gavel.types import JobState
 from tests.builders import a_cluster
@@ -91,7 +91,13 @@ def test_a_cluster_that_cannot_be_read_is_named(text: str) -> None:
 def test_ranges_tiers_and_workloads_that_cannot_be_read_are_named() -> None:
     assert range_of("3:5") == (3, 5)
     assert [(tier.name, tier.weight) for tier in tiers_of(["gold=2"])] == [("default", 1.0), ("gold", 2.0)]
-    for wrong in (lambda: range_of("5:3"), lambda: tiers_of(["gold=much"]), lambda: workload("missing.csv", None)):
+    assert costs_of(["30", "LM=5"]) == {"": 30.0, "LM": 5.0}
+    for wrong in (
+        lambda: costs_of(["LM=-1"]),
+        lambda: range_of("5:3"),
+        lambda: tiers_of(["gold=much"]),
+        lambda: workload("missing.csv", None),
+    ):
         with pytest.raises(InvalidRequest):
             wrong()
     with pytest.raises(InvalidRequest, match="give one"):

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from gavel.clock import ManualClock
 from gavel.config import Settings
-from gavel.errors import InvalidRequest
+from gavel.errors import InvalidRequest, SolveFailed
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.known import KnownThroughputs
 from gavel.simulator.lean import LeanWorld, Replay, Scenario, replay
 from gavel.simulator.replay import LEASE_GRACE_S, World
-from gavel.types import Cluster, Node, Worker
+from gavel.types import Allocation, AllocationProblem, Cluster, Node, Worker
 from tests.builders import a_spec
 from tests.simulator.test_replay import FULL
 from workloads.traces.job import TraceJob
@@ -142,6 +142,20 @@ def test_a_start_costs_what_its_kind_costs() -> None:
     assert row.lost_s == 3.0
 
 
+def test_a_gang_over_two_nodes_runs_at_the_rate_of_spread_gangs() -> None:
+    """One worker a node: a gang of two has to talk over the network."""
+    spread = {("steep", 2, "fast"): 0.5}
+    for per_node, rate in ((2, RATES["steep", 2, "fast"]), (1, 0.5)):
+        scenario = Scenario(
+            cluster=a_cluster_of_nodes(per_node, fast=2),
+            throughput=RATES,
+            settings=Settings(policy="fifo", round_duration_s=10.0),
+            spread=spread,
+        )
+        (row,) = replay([a_trace_job(0, "steep", 100, size=2)], scenario).rows
+        assert row.jct_s == pytest.approx(100 / rate)
+
+
 def test_a_job_that_runs_nowhere_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequest, match=r"job job-0 \(steep, 2 workers\) runs on none of fast, slow"):
         a_replay(a_trace_job(0, "steep", 10, size=2))
@@ -150,3 +164,22 @@ def test_a_job_that_runs_nowhere_is_refused_by_name() -> None:
 def test_an_idle_cluster_waits_for_the_next_arrival() -> None:
     result = a_replay(a_trace_job(0, "steep", 40), a_trace_job(1, "steep", 40, at_s=1234.5), policy="fifo")
     assert [row.jct_s for row in result.rows] == [pytest.approx(40 / RATES["steep", 1, "fast"])] * 2
+
+
+class FailsAtFirst(InlineRunner):
+    """A runner whose first solves fail."""
+
+    left = 2
+
+    def allocate(self, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation:
+        if self.left:
+            self.left -= 1
+            raise SolveFailed("not yet")
+        return super().allocate(policy, problem, time_limit_s)
+
+
+def test_a_solve_that_fails_costs_no_round_and_is_tried_again() -> None:
+    scenario = a_scenario(a_cluster_of_nodes(fast=1, slow=1), "fifo", solve_on="event")
+    result = replay([a_trace_job(i, "steep", 400) for i in range(3)], scenario, runner=FailsAtFirst())
+    assert result.tally.failed_solves == 2 and result.tally.solves >= 1
+    assert len(result.rows) == 3 and result.tally.rounds < 40

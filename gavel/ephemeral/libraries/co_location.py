@@ -20,6 +20,7 @@ from gavel.ephemeral.libraries.primitives import (
     seen,
     total,
     used,
+    write_if_unchanged,
 )
 
 
@@ -45,7 +46,7 @@ class CoLocation:
         started = [node for node in state if used(seen(state, node, self.name))]
         node = started[0] if started else self._choose(state, beside, here)
         leave = [Write(self.name, each, 0, seen(state, each, self.name)) for each in here if each != node]
-        cluster.set_resource(*leave, *([Write(self.name, node, self.tasks)] if node else []))
+        write_if_unchanged(cluster, [*leave, *([Write(self.name, node, self.tasks)] if node else [])])
 
     def asks(self) -> tuple[Alternative, ...]:
         """One unit."""

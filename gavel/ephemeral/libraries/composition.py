@@ -31,8 +31,10 @@ def compose(*libraries: Library) -> Composition:
 
 def all_of(*asked: Sequence[Alternative]) -> tuple[Alternative, ...]:
     """Every sum of one alternative of each, in the order in which they open; an equal sum counts once."""
-    ordered = sorted(_sums(asked), key=lambda each: each.after_s)
-    return tuple({tuple(sorted(each.requires.items())): each for each in reversed(ordered)}.values())[::-1]
+    found: dict[tuple[tuple[str, int], ...], Alternative] = {}
+    for each in sorted(_sums(asked), key=lambda each: each.after_s):
+        found.setdefault(tuple(sorted(each.requires.items())), each)
+    return tuple(found.values())
 
 
 def _sums(asked: Sequence[Sequence[Alternative]]) -> Iterator[Alternative]:

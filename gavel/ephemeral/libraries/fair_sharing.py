@@ -144,5 +144,6 @@ def _nodes_of(state: State, nodes: Sequence[str], parts: Sequence[_Part]) -> Map
             granted[part.user].append(spare.pop())
     for part in parts:
         if part.host:
-            granted[part.user] = granted[part.host][:1]
+            own = [node for node in granted[part.host] if seen(state, node, part.user).capacity]
+            granted[part.user] = (own or granted[part.host])[:1]
     return granted

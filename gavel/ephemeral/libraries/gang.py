@@ -6,7 +6,6 @@ if they still are as they were read: no ghosts, no partial holds, nothing to rol
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from gavel.ephemeral.libraries.primitives import (
@@ -21,13 +20,17 @@ from gavel.ephemeral.libraries.primitives import (
     room,
     seen,
     used,
+    write_if_unchanged,
 )
-from gavel.errors import Conflict, StaleVersion
+from gavel.errors import Conflict
 
 
 @dataclass(frozen=True, slots=True)
 class GangPool:
-    """{node: slots}, of which gangs take theirs; a task alone asks one unit of the pool. Gangs are `NAME-LABEL`."""
+    """{node: slots}, of which gangs take theirs; a task alone asks one unit of the pool.
+
+    Gangs are called `NAME-LABEL`: nothing else may begin with the pool's name and a dash.
+    """
 
     name: str
     slots: Mapping[str, int]
@@ -44,7 +47,7 @@ class GangPool:
             for node, slots in self.slots.items()
             if node in state
         ]
-        _write_if_unchanged(cluster, writes)
+        write_if_unchanged(cluster, writes)
 
     def asks(self) -> tuple[Alternative, ...]:
         """One unit."""
@@ -77,17 +80,17 @@ class Gang:
         state = cluster.get_cluster_state()
         mine = {node: seen(state, node, self.name) for node in state if self.name in state[node]}
         if any(map(used, mine.values())) or sum(each.capacity for each in mine.values()) == self.tasks:
-            cluster.set_resource(*(Write(self.name, node, units.capacity, units) for node, units in mine.items()))
+            write_if_unchanged(cluster, [Write(self.name, node, each.capacity, each) for node, each in mine.items()])
         else:
-            self._take(cluster, state, self._placement(state, beside))
+            write_if_unchanged(cluster, self._exchange(state, self._placement(state, beside)))
 
     def disband(self, cluster: Primitives) -> None:
-        """Give the slots back. Raises Conflict while tasks hold them: wait for their end."""
+        """Give the slots back. Raises Conflict while tasks hold them (wait for their end) or if somebody was faster."""
         state = cluster.get_cluster_state()
         holding = [node for node in state if used(seen(state, node, self.name))]
         if holding:
             raise Conflict(f"tasks of {self.name} still run on {', '.join(holding)}")
-        self._take(cluster, state, {})
+        cluster.set_resource(*self._exchange(state, {}))
 
     def asks(self) -> tuple[Alternative, ...]:
         """One unit of the gang, and nothing physical: the slots stand for it."""
@@ -109,8 +112,8 @@ class Gang:
         free = seen(state, node, self.pool.name).free + seen(state, node, self.name).capacity
         return max(0, min(free, room(state, node, beside)))
 
-    def _take(self, cluster: Primitives, state: State, placement: Mapping[str, int]) -> None:
-        """Exchange what the gang has for `placement`, on all nodes at once, if nobody was faster."""
+    def _exchange(self, state: State, placement: Mapping[str, int]) -> list[Write]:
+        """What the gang has against `placement`, on all nodes, if they are as they were read."""
         writes = []
         for node in state:
             pool, mine = seen(state, node, self.pool.name), seen(state, node, self.name)
@@ -118,10 +121,4 @@ class Gang:
             if taken:
                 writes.append(Write(self.pool.name, node, pool.capacity - taken, pool))
                 writes.append(Write(self.name, node, placement.get(node, 0), mine))
-        _write_if_unchanged(cluster, writes)
-
-
-def _write_if_unchanged(cluster: Primitives, writes: Sequence[Write]) -> None:
-    """Somebody who was faster has written: nothing is lost, as the next `apply` reads again."""
-    with suppress(StaleVersion):
-        cluster.set_resource(*writes)
+        return writes

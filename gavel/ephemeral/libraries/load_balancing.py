@@ -12,7 +12,7 @@ from gavel.ephemeral.libraries.primitives import (
     check_at_least,
     eligible,
     one_of,
-    room,
+    room_beside,
     seen,
     used,
 )
@@ -43,7 +43,7 @@ class LoadBalancing:
         nodes = eligible(state, beside)
         level = max((seen(state, node, self.name).capacity for node in nodes), default=0)
         free = {node: level - used(seen(state, node, self.name)) for node in nodes}
-        able = [node for node in nodes if room(state, node, self.needs) >= self.together]
+        able = [node for node in nodes if room_beside(state, node, self.needs, beside) >= self.together]
         if able and all(free[node] < self.together for node in able):
             level += self.together
         elif all(free[node] >= 2 * self.together for node in nodes):

@@ -5,10 +5,11 @@ the application's tasks must require besides their own needs. Libraries never se
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from gavel.errors import InvalidResource
+from gavel.errors import InvalidResource, StaleVersion
 
 Requirement = Mapping[str, int]
 """{owner/name: amount}, all of one node."""
@@ -90,7 +91,7 @@ class Library(Protocol):
         """
 
     def asks(self) -> tuple[Alternative, ...]:
-        """What a task requires besides its own needs, the preferred alternative first."""
+        """What a task requires besides its own needs: first what it prefers, at once; then what opens later."""
 
 
 def one_of(name: str) -> tuple[Alternative, ...]:
@@ -121,6 +122,17 @@ def eligible(state: State, beside: Sequence[Alternative]) -> list[str]:
 def room(state: State, node: str, need: Requirement) -> int:
     """How many tasks with this need the node has free; UNBOUNDED if they need nothing."""
     return min((seen(state, node, name).free // amount for name, amount in need.items()), default=UNBOUNDED)
+
+
+def room_beside(state: State, node: str, need: Requirement, beside: Sequence[Alternative]) -> int:
+    """How many tasks with this need, and what they ask of other libraries, the node has free by one alternative."""
+    return max(room(state, node, total((need, each.requires))) for each in beside)
+
+
+def write_if_unchanged(cluster: Primitives, writes: Sequence[Write]) -> None:
+    """Write, unless somebody was faster: then nothing is written, and the next `apply` reads again."""
+    with suppress(StaleVersion):
+        cluster.set_resource(*writes)
 
 
 def total(requirements: Iterable[Requirement]) -> dict[str, int]:

@@ -13,9 +13,8 @@ from gavel.ephemeral.libraries.primitives import (
     Write,
     check_at_least,
     one_of,
-    room,
+    room_beside,
     seen,
-    total,
     used,
 )
 from gavel.errors import InvalidResource
@@ -42,12 +41,9 @@ class Priority:
         check_at_least("needs", len(self.needs), 1)
 
     def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Each queue's capacity is what runs plus what may start now: it follows completions and takes back the unused.
-
-        The first alternative of `beside` says which nodes have room.
-        """
+        """Each queue's capacity is what runs plus what may start now; what it did not use is taken back."""
         state = cluster.get_cluster_state()
-        granted = self._grant(state, beside[0].requires)
+        granted = self._grant(state, beside)
         cluster.set_resource(
             *(
                 Write(queue.name, node, used(seen(state, node, queue.name)) + granted.get((queue.name, node), 0))
@@ -63,9 +59,9 @@ class Priority:
             raise InvalidResource("name", f"no queue {name!r}; queues: {', '.join(each.name for each in self.queues)}")
         return PriorityQueue(self, name)
 
-    def _grant(self, state: State, beside: Requirement) -> dict[tuple[str, str], int]:
+    def _grant(self, state: State, beside: Sequence[Alternative]) -> dict[tuple[str, str], int]:
         """{(queue, node): tasks that may start}, the roomiest node first."""
-        rooms = {node: max(0, room(state, node, total((self.needs, beside)))) for node in state}
+        rooms = {node: max(0, room_beside(state, node, self.needs, beside)) for node in state}
         granted: dict[tuple[str, str], int] = {}
         for name in self._order():
             node = max(rooms, key=lambda node: rooms[node], default=None)

@@ -17,6 +17,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 MOST_STEPS = 60
 STALLED_AFTER = 4
+SETTLED = 1e-8
 CLOSE = 1e-3  # from here on an error that does not fall means that rounding has the upper hand
 TO_THE_BORDER = 0.995
 
@@ -39,11 +40,15 @@ class Congestion:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """`z`, the fractions (m, k) that reach it, and prices (m,) of the types with sum_j p_j w_j = 1."""
+    """`z`, the fractions (m, k) that reach it, and prices (m,) of the types with sum_j p_j w_j = 1.
+
+    `is_settled` is False where rounding kept the method from its end: z is then too high.
+    """
 
     z: float
     fractions: FloatArray
     prices: FloatArray
+    is_settled: bool = True
 
 
 def by_simplex(asked: Congestion) -> Answer | None:
@@ -77,7 +82,10 @@ def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
     waited = 0
     with np.errstate(all="ignore"):  # at the end of its precision a step may divide by zero: it is not taken
         for _ in range(MOST_STEPS):
-            point = point.moved()
+            try:
+                point = point.moved()
+            except np.linalg.LinAlgError:
+                break
             waited = 0 if point.error < best.error else waited + 1
             best = best if waited else point
             if (
@@ -86,7 +94,17 @@ def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
                 or (best.error <= CLOSE and waited > STALLED_AFTER)
             ):
                 break
-    return Answer(best.z, best.x * asked.usable, best.p)
+    fractions = _delivering(asked, best.x * asked.usable)
+    z = float(((fractions @ asked.scale - asked.free) / asked.elastic).max())
+    return Answer(z, fractions, best.p, is_settled=best.error <= SETTLED)
+
+
+def _delivering(asked: Congestion, fractions: FloatArray) -> FloatArray:
+    """Fractions that reach each target exactly where time allows: what the method leaves short is rounding."""
+    got = (asked.rates * fractions).sum(axis=0)
+    delivering = fractions / np.maximum(got, 1e-300)
+    enough: FloatArray = delivering / np.maximum(1.0, delivering.sum(axis=0))
+    return enough
 
 
 @dataclass(slots=True, eq=False)

@@ -34,7 +34,7 @@ GROWTH = 5
 LEAST_PER_SAMPLE = 10
 FIRST_ROUNDS = 3
 MOST_BY_INTERIOR_POINT = 3000
-WARM_BAND = 5e-3
+WARM_BAND = 2e-3
 LEAST_BAND = 1e-6
 FRESH_BAND = 1e-4
 PINNED = 1 - 1e-9
@@ -104,15 +104,18 @@ class _Search:
                 return
             size *= GROWTH
 
-    def _ask_sample(self, jobs: IntArray, rounds: int) -> None:
-        part_of = float(self.market.scale[jobs].sum() / self.market.scale.sum())
-        part = self.market.of(jobs, part_of)
-        nothing = np.zeros(len(self.elastic))
+    def _ask_sample(self, sample: IntArray, rounds: int) -> None:
+        part = float(self.market.scale[sample].sum() / self.market.scale.sum())
+        market, targets, nothing = self.market.of(sample, part), self.targets.of(sample), np.zeros(len(self.elastic))
+        level = targets.end
         for _ in range(rounds):
-            self._lower()
-            wanted = self.targets.at(self.level)[jobs]
-            asked, _ = _question(part, self.elastic * part_of, wanted, nothing)
-            self.prices = self._normal(by_interior_point(asked, 1e-4).prices)
+            priced = Envelopes(market, self.prices, targets.at(level))
+            level = largest_paid(priced, targets, level)
+            wanted = targets.at(level)
+            jobs = np.flatnonzero(wanted > 0)
+            if len(jobs):
+                asked, _ = _question(market.of(jobs), self.elastic * part, wanted[jobs], nothing)
+                self.prices = self._normal(by_interior_point(asked, 1e-4).prices)
 
     def _lower(self) -> Envelopes:
         """Step 2."""
@@ -146,7 +149,7 @@ class _Search:
             if exact is not None:
                 return Answer(exact.z, exact.fractions, exact.prices / unit)
         close = by_interior_point(asked, 0.1 * TOLERANCE)
-        return Answer(close.z, close.fractions, close.prices / unit)
+        return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
 
     def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
         """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
@@ -158,8 +161,8 @@ class _Search:
             return True
         middle = self._normal((prices + self.prices) / 2)
         self.prices = max((self.prices, prices, middle), key=lambda each: self._least(each, wanted))
-        # all jobs at once, and still not settled: rounding has the upper hand, so as few as possible again
-        self.band = FRESH_BAND if self.band >= 1 else min(1.0, 3 * self.band)
+        # where rounding has the upper hand, or all jobs were asked already: as few as possible again
+        self.band = FRESH_BAND if self.band >= 1 or not answer.is_settled else min(1.0, 3 * self.band)
         self.limit = 2 * max(self.limit, size)
         return False
 

@@ -68,7 +68,7 @@ class Vertex:
     def used(self, scale: FloatArray, types: int) -> FloatArray:
         """Workers held on each type, (m,)."""
         mixed = np.flatnonzero(self.kind_before >= 0)
-        held = np.bincount(self.kind, scale * self.share, types)
+        held = np.bincount(self.kind, scale * self.share, types).astype(float)
         return held + np.bincount(self.kind_before[mixed], scale[mixed] * self.before[mixed], types)
 
     def of_types(self, types: int) -> FloatArray:
@@ -120,7 +120,7 @@ class Envelopes:
         return total, slope
 
     def rising_price(self, targets: FloatArray) -> FloatArray:
-        """The price (n,) of a little more than `targets`; at a job's best rate, where there is no more, the last one."""
+        """The price (n,) of a little more than `targets`; at a job's best rate the last one."""
         return self.cost(targets * (1 + 1e-9) + 1e-300)[1]
 
     def vertex(self, targets: FloatArray) -> Vertex:

@@ -103,6 +103,8 @@ class _Filling:
 
     def rise(self, target_map: TargetMap) -> bool:
         """One level; whether another of the same map may follow."""
+        if self.full.all():
+            return False
         targets = target_map(self.value, self.cap).of(self.jobs)
         if targets.end <= 0 or not (self.cap > self.value * (1 + RISE)).any():
             return False
@@ -116,22 +118,21 @@ class _Filling:
         self.fractions[:, self.jobs] = reached.fractions
         if reached.prices is None:
             return False
-        self._settle(reached, reached.prices)
-        return not self.full.all()
-
-    def _settle(self, reached: Reached, prices: FloatArray) -> None:
-        """Steps 2 to 4."""
-        market, value = self.market, reached.targets
-        self.proofs.append(Proof(prices, self.whole, market, value))
-        paid = prices * self.whole
+        self.proofs.append(Proof(reached.prices, self.whole, self.market, reached.targets))
+        paid = reached.prices * self.whole
         priced = paid > PRICED * float(paid.sum())
         if not (priced & ~self.full).any():
             raise SolveFailed("a level of water filling priced no further type")
         self.full = self.full | priced
-        priced_at = Envelopes(
-            market, np.where(priced, prices, 0.0), np.minimum(market.best, value * (1 + 2e-9) + 1e-300)
-        )
-        worker = float(paid.sum() / self.whole.sum())
+        if not self.full.all():
+            self._settle(reached, np.where(priced, reached.prices, 0.0))
+        return True
+
+    def _settle(self, reached: Reached, prices: FloatArray) -> None:
+        """Steps 3 and 4: who stops, who leaves, and which types are left to the others."""
+        market, value = self.market, reached.targets
+        priced_at = Envelopes(market, prices, np.minimum(market.best, value * (1 + 2e-9) + 1e-300))
+        worker = float(prices @ self.whole / self.whole.sum())
         stuck = priced_at.rising_price(value) * market.best > STUCK * worker * market.scale
         vertex = priced_at.vertex(value)
         settled = stuck & (priced_at.margin(vertex) > ONE_WAY)

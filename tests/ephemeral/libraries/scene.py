@@ -1,10 +1,17 @@
 """A small cluster on which libraries are applied and tasks start and end."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from hypothesis import settings
+
 from gavel.ephemeral import GangRequest, InProcess, ResourceTable, match, request_for
 from gavel.ephemeral.libraries import Library, compose
+from gavel.ephemeral.libraries.primitives import room
+
+FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
+histories = settings(max_examples=500 if FULL else 40, deadline=None, database=None, derandomize=not FULL)
 
 
 @dataclass
@@ -70,3 +77,9 @@ def load(placed: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """{node: tasks on it}."""
     nodes = [node for where in placed.values() for node in where]
     return {node: nodes.count(node) for node in sorted(set(nodes))}
+
+
+def has_room(scene: Scene, cpu: int = 1) -> bool:
+    """True if a node has that much free."""
+    state = scene.cluster.get_cluster_state()
+    return any(room(state, node, {"node/cpu": cpu}) > 0 for node in state)

@@ -1,5 +1,5 @@
-import os
 from collections.abc import Mapping
+from random import Random
 
 import pytest
 from hypothesis import settings
@@ -8,10 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gavel.ephemeral.libraries import AntiAffinity, Gang, GangPool, Library, Write, compose
 from gavel.ephemeral.libraries.primitives import State
-from gavel.errors import Conflict, InvalidResource
-from tests.ephemeral.libraries.scene import Scene, a_scene, load
-
-FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
+from gavel.errors import Conflict, InvalidResource, StaleVersion
+from tests.ephemeral.libraries.scene import FULL, Scene, a_scene, load
 
 
 def start_tasks(scene: Scene, gang: Gang, *, count: int | None = None) -> list[str]:
@@ -103,6 +101,16 @@ def test_slots_come_back_only_when_the_last_task_has_ended() -> None:
     assert scene.capacities() == {"app/slots": {"a": 2}}
 
 
+def test_a_gang_that_could_not_give_its_slots_back_says_so() -> None:
+    scene, pool = a_scene(a=0), GangPool("app/slots", {"a": 4})
+    gang = pool.of("x", 2)
+    gang.apply(scene.cluster)
+    with pytest.raises(StaleVersion):
+        gang.disband(Interrupted(scene, pool.of("y", 2), 1))
+    gang.disband(scene.cluster)
+    assert scene.capacities() == {"app/slots": {"a": 2}, "app/slots-y": {"a": 2}}
+
+
 def test_a_gang_whose_owner_is_gone_loses_its_slots_with_its_lease_but_not_under_running_tasks() -> None:
     scene, pool = a_scene(a=0), GangPool("app/slots", {"a": 3})
     gang = pool.of("x", 2)
@@ -164,9 +172,9 @@ class RacingGangs(RuleBasedStateMachine):
             self.scene.submit(f"{gang.label}-{index}", gang, cpu=0)
 
     @rule(order=st.randoms(use_true_random=False))
-    def all_apply_in_any_order(self, order: "object") -> None:
+    def all_apply_in_any_order(self, order: Random) -> None:
         gangs = list(self.gangs.values())
-        order.shuffle(gangs)  # type: ignore[attr-defined]
+        order.shuffle(gangs)
         for gang in gangs:
             gang.apply(self.scene.cluster)
 

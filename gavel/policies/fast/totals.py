@@ -1,0 +1,135 @@
+"""The greatest total worth by prices: maximise sum_ij worth_ij x_ij over the valid allocations.
+
+At prices p >= 0 of the types, sum_i max(0, max_j worth_ij - s_i p_j) + p . N bounds the total from above, and the best
+prices attain it. At prices near the best nearly every job's choice is clear:
+
+1. solve a sample of the jobs on its part of the workers, then larger ones, then all, each as follows;
+2. a job whose best choice is clearly ahead at the last prices takes it; a linear program places the others in what is
+   left, and its multipliers are the next prices;
+3. the total and its bound at these prices are the certificate; if they are apart, ask again with fewer clear choices.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._classes import classes
+from gavel.policies._program import MOST_VIOLATION, named
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
+
+SOLVER = "prices"
+LEAST_SAMPLE = 300
+GROWTH = 5
+MOST_ROUNDS = 10
+CLOSE, EXACT = 1e-3, 1e-9  # relative distance to the bound: of a sample, of the answer
+MOST_BY_SIMPLEX = 4_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """`worth` (k, m) of each choice, `scale` (k,) workers it holds, and the `workers` (m,) there are."""
+
+    worth: FloatArray
+    scale: FloatArray
+    workers: FloatArray
+
+    def surplus(self, prices: FloatArray) -> FloatArray:
+        """What each choice is worth beyond its price, (k, m); minus infinity where it is worth nothing."""
+        return np.where(self.worth > 0, self.worth - self.scale[:, None] * prices, -np.inf)
+
+    def bound(self, prices: FloatArray) -> float:
+        """No valid allocation is worth more."""
+        return float(np.maximum(0.0, self.surplus(prices).max(axis=1)).sum() + prices @ self.workers)
+
+
+def greatest(problem: AllocationProblem, worth: FloatArray, policy: str) -> Allocation | None:
+    """The allocation of the greatest total of `worth` (combinations, types) times time.
+
+    None where a program has to answer: for packed pairs, where nothing is worth anything, and where the certificate is
+    over 1e-6. `problem` is checked already.
+    """
+    worth = np.where(measures.can_run(problem), worth, 0.0)
+    if not measures.is_unpacked(problem) or not (worth > 0).any():
+        return None
+    rows = np.flatnonzero((worth > 0).any(axis=1))
+    found = classes([worth[rows], problem.scale_factor[rows]])
+    first = rows[found.first]
+    counted = worth[first] * found.count[:, None]
+    scale = problem.scale_factor[first] * found.count.astype(float)
+    whole = _Choice(counted / counted.max(), scale, problem.capacity_workers.astype(float))
+    answer = _solve(whole)
+    if answer is None:
+        return None
+    fractions = np.zeros(worth.shape)
+    fractions[rows] = found.expand(answer[0])
+    certificate = Certificate(primal_violation=measures.violation(problem, fractions), dual_gap=answer[1])
+    if not (certificate.primal_violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
+        return None
+    return named(problem, fractions, certificate, policy, SOLVER)
+
+
+def _solve(whole: _Choice) -> tuple[FloatArray, float] | None:
+    """Step 1: fractions (k, m) and how far, relatively, they are from the bound."""
+    jobs, size = len(whole.scale), LEAST_SAMPLE
+    prices, band = np.zeros(len(whole.workers)), np.inf
+    while size < jobs:
+        sample = np.linspace(0, jobs - 1, size).astype(np.int64)
+        scale = whole.scale[sample]
+        part = _Choice(whole.worth[sample], scale, whole.workers * float(scale.sum() / whole.scale.sum()))
+        answer = _settled(part, prices, band, CLOSE)
+        if answer is None:
+            return None
+        prices, band, size = answer[2], 0.7 / np.sqrt(size), size * GROWTH
+    answer = _settled(whole, prices, band, EXACT)
+    return None if answer is None else answer[:2]
+
+
+def _settled(
+    choice: _Choice, prices: FloatArray, band: float, tolerance: float
+) -> tuple[FloatArray, float, FloatArray] | None:
+    """Steps 2 and 3: fractions, distance and prices; None if they do not settle or too many are unclear."""
+    for _ in range(MOST_ROUNDS):
+        surplus = choice.surplus(prices)
+        chosen = surplus.argmax(axis=1)
+        ordered = np.sort(np.column_stack([surplus, np.zeros(len(surplus))]), axis=1)
+        clear = ordered[:, -1] - ordered[:, -2] > band * choice.worth.max(axis=1)
+        taken = np.flatnonzero(clear & (surplus.max(axis=1) > 0))
+        open_to_all = np.flatnonzero(~clear)
+        if len(open_to_all) > MOST_BY_SIMPLEX:
+            return None
+        fractions = np.zeros_like(choice.worth)
+        fractions[taken, chosen[taken]] = 1.0
+        placed = _placed(choice, open_to_all, choice.workers - choice.scale @ fractions)
+        if placed is not None:
+            fractions[open_to_all], prices = placed
+            bound = choice.bound(prices)
+            apart = (bound - float((choice.worth * fractions).sum())) / max(bound, 1e-300)
+            if apart <= tolerance:
+                return fractions, max(0.0, apart), prices
+        band = 3 * band
+    return None
+
+
+def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), and their prices; None if none fit."""
+    from scipy import sparse
+    from scipy.optimize import linprog
+
+    if (left < -1e-9 * choice.workers.max()).any():
+        return None
+    worth, scale = choice.worth[jobs], choice.scale[jobs]
+    rows, kinds = np.nonzero(worth)
+    fractions = np.zeros_like(worth)
+    if not len(rows):
+        return fractions, np.zeros(len(left))
+    column, k = np.arange(len(rows)), len(jobs)
+    values, at = np.concatenate([np.ones(len(rows)), scale[rows]]), np.concatenate([rows, k + kinds])
+    matrix = sparse.csc_array((values, (at, np.concatenate([column, column]))), shape=(k + len(left), len(rows)))
+    limits = np.concatenate([np.ones(k), np.maximum(0.0, left)])
+    unit = float(worth.max())
+    found = linprog(-worth[rows, kinds] / unit, A_ub=matrix, b_ub=limits, method="highs-ds")
+    if found.status != 0:
+        return None
+    fractions[rows, kinds] = np.clip(found.x, 0.0, 1.0)
+    return fractions, np.maximum(0.0, -found.ineqlin.marginals[k:]) * unit
