@@ -282,7 +282,10 @@ class RoundPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundRecord:
-    """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included."""
+    """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included.
+
+    With the published planner it holds the rounds received since the last solve instead.
+    """
 
     plan: RoundPlan
     problem: AllocationProblem

@@ -36,6 +36,7 @@ _AnyKey = TypeVar("_AnyKey")
 
 JOBS_REMEMBERED = 20_000  # whose newest report is known, to tell a repeated one
 ANSWERS_MAX = 50_000
+AGREEMENT = 0.1  # of log(steps/s), between a statement and everything else
 COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
 SURPRISE = 2.0  # deviations beyond which a statement is no error of the usual kind
 TRUST = 0.5  # error of log(steps/s) up to which a user is taken at the word, until something is measured
@@ -185,7 +186,7 @@ class ReconciledThroughputs:
         found = []
         for name, rate, error in zip(types, rates.tolist(), errors.tolist(), strict=True):
             known = self.rates.get((spec.kind, spec.scale_factor, name))
-            is_as_stated = name in stated and trust <= TRUST and not belief.is_level_known
+            is_as_stated = name in stated and trust <= TRUST and _agrees(belief, stated[name], rate)
             found.append(
                 ThroughputEstimate(
                     kind=spec.kind,
@@ -206,6 +207,11 @@ class ReconciledThroughputs:
             asked = {*types, *(known.types if known else ())}
             known = self._memory.beliefs = believe(rates, sorted(asked))
         return known
+
+
+def _agrees(belief: Belief, stated: float, rate: float) -> bool:
+    """True if nothing that is known speaks against the statement: it stands as it is, and does not creep."""
+    return not belief.is_level_known or abs(math.log(stated / rate)) <= AGREEMENT
 
 
 def _source(belief: Belief, is_stated: bool, is_any_stated: bool, error: float) -> str:

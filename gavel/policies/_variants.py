@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies._validate import check_problem
-from gavel.policies.measures import can_run, rate_alone
+from gavel.policies.measures import BoolArray, can_run, gang_size, rate_alone
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, JobId
 
@@ -69,4 +69,21 @@ class Agnostic:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """The policy's allocation for types that look alike; raises SolveFailed or InvalidProblem."""
         check_problem(problem)
-        return replace(self.policy.allocate(agnostic(problem)), policy=self.name)
+        blind = agnostic(problem)
+        answer = self.policy.allocate(blind)
+        return replace(answer, time_fraction=evened(blind, answer.time_fraction), policy=self.name)
+
+
+def evened(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
+    """The same time for every combination, (c, m), spread over the types like the workers that are left for it.
+
+    To one that cannot tell types apart every split of a combination's time is as good; a solver picks any corner, and
+    with it luck. Combinations that are barred from some type keep their split and take their workers first.
+    """
+    open_everywhere: BoolArray = np.all(problem.throughput_steps_per_s[:, 0] > 0, axis=1)
+    used = gang_size(problem)[:, None] * time_fraction
+    left = np.maximum(problem.capacity_workers - used[~open_everywhere].sum(axis=0), 0.0)
+    if left.sum() <= 0:
+        return time_fraction
+    spread: FloatArray = time_fraction.sum(axis=1, keepdims=True) * (left / left.sum())
+    return np.where(open_everywhere[:, None], spread, time_fraction)

@@ -51,7 +51,7 @@ def test_nothing_branches_on_being_simulated() -> None:
 
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
-    heavy = "cvxpy sqlalchemy fastapi numpy scipy uvicorn".split()
+    heavy = ["cvxpy", "sqlalchemy", "fastapi", "numpy", "scipy", "uvicorn"]
     code = f"import sys, gavel.cli; print([name for name in {heavy} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"

@@ -190,3 +190,9 @@ def test_whatever_is_reported_estimates_stay_finite_and_positive(rows: list[tupl
             assert all(np.isfinite(each.relative_error) for each in found)
     again = ReconciledThroughputs.from_table(estimator.table())
     assert [row.steps_per_s for row in again.table()] == [row.steps_per_s for row in estimator.table()]
+
+
+def test_a_statement_that_all_else_agrees_with_stands_as_it_was_made() -> None:
+    known = knowing(("other-b1", {"fast": 50.0, "slow": 10.0})).learn(list(reports("mlp-b256", {"fast": 100.0})))
+    stated = {"throughput_steps_per_s": {"fast": 100.0, "slow": 20.0}}
+    assert (answer(known, "slow", **stated).steps_per_s, answer(known, "slow", **stated).source) == (20.0, "stated")

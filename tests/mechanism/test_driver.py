@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gavel.policies.inline import InlineRunner
 
 from gavel.clock import ManualClock
 from gavel.config import Settings
@@ -12,6 +11,7 @@ from gavel.errors import SolveFailed, StoreUnavailable
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
+from gavel.policies.inline import InlineRunner
 from gavel.ports import Changes, PolicyRunner
 from gavel.simulator.cluster import VirtualCluster, program
 from gavel.store.memory import MemoryStore

@@ -3,12 +3,14 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from gavel.errors import InvalidRequest
 from gavel.policies import registry
 from gavel.policies.fifo import Fifo
 from gavel.policies.max_min_fairness import MaxMinFairness
+from tests.builders import a_problem
 
 
 def test_every_policy_of_the_folder_is_listed_with_formula_source_and_parameters() -> None:
@@ -79,3 +81,15 @@ def test_the_objectives_of_a_tier_are_named_with_their_meaning() -> None:
     wanted = {"fairness", "fifo", "shortest_job_first", "throughput", "finish_time_fairness"}
     assert wanted <= set(registry.TIER_OBJECTIVES)
     assert all(registry.TIER_OBJECTIVES.values())
+
+
+def test_an_agnostic_policy_spreads_each_job_over_the_types_like_their_workers() -> None:
+    """Three jobs on 3 + 1 workers: all three always run, a quarter of the time on the second type.
+
+    The fourth can use the first type only, and takes its worker there first: 2 + 1 are left for the three others.
+    """
+    three = registry.load("max_min_fairness?agnostic=true").allocate(a_problem([[4.0, 1.0]] * 3, [3, 1]))
+    assert three.time_fraction == pytest.approx(np.tile([0.75, 0.25], (3, 1)))
+    barred = a_problem([[4.0, 1.0]] * 3 + [[1.0, 0.0]], [3, 1])
+    four = registry.load("max_min_fairness?agnostic=true").allocate(barred)
+    assert four.time_fraction == pytest.approx(np.array([[2 / 3, 1 / 3]] * 3 + [[1.0, 0.0]]), abs=1e-6)
