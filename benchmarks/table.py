@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -43,7 +44,12 @@ def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
         table.add_row(row.name, f"{row.value:.4g}", row.unit, target, holds)
     Console().print(table)
     if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(row) | {"holds": row.holds} for row in found], indent=1) + "\n")
+        arguments.json.write_text(json.dumps([_as_json(row) for row in found], indent=1, allow_nan=False) + "\n")
+
+
+def _as_json(row: Row) -> dict[str, object]:
+    """The row as an object; a value that could not be measured is null."""
+    return asdict(row) | {"value": row.value if math.isfinite(row.value) else None, "holds": row.holds}
 
 
 def _shown(rows: Iterable[Row]) -> Iterator[Row]:

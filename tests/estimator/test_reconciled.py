@@ -196,3 +196,10 @@ def test_a_statement_that_all_else_agrees_with_stands_as_it_was_made() -> None:
     known = knowing(("other-b1", {"fast": 50.0, "slow": 10.0})).learn(list(reports("mlp-b256", {"fast": 100.0})))
     stated = {"throughput_steps_per_s": {"fast": 100.0, "slow": 20.0}}
     assert (answer(known, "slow", **stated).steps_per_s, answer(known, "slow", **stated).source) == (20.0, "stated")
+
+
+def test_a_rate_measured_beside_an_idle_sibling_counts_for_the_share_that_a_busy_one_leaves() -> None:
+    estimator = ReconciledThroughputs(core_sharing=2)
+    guess = estimator.learn([a_measurement(rate_steps_per_s=100.0, is_representative=False)])
+    assert answer(guess).steps_per_s == pytest.approx(50.0, rel=0.02)
+    assert not answer(guess).is_measured
