@@ -49,10 +49,15 @@ export function poll(step, pauseMs = 1000) {
   tick();
 }
 
-/** Say in the top bar whether the scheduler is alive. */
-export async function showHealth() {
+/** Ask whether the scheduler is alive; the caller shows it once all else has been answered too. */
+export async function askHealth() {
   const answer = await fetch("/readyz", { signal: AbortSignal.timeout(TIMEOUT_MS) });
-  if (answer.ok) lamp("ok", "scheduler running");
+  return answer.ok;
+}
+
+/** Say in the top bar whether the scheduler is alive. */
+export function showHealth(isAlive) {
+  if (isAlive) lamp("ok", "scheduler running");
   else lamp("bad", "scheduler not running");
 }
 

@@ -1,6 +1,6 @@
 // One job: what it waits for, where it ran, its story and its log.
 
-import { get, getLog, now, poll, showHealth } from "./api.js";
+import { askHealth, get, getLog, now, poll, showHealth } from "./api.js";
 import { byId, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
@@ -21,7 +21,7 @@ let isOver = false;
 
 async function step() {
   const job = await get(`/v1/jobs/${encodeURIComponent(ID)}`);
-  await showHealth();
+  showHealth(await askHealth());
   if (!job) throw new Error(`There is no job ${ID}, or it is not yours`);
   if (isOver) return;
   const hasEnded = job.finished_at_s !== null;

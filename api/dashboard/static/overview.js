@@ -1,6 +1,6 @@
 // The overview: asks the API about once a second and hands each answer to what draws it.
 
-import { get, now, poll, showHealth } from "./api.js";
+import { askHealth, get, now, poll, showHealth } from "./api.js";
 import { byId, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent } from "./format.js";
 import { Gantt } from "./gantt.js";
@@ -22,7 +22,9 @@ let ticks = 0;
 async function step() {
   const isSlow = ticks % TICKS_BETWEEN_SLOW === 0;
   ticks += 1;
-  const [cluster, isNewRound] = await Promise.all([get("/v1/cluster"), askRounds(), askJobs(), showHealth()]);
+  const asked = [get("/v1/cluster"), askRounds(), askHealth(), askJobs()];
+  const [cluster, isNewRound, isAlive] = await Promise.all(asked);
+  showHealth(isAlive);
   known.cluster = cluster;
   if (known.rounds.length === 0) heatmap.show(null);
   else if (isNewRound || isSlow) {
