@@ -2,7 +2,7 @@
 
 import math
 
-from gavel.estimator.observed import ObservedThroughputs
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.problem import problem_from
 from gavel.types import AllocationProblem, Cluster, Job, Node, Tier, Worker
 from tests.builders import a_cluster, a_job
@@ -13,7 +13,7 @@ def problem_of(jobs: list[Job], cluster: Cluster) -> AllocationProblem:
         jobs,
         cluster=cluster,
         tiers={"gold": Tier(name="gold")},
-        estimate=ObservedThroughputs().estimate,
+        estimate=ReconciledThroughputs().estimate,
         now_s=0.0,
         round_duration_s=10.0,
         warm_start={},
