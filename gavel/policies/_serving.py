@@ -1,6 +1,9 @@
 """Serving jobs one after the other: what first in first out and shortest job first share."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from gavel.policies import measures
 from gavel.policies._curves import InOrder, One
@@ -9,6 +12,33 @@ from gavel.policies._program import Program, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import in_order
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class ServingInOrder(ABC):
+    """A policy that serves jobs in an `order` of its own; without `backfill` nobody behind a job that is kept back."""
+
+    backfill: bool = True
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str]
+
+    @property
+    def promises(self) -> frozenset[str]:
+        """Also Pareto-efficient if nobody is kept back."""
+        return frozenset({"monotone_in_capacity", "pareto"} if self.backfill else {"monotone_in_capacity"})
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        return serve(problem, self.order, policy=self.name, backfill=self.backfill, time_limit_s=self.time_limit_s)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """Relative throughput in order of service, (n,)."""
+        return speed_in_order(problem, allocation, self.order(problem))
+
+    @abstractmethod
+    def order(self, problem: AllocationProblem) -> IntArray:
+        """Rows of the jobs, (n,), the one served first first."""
 
 
 def serve(

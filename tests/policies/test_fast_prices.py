@@ -27,7 +27,7 @@ from tests.policies.instances import an_instance, seeds
 
 
 def by_program(policy: Fifo | ShortestJobFirst, problem: AllocationProblem) -> Allocation:
-    return _serving.program(problem, policy._order, policy=policy.name, backfill=policy.backfill, time_limit_s=60.0)
+    return _serving.program(problem, policy.order, policy=policy.name, backfill=policy.backfill, time_limit_s=60.0)
 
 
 OBJECTIVES = {
