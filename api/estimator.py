@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import Field
 
-from api.schemas import ThroughputList, ThroughputView, _View
+from api.schemas import ThroughputList, ThroughputView, View
 from api.views import throughput_view
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.references import reference_table
@@ -24,7 +24,7 @@ class EstimateView(ThroughputView):
     refused: int = Field(description="Reports of impossible progress that were not believed.")
 
 
-class StatementView(_View):
+class StatementView(View):
     """What a user stated, beside what was measured."""
 
     user: str
@@ -35,7 +35,7 @@ class StatementView(_View):
     measured_steps_per_s: float
 
 
-class ReputationView(_View):
+class ReputationView(View):
     """How good a user's statements were; the worse, the less the next one counts."""
 
     user: str

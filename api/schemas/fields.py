@@ -1,0 +1,54 @@
+"""What the fields of requests may hold."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+KIND_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(/[a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
+
+TYPE_PATTERN = r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
+
+LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$"
+
+LABEL_VALUE_PATTERN = r"^[^\u0000-\u001f\u007f]*$"
+
+TEXT_PATTERN = r"^[^\u0000]*$"  # a program's arguments are C strings: anything but NUL
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
+
+Kind = Annotated[str, StringConstraints(pattern=KIND_PATTERN, max_length=127)]
+
+TypeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)]
+
+Argument = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
+
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$", max_length=127)]
+
+VariableValue = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
+
+LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY_PATTERN, max_length=63)]
+
+LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE_PATTERN, max_length=127)]
+
+ObjectiveName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=63)]
+
+StepsPerSecond = Annotated[float, Field(gt=1e-9, lt=1e9)]
+
+
+class Request(BaseModel):
+    """A request body: no unknown fields, no conversions, no NaN or infinities."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class View(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def example(**fields: Any) -> ConfigDict:
+    """The configuration that shows these fields as the example in the API's documentation."""
+    return ConfigDict(json_schema_extra={"examples": [fields]})

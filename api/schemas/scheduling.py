@@ -1,0 +1,117 @@
+"""Rounds, allocations, throughputs and the cluster."""
+
+from pydantic import Field
+
+from api.schemas.fields import View
+
+
+class LeaseView(View):
+    """The right of one gang to run on workers until an instant."""
+
+    job_id: str
+    token: int
+    accelerator_type: str
+    worker_ids: list[str]
+    is_profiling: bool
+    expires_at_s: float
+
+
+class RoundView(View):
+    """One round. `solver_outcome` is null in lists, where only plans are read."""
+
+    round_index: int
+    starts_at_s: float
+    duration_s: float
+    policy: str
+    solver_outcome: str | None
+    leases: list[LeaseView]
+
+
+class RoundList(View):
+    """Rounds newest first; `next_before` null: no older ones."""
+
+    items: list[RoundView]
+    next_before: int | None
+
+
+class CertificateView(View):
+    """What was checked of the allocation: largest violated constraint, distance to the dual bound if known."""
+
+    primal_violation: float
+    dual_gap: float | None
+
+
+class AllocationRow(View):
+    """One job: the time fractions the policy wants, and the part of its time since submission it has had, by type."""
+
+    job_id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    target: list[float]
+    received: list[float]
+    note: str = Field("", description="What the policy has to say of this job: a deadline that cannot be met, say.")
+
+
+class AllocationView(View):
+    """The newest allocation as a matrix; `target` and `received` follow the order of `types`."""
+
+    round_index: int
+    policy: str
+    solver: str
+    solver_outcome: str
+    solve_time_s: float
+    is_fallback: bool
+    certificate: CertificateView
+    types: list[str]
+    capacity: dict[str, int] = Field(description="Workers by accelerator type.")
+    rows: list[AllocationRow]
+
+
+class ThroughputView(View):
+    """What is believed of one job kind at one scale factor on one accelerator type."""
+
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    steps_per_s: float
+    relative_error: float = Field(description="One standard deviation of the logarithm of steps_per_s.")
+    source: str = Field(description="measured, stated, inferred or unknown")
+    measurements: int
+
+
+class ThroughputList(View):
+    """The estimator's table, sorted by kind, scale factor and type."""
+
+    types: list[str]
+    items: list[ThroughputView]
+
+
+class NodeView(View):
+    """A machine that holds workers."""
+
+    name: str
+    cpu_cores: int
+    memory_bytes: int
+    region: str
+
+
+class WorkerView(View):
+    """One accelerator, and the job that holds it now."""
+
+    id: str
+    node: str
+    accelerator_type: str
+    price_usd_per_hour: float
+    shares_core: bool
+    busy: bool
+    job_id: str | None
+
+
+class ClusterView(View):
+    """Every node and worker, as last seen by the scheduler; empty before its first tick."""
+
+    nodes: list[NodeView]
+    workers: list[WorkerView]
+    capacity: dict[str, int] = Field(description="Workers by accelerator type.")

@@ -1,0 +1,40 @@
+"""The catalogue, the policies, health."""
+
+from api.schemas.fields import View
+
+
+class CatalogueEntry(View):
+    """A job kind that comes with Gavel, and the program it runs."""
+
+    name: str
+    description: str
+    argv: list[str]
+
+
+class CatalogueList(View):
+    """Sorted by name."""
+
+    items: list[CatalogueEntry]
+
+
+class PolicyView(View):
+    """A policy that can be configured. `parameters` by name, with their defaults as text."""
+
+    name: str
+    formula: str
+    source: str
+    parameters: dict[str, str]
+
+
+class PolicyList(View):
+    """Cluster-wide policies, and the objectives a tier may have."""
+
+    current: str
+    items: list[PolicyView]
+    tier_objectives: dict[str, str]
+
+
+class Health(View):
+    """The process answers (`ok`); ready also means that the store answers and the scheduler is alive."""
+
+    status: str

@@ -1,0 +1,42 @@
+"""What the rooms ask of each other: one small protocol each.
+
+A port's fake ships beside its real implementation and passes the same conformance suite.
+"""
+
+from gavel.ports.cluster import (
+    ClusterBackend,
+    ExtendLease,
+    ForgetGang,
+    Instruction,
+    KeepCheckpoint,
+    LaunchGang,
+    SetResources,
+    StopGang,
+)
+from gavel.ports.estimator import ThroughputEstimate, ThroughputEstimator
+from gavel.ports.policy import Policy, PolicyRunner
+from gavel.ports.store import Changes, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
+from gavel.ports.time import Clock
+
+__all__ = [
+    "Changes",
+    "Clock",
+    "ClusterBackend",
+    "ExtendLease",
+    "ForgetGang",
+    "Instruction",
+    "JobEvent",
+    "JobFilter",
+    "KeepCheckpoint",
+    "LaunchGang",
+    "Page",
+    "Policy",
+    "PolicyRunner",
+    "SetResources",
+    "Snapshot",
+    "StopGang",
+    "Store",
+    "Submitted",
+    "ThroughputEstimate",
+    "ThroughputEstimator",
+]

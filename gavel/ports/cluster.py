@@ -1,0 +1,95 @@
+"""Who runs gangs: instructions in, observations out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gavel.types import (
+    AcceleratorType,
+    EphemeralResource,
+    JobId,
+    Observation,
+    WorkerId,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetResources:
+    """Create, resize or delete (capacity 0) ephemeral resources, all in one transaction."""
+
+    resources: tuple[EphemeralResource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchGang:
+    """Submit a gang's tasks; each requires its gang's ephemeral resource and its worker, and waits for both.
+
+    Refused as stale if a gang of the job with the same or a newer token is known: launching twice is harmless.
+    """
+
+    job_id: JobId
+    token: int
+    user: str
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    accelerator_type: AcceleratorType
+    worker_ids: tuple[WorkerId, ...]  # rank i runs on worker_ids[i]
+    resource: str  # the name each task requires one unit of
+    lease_expires_at_s: float
+    start_step: int
+    total_steps: int
+    checkpoint: str | None  # name of the accepted checkpoint to restore
+    job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendLease:
+    """Move a gang's lease end, in place."""
+
+    job_id: JobId
+    token: int
+    expires_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopGang:
+    """Ask a gang to checkpoint and stop now; raises the fence to token + 1."""
+
+    job_id: JobId
+    token: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetGang:
+    """The end of this gang is committed: drop what is kept of it (its log stays)."""
+
+    job_id: JobId
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepCheckpoint:
+    """The store accepted this checkpoint: it is current, older ones of the job may be deleted."""
+
+    job_id: JobId
+    checkpoint: str
+
+
+Instruction = SetResources | LaunchGang | ExtendLease | StopGang | ForgetGang | KeepCheckpoint
+
+
+class ClusterBackend(Protocol):
+    """A cluster that obeys instructions. Every call is idempotent and refuses older tokens."""
+
+    def observe(self) -> Observation:
+        """One consistent view; raises BackendUnavailable."""
+
+    def execute(self, instructions: Sequence[Instruction]) -> None:
+        """Carry them out in order; a stale one is ignored. Raises BackendUnavailable if nothing could be done."""
+
+    def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
+        """Log bytes from `offset` (bytes since the job's first line) and the offset to ask for next."""
+
+    def close(self) -> None:
+        """Let go of the cluster; gangs go on to the end of their leases."""

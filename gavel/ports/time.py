@@ -1,0 +1,16 @@
+"""Where time comes from."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, real or virtual."""
+
+    def now_s(self) -> float:
+        """Seconds since the Unix epoch (simulated: since the start)."""
+
+    def wait(self, until_s: float) -> None:
+        """Return at `until_s`, or earlier when `wake` is called."""
+
+    def wake(self) -> None:
+        """End the wait in progress, or the next one. Safe from any thread."""

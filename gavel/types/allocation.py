@@ -1,0 +1,80 @@
+"""What a policy is given, and what it answers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gavel.types.cluster import AcceleratorType
+from gavel.types.jobs import JobId
+from gavel.types.people import Tier
+
+FloatArray = npt.NDArray[np.float64]
+
+IntArray = npt.NDArray[np.int64]
+
+Combination = tuple[int, ...]
+"""Indices into `AllocationProblem.job_ids`: one job, or a packed pair of one scale factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AllocationProblem:
+    """Everything that a policy may know. n jobs in order of arrival, c combinations, m accelerator types, k tiers.
+
+    `throughput_steps_per_s[r, i, j]` is the rate of member i of combination r on type j, for the whole gang; 0 where it
+    cannot run, and for the absent second member.
+    """
+
+    now_s: float
+    round_duration_s: float
+    job_ids: tuple[JobId, ...]
+    combinations: tuple[Combination, ...]
+    accelerator_types: tuple[AcceleratorType, ...]
+    throughput_steps_per_s: FloatArray  # (c, 2, m)
+    capacity_workers: IntArray  # (m,)
+    price_usd_per_hour: FloatArray  # (m,)
+    scale_factor: IntArray  # (n,)
+    weight: FloatArray  # (n,)
+    steps_remaining: FloatArray  # (n,)
+    age_s: FloatArray  # (n,) since submission
+    attained_service_s: FloatArray  # (n,) accelerator-seconds held so far
+    isolated_time_s: FloatArray  # (n,) what the done steps would have taken on a 1/n share
+    deadline_at_s: FloatArray  # (n,) +inf: none
+    tiers: tuple[Tier, ...]
+    tier_of_job: IntArray  # (n,) index into tiers
+    users: tuple[str, ...]  # (n,)
+    cpu_cores: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    cluster_cpu_cores: float = math.inf  # +inf: not known, limits nobody
+    cluster_memory_bytes: float = math.inf
+    warm_start: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """What was checked of an allocation: largest violated constraint, and the distance to the dual bound if known."""
+
+    primal_violation: float
+    dual_gap: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Allocation:
+    """Fractions of time. `time_fraction[r, j]` in [0, 1]: combination r on accelerator type j; rows sum to <= 1.
+
+    `notes` are remarks on single jobs, such as a deadline that cannot be met.
+    """
+
+    combinations: tuple[tuple[JobId, ...], ...]
+    accelerator_types: tuple[AcceleratorType, ...]
+    time_fraction: FloatArray  # (c, m)
+    certificate: Certificate
+    policy: str
+    solver: str
+    solve_time_s: float = 0.0
+    is_fallback: bool = False
+    notes: tuple[tuple[JobId, str], ...] = ()
+    warm_start: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,103 @@
+"""What running gangs tell, and what a cluster shows of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
+from gavel.types.jobs import JobId
+from gavel.types.rounds import EphemeralResource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Steps of a gang over wall seconds. `is_representative`: every core it used was as busy as it can be by design."""
+
+    job_id: JobId
+    token: int
+    sequence: int
+    user: str
+    kind: str
+    scale_factor: int
+    accelerator_type: AcceleratorType
+    steps: int
+    seconds: float
+    partner: str | None = None
+    placement: str = "consolidated"
+    is_representative: bool = True
+    stated_steps_per_s: float | None = None  # what the job's user said it would be
+
+
+class ReportKind(StrEnum):
+    """What a job's runtime tells the service."""
+
+    PROGRESS = "progress"
+    CHECKPOINT = "checkpoint"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it."""
+
+    sequence: int
+    kind: ReportKind
+    step: int
+    steps: int = 0
+    seconds: float = 0.0
+    checkpoint: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    is_representative: bool = True
+
+
+class GangState(StrEnum):
+    """Where a gang is on its cluster."""
+
+    WAITING = "WAITING"  # its tasks wait for resources
+    RUNNING = "RUNNING"
+    ENDED = "ENDED"
+
+
+class GangOutcome(StrEnum):
+    """Why a gang ended."""
+
+    EXITED = "exited"  # its program ended by itself, see the exit code
+    PREEMPTED = "preempted"  # stopped at its lease's end, or by a stop, after saying so or by a signal
+    NOT_STARTED = "not_started"  # its program could not be started
+    LOST = "lost"  # its supervisor or node is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangExit:
+    """How a gang ended. `exit_code` is the first rank's that failed, negative for a signal, 0 if none failed."""
+
+    outcome: GangOutcome
+    exit_code: int = 0
+    message: str = ""
+    log_tail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangSeen:
+    """One gang as the backend sees it. `reports` are all those after the last one handed over."""
+
+    job_id: JobId
+    token: int
+    state: GangState
+    accelerator_type: AcceleratorType
+    worker_ids: tuple[WorkerId, ...]
+    started_at_s: float | None = None
+    ended_at_s: float | None = None
+    exit: GangExit | None = None
+    reports: tuple[Report, ...] = ()
+    waiting_for: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One consistent view of the cluster."""
+
+    observed_at_s: float
+    cluster: Cluster
+    gangs: tuple[GangSeen, ...] = ()
+    resources: tuple[EphemeralResource, ...] = ()

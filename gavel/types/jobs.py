@@ -1,0 +1,98 @@
+"""What users ask for, and how far it is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gavel.types.cluster import AcceleratorType
+
+JobId = str
+
+
+class JobMode(StrEnum):
+    """What a job is for."""
+
+    TRAINING = "training"
+
+
+class JobState(StrEnum):
+    """The core states; what users see is derived from these plus the last reason."""
+
+    QUEUED = "QUEUED"
+    LEASED = "LEASED"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """True once nothing can happen to the job any more."""
+        return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """What a user asked for; never changes. `kind` names only what determines speed (model, batch size).
+
+    `argv` is never a shell line. `throughput_steps_per_s`: what the user states per accelerator type, for the gang.
+    """
+
+    kind: str
+    user: str
+    tier: str
+    argv: tuple[str, ...]
+    total_steps: int
+    mode: JobMode = JobMode.TRAINING
+    name: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    scale_factor: int = 1
+    weight: float = 1.0
+    deadline_at_s: float | None = None
+    preemptible: bool = True
+    cpu_cores: int = 1
+    memory_bytes: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    throughput_steps_per_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A submitted job and how far it is.
+
+    `steps_done` counts steps up to the last accepted checkpoint or the verified end; `steps_reported` is provisional.
+    `token` is the token of the newest gang that was launched (0: none yet); tokens only grow.
+    `received_s` is wall time held per accelerator type; `isolated_time_s` what the done steps would have taken on a
+    1/n share of the cluster (Themis' finish-time fairness); `isolated_steps` is the same in steps of an unclipped equal
+    share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`.
+    """
+
+    id: JobId
+    spec: JobSpec
+    state: JobState = JobState.QUEUED
+    submitted_at_s: float = 0.0
+    steps_done: int = 0
+    steps_reported: int = 0
+    attempt: int = 0
+    token: int = 0
+    version: int = 1
+    checkpoint: str | None = None
+    report_sequence: int = 0
+    cancel_requested: bool = False
+    reason: str = "PendingEvaluation"
+    message: str = ""
+    preemptions: int = 0
+    received_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
+    rounds_received: Mapping[AcceleratorType, int] = field(default_factory=dict)
+    isolated_steps: float = 0.0
+    isolated_time_s: float = 0.0
+    accounted_until_s: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    started_at_s: float | None = None
+    finished_at_s: float | None = None
+    exit_code: int | None = None
+    log_tail: str = ""
+
+    @property
+    def steps_remaining(self) -> int:
+        """Steps that no accepted checkpoint covers yet."""
+        return max(0, self.spec.total_steps - self.steps_done)

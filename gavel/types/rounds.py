@@ -1,0 +1,66 @@
+"""What a round decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gavel.types.allocation import Allocation, AllocationProblem
+from gavel.types.cluster import AcceleratorType, WorkerId
+from gavel.types.jobs import JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right of a gang to run on workers until an instant. A worker holds one lease, a job one token."""
+
+    job_id: JobId
+    token: int
+    combination: tuple[JobId, ...]
+    accelerator_type: AcceleratorType
+    worker_ids: tuple[WorkerId, ...]
+    round_index: int
+    expires_at_s: float
+    is_profiling: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundPlan:
+    """One round's leases. Immutable; executing it twice or late does no harm, since receivers refuse older tokens."""
+
+    round_index: int
+    parent_round_index: int
+    starts_at_s: float
+    duration_s: float
+    leases: tuple[Lease, ...]
+    policy: str
+    allocation_digest: str
+
+    @property
+    def ends_at_s(self) -> float:
+        """The instant at which the round's leases end."""
+        return self.starts_at_s + self.duration_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundRecord:
+    """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included.
+
+    With the published planner it holds the rounds received since the last solve instead.
+    """
+
+    plan: RoundPlan
+    problem: AllocationProblem
+    allocation: Allocation
+    owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
+    solver_outcome: str = "solved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EphemeralResource:
+    """A named, leased capacity on a node (ESCHER, SoCC '22, section 4); key (owner, name, node)."""
+
+    name: str
+    node: str
+    capacity: int
+    owner: str
+    lease_expires_at_s: float
+    generation: int
