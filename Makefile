@@ -5,7 +5,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env demo test test-full check serve lock format clean
+.PHONY: help env demo demo-ray test test-full check serve lock format clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -17,6 +17,8 @@ test-full: env   ## the tests with the full counts
 demo:            ## the main job on this machine: real training jobs on several accelerator types
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel demo
+demo-ray: env    ## the same on a Ray cluster of three nodes, which it starts on this machine and stops
+	@.venv/bin/gavel demo --backend ray
 serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve

@@ -10,7 +10,7 @@ from api import errors
 from api.dashboard import pages
 from api.limits import BodyLimit
 from api.metrics import RequestMetrics, StoreCollector
-from api.routes import jobs, logs, scheduling, service, tiers
+from api.routes import audit, batches, jobs, logs, nodes, operations, resources, scheduling, service, tiers
 from api.services import Services
 
 __all__ = ["Services", "create_app"]
@@ -37,7 +37,7 @@ def create_app(services: Services) -> FastAPI:
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
     app.add_middleware(RequestMetrics, registry=app.state.registry)
     errors.install(app)
-    for part in (jobs, logs, tiers, scheduling, service, pages):
+    for part in (jobs, batches, audit, logs, tiers, nodes, operations, resources, scheduling, service, pages):
         app.include_router(part.router)
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     return app

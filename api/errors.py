@@ -82,12 +82,13 @@ def _translate(_: ExceptionHandler, request: Request, error: Exception) -> Probl
         case HTTPException():
             return problem(error.status_code, str(error.detail), headers=error.headers)
         case GavelError():
-            return _of_gavel(error)
+            return of_gavel(error)
         case _:
             return problem(500, "the error was logged")
 
 
-def _of_gavel(error: GavelError) -> Problem:
+def of_gavel(error: GavelError) -> Problem:
+    """The problem document that says this error."""
     match error:
         case InvalidRequest():
             return invalid(error.field, error.message)

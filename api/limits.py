@@ -3,15 +3,20 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as HttpScope
 
+from api.auth import may_see
 from api.errors import invalid, problem
-from api.schemas import CatalogueEntry, JobSubmit
+from api.schemas import CatalogueEntry, JobArray, JobSubmit
 from api.services import Services
-from gavel.types import Identity, JobSpec, Scope
+from gavel.errors import NotFound
+from gavel.types import Identity, JobSpec, Scope, Tier
 
 
 class BodyLimit:
@@ -37,12 +42,14 @@ class BodyLimit:
 
 
 def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
-    """The job's specification; raises a 422, 429 or 503 problem that says what to change."""
-    tier = _tier(body.tier, caller, [tier.name for tier in services.store.tiers()])
+    """The job's specification; raises a 422 or 503 problem that says what to change."""
+    tiers = {tier.name: tier for tier in services.store.tiers()}
+    tier = _tier(body.tier, caller, list(tiers))
     kind, argv = _kind_and_argv(body, caller.user, services.catalogue)
     _check_env(body.env)
     _check_fit(body, services.store.cluster().capacity_workers())
-    _check_quota(caller.user, services)
+    for job_id in body.after:
+        _check_predecessor(job_id, caller, services)
     return JobSpec(
         kind=kind,
         user=caller.user,
@@ -59,12 +66,59 @@ def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
         memory_bytes=body.memory_bytes,
         labels=dict(body.labels),
         throughput_steps_per_s=dict(body.throughputs),
+        priority=checked_priority(body.priority, tiers[tier], caller),
+        max_retries=body.max_retries,
+        after=tuple(dict.fromkeys(body.after)),
     )
 
 
-def body_hash(body: JobSubmit) -> str:
-    """SHA-256 (hex) of what was asked for, the same however the JSON was written."""
-    return hashlib.sha256(json.dumps(body.model_dump(), sort_keys=True).encode()).hexdigest()
+def specs_of_array(body: JobArray, caller: Identity, services: Services) -> list[JobSpec]:
+    """A specification for each combination of the parameters, the last one varying fastest; raises as `spec_of`."""
+    spec = spec_of(body.job, caller, services)
+    for name in body.parameters:
+        if name.startswith("GAVEL_"):
+            raise invalid(f"parameters.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+    if body.count is not None:
+        combinations: list[dict[str, str]] = [{}] * body.count
+    else:
+        combinations = [
+            dict(zip(body.parameters, values, strict=True)) for values in product(*body.parameters.values())
+        ]
+    return [_member(spec, index, chosen) for index, chosen in enumerate(combinations)]
+
+
+def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec:
+    argv = tuple(_filled(argument, parameters) for argument in spec.argv)
+    return replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+
+
+def _filled(argument: str, parameters: Mapping[str, str]) -> str:
+    for name, value in parameters.items():
+        argument = argument.replace(f"{{{name}}}", value)
+    return argument
+
+
+def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
+    """The priority asked for, or the tier's; raises a 422 problem for a user's above the tier's."""
+    if wanted is None:
+        return tier.default_priority
+    if wanted > tier.default_priority and caller.scope is not Scope.OPERATOR:
+        raise invalid("priority", f"tier {tier.name} has at most {tier.default_priority}; an operator may go higher")
+    return wanted
+
+
+def _check_predecessor(job_id: str, caller: Identity, services: Services) -> None:
+    try:
+        is_visible = may_see(caller, services.store.job(job_id))
+    except NotFound:
+        is_visible = False
+    if not is_visible:
+        raise invalid("after", f"no job {job_id}")
+
+
+def body_hash(body: BaseModel) -> str:
+    """SHA-256 (hex) of what was asked for, the same however the JSON was written, and when later fields are added."""
+    return hashlib.sha256(json.dumps(body.model_dump(exclude_defaults=True), sort_keys=True).encode()).hexdigest()
 
 
 def _tier(wanted: str | None, caller: Identity, existing: Sequence[str]) -> str:
@@ -98,6 +152,7 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
     return body.kind, tuple(body.argv)
 
 
+ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
 GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"  # the one setting of the job runtime that is the user's
 
 
@@ -126,10 +181,3 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
         raise invalid(
             "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {known}"
         )
-
-
-def _check_quota(user: str, services: Services) -> None:
-    unfinished = sum(job.spec.user == user for job in services.store.snapshot().jobs.values())
-    limit = services.settings.queued_jobs_per_user
-    if unfinished >= limit:
-        raise problem(429, f"you have {unfinished} unfinished jobs and may have {limit}; wait for some, or cancel them")

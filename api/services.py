@@ -1,6 +1,6 @@
 """What the API is built over: handed to `create_app`, reached by routes through `ServicesDep`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
@@ -33,6 +33,7 @@ class Services:
     clock: Clock
     read_log: ReadLog
     is_scheduler_alive: Callable[[], bool]
+    cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
 
 

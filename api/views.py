@@ -1,11 +1,13 @@
 """From the nouns to what travels: pure functions, so that every route says a thing the same way."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from api.schemas import (
     AllocationRow,
     AllocationView,
+    AuditList,
+    AuditView,
     CertificateView,
     ClusterView,
     EventView,
@@ -19,8 +21,22 @@ from api.schemas import (
     UserView,
     WorkerView,
 )
-from gavel.ports import JobEvent, ThroughputEstimate
-from gavel.types import Allocation, Cluster, Job, JobId, JobState, Lease, RoundPlan, RoundRecord, Tier, User, WorkerId
+from api.schemas.resources import ResourceView
+from gavel.ports import AuditEntry, JobEvent, ThroughputEstimate
+from gavel.types import (
+    Allocation,
+    ApplicationResource,
+    Cluster,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    RoundPlan,
+    RoundRecord,
+    Tier,
+    User,
+    WorkerId,
+)
 
 Leases = Mapping[JobId, Lease]
 
@@ -44,7 +60,9 @@ def shown_state(job: Job, lease: Lease | None) -> ShownState:
         return ShownState.CANCELLING
     if job.state is JobState.LEASED:
         return ShownState.PROFILING if lease is not None and lease.is_profiling else ShownState.RUNNING
-    if job.attempt == 0:
+    if job.pause_requested:
+        return ShownState.PAUSED
+    if job.attempt == 0 or job.reason == "Retrying":
         return ShownState.QUEUED
     return ShownState.LOST if job.reason == "Lost" else ShownState.PREEMPTED
 
@@ -52,7 +70,7 @@ def shown_state(job: Job, lease: Lease | None) -> ShownState:
 def core_states(shown: ShownState) -> tuple[JobState, ...]:
     """The core states in which a job may be shown as `shown`."""
     match shown:
-        case ShownState.QUEUED | ShownState.PREEMPTED | ShownState.LOST:
+        case ShownState.QUEUED | ShownState.PREEMPTED | ShownState.LOST | ShownState.PAUSED:
             return (JobState.QUEUED,)
         case ShownState.RUNNING | ShownState.PROFILING:
             return (JobState.LEASED,)
@@ -113,6 +131,15 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         log_tail=job.log_tail,
         accelerator_type=None if lease is None else lease.accelerator_type,
         worker_ids=[] if lease is None else list(lease.worker_ids),
+        priority=spec.priority,
+        max_retries=spec.max_retries,
+        failures=job.failures,
+        after=list(spec.after),
+        waits_for=list(job.waits_for),
+        pause_requested=job.pause_requested,
+        array_id=spec.array_id,
+        array_index=spec.array_index,
+        deadline=None,
     )
 
 
@@ -219,12 +246,20 @@ def throughput_view(estimate: ThroughputEstimate) -> ThroughputView:
     )
 
 
-def cluster_view(cluster: Cluster, leases: Leases) -> ClusterView:
+def cluster_view(
+    cluster: Cluster,
+    leases: Leases,
+    resources: Iterable[ApplicationResource],
+    now_s: float,
+    notes: Iterable[str] = (),
+) -> ClusterView:
     """Nodes, and workers with the jobs that hold them."""
     holder: dict[WorkerId, JobId] = {w: lease.job_id for lease in leases.values() for w in lease.worker_ids}
     return ClusterView(
         nodes=[
-            NodeView(name=n.name, cpu_cores=n.cpu_cores, memory_bytes=n.memory_bytes, region=n.region)
+            NodeView(
+                name=n.name, cpu_cores=n.cpu_cores, memory_bytes=n.memory_bytes, region=n.region, problem=n.problem
+            )
             for n in cluster.nodes
         ],
         workers=[
@@ -240,13 +275,63 @@ def cluster_view(cluster: Cluster, leases: Leases) -> ClusterView:
             for w in cluster.workers
         ],
         capacity=cluster.capacity_workers(),
+        notes=[*notes],
+        resources=[
+            resource_view(each)
+            for each in sorted(resources, key=lambda each: each.key)
+            if each.resource.lease_expires_at_s > now_s
+        ],
+    )
+
+
+def resource_view(found: ApplicationResource) -> ResourceView:
+    """A name on a node."""
+    said = found.resource
+    return ResourceView(
+        owner=said.owner,
+        name=said.name,
+        node=said.node,
+        capacity=said.capacity,
+        free=found.free,
+        generation=said.generation,
+        lease_expires_at_s=said.lease_expires_at_s,
     )
 
 
 def tier_view(tier: Tier) -> TierView:
     """A tier's rules."""
     return TierView(
-        name=tier.name, weight=tier.weight, objective=tier.objective, guarantee=tier.guarantee, version=tier.version
+        name=tier.name,
+        weight=tier.weight,
+        objective=tier.objective,
+        guarantee=tier.guarantee,
+        cap=tier.cap,
+        default_priority=tier.default_priority,
+        max_jobs=tier.max_jobs,
+        accelerator_hours_per_month=tier.accelerator_hours_per_month,
+        budget_usd_per_month=tier.budget_usd_per_month,
+        version=tier.version,
+    )
+
+
+def audit_list(entries: Sequence[AuditEntry], limit: int) -> AuditList:
+    """A page of the audit log; a full one has another behind it."""
+    return AuditList(
+        items=[
+            AuditView(
+                sequence=each.sequence,
+                at_s=each.at_s,
+                by=each.by,
+                action=each.action,
+                subject=each.subject,
+                user=each.user,
+                round_index=each.round_index,
+                before=None if each.before is None else dict(each.before),
+                after=dict(each.after),
+            )
+            for each in entries
+        ],
+        next_before=entries[-1].sequence if len(entries) == limit else None,
     )
 
 

@@ -1,154 +1,163 @@
 """Max-min, water filling, finish-time fairness and makespan as Gavel publishes them, to measure against.
 
-As published (OSDI '20, github.com/stanford-futuredata/gavel): one program per call built from scratch, finish-time
-fairness with one cvxpy expression a job, makespan by bisection, water filling with a mixed-integer program that finds
-the jobs which can still rise. The original's ECOS is replaced by Clarabel, its GLPK_MI by HiGHS (scipy.optimize.milp):
-both are faster. Arrays: T (n, m) steps/s of the gang, s (n,) scale factors, w (n,) weights, C (m,) workers.
+As published (OSDI '20, github.com/stanford-futuredata/gavel): dictionaries in and out, one program per call built from
+scratch and solved by ECOS, finish-time fairness with one cvxpy expression a job, makespan by bisection, water filling
+with a mixed-integer program (GLPK_MI) that finds the jobs which can still rise. That program's big-M form is written
+here without a big M, which is kinder to it. Where the original takes an inaccurate answer, so does this.
 """
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import cvxpy as cp
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from gavel.types import AllocationProblem, FloatArray
 
-SOLVER = cp.CLARABEL
+ByJob = dict[str, float]
+ByJobAndType = dict[str, dict[str, float]]
+RATIO = 1.05  # of the bisection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """A problem as the published policies take it; `proportional` (n,) is one slot's rate with the cluster's mix."""
+    """A problem as the published policies take it: everything by job id, and workers by type."""
 
-    rates: FloatArray
-    scale: FloatArray
-    weight: FloatArray
-    workers: FloatArray
-    steps: FloatArray
-    age_s: FloatArray
-    isolated_s: FloatArray
+    rates: ByJobAndType
+    scale: dict[str, int]
+    weight: ByJob
+    workers: dict[str, int]
+    steps: ByJob
+    age_s: ByJob
+    isolated_s: ByJob
 
     @staticmethod
     def of(problem: AllocationProblem) -> "Given":
+        ids, types = problem.job_ids, problem.accelerator_types
+
+        def by_job(values: Any) -> Any:
+            return dict(zip(ids, values.tolist(), strict=True))
+
+        rows = problem.throughput_steps_per_s[:, 0].tolist()
         return Given(
-            problem.throughput_steps_per_s[:, 0],
-            problem.scale_factor.astype(float),
-            problem.weight,
-            problem.capacity_workers.astype(float),
-            problem.steps_remaining,
-            problem.age_s,
-            problem.isolated_time_s,
+            rates={job: dict(zip(types, row, strict=True)) for job, row in zip(ids, rows, strict=True)},
+            scale=by_job(problem.scale_factor),
+            weight=by_job(problem.weight),
+            workers=dict(zip(types, problem.capacity_workers.tolist(), strict=True)),
+            steps=by_job(problem.steps_remaining),
+            age_s=by_job(problem.age_s),
+            isolated_s=by_job(problem.isolated_time_s),
         )
 
-    @property
-    def proportional(self) -> FloatArray:
-        rate: FloatArray = self.rates @ self.workers / self.workers.sum()
-        return rate
 
-    @property
-    def isolated(self) -> FloatArray:
-        """Rate on 1/n of every type."""
-        share = self.workers / (len(self.scale) * self.scale[:, None])
-        share = share / np.maximum(1.0, share.sum(axis=1, keepdims=True))
-        rate: FloatArray = (self.rates * share).sum(axis=1)
-        return rate
+class _Flat:
+    """The arrays that every published policy makes of its dictionaries first, and the way back."""
+
+    def __init__(self, given: Given) -> None:
+        self.jobs, self.types = sorted(given.rates), sorted(given.workers)
+        self.rates = np.array([[given.rates[job][kind] for kind in self.types] for job in self.jobs])
+        self.workers = np.array([given.workers[kind] for kind in self.types], dtype=float)
+        self.scale = np.zeros(self.rates.shape)
+        for column in range(len(self.types)):
+            for row, job in enumerate(self.jobs):
+                self.scale[row, column] = given.scale[job]
+        self.proportional = self.rates @ self.workers / self.workers.sum()
+
+    def of_jobs(self, values: ByJob) -> FloatArray:
+        return np.array([values[job] for job in self.jobs])
+
+    def variable(self) -> tuple[Any, list[Any]]:
+        x = cp.Variable(self.rates.shape)
+        held = cp.sum(cp.multiply(self.scale, x), axis=0)
+        return x, [x >= 0, held <= self.workers, cp.sum(x, axis=1) <= 1]
+
+    def by_name(self, x: FloatArray) -> ByJobAndType:
+        x = x.clip(min=0.0).clip(max=1.0)
+        return {
+            job: {kind: x[row][column] for column, kind in enumerate(self.types)} for row, job in enumerate(self.jobs)
+        }
 
 
-def _variable(given: Given) -> tuple[Any, list[Any]]:
-    x = cp.Variable(given.rates.shape)
-    scale = np.repeat(given.scale[:, None], given.rates.shape[1], axis=1)
-    valid = [x >= 0, cp.sum(cp.multiply(scale, x), axis=0) <= given.workers, cp.sum(x, axis=1) <= 1]
-    return x, valid
+def _solved(objective: Any, constraints: list[Any], solver: str) -> tuple[str, float]:
+    stated = cp.Problem(objective, constraints)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        value = stated.solve(solver=solver)
+    return str(stated.status), float(value) if value is not None else np.nan
 
 
 def max_min(given: Given) -> float:
     """The worst normalised rate of the published least attained service policy."""
-    x, valid = _variable(given)
-    normal = given.scale / (given.weight * given.proportional)
-    worst = cp.min(cp.sum(cp.multiply(given.rates * normal[:, None], x), axis=1))
-    return float(cp.Problem(cp.Maximize(worst), valid).solve(solver=SOLVER))
+    flat = _Flat(given)
+    x, valid = flat.variable()
+    normal = flat.scale / (flat.of_jobs(given.weight) * flat.proportional)[:, None]
+    worst = cp.min(cp.sum(cp.multiply(flat.rates * normal, x), axis=1))
+    _, value = _solved(cp.Maximize(worst), valid, cp.ECOS)
+    flat.by_name(x.value)
+    return value
 
 
 def finish_time_fairness(given: Given) -> float:
     """The worst rho: one expression for each job."""
-    x, valid = _variable(given)
+    flat = _Flat(given)
+    x, valid = flat.variable()
+    share = flat.workers / (len(flat.jobs) * flat.scale)
+    isolated = (flat.rates * share / np.maximum(1.0, share.sum(axis=1, keepdims=True))).sum(axis=1)
     rho = []
-    for job in range(len(given.scale)):
-        alone_s = given.isolated_s[job] + given.steps[job] / given.isolated[job] if job == 0 else _alone_s(given, job)
-        allocated = cp.sum(cp.multiply(given.rates[job], x[job]))
+    for row, job in enumerate(flat.jobs):
+        alone_s = given.isolated_s[job] + given.steps[job] / isolated[row]
+        allocated = cp.sum(cp.multiply(flat.rates[row], x[row]))
         rho.append((given.age_s[job] + given.steps[job] * cp.inv_pos(allocated)) / alone_s)
-    objective = cp.Minimize(cp.maximum(*rho)) if len(rho) > 1 else cp.Minimize(rho[0])
-    return float(cp.Problem(objective, valid).solve(solver=SOLVER))
-
-
-def _alone_s(given: Given, job: int) -> float:
-    share = given.workers / (len(given.scale) * given.scale[job])
-    rate = float(given.rates[job] @ (share / max(1.0, share.sum())))
-    return float(given.isolated_s[job] + given.steps[job] / rate)
+    _, value = _solved(cp.Minimize(cp.maximum(*rho)), valid, cp.ECOS)
+    flat.by_name(x.value)
+    return value
 
 
 def makespan(given: Given) -> float:
     """The last end by bisection to a ratio of 1.05, one feasibility program a step."""
+    flat = _Flat(given)
+    steps = flat.of_jobs(given.steps)
     low, high = 100.0, 1e6
-    while not _ends_by(given, high):
+    while not _ends_by(flat, steps, high):
         low, high = high, 10 * high
-    while high > 1.05 * low:
+    while high > RATIO * low:
         middle = (low + high) / 2
-        low, high = (low, middle) if _ends_by(given, middle) else (middle, high)
+        low, high = (low, middle) if _ends_by(flat, steps, middle) else (middle, high)
     return high
 
 
-def _ends_by(given: Given, end_s: float) -> bool:
-    x, valid = _variable(given)
-    done = cp.sum(cp.multiply(given.rates, x), axis=1) >= given.steps / end_s
-    stated = cp.Problem(cp.Maximize(0), [*valid, done])
-    stated.solve(solver=SOLVER)
-    return bool(stated.status == cp.OPTIMAL)
+def _ends_by(flat: _Flat, steps: FloatArray, end_s: float) -> bool:
+    x, valid = flat.variable()
+    done = cp.sum(cp.multiply(flat.rates, x), axis=1) >= steps / end_s
+    status, _ = _solved(cp.Maximize(0), [*valid, done], cp.ECOS)
+    return status == cp.OPTIMAL
 
 
 def water_filling(given: Given) -> FloatArray:
     """Sorted rates over weight: levels of a linear program, each followed by the mixed-integer program."""
-    n = len(given.scale)
-    normal = given.scale / given.proportional
-    held, rising = np.zeros(n), np.ones(n, dtype=bool)
+    flat, weight = _Flat(given), _Flat(given).of_jobs(given.weight)
+    normal = flat.rates * flat.scale / flat.proportional[:, None]
+    held, rising = np.zeros(len(weight)), np.ones(len(weight), dtype=bool)
     while rising.any():
-        x, valid = _variable(given)
-        rate = cp.sum(cp.multiply(given.rates * normal[:, None], x), axis=1)
-        level = cp.Variable()
-        reach = held + cp.multiply(np.where(rising, given.weight, 0.0), level)
-        cp.Problem(cp.Maximize(level), [*valid, rate >= reach]).solve(solver=SOLVER)
-        held = held + np.where(rising, given.weight, 0.0) * max(0.0, float(level.value))
-        can = _can_rise(given, normal, held * (1 - 1e-7), rising)
+        x, valid = flat.variable()
+        level, share = cp.Variable(), np.where(rising, weight, 0.0)
+        rate = cp.sum(cp.multiply(normal, x), axis=1)
+        _solved(cp.Maximize(level), [*valid, rate >= held + cp.multiply(share, level)], cp.ECOS)
+        held = held + share * max(0.0, float(level.value))
+        flat.by_name(x.value)
+        can = rising & _can_rise(flat, normal, held * (1 - 1e-7), rising)
         if (can == rising).all():
             break
         rising = can
-    return np.sort(held / given.weight)
+    return np.sort(held / weight)
 
 
-def _can_rise(given: Given, normal: FloatArray, held: FloatArray, rising: FloatArray) -> FloatArray:
+def _can_rise(flat: _Flat, normal: FloatArray, held: FloatArray, rising: FloatArray) -> FloatArray:
     """The most jobs that can gain 0.01 % at once: sum of binary z, with rate >= held + 1e-4 held z."""
-    n, m = given.rates.shape
-    rows = np.repeat(np.arange(n), m)
-    entries = np.arange(n * m)
-    gained = sparse.csr_array(((given.rates * normal[:, None]).ravel(), (rows, entries)), shape=(n, n * m))
-    times = sparse.csr_array((np.ones(n * m), (rows, entries)), shape=(n, n * m))
-    workers = sparse.csr_array((given.scale[rows], (np.tile(np.arange(m), n), entries)), shape=(m, n * m))
-    more = sparse.diags_array(-1e-4 * np.maximum(held, 1e-9))
-    zero = sparse.csr_array((n, n))
-    limits = sparse.vstack([sparse.hstack([times, zero]), sparse.hstack([workers, sparse.csr_array((m, n))])])
-    answer = milp(
-        np.concatenate([np.zeros(n * m), -rising.astype(float)]),
-        integrality=np.concatenate([np.zeros(n * m), np.ones(n)]),
-        bounds=Bounds(0, np.concatenate([np.ones(n * m), rising.astype(float)])),
-        constraints=[
-            LinearConstraint(limits.tocsc(), -np.inf, np.concatenate([np.ones(n), given.workers])),
-            LinearConstraint(sparse.hstack([gained, more]).tocsc(), held, np.inf),
-        ],
-    )
-    if answer.x is None:
-        return np.zeros(n, dtype=bool)
-    found: FloatArray = answer.x[n * m :] > 0.5
-    return found & rising
+    x, valid = flat.variable()
+    z = cp.Variable(len(held), boolean=True)
+    rate = cp.sum(cp.multiply(normal, x), axis=1)
+    more = rate >= held + cp.multiply(1e-4 * np.maximum(held, 1e-9), z)
+    _solved(cp.Maximize(cp.sum(z)), [*valid, more, z <= rising.astype(float)], cp.GLPK_MI)
+    return np.zeros(len(held), dtype=bool) if z.value is None else np.asarray(z.value > 0.5)

@@ -19,15 +19,26 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port the API listens on; 0: a free one.")
 
+    virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
+    backend: Literal["local", "ray"] = Field("local", description="Run gangs on this machine, or on a Ray cluster.")
+    ray_address: str = Field("auto", max_length=300, description="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
+    ray_checkpoints: str = Field("", max_length=500, description="Folder that all Ray nodes see; default: state_dir's.")
+    ray_node_folder: str = Field("~/.gavel-node", max_length=300, description="Where each Ray node keeps its gangs.")
+    ray_report_period_s: float = Field(
+        0.1, ge=0.001, le=10, description="The cluster's raylet_report_resources_period; 0.01 starts gangs sooner."
+    )
+
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
     policy_path: Path | None = Field(None, description="Folder of your own policy files, which the service executes.")
     round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")
     planner: Literal["owed", "published", "published_shuffled"] = Field(
         "owed", description="Who goes first: rounds owed, or the published ratio (types in a fixed or shuffled order)."
     )
+    minimum_run_s: float = Field(0.0, ge=0, le=86_400, description="A gang that was started stays at least so long.")
     solve_on: Literal["change", "event"] = Field(
         "change", description="Solve anew when any number changed, or on arrivals, ends and changes of workers only."
     )
+    space_sharing: bool = Field(False, description="Jobs may share workers, two and two, where that pays.")
     allocation_interval_s: float = Field(0.0, ge=0, le=86_400, description="Least time from one solve to the next.")
     planning_lead_fraction: float = Field(0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in.")
     tick_s: float = Field(0.1, ge=0.01, le=10, description="How often the cluster is observed while gangs run.")
@@ -36,8 +47,21 @@ class Settings(BaseSettings):
     solve_memory_limit_bytes: int = Field(4 << 30, ge=1 << 29, le=1 << 40, description="Most the solver may map.")
     lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
     profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")
+    profiling_budget_fraction: float = Field(
+        0.01, ge=0, le=1, description="Part of the accelerator time of any window that may go to profiling."
+    )
+    profiling_window_s: float = Field(86_400.0, gt=0, le=31_536_000, description="The window; it may go all at once.")
+    backfill: bool = Field(True, description="Give workers that get free during a round to waiting jobs at once.")
+    minimum_lease_fraction: float = Field(
+        0.2, ge=0, le=1, description="Part of a round that must be left for a gang to be started in its middle."
+    )
+    lost_retries: int = Field(10, ge=0, le=10_000, description="Gangs a job may lose in a row; the next is its end.")
+    lost_backoff_s: float = Field(1.0, ge=0, le=3_600, description="Pause after a second loss; doubles to an hour.")
     log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
     keep_rounds: int = Field(2_000, ge=2, le=10_000_000, description="Rounds kept with their problems; older ones go.")
+    keep_events_s: float = Field(
+        90 * 86_400.0, ge=3_600, le=3e9, description="How long jobs' stories and decisions of rounds are kept."
+    )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     queued_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
 

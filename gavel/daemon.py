@@ -22,9 +22,12 @@ from api.services import Services
 from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
+from gavel.backends.ray.backend import RayBackend
+from gavel.backends.ray.words import RaySettings
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.errors import GavelError
+from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.references import reference_table
 from gavel.logs import configure_logs
@@ -130,19 +133,12 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     clock = SystemClock()
     listener = _listen(settings, stack)
     url = _url(settings, listener)
-    found = discover()
-    backend = LocalBackend(
-        state_dir=settings.state_dir,
-        accelerators=found.accelerators,
-        clock=clock,
-        lease_grace_s=settings.lease_grace_s,
-        log_bytes_per_job=settings.log_bytes_per_job,
-        on_change=clock.wake,
-        environment={"GAVEL_URL": url},
-    )
+    backend, found = _backend(settings, url, clock)
     stack.callback(backend.close)
     configure_logs(settings.state_dir / "service.log")  # the backend has made sure that the folder is ours alone
-    store = SqlStore(settings.url, on_change=clock.wake, keep_rounds=settings.keep_rounds)
+    store = SqlStore(
+        settings.url, on_change=clock.wake, keep_rounds=settings.keep_rounds, keep_events_s=settings.keep_events_s
+    )
     stack.callback(store.close)
     driver = _driver(settings, found, clock, store, backend, stack)
     loop = SchedulerLoop(driver, clock, settings, lambda: _report_types(settings.state_dir, found, announce))
@@ -152,6 +148,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
         clock=clock,
         read_log=backend.read_log,
         is_scheduler_alive=loop.is_alive_and_ticking,
+        cluster_notes=backend.notes if isinstance(backend, RayBackend) else tuple,
     )
     token = _operator_token(store, settings.state_dir, clock.now_s())
     _write_private(settings.state_dir / SERVICE_FILE, json.dumps({"url": url, "pid": os.getpid()}))
@@ -162,6 +159,36 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     _server(services).run(sockets=[listener])
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
+
+
+def _backend(settings: Settings, url: str, clock: SystemClock) -> tuple[LocalBackend | RayBackend, Discovery]:
+    """The cluster to run on; for Ray, whose nodes are found as they come, nothing is discovered here."""
+    if settings.backend == "ray":
+        backend = RayBackend(
+            state_dir=settings.state_dir,
+            ray=RaySettings(
+                address=settings.ray_address,
+                checkpoints=settings.ray_checkpoints,
+                node_folder=settings.ray_node_folder,
+                report_period_s=settings.ray_report_period_s,
+            ),
+            clock=clock,
+            lease_grace_s=settings.lease_grace_s,
+            log_bytes_per_job=settings.log_bytes_per_job,
+            environment={"GAVEL_URL": url},
+        )
+        return backend, Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
+    found = discover(settings.virtual_nodes)
+    local = LocalBackend(
+        state_dir=settings.state_dir,
+        accelerators=found.accelerators,
+        clock=clock,
+        lease_grace_s=settings.lease_grace_s,
+        log_bytes_per_job=settings.log_bytes_per_job,
+        on_change=clock.wake,
+        environment={"GAVEL_URL": url},
+    )
+    return local, found
 
 
 def _driver(
@@ -181,6 +208,7 @@ def _driver(
         clock=clock,
         settings=settings,
         token_of=JobTokens(store, settings.state_dir, clock),
+        choose_profiling=ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s),
     )
 
 
@@ -200,6 +228,8 @@ def _report_types(state_dir: Path, found: Discovery, announce: Callable[[str], N
     workers = [each.worker.id for each in found.accelerators]
     for note in found.notes:
         announce(note)
+    if not workers:
+        return
     kept = state_dir / "probe.json"
     if kept.exists() and json.loads(kept.read_text()).get("workers") == workers:
         return

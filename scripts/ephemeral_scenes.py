@@ -160,6 +160,30 @@ def fair_sharing(stage: Stage) -> None:
         stage.show(caption)
 
 
+def objective(stage: Stage) -> None:
+    largest = lib.Objective("app/memory", {"node-1": 2, "node-2": 8, "node-3": 4})
+    stage.nodes("node-1", "node-2", "node-3").submit(largest, "a1", "a2", "a3")
+    stage.play(largest)
+    stage.show("Tasks go where the most is left, within a factor of two")
+    stage.submit(largest, "a4", "a5", "a6")
+    stage.play(largest)
+    stage.show("node-2 is full, so node-3 is best with 4; then 3 and 2 count alike")
+
+
+def barrier(stage: Stage) -> None:
+    stage.nodes("node-1", "node-2")
+    signals = ("app/a-done", "app/b-done")
+    stage.submit(lib.compose(), "a", "b")
+    stage.submit(lib.Barrier(signals), "c")
+    stage.play(lib.Barrier(signals))
+    stage.end("a")
+    stage.play(lib.Barrier(signals, frozenset({"app/a-done"})))
+    stage.show("Task c waits for both a and b; a is done")
+    stage.end("b")
+    stage.play(lib.Barrier(signals, frozenset(signals)))
+    stage.show("Both are done: c starts, anywhere")
+
+
 def composition(stage: Stage) -> None:
     balanced = lib.LoadBalancing("app/lb", CPU, together=2)
     stage.nodes("node-1", "node-2")
@@ -172,5 +196,5 @@ def composition(stage: Stage) -> None:
 
 SCENES: tuple[Callable[[Stage], None], ...] = (
     *(co_location, data_locality, anti_affinity, load_balancing, bin_packing),
-    *(gang, soft, priority, fair_sharing, composition),
+    *(gang, soft, priority, fair_sharing, objective, barrier, composition),
 )

@@ -270,3 +270,51 @@ def test_every_view_comes_for_people_and_as_json(shell: Shell, seen: str, comman
     text = shell.ok(command)
     assert [part for part in shown if part not in text] == []
     assert json.loads(shell.ok(command, "--json"))
+
+
+# --- sweeps, pauses, limits
+
+
+def test_a_sweep_from_the_shell(shell: Shell) -> None:
+    told = shell.run("submit", "--steps", "5", "--array", "RATE=1,2", "--json", "--", "./train", "--rate", "{RATE}")
+    jobs = json.loads(told.stdout)
+    assert [job["argv"][-1] for job in jobs] == ["1", "2"] and jobs[0]["array_index"] == 0
+    array = jobs[0]["array_id"]
+    assert len(json.loads(shell.ok("jobs", "--array", array, "--json"))) == 2
+    assert "PAUSED" in shell.ok("pause", jobs[0]["id"])
+    assert "QUEUED" in shell.ok("resume", jobs[0]["id"])
+    edited = json.loads(shell.ok("set", jobs[0]["id"], "--priority", "3", "--label", "a=b", "--json"))
+    assert (edited["priority"], edited["labels"]) == (3, {"a": "b"})
+    assert shell.ok("cancel", "--array", array, "--keep", jobs[0]["id"]).split() == [jobs[1]["id"]]
+    assert "pause.requested" in shell.ok("audit", "--job", jobs[0]["id"])
+    assert shell.run("set", jobs[0]["id"]).returncode == 2 and shell.run("cancel").returncode == 2
+
+
+def test_a_job_after_another_shows_what_it_waits_for(shell: Shell) -> None:
+    first = json.loads(shell.ok("submit", "--steps", "5", "--json", "--", "./train"))["id"]
+    shown = shell.ok("submit", "--steps", "5", "--after", first, "--", "./train")
+    assert "waits for" in shown and first in shown
+
+
+def test_the_submit_says_whether_the_deadline_can_be_met(shell: Shell) -> None:
+    told = shell.run("submit", "--steps", "500", "--deadline", "100", "--throughput", "fast=10", "--", "./train")
+    assert told.returncode == 0 and "deadline can be met:" in told.stderr and "50 s alone on fast" in told.stderr
+
+
+def test_a_tier_keeps_the_limits_that_a_change_does_not_name(shell: Shell) -> None:
+    shell.ok("tiers", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7")
+    changed = json.loads(shell.ok("tiers", "set", "capped", "--weight", "2", "--json"))[0]
+    assert (changed["weight"], changed["cap"], changed["accelerator_hours_per_month"]) == (2.0, 0.5, 10.0)
+    free = json.loads(shell.ok("tiers", "set", "capped", "--unlimited", "--max-jobs", "3", "--json"))[0]
+    assert (free["cap"], free["accelerator_hours_per_month"], free["max_jobs"]) == (0.5, None, 3)
+    assert "accelerator hours" in shell.ok("tiers", "usage", "capped")
+    assert "tier.changed" in shell.ok("audit", "--subject", "tier/capped")
+
+
+def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/gavel.db"
+    assert "from revision none to" in bare.ok("db", "upgrade", "--database-url", url)
+    assert "0 jobs, 0 rounds, 0 faults" in bare.ok("db", "check", "--database-url", url)
+    assert "copy.db holds 0 jobs" in bare.ok("db", "backup", "copy.db", "--database-url", url)
+    assert bare.run("db", "backup", "copy.db", "--database-url", url).returncode == 2
+    assert bare.run("db", "check").returncode == 2

@@ -38,6 +38,11 @@ VIEWS = {
     module.Worker: schemas.WorkerView,
     module.Cluster: schemas.ClusterView,
     module.Submission: schemas.JobSubmit,
+    module.JobBatch: schemas.JobBatchView,
+    module.Cancelled: schemas.CancelledView,
+    module.Deadline: schemas.DeadlineView,
+    module.Usage: schemas.UsageView,
+    module.AuditEntry: schemas.AuditView,
 }
 PROGRAM = ["python", "train.py"]
 
@@ -268,3 +273,35 @@ def test_a_problem_document_is_read_field_by_field() -> None:
     error = module._refusal(httpx.Response(422, json=problem))
     assert (error.title, error.detail, error.field) == ("No", "weight: too large", "weight")
     assert str(error) == "No (422): weight: too large"
+
+
+def test_a_sweep_is_submitted_paused_changed_and_its_losers_cancelled(ann: Client) -> None:
+    made = ann.submit_array(
+        {"argv": ["train", "--rate", "{RATE}"], "total_steps": 5}, parameters={"RATE": ["1", "2", "3"]}
+    )
+    winner, *losers = made["items"]
+    assert [job["argv"][-1] for job in made["items"]] == ["1", "2", "3"]
+    assert [job["id"] for job in ann.jobs(array_id=made["array_id"])] == [job["id"] for job in made["items"]][::-1]
+    assert ann.pause(winner["id"])["state"] == "PAUSED" and ann.resume(winner["id"])["state"] == "QUEUED"
+    edited = ann.edit(winner["id"], weight=2.0, labels={"best": "yes"})
+    assert (edited["weight"], edited["labels"]) == (2.0, {"best": "yes"})
+    with pytest.raises(GavelApiError, match="412"):
+        ann.edit(winner["id"], weight=3.0, version=edited["version"] - 1)
+    done = ann.cancel_many(array_id=made["array_id"], keep=[winner["id"]])
+    assert done == {"cancelling": sorted(job["id"] for job in losers), "skipped": []}
+    story = [entry["action"] for entry in ann.audit(job_id=winner["id"])]
+    assert story == ["job.edited", "job.resumed", "pause.requested"]
+
+
+def test_a_batch_under_one_key_is_one_batch(ann: Client) -> None:
+    jobs: list[module.Submission] = [{"argv": PROGRAM, "total_steps": 5, "name": name} for name in ("a", "b")]
+    first, again = (ann.submit_batch(jobs, idempotency_key="batch") for _ in range(2))
+    assert first == again and [job["name"] for job in first["items"]] == ["a", "b"]
+
+
+def test_an_operator_limits_a_tier_and_sees_what_it_used(operator: Client) -> None:
+    tier = operator.put_tier("metered", max_jobs=3, accelerator_hours_per_month=1.5)
+    assert (tier["max_jobs"], tier["accelerator_hours_per_month"], tier["cap"]) == (3, 1.5, 1.0)
+    used = operator.usage("metered")
+    assert (used["accelerator_hours"], used["accelerator_hours_per_month"], used["unfinished_jobs"]) == (0.0, 1.5, 0)
+    assert next(operator.audit(subject="tier/metered"))["after"]["max_jobs"] == 3

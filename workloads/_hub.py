@@ -12,6 +12,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 HUB_FILE = "hub.json"
@@ -153,20 +154,35 @@ class Spoke:
         return tuple(payload if rank == self._rank else self._link.receive(_GATHER) for rank in ranks)
 
 
-def open_hub(directory: Path, world_size: int, key: bytes, timeout_s: float) -> Hub:
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where the ranks of a gang meet, with which key, and how long they wait for each other.
+
+    `address` None: on a port that rank 0 chooses and writes into `directory`, which all ranks see.
+    """
+
+    directory: Path
+    address: tuple[str, int] | None
+    key: bytes
+    timeout_s: float
+
+
+def open_hub(meeting: Meeting, world_size: int) -> Hub:
     """The hub once every other rank has joined. Raises GangError when one does not come in time."""
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = time.monotonic() + meeting.timeout_s
     links: dict[int, Link] = {}
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        _publish(directory / HUB_FILE, server.getsockname())
+    with socket.create_server(meeting.address or ("127.0.0.1", 0)) as server:
+        if meeting.address is None:
+            _publish(meeting.directory / HUB_FILE, server.getsockname())
         while len(links) < world_size - 1:
             remaining_s = deadline_s - time.monotonic()
             try:
                 server.settimeout(max(1e-3, remaining_s))
                 connected, _ = server.accept()
             except TimeoutError as error:
-                raise GangError(f"{len(links) + 1} of {world_size} ranks joined within {timeout_s:g} s") from error
-            _admit(connected, links, world_size, key, timeout_s)
+                joined = f"{len(links) + 1} of {world_size} ranks joined within {meeting.timeout_s:g} s"
+                raise GangError(joined) from error
+            _admit(connected, links, world_size, meeting.key, meeting.timeout_s)
     return Hub([links[rank] for rank in sorted(links)])
 
 
@@ -188,18 +204,30 @@ def _admit(connected: socket.socket, links: dict[int, Link], world_size: int, ke
     links[rank] = link
 
 
-def join_hub(directory: Path, rank: int, world_size: int, key: bytes, timeout_s: float) -> Spoke:
+def join_hub(meeting: Meeting, rank: int, world_size: int) -> Spoke:
     """This rank's connection to rank 0. Raises GangError when rank 0 does not appear in time or has another key."""
     from multiprocessing import AuthenticationError
 
-    address = _published(directory / HUB_FILE, timeout_s)
+    deadline_s = time.monotonic() + meeting.timeout_s
+    address = meeting.address or _published(meeting.directory / HUB_FILE, meeting.timeout_s)
     try:
-        link = Link(socket.create_connection(address, timeout=timeout_s), "rank 0", timeout_s)
-        link.authenticate(key, is_hub=False)
+        link = Link(_connected(address, deadline_s), "rank 0", meeting.timeout_s)
+        link.authenticate(meeting.key, is_hub=False)
     except (AuthenticationError, EOFError, OSError) as error:
         raise GangError(f"rank 0 at {address[0]}:{address[1]} did not let rank {rank} in: {error}") from error
     link.send(_HELLO, rank.to_bytes(4, "big"))
     return Spoke(link, rank, world_size)
+
+
+def _connected(address: tuple[str, int], deadline_s: float) -> socket.socket:
+    """A connection as soon as rank 0 listens; until the deadline, it may not have come so far. Raises OSError."""
+    while True:
+        try:
+            return socket.create_connection(address, timeout=max(1e-3, deadline_s - time.monotonic()))
+        except ConnectionRefusedError:
+            if time.monotonic() >= deadline_s:
+                raise
+        time.sleep(_POLL_S)
 
 
 def _publish(path: Path, address: tuple[str, int]) -> None:

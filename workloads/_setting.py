@@ -11,8 +11,16 @@ GANG_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends."""
+    """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends.
 
+    `task` is empty but in a task of the job, which has the place of the rank whose node it runs on.
+    """
+
+    job_id: str = ""
+    task: str = ""
+    node: str = ""
+    service_url: str = ""
+    job_token: str = ""
     token: int = 0
     rank: int = 0
     world_size: int = 1
@@ -24,6 +32,7 @@ class Setting:
     lease_expires_boottime_s: float = math.inf
     gang_key: bytes = b""
     gang_timeout_s: float = GANG_TIMEOUT_S
+    hub: tuple[str, int] | None = None  # where rank 0 is met, when ranks are on several machines
     accelerator_type: str = "standalone"
 
 
@@ -33,6 +42,11 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         return _standalone(environment)
     checkpoint = environment.get("GAVEL_CHECKPOINT", "")
     return Setting(
+        job_id=environment.get("GAVEL_JOB_ID", ""),
+        task=environment.get("GAVEL_TASK", ""),
+        node=environment.get("GAVEL_NODE", ""),
+        service_url=environment.get("GAVEL_URL", ""),
+        job_token=environment.get("GAVEL_JOB_TOKEN", ""),
         token=int(environment["GAVEL_TOKEN"]),
         rank=int(environment["GAVEL_RANK"]),
         world_size=int(environment["GAVEL_WORLD_SIZE"]),
@@ -44,8 +58,15 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
+        hub=_address(environment.get("GAVEL_HUB", "")),
         accelerator_type=environment.get("GAVEL_ACCELERATOR_TYPE", ""),
     )
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    """`HOST:PORT`; None for an empty text."""
+    host, _, port = text.rpartition(":")
+    return (host, int(port)) if host else None
 
 
 def _standalone(environment: Mapping[str, str]) -> Setting:

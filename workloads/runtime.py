@@ -8,27 +8,39 @@
 
 Standard library only. It talks to the service through files (docs/gang-protocol.md), so a job runs on when the service
 is down, and stops by itself when its lease is over. Outside Gavel the same script runs from 0 to `total`.
+
+A job may steer tasks of its own by ephemeral resources (docs/ephemeral-resources.md):
+
+    job.set_resource("near", 2)                                                   # on this rank's node
+    players = [job.launch(["python", "play.py"], requires={"near": 1}) for _ in range(2)]
+    codes = [player.wait() for player in players]
 """
 
+import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from workloads._hub import GO, STOP, GangError, Hub, Spoke, join_hub, open_hub
+from workloads._hub import GO, STOP, GangError, Hub, Meeting, Spoke, join_hub, open_hub
 from workloads._leader import EXIT_PREEMPTED, Leader, Save
 from workloads._lease import boottime_s
 from workloads._reports import merged_metrics
 from workloads._setting import Setting, setting_from
+from workloads._tasks import Task, ask_for_task
 
-__all__ = ["GangError", "Job", "job"]
+if TYPE_CHECKING:  # loads HTTP, which most jobs never need
+    from workloads._service import JobCluster, NodeSpec, Units
+
+__all__ = ["GangError", "Job", "Task", "job"]
 
 Restore = Callable[[Path], object]
 CHECKPOINT_EVERY_S = 60.0
+TTL_S = 60.0
 
 
 class Job:
@@ -36,6 +48,7 @@ class Job:
 
     def __init__(self) -> None:
         self._metrics: dict[str, float] = {}
+        self._numbers = itertools.count(1)
 
     @cached_property
     def _setting(self) -> Setting:
@@ -44,11 +57,14 @@ class Job:
     @cached_property
     def _gang(self) -> Hub | Spoke:
         setting = self._setting
+        if setting.task:
+            raise RuntimeError(f"task {setting.task} is no rank: it does no steps and is in no all_gather")
         if setting.world_size == 1 or setting.gang_dir is None:
             return Hub()
+        meeting = Meeting(setting.gang_dir, setting.hub, setting.gang_key, setting.gang_timeout_s)
         if setting.rank == 0:
-            return open_hub(setting.gang_dir, setting.world_size, setting.gang_key, setting.gang_timeout_s)
-        return join_hub(setting.gang_dir, setting.rank, setting.world_size, setting.gang_key, setting.gang_timeout_s)
+            return open_hub(meeting, setting.world_size)
+        return join_hub(meeting, setting.rank, setting.world_size)
 
     @property
     def rank(self) -> int:
@@ -69,6 +85,16 @@ class Job:
     def accelerator_type(self) -> str:
         """Name of the accelerator type that this process runs on; `standalone` outside Gavel."""
         return self._setting.accelerator_type
+
+    @property
+    def id(self) -> str:
+        """The job's id, which owns the ephemeral resources it sets; empty outside Gavel."""
+        return self._setting.job_id
+
+    @property
+    def node(self) -> str:
+        """The node that this process runs on; empty outside Gavel."""
+        return self._setting.node
 
     def steps(
         self,
@@ -127,6 +153,64 @@ class Job:
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
         """Every rank's payload in the order of ranks, once all of them have called it. Raises GangError."""
         return self._gang.all_gather(payload)
+
+    # --- tasks and their places ---
+
+    def launch(
+        self,
+        argv: Sequence[str],
+        *,
+        requires: Mapping[str, int],
+        name: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Task:
+        """A program that starts on a node of this job as soon as what it `requires` is free there, and holds it.
+
+        `requires` is {name: units} of ephemeral resources, this job's or `owner/name`; they may be set before or after.
+        The task ends with this gang's lease at the latest; its output is in the job's log. A name is used once in a
+        gang: launched again, it is the same task. Raises ValueError, RuntimeError outside Gavel.
+        """
+        if self._setting.gang_dir is None:
+            raise RuntimeError("job.launch: not run by Gavel, so nobody starts tasks; see docs/ephemeral-resources.md")
+        place = self._setting.task or f"rank-{self.rank}"
+        name = name or f"{place}-{next(self._numbers)}"
+        return ask_for_task(self._setting.gang_dir, name, argv, requires, env or {})
+
+    def set_resource(
+        self,
+        name: str,
+        capacity: int,
+        node: "NodeSpec | None" = None,
+        *,
+        ttl_s: float = TTL_S,
+        num_nodes: int | None = None,
+        expect_generation: int | None = None,
+    ) -> dict[str, int]:
+        """Create, resize, renew or (capacity 0) delete this job's `name`; {node: generation} of what was written.
+
+        On this process's node, the one named, the ones listed, or every node of this job with that much free
+        ({owner/name: amount}), at most `num_nodes`. It lives for `ttl_s` unless set again. Raises ServiceError, also if
+        `expect_generation` (0: there is none) is not what is there.
+        """
+        said = {"name": name, "capacity": capacity, "nodes": node or self.node, "ttl_s": ttl_s}
+        asked = {"num_nodes": num_nodes, "expect_generation": expect_generation}
+        said |= {key: value for key, value in asked.items() if value is not None}
+        return {each["node"]: each["generation"] for each in self.cluster(ttl_s=ttl_s).set_all([said])}
+
+    def get_cluster_state(self) -> "dict[str, dict[str, Units]]":
+        """{node: {owner/name: units with `capacity` and `free`}}, workers included. Raises ServiceError."""
+        return self.cluster().get_cluster_state()
+
+    def cluster(self, *, ttl_s: float = TTL_S) -> "JobCluster":
+        """What the libraries of gavel.ephemeral are applied to inside a job: `LoadBalancing(…).apply(job.cluster())`.
+
+        Raises RuntimeError outside Gavel.
+        """
+        from workloads._service import JobCluster
+
+        if not (self._setting.service_url and self._setting.job_token):
+            raise RuntimeError("not run by a Gavel service, so there is no cluster to ask (GAVEL_URL, GAVEL_JOB_TOKEN)")
+        return JobCluster(self._setting.service_url, self._setting.job_token, ttl_s)
 
 
 def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[int]:

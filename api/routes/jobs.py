@@ -1,19 +1,33 @@
 """Jobs: submit, list, look, cancel, and their story."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from api.auth import AnyCaller, UserOrOperator, visible_job
-from api.errors import documented
-from api.limits import body_hash, spec_of
-from api.routes.parameters import UNCHANGED, IdempotencyKey, IfNoneMatch, JobIdPath, LimitQuery, names_version
-from api.schemas import EventList, JobList, JobSubmit, JobView, Name, ShownState
+from api.deadlines import deadline_view
+from api.errors import documented, problem
+from api.limits import body_hash, checked_priority, spec_of
+from api.quotas import check_quotas
+from api.routes.parameters import (
+    UNCHANGED,
+    BeforeQuery,
+    IdempotencyKey,
+    IfNoneMatch,
+    JobIdPath,
+    JobIfMatch,
+    LimitQuery,
+    names_version,
+    version_in,
+)
+from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, ShownState
+from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request
 from api.services import Services, ServicesDep
-from api.views import core_states, event_view, job_view, leases_in_force
-from gavel.ports import JobFilter
-from gavel.types import Job, JobState, Scope
+from api.views import audit_list, core_states, event_view, job_view, leases_in_force
+from gavel.ports import JobEdit, JobFilter
+from gavel.types import Identity, Job, JobSpec, JobState, Scope
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -22,7 +36,13 @@ SCANNED_PAGES = 25  # a list filtered by a shown state looks through this many p
 ETAG: dict[str, Any] = {"ETag": {"description": "The version of what is shown.", "schema": {"type": "string"}}}
 LINKS: dict[str, Any] = {
     name: {"operationId": operation, "parameters": {"job_id": "$response.body#/id"}}
-    for name, operation in (("look", "get_job"), ("cancel", "cancel_job"), ("story", "list_events"), ("log", "get_log"))
+    for name, operation in (
+        ("look", "get_job"),
+        ("pause", "pause_job"),
+        ("cancel", "cancel_job"),
+        ("story", "list_events"),
+        ("log", "get_log"),
+    )
 }
 CREATED: dict[int | str, dict[str, Any]] = {
     201: {
@@ -51,26 +71,48 @@ def submit(
     idempotency_key: IdempotencyKey = None,
 ) -> JobView:
     """Submit a job. The answer comes after the job is durable; send the same Idempotency-Key again when in doubt."""
-    spec = spec_of(body, caller, services)
-    now_s = services.clock.now_s()
-    answer = services.store.submit(spec, key=idempotency_key, body_hash=body_hash(body), now_s=now_s)
-    response.headers["Location"] = f"/v1/jobs/{answer.job.id}"
-    response.headers["ETag"] = etag(answer.job)
-    if not answer.created:
-        response.headers["Idempotency-Replayed"] = "true"
-    return show(services, [answer.job])[0]
+    (job,) = submit_once(
+        lambda: [spec_of(body, caller, services)], body, response, caller, services, idempotency_key, is_array=False
+    )
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers["ETag"] = etag(job)
+    return show(services, [job])[0]
+
+
+def submit_once(
+    specs_of: Callable[[], list[JobSpec]],
+    body: Request,
+    response: Response,
+    caller: Identity,
+    services: Services,
+    key: str | None,
+    *,
+    is_array: bool,
+) -> list[Job]:
+    """The jobs of a body; those that the key made before come back whatever has become of quotas and cluster."""
+    digest = body_hash(body)
+    known = services.store.submitted(caller.user, key, body_hash=digest) if key else ()
+    if not known:
+        specs = specs_of()
+        check_quotas(specs, services)
+        now_s = services.clock.now_s()
+        answers = services.store.submit_many(specs, key=key, body_hash=digest, now_s=now_s, is_array=is_array)
+        if all(each.created for each in answers):
+            return [each.job for each in answers]
+        known = tuple(each.job for each in answers)
+    response.headers["Idempotency-Replayed"] = "true"
+    return list(known)
 
 
 @router.get("", operation_id="list_jobs", responses=documented(401, 403, 422, 503))
-def list_jobs(
+def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     caller: UserOrOperator,
     services: ServicesDep,
     state: Annotated[ShownState | None, Query()] = None,
     user: Annotated[Name | None, Query()] = None,
     tier: Annotated[Name | None, Query()] = None,
-    label: Annotated[
-        str | None, Query(pattern=r"^[^=\u0000]+=[^\u0000]*$", max_length=192, examples=["project=vision"])
-    ] = None,
+    label: Annotated[str | None, Query(pattern=LABEL_PATTERN, max_length=192, examples=["project=vision"])] = None,
+    array_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63)] = None,
     cursor: Annotated[str | None, Query(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63)] = None,
     limit: LimitQuery = 50,
 ) -> JobList:
@@ -85,6 +127,7 @@ def list_jobs(
         user=user,
         tier=tier,
         label=(key, value) if label else None,
+        array_id=array_id,
     )
     found: list[JobView] = []
     for _ in range(SCANNED_PAGES):
@@ -119,9 +162,68 @@ def get_job(
 def cancel(job_id: JobIdPath, response: Response, caller: UserOrOperator, services: ServicesDep) -> JobView:
     """Ask for the end of a job; asking again changes nothing. 409 when it has ended otherwise."""
     visible_job(services, caller, job_id)
-    job = services.store.request_cancel(job_id, now_s=services.clock.now_s())
+    job = services.store.request_cancel(job_id, now_s=services.clock.now_s(), by=caller.user)
     response.headers["ETag"] = etag(job)
     return show(services, [job])[0]
+
+
+@router.post(
+    "/{job_id}/pause", status_code=202, operation_id="pause_job", responses=documented(401, 403, 404, 409, 422, 503)
+)
+def pause(job_id: JobIdPath, response: Response, caller: UserOrOperator, services: ServicesDep) -> JobView:
+    """Stop the job after a checkpoint, and keep it until it is resumed. 409 when it has ended."""
+    return _pause(job_id, True, response, caller, services)
+
+
+@router.post(
+    "/{job_id}/resume", status_code=202, operation_id="resume_job", responses=documented(401, 403, 404, 409, 422, 503)
+)
+def resume(job_id: JobIdPath, response: Response, caller: UserOrOperator, services: ServicesDep) -> JobView:
+    """Let a paused job go on from its checkpoint. 409 when it has ended."""
+    return _pause(job_id, False, response, caller, services)
+
+
+def _pause(job_id: str, is_paused: bool, response: Response, caller: Identity, services: Services) -> JobView:
+    visible_job(services, caller, job_id)
+    now_s = services.clock.now_s()
+    job = services.store.request_pause(job_id, is_paused=is_paused, now_s=now_s, by=caller.user)
+    response.headers["ETag"] = etag(job)
+    return show(services, [job])[0]
+
+
+@router.patch(
+    "/{job_id}", operation_id="edit_job", responses=documented(400, 401, 403, 404, 409, 412, 413, 422, 428, 503)
+)
+def edit(
+    job_id: JobIdPath,
+    body: JobPatch,
+    response: Response,
+    caller: UserOrOperator,
+    services: ServicesDep,
+    if_match: JobIfMatch = None,
+) -> JobView:
+    """Change weight, priority or labels of an unfinished job, from the next round on."""
+    job = visible_job(services, caller, job_id)
+    if if_match is None:
+        raise problem(428, f"send If-Match: {etag(job)} to change the job as it is now, or If-Match: *")
+    if body.priority is not None:
+        tiers = {tier.name: tier for tier in services.store.tiers()}
+        checked_priority(body.priority, tiers[job.spec.tier], caller)
+    wish = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
+    now_s = services.clock.now_s()
+    job = services.store.edit_job(job_id, wish, expected_version=version_in(if_match), now_s=now_s, by=caller.user)
+    response.headers["ETag"] = etag(job)
+    return show(services, [job])[0]
+
+
+@router.get("/{job_id}/audit", operation_id="list_job_audit", responses=documented(401, 403, 404, 422, 503))
+def list_audit(
+    job_id: JobIdPath, caller: UserOrOperator, services: ServicesDep, before: BeforeQuery = None, limit: LimitQuery = 50
+) -> AuditList:
+    """Who decided what about the job, newest first: its user, operators, and the policy that gave its workers away."""
+    visible_job(services, caller, job_id)
+    entries = services.store.audit(subject=f"job/{job_id}", before=before, limit=limit)
+    return audit_list(entries, limit)
 
 
 @router.get("/{job_id}/events", operation_id="list_events", responses=documented(401, 403, 404, 422, 503))
@@ -149,4 +251,14 @@ def show(services: Services, jobs: Sequence[Job]) -> list[JobView]:
     holding = any(job.state is JobState.LEASED for job in jobs)
     leases = leases_in_force(services.store.rounds(limit=2) if holding else (), known)
     now_s = services.clock.now_s()
-    return [job_view(job, leases.get(job.id), now_s) for job in jobs]
+    views = [job_view(job, leases.get(job.id), now_s) for job in jobs]
+    if all(job.spec.deadline_at_s is None or job.state.is_terminal for job in jobs):
+        return views
+    judge = partial(
+        deadline_view,
+        table=services.store.throughputs(),
+        capacity=services.store.cluster().capacity_workers(),
+        unfinished=len(services.store.snapshot().jobs),
+        now_s=now_s,
+    )
+    return [view.model_copy(update={"deadline": judge(job)}) for view, job in zip(views, jobs, strict=True)]

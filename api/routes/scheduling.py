@@ -81,10 +81,18 @@ def _may_see_kind(caller: Identity, kind: str) -> bool:
 
 
 @router.get("/cluster", operation_id="get_cluster", responses=documented(401, 403, 503))
-def get_cluster(caller: UserOrOperator, services: ServicesDep) -> ClusterView:
-    """Nodes and workers, each with the id of the job that holds it now."""
+def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
+    """Nodes; workers, each with the id of the job that holds it now; ephemeral resources of applications."""
     leases = leases_in_force(services.store.rounds(limit=2), services.store.snapshot().jobs)
-    return cluster_view(services.store.cluster(), leases)
+    cluster = services.store.cluster()
+    measured = {each.accelerator_type for each in services.store.throughputs() if each.is_measured}
+    unmeasured = [
+        f"nothing was measured on accelerator type {name} yet: its throughputs are inferred until a job has run there"
+        for name in cluster.accelerator_types
+        if name not in measured
+    ]
+    notes = (*services.cluster_notes(), *unmeasured)
+    return cluster_view(cluster, leases, services.store.resources(), services.clock.now_s(), notes)
 
 
 @router.get("/catalogue", operation_id="list_catalogue", responses=documented(401, 403, 503))

@@ -1,17 +1,18 @@
 """Tiers, users and their tokens: what operators decide."""
 
 import threading
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from api.auth import OperatorOnly, UserOrOperator, digest, new_token
 from api.errors import documented, invalid, problem
 from api.routes.parameters import UNCHANGED, IfMatch, IfNoneMatch, NamePath, names_version
-from api.schemas import TierList, TierPut, TierView, TokenCreate, TokenCreated, UserList, UserPut, UserView
+from api.schemas import TierList, TierPut, TierView, TokenCreate, TokenCreated, UsageView, UserList, UserPut, UserView
 from api.services import Services, ServicesDep
 from api.views import tier_view, user_view
-from gavel.types import Scope, Tier, User
+from gavel.mechanism.holding import used
+from gavel.types import Scope, Tier, User, month_of
 
 router = APIRouter(prefix="/v1", tags=["tiers and users"])
 
@@ -67,6 +68,11 @@ def put_tier(
             weight=body.weight,
             objective=body.objective,
             guarantee=body.guarantee,
+            cap=body.cap,
+            default_priority=body.default_priority,
+            max_jobs=body.max_jobs,
+            accelerator_hours_per_month=body.accelerator_hours_per_month,
+            budget_usd_per_month=body.budget_usd_per_month,
             parent=before.parent if before else None,
         )
         expected = before.version if before else None
@@ -74,6 +80,34 @@ def put_tier(
     response.status_code = 200 if before else 201
     response.headers["ETag"] = _etag(tier)
     return tier_view(tier)
+
+
+@router.get("/tiers/{name}/usage", operation_id="get_usage", responses=documented(401, 403, 404, 422, 503))
+def get_usage(
+    name: NamePath,
+    caller: UserOrOperator,
+    services: ServicesDep,
+    month: Annotated[str | None, Query(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="Default: this month.")] = None,
+) -> UsageView:
+    """What the tier and those below it used in a month (UTC), beside its limits."""
+    tiers = {tier.name: tier for tier in services.store.tiers()}
+    tier = tiers.get(name)
+    if tier is None or (caller.scope is not Scope.OPERATOR and name not in caller.tiers):
+        raise problem(404, f"no tier {name}")
+    month = month or month_of(services.clock.now_s())
+    parts = {(each.tier, month): each for each in services.store.usage(month)}
+    so_far = used(name, tiers, parts, month)
+    counts = services.store.count_jobs()
+    return UsageView(
+        tier=name,
+        month=month,
+        accelerator_hours=so_far.accelerator_hours,
+        accelerator_hours_per_month=tier.accelerator_hours_per_month,
+        cost_usd=so_far.cost_usd,
+        budget_usd_per_month=tier.budget_usd_per_month,
+        unfinished_jobs=sum(n for (state, of), n in counts.items() if of == name and not state.is_terminal),
+        max_jobs=tier.max_jobs,
+    )
 
 
 def _find(services: Services, name: str) -> Tier | None:
@@ -148,7 +182,8 @@ def create_token(
 ) -> TokenCreated:
     """A new bearer token of the user. It is shown this once."""
     user, token, scope = _user(services, name), new_token(), Scope(body.scope if body else "user")
-    services.store.add_token(digest(token), user=user.name, scope=scope, now_s=services.clock.now_s())
+    now_s = services.clock.now_s()
+    services.store.add_token(digest(token), user=user.name, scope=scope, now_s=now_s, by=caller.user)
     response.headers["Cache-Control"] = "no-store"
     return TokenCreated(user=user.name, scope=scope.value, token=token)
 

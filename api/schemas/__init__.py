@@ -3,6 +3,7 @@
 Instants are seconds since the Unix epoch (`_at_s`), durations seconds (`_s`).
 """
 
+from api.schemas.audit import AuditList, AuditView
 from api.schemas.fields import (
     KIND_PATTERN,
     LABEL_KEY_PATTERN,
@@ -22,8 +23,32 @@ from api.schemas.fields import (
     VariableValue,
     View,
 )
-from api.schemas.jobs import EventList, EventView, JobList, JobSubmit, JobView, ShownState
-from api.schemas.people import TierList, TierPut, TierView, TokenCreate, TokenCreated, UserList, UserPut, UserView
+from api.schemas.jobs import (
+    CancelBatch,
+    CancelledView,
+    DeadlineView,
+    EventList,
+    EventView,
+    JobArray,
+    JobBatch,
+    JobBatchView,
+    JobList,
+    JobPatch,
+    JobSubmit,
+    JobView,
+    ShownState,
+)
+from api.schemas.people import (
+    TierList,
+    TierPut,
+    TierView,
+    TokenCreate,
+    TokenCreated,
+    UsageView,
+    UserList,
+    UserPut,
+    UserView,
+)
 from api.schemas.scheduling import (
     AllocationRow,
     AllocationView,
@@ -49,14 +74,23 @@ __all__ = [
     "AllocationRow",
     "AllocationView",
     "Argument",
+    "AuditList",
+    "AuditView",
+    "CancelBatch",
+    "CancelledView",
     "CatalogueEntry",
     "CatalogueList",
     "CertificateView",
     "ClusterView",
+    "DeadlineView",
     "EventList",
     "EventView",
     "Health",
+    "JobArray",
+    "JobBatch",
+    "JobBatchView",
     "JobList",
+    "JobPatch",
     "JobSubmit",
     "JobView",
     "Kind",
@@ -80,6 +114,7 @@ __all__ = [
     "TokenCreate",
     "TokenCreated",
     "TypeName",
+    "UsageView",
     "UserList",
     "UserPut",
     "UserView",

@@ -16,6 +16,10 @@ LABEL_VALUE_PATTERN = r"^[^\u0000-\u001f\u007f]*$"
 
 TEXT_PATTERN = r"^[^\u0000]*$"  # a program's arguments are C strings: anything but NUL
 
+JOB_ID_PATTERN = r"^[a-z0-9][-a-z0-9]*$"
+
+LABEL_PATTERN = r"^[^=\u0000]+=[^\u0000]*$"
+
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN, max_length=63)]
 
 Kind = Annotated[str, StringConstraints(pattern=KIND_PATTERN, max_length=127)]
@@ -33,6 +37,14 @@ LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY_PATTERN, max_lengt
 LabelValue = Annotated[str, StringConstraints(pattern=LABEL_VALUE_PATTERN, max_length=127)]
 
 ObjectiveName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=63)]
+
+JobIdText = Annotated[str, StringConstraints(pattern=JOB_ID_PATTERN, max_length=63)]
+
+Label = Annotated[str, StringConstraints(pattern=LABEL_PATTERN, max_length=192)]
+
+Priority = Annotated[int, Field(ge=-10, le=10)]
+
+Weight = Annotated[float, Field(ge=1e-3, le=1e3)]
 
 StepsPerSecond = Annotated[float, Field(gt=1e-9, lt=1e9)]
 

@@ -1,24 +1,31 @@
 """Jobs and their events."""
 
+import math
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from api.schemas.fields import (
     Argument,
+    JobIdText,
     Kind,
+    Label,
     LabelKey,
     LabelValue,
     Name,
+    Priority,
     Request,
     StepsPerSecond,
     TypeName,
     VariableName,
     VariableValue,
     View,
+    Weight,
     example,
 )
+
+ARRAY_JOBS_MAX = 1000
 
 
 class JobSubmit(Request):
@@ -53,7 +60,7 @@ class JobSubmit(Request):
         1, ge=1, le=1024, description="Accelerators (all of one type) that the gang needs at once."
     )
     tier: Name | None = Field(None, description="One of your tiers; default: your first.")
-    weight: float = Field(1.0, ge=1e-3, le=1e3, description="Relative to your other jobs in the tier.")
+    weight: Weight = Field(1.0, description="Relative to your other jobs in the tier.")
     deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="Seconds since the Unix epoch.")
     env: dict[VariableName, VariableValue] = Field(
         default_factory=dict,
@@ -69,11 +76,82 @@ class JobSubmit(Request):
     preemptible: bool = True
     cpu_cores: int = Field(1, ge=1, le=4096)
     memory_bytes: int = Field(0, ge=0, le=1 << 50)
+    priority: Priority | None = Field(
+        None,
+        description="Each step doubles the weight, and goes first in a tier that serves in order. Default, and the most"
+        " that a user may state: the tier's.",
+    )
+    max_retries: int = Field(0, ge=0, le=1000, description="How often a program that failed is started again.")
+    after: list[JobIdText] = Field(
+        default_factory=list, max_length=100, description="Jobs that must have completed first; fails if one does not."
+    )
 
     @model_validator(mode="after")
     def _says_what_to_run(self) -> Self:
         if self.kind is None and self.argv is None:
             raise ValueError("give argv, or kind with a name of GET /v1/catalogue")
+        return self
+
+
+class JobArray(Request):
+    """The same job many times: once for each combination of the parameters' values, or `count` times.
+
+    A parameter is set in the environment, and put for `{NAME}` in argv. GAVEL_ARRAY_INDEX counts from 0.
+    """
+
+    model_config = example(
+        job={"argv": ["python", "/home/ann/train.py", "--rate", "{RATE}"], "total_steps": 5000},
+        parameters={"RATE": ["0.1", "0.01"], "SEED": ["1", "2", "3"]},
+    )
+
+    job: JobSubmit
+    parameters: dict[VariableName, Annotated[list[VariableValue], Field(min_length=1, max_length=1000)]] = Field(
+        default_factory=dict, max_length=16
+    )
+    count: int | None = Field(None, ge=1, le=ARRAY_JOBS_MAX, description="Instead of parameters.")
+
+    @model_validator(mode="after")
+    def _says_how_many(self) -> Self:
+        if (self.count is None) == (not self.parameters):
+            raise ValueError("give either parameters or count")
+        size = math.prod(len(values) for values in self.parameters.values())
+        if size > ARRAY_JOBS_MAX:
+            raise ValueError(f"{size} combinations are more than {ARRAY_JOBS_MAX}; leave values out, or submit twice")
+        return self
+
+
+class JobBatch(Request):
+    """Jobs to submit together: all or none."""
+
+    model_config = example(jobs=[{"kind": "mlp-b256", "total_steps": 500}, {"kind": "cnn-b64", "total_steps": 500}])
+
+    jobs: list[JobSubmit] = Field(min_length=1, max_length=ARRAY_JOBS_MAX)
+
+
+class JobPatch(Request):
+    """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
+
+    model_config = example(weight=2.0, priority=1, labels={"project": "vision"})
+
+    weight: Weight | None = None
+    priority: Priority | None = None
+    labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32)
+
+
+class CancelBatch(Request):
+    """Which unfinished jobs to cancel: those that fit everything given, but those to keep."""
+
+    model_config = example(array_id="01kwz3tbcd00001x", keep=["01kwz3tbcd00001z"])
+
+    ids: list[JobIdText] | None = Field(None, min_length=1, max_length=ARRAY_JOBS_MAX)
+    label: Label | None = None
+    array_id: JobIdText | None = None
+    keep: list[JobIdText] = Field(default_factory=list, max_length=ARRAY_JOBS_MAX)
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if self.ids is None and self.label is None and self.array_id is None:
+            raise ValueError("give ids, label or array_id")
         return self
 
 
@@ -85,10 +163,25 @@ class ShownState(StrEnum):
     RUNNING = "RUNNING"
     PREEMPTED = "PREEMPTED"  # checkpointed and waiting again; not an error
     LOST = "LOST"  # its node or supervisor went away; runs again by itself
+    PAUSED = "PAUSED"  # by its user; waits for a resume
     CANCELLING = "CANCELLING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+
+
+class DeadlineView(View):
+    """Whether a deadline can be met: `earliest` alone on the fastest type, `expected` on an equal share of the cluster.
+
+    `yes`: expected before the deadline; `at_risk`: only with more than an equal share; `no`: not even alone; `unknown`:
+    nobody has measured or stated the speed yet.
+    """
+
+    can_be_met: Literal["yes", "at_risk", "no", "unknown"]
+    deadline_at_s: float
+    earliest_finish_at_s: float | None
+    expected_finish_at_s: float | None
+    message: str
 
 
 class JobView(View):
@@ -130,6 +223,15 @@ class JobView(View):
     log_tail: str
     accelerator_type: str | None = Field(description="Where it runs now.")
     worker_ids: list[str]
+    priority: int
+    max_retries: int
+    failures: int = Field(description="How often its program failed and was started again.")
+    after: list[str]
+    waits_for: list[str] = Field(description="Those of `after` that have not completed.")
+    pause_requested: bool
+    array_id: str | None
+    array_index: int | None
+    deadline: DeadlineView | None = Field(description="Whether the deadline can be met, as things stand.")
 
 
 class JobList(View):
@@ -137,6 +239,20 @@ class JobList(View):
 
     items: list[JobView]
     next_cursor: str | None
+
+
+class JobBatchView(View):
+    """The jobs that were submitted together, in the order given; `array_id` for those of an array."""
+
+    array_id: str | None
+    items: list[JobView]
+
+
+class CancelledView(View):
+    """Jobs that now end, and those of `ids` that do not: unknown, ended before, or to be kept."""
+
+    cancelling: list[str]
+    skipped: list[str]
 
 
 class EventView(View):

@@ -1,10 +1,10 @@
 """Tiers, users and tokens."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from api.schemas.fields import Name, ObjectiveName, Request, View, example
+from api.schemas.fields import Name, ObjectiveName, Priority, Request, View, example
 
 
 class TierPut(Request):
@@ -17,6 +17,19 @@ class TierPut(Request):
     guarantee: float = Field(
         0.0, ge=0, le=1, description="Fraction of every accelerator type the tier can always reach."
     )
+    cap: float = Field(1.0, gt=0.001, le=1, description="Fraction of every type that it does not exceed over time.")
+    default_priority: Priority = Field(0, description="Of jobs that state none; the most that a user may state.")
+    max_jobs: int | None = Field(None, ge=0, le=10**6, description="Unfinished jobs; null: no limit.")
+    accelerator_hours_per_month: float | None = Field(
+        None, ge=0, le=1e9, description="Relative to each job's fastest type; null: no limit."
+    )
+    budget_usd_per_month: float | None = Field(None, ge=0, le=1e9, description="By the workers' prices.")
+
+    @model_validator(mode="after")
+    def _reaches_what_it_is_promised(self) -> Self:
+        if self.guarantee > self.cap:
+            raise ValueError(f"a guarantee of {self.guarantee:g} is above the cap of {self.cap:g}; lower one")
+        return self
 
 
 class TierView(View):
@@ -26,7 +39,25 @@ class TierView(View):
     weight: float
     objective: str
     guarantee: float
+    cap: float
+    default_priority: int
+    max_jobs: int | None
+    accelerator_hours_per_month: float | None
+    budget_usd_per_month: float | None
     version: int
+
+
+class UsageView(View):
+    """What a tier used in a month (UTC), beside its limits."""
+
+    tier: str
+    month: str
+    accelerator_hours: float = Field(description="Relative to each job's fastest type.")
+    accelerator_hours_per_month: float | None
+    cost_usd: float
+    budget_usd_per_month: float | None
+    unfinished_jobs: int
+    max_jobs: int | None
 
 
 class TierList(View):

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from api.schemas.fields import View
+from api.schemas.resources import ResourceView
 
 
 class LeaseView(View):
@@ -95,6 +96,7 @@ class NodeView(View):
     cpu_cores: int
     memory_bytes: int
     region: str
+    problem: str = Field("", description="Why its workers cannot be used now, and what to do; empty if they can.")
 
 
 class WorkerView(View):
@@ -115,3 +117,5 @@ class ClusterView(View):
     nodes: list[NodeView]
     workers: list[WorkerView]
     capacity: dict[str, int] = Field(description="Workers by accelerator type.")
+    notes: list[str] = Field(description="What an operator should know of the cluster as a whole.")
+    resources: list[ResourceView] = Field(description="Ephemeral resources of applications, by owner, name and node.")

@@ -12,8 +12,9 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from gavel.errors import BackendUnavailable
@@ -54,10 +55,11 @@ class _Type:
     env: Mapping[str, str]
 
 
-def discover() -> Discovery:
+def discover(virtual_nodes: int = 1) -> Discovery:
     """GPUs that nvidia-smi lists and the CPU cores this process may use, as accelerators with notes. Takes about 0.2 s.
 
-    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves. Raises BackendUnavailable.
+    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves. With several virtual nodes
+    the workers of each type are dealt out among them. Raises BackendUnavailable.
     """
     cores, notes = _cores()
     names, problem = _gpus()
@@ -65,7 +67,19 @@ def discover() -> Discovery:
     per_gpu = len(cores) // (2 * len(names)) if names else 0
     gpus = _gpu_accelerators(names, cores, per_gpu)
     cpus, said = _cpu_accelerators(cores[per_gpu * len(names) :])
-    return Discovery(accelerators=(*gpus, *cpus), notes=(*notes, *said))
+    found = (*gpus, *cpus)
+    if virtual_nodes > 1:
+        found = tuple(_over_nodes(found, virtual_nodes))
+        said.append(f"this machine poses as {virtual_nodes} nodes, which share its cores and memory")
+    return Discovery(accelerators=found, notes=(*notes, *said))
+
+
+def _over_nodes(accelerators: Iterable[LocalAccelerator], nodes: int) -> Iterator[LocalAccelerator]:
+    counts: Counter[str] = Counter()
+    for each in accelerators:
+        node = f"{node_name()}-{counts[each.worker.accelerator_type] % nodes}"
+        counts[each.worker.accelerator_type] += 1
+        yield replace(each, worker=replace(each.worker, node=node))
 
 
 def node_name() -> str:
@@ -133,6 +147,12 @@ def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], lis
         "throughput is learned while both are busy"
     )
     return _workers(groups), notes
+
+
+@cache
+def capped_types() -> Mapping[str, Mapping[str, str]]:
+    """The environment of each CPU type that this machine can be, by the type's name. Raises BackendUnavailable."""
+    return {each.name: each.env for each in _cpu_types(_numpy_features(), 2 * CPU_TYPES_MAX)}
 
 
 def _cpu_types(found: Sequence[str], cores: int) -> list[_Type]:

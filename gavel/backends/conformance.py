@@ -4,9 +4,10 @@ A check takes a fresh `Harness`: the backend and the means to make things happen
 pass the same checks; a harness names those its cluster cannot be put through in `cannot`, with the reason.
 """
 
-from collections.abc import Callable
 from itertools import permutations
 
+from gavel.backends.conformance_nodes import CHECKS as CHECKS_OF_NODES
+from gavel.backends.conformance_nodes import Check
 from gavel.backends.harness import (
     Behaviour,
     Harness,
@@ -22,8 +23,7 @@ from gavel.backends.harness import (
 from gavel.ports import ExtendLease, ForgetGang, Instruction, SetResources
 from gavel.types import GangOutcome, GangState, Observation
 
-Check = Callable[[Harness], None]
-CHECKS: list[Check] = []
+CHECKS: list[Check] = [*CHECKS_OF_NODES]
 
 
 def conforms(check: Check) -> Check:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gavel.backends import supervisor
+from gavel.backends import machine
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId
@@ -20,6 +20,7 @@ JSON_BYTES = 1 << 20
 GangKey = tuple[JobId, int]
 """A job and the token of its lease."""
 
+SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 START_LIMIT_S = 10.0  # a supervisor that has not announced itself by then never will
 
 
@@ -55,13 +56,13 @@ class LocalGang:
     def remember(self) -> None:
         """A restarted service finds this gang again, even while it only waits."""
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        said = {"boot_id": supervisor.boot_id(), "lease_boottime_s": self.lease_boottime_s}
+        said = {"boot_id": machine.boot_id(), "lease_boottime_s": self.lease_boottime_s}
         self._write("gang.json", said | {"instruction": asdict(self.instruction)})
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor; its pid, at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__, str(self.directory)]
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(self.directory)]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -69,7 +70,7 @@ class LocalGang:
             (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
         ]
         pid = os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
-        self._process = (pid, supervisor.start_time(pid) or 0)
+        self._process = (pid, machine.start_time(pid) or 0)
         self.state = GangState.RUNNING
         return pid
 
@@ -86,17 +87,17 @@ class LocalGang:
             LaunchGang(**fields), directory, checkpoints, lease.get("expires_boottime_s", said["lease_boottime_s"])
         )
         gang.is_stopping = lease.get("stop", False)
-        is_other_boot = said["boot_id"] != supervisor.boot_id()
+        is_other_boot = said["boot_id"] != machine.boot_id()
         if not is_other_boot:  # another boot's instants mean nothing now
             gang._look_for_start()
         exit_ = read_object(directory / "exit.json")
         if exit_ is not None:
-            gang._take_exit({**exit_, "boottime_s": supervisor.boottime_s()} if is_other_boot else exit_)
+            gang._take_exit({**exit_, "boottime_s": machine.boottime_s()} if is_other_boot else exit_)
         elif is_other_boot:
             gang.lose("the machine was restarted")
         elif (directory / "launch.json").exists():
             gang.state = GangState.RUNNING
-            gang._announced_until_boottime_s = supervisor.boottime_s() + START_LIMIT_S
+            gang._announced_until_boottime_s = machine.boottime_s() + START_LIMIT_S
         return gang
 
     # --- orders ---
@@ -104,7 +105,7 @@ class LocalGang:
     def extend(self, lease_boottime_s: float) -> None:
         """Move the lease end later; one that is over, or was told to stop, stays so."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
-        if is_live and supervisor.boottime_s() < self.lease_boottime_s < lease_boottime_s:
+        if is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s:
             self.lease_boottime_s = lease_boottime_s
             self._write_lease()
 
@@ -119,7 +120,7 @@ class LocalGang:
     def end(self, outcome: GangOutcome, message: str) -> None:
         """It ends here and now. No supervisor says so, hence we do: a restarted service must not start it after all."""
         said = {"outcome": outcome, "exit_code": 0, "message": message, "log_tail": ""}
-        said |= {"boottime_s": supervisor.boottime_s()}
+        said |= {"boottime_s": machine.boottime_s()}
         self._write("exit.json", said)
         self._take_exit(said)
 
@@ -161,14 +162,14 @@ class LocalGang:
                 return self._may_still_announce()
             self._process = (said["pid"], said["start_time"])
         pid, began = self._process
-        if supervisor.start_time(pid) == began:
+        if machine.start_time(pid) == began:
             return True
         with suppress(ChildProcessError):  # not our child: an earlier service started it, and init reaps it
             os.waitpid(pid, os.WNOHANG)
         return False
 
     def _may_still_announce(self) -> bool:
-        if supervisor.boottime_s() < self._announced_until_boottime_s:
+        if machine.boottime_s() < self._announced_until_boottime_s:
             return True
         self.is_stopping = True
         self._write_lease()  # should it appear later, it reads this first and starts nothing
@@ -209,7 +210,7 @@ class LocalGang:
         self._write("lease.json", {"expires_boottime_s": self.lease_boottime_s, "stop": self.is_stopping})
 
     def _write(self, name: str, value: object) -> None:
-        supervisor.write_json(str(self.directory / name), value)
+        machine.write_json(str(self.directory / name), value)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

@@ -1,9 +1,11 @@
 """What a check of `gavel.backends.conformance` is given, and the words in which it speaks to the backend.
 
-A cluster under test has the workers `a-0` and `a-1` of type `a`, and `b-0` of type `b`, all on one node.
+A cluster under test has the workers `a-0` and `a-1` of type `a`, and `b-0` of type `b`, all on one node, unless a check
+asks for it to be spread over several.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -19,6 +21,7 @@ class Behaviour(StrEnum):
     TRAINS = "trains"  # until it is stopped, and then ends in good order
     FINISHES = "finishes"  # does its only step, reports that, and exits 0
     FAILS = "fails"  # prints "about to fail" and exits 3
+    DIES = "dies"  # by signal 6
     STUBBORN = "stubborn"  # ignores every wish to stop, and so does the child it starts
     MISSING = "missing"  # a program that is not there
 
@@ -48,6 +51,15 @@ class Harness(Protocol):
 
     def recover(self) -> None:
         """A new service takes over the same cluster: `backend` is a new one."""
+
+    def spread(self, nodes: int) -> None:
+        """Another cluster instead, fresh: so many nodes, node i with the one worker `a-i`."""
+
+    def lose_node(self, name: str) -> None:
+        """The node loses power, or the way to it is cut for good."""
+
+    def return_node(self, name: str) -> None:
+        """It is back, with nothing running on it."""
 
     def processes(self) -> int:
         """How many processes of gangs there are, descendants included."""
@@ -110,6 +122,15 @@ def gang(
         resource(harness, f"gang-{job_id}-{token}", capacity, generation=token, lasts_s=lasts_s + harness.grace_s),
         launch(harness, job_id, *workers, token=token, behaviour=behaviour, lasts_s=lasts_s),
     ]
+
+
+def spread_gang(harness: Harness, job_id: str, *nodes: int, token: int = 1) -> list[Instruction]:
+    """A gang with one rank on each of these nodes of a cluster that is spread: its resource on each, its launch."""
+    names = [node.name for node in harness.backend.observe().cluster.nodes]
+    one, start = gang(harness, job_id, *(f"a-{index}" for index in nodes), token=token)
+    assert isinstance(one, SetResources)
+    said = replace(one.resources[0], capacity=1)
+    return [*(SetResources(resources=(replace(said, node=names[index]),)) for index in nodes), start]
 
 
 def find(seen: Observation, job_id: str, token: int = 1) -> GangSeen | None:

@@ -79,6 +79,7 @@ def launch_json(
             "GAVEL_GANG_KEY": gang_key,
             "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
             "GAVEL_WORKER": accelerator.worker.id,
+            "GAVEL_NODE": accelerator.worker.node,
         }
         if gang.job_token:
             own["GAVEL_JOB_TOKEN"] = gang.job_token

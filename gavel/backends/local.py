@@ -1,28 +1,29 @@
-"""This machine as a cluster: one supervisor process per gang, which outlives the service and is found again.
+"""This machine as a cluster of one node or several: one supervisor process per gang, which outlives the service.
 
 The matcher of `gavel.ephemeral` decides when a gang starts: each of its tasks requires one unit of the gang's ephemeral
 resource and one of its worker's physical resource, and waits for both. So one gang takes over from another by itself.
+Tasks that a gang launches beside its ranks are matched alike. Nodes are virtual where workers name several.
 """
 
-import fcntl
 import os
-import re
-import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
-from gavel.backends import supervisor
+from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator, node_name
-from gavel.backends.gang import GangKey, LocalGang, read_object
-from gavel.backends.launch import Places, base_environment, launch_json
+from gavel.backends.folder import StateFolder
+from gavel.backends.gang import GangKey, LocalGang
+from gavel.backends.launch import base_environment, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.sharing import CoreSharing
+from gavel.backends.tasks import GangTasks
 from gavel.backends.watch import Watch
-from gavel.ephemeral.matcher import match
-from gavel.ephemeral.resources import GangRequest, Member, ResourceTable
+from gavel.ephemeral.matcher import Match, match
+from gavel.ephemeral.names import NODE_OWNER, WORKER_UNITS
+from gavel.ephemeral.resources import GangRequest, Member, Placement, ResourceTable
 from gavel.errors import BackendUnavailable, Conflict, InvalidRequest, StaleVersion
 from gavel.ports import (
     Clock,
@@ -46,8 +47,6 @@ from gavel.types import (
     Report,
 )
 
-JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 REPORTS_KEPT = 64
 
 
@@ -55,8 +54,9 @@ class LocalBackend:
     """Runs gangs as processes of this machine. One service at a time per `state_dir`; not thread-safe but `read_log`.
 
     `lease_grace_s`: from the end of a lease to the kill of what still runs. `on_change` is called, from another thread,
-    when a gang has ended. `environment` is added to every process of every job. Raises BackendUnavailable when another
-    service uses `state_dir`, InvalidRequest for workers of more than one node.
+    when a gang has ended. `environment` is added to every process of every job. Workers that name several nodes make
+    virtual ones: they share this machine and one supervisor a gang, but each has its own names. Raises
+    BackendUnavailable when another service uses `state_dir`.
     """
 
     def __init__(
@@ -70,22 +70,24 @@ class LocalBackend:
         on_change: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._state_dir = state_dir.resolve()
         self._clock = clock
         self._lease_grace_s = lease_grace_s
         self._log_bytes_per_job = log_bytes_per_job
         self._base = {**base_environment(), **(environment or {})}
         self._accelerators = {each.worker.id: each for each in accelerators}
         self._cluster = _cluster([*self._accelerators.values()])
-        self._node = self._cluster.nodes[0].name
+        self._node_of = {worker.id: worker.node for worker in self._cluster.workers}
         self._table = ResourceTable()
-        self._table.add_node(self._node, {f"worker-{worker_id}": 1 for worker_id in self._accelerators})
+        for node in self._cluster.nodes:
+            self._table.add_node(
+                node.name, {f"worker-{each}": WORKER_UNITS for each, at in self._node_of.items() if at == node.name}
+            )
         self._sharing = CoreSharing([*self._accelerators.values()])
         self._gangs: dict[GangKey, LocalGang] = {}
         self._reports: dict[GangKey, deque[Report]] = {}
-        self._fences: dict[JobId, int] = {}  # tokens below are refused
+        self._tasks: dict[GangKey, GangTasks] = {}  # of running gangs
         with _answering("open"):
-            self._lock = _lock(self._state_dir)
+            self._folder = StateFolder(state_dir)
             self._watch = Watch(on_change)
             self._adopt()
 
@@ -103,12 +105,13 @@ class LocalBackend:
                 self._look(gang)
             self._table.expire(now_s)
             self._start_matched(now_s)
-            self._sharing.look({worker: gang.key for gang in self._running() for worker in gang.instruction.worker_ids})
+            self._sharing.look((worker, gang.key) for gang in self._running() for worker in gang.instruction.worker_ids)
             return Observation(
                 observed_at_s=now_s,
                 cluster=self._cluster,
                 gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
                 resources=self._table.resources(now_s),
+                held=self._table.held(),
             )
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
@@ -129,14 +132,12 @@ class LocalBackend:
         if offset < 0:
             raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
         with _answering("read the log"):
-            return read_log(self._places(job_id, 0).log, offset, limit_bytes)
+            return read_log(self._folder.places(job_id, 0).log, offset, limit_bytes)
 
     def close(self) -> None:
         """Let go of the state directory; gangs go on to the end of their leases. Closing twice does no harm."""
         self._watch.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._folder.close()
 
     # --- instructions -------------------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class LocalBackend:
             case ForgetGang():
                 self._forget((instruction.job_id, instruction.token))
             case KeepCheckpoint():
-                self._keep_checkpoint(instruction)
+                self._folder.keep_checkpoint(instruction.job_id, instruction.checkpoint)
 
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
         now_s = self._clock.now_s()
@@ -161,13 +162,12 @@ class LocalBackend:
             self._table.set_resources(resources, now_s=now_s)
         except StaleVersion:
             return  # a newer word is known
-        said = [asdict(resource) for resource in self._table.resources(now_s)]
-        supervisor.write_json(str(self._state_dir / "resources.json"), {"resources": said})
+        self._folder.keep_resources(self._table.resources(now_s))
 
     def _launch(self, instruction: LaunchGang) -> None:
-        places = self._places(instruction.job_id, instruction.token)
-        _request(instruction, self._node)  # raises if it could never be matched
-        if instruction.token < self._fences.get(instruction.job_id, 0):
+        places = self._folder.places(instruction.job_id, instruction.token)
+        self._request(instruction)  # raises if it could never be matched
+        if instruction.token < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
         gang = LocalGang(instruction, places.gang, places.checkpoints, lease_boottime_s)
@@ -178,9 +178,19 @@ class LocalBackend:
         gang = self._gangs.get((instruction.job_id, instruction.token))
         if gang is not None:
             gang.extend(self._boottime_s(instruction.expires_at_s))
+            if instruction.shares_with is not None and gang.instruction.shares_with is None:
+                self._make_room(gang, instruction.shares_with)
+
+    def _make_room(self, gang: LocalGang, other: JobId) -> None:
+        """It keeps half of each worker; nobody can take away what it holds meanwhile."""
+        gang.instruction = replace(gang.instruction, shares_with=other)
+        gang.remember()
+        if self._table.holds(gang.key):
+            self._table.release(gang.key)
+            self._hold_again(gang, self._clock.now_s())
 
     def _stop(self, instruction: StopGang) -> None:
-        self._raise_fence(instruction.job_id, instruction.token + 1)
+        self._folder.raise_fence(instruction.job_id, instruction.token + 1)
         gang = self._gangs.get((instruction.job_id, instruction.token))
         if gang is not None:
             gang.stop(instruction.reason)
@@ -189,47 +199,48 @@ class LocalBackend:
         gang = self._gangs.get(key)
         if gang is None or gang.state is not GangState.ENDED:
             return
-        self._raise_fence(key[0], key[1] + 1)
+        self._folder.raise_fence(key[0], key[1] + 1)
         gang.forget()
         del self._gangs[key], self._reports[key]
         self._sharing.take(key)
 
-    def _keep_checkpoint(self, instruction: KeepCheckpoint) -> None:
-        kept = _token_and_step(instruction.checkpoint)
-        if kept is None:
-            raise InvalidRequest("checkpoint", f"{instruction.checkpoint!r} is not TOKEN-STEP")
-        folder = self._places(instruction.job_id, 0).checkpoints
-        for path in folder.iterdir() if folder.is_dir() else ():
-            found = _token_and_step(path.name)
-            if found is not None and found < kept:
-                shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
-
-    def _raise_fence(self, job_id: JobId, fence: int) -> None:
-        """From now on tokens below are refused, after a restart too."""
-        path = self._places(job_id, 0).gang.with_name("fence.json")
-        known = read_object(path)
-        if known is None or known["fence"] < fence:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            supervisor.write_json(str(path), {"fence": fence})
-        self._fences[job_id] = max(fence, self._fences.get(job_id, 0))
-
     # --- gangs --------------------------------------------------------------------------------------------------
 
     def _look(self, gang: LocalGang) -> None:
-        is_over = supervisor.boottime_s() >= gang.lease_boottime_s
+        is_over = machine.boottime_s() >= gang.lease_boottime_s
         if gang.state is GangState.WAITING and is_over:
             gang.end(GangOutcome.PREEMPTED, "its lease ended while it waited")
         gang.look()
-        if gang.state is GangState.ENDED:
+        if gang.state is GangState.RUNNING:
+            for hold in self._tasks_of(gang).look():
+                self._table.release(hold)
+        elif gang.state is GangState.ENDED:
             self._table.release(gang.key)
+            for hold, _, _ in self._tasks.pop(gang.key).holds() if gang.key in self._tasks else ():
+                self._table.release(hold)
 
     def _start_matched(self, now_s: float) -> None:
         waiting = [gang.instruction for gang in self._gangs.values() if gang.state is GangState.WAITING]
-        for matched in match(self._table, [_request(each, self._node) for each in waiting], now_s):
+        for matched in match(self._table, [self._request(each) for each in waiting], now_s):
             self._start(self._gangs[matched.gang])
+        for key, tasks in self._tasks.items():
+            for found in match(self._table, tasks.requests(), now_s):
+                self._start_task(self._gangs[key], tasks, found)
+
+    def _tasks_of(self, gang: LocalGang) -> GangTasks:
+        if gang.key not in self._tasks:
+            nodes = [self._node_of[worker] for worker in gang.instruction.worker_ids if worker in self._node_of]
+            self._tasks[gang.key] = GangTasks(gang.directory, *gang.key, nodes)
+        return self._tasks[gang.key]
+
+    def _start_task(self, gang: LocalGang, tasks: GangTasks, found: Match) -> None:
+        try:
+            tasks.start(found.gang, found.nodes[0], machine.read_json(str(gang.directory / "launch.json")))
+        except OSError:  # no room to say so: it waits on, and is matched again at the next look
+            self._table.release(found.gang)
 
     def _start(self, gang: LocalGang) -> None:
-        places = self._places(*gang.key)
+        places = self._folder.places(*gang.key)
         try:
             places.make()
             launch = launch_json(
@@ -264,7 +275,7 @@ class LocalBackend:
             ended_at_s=self._instant_s(gang.ended_boottime_s) if is_ended else None,
             exit=gang.exit if is_ended else None,
             reports=reports,
-            waiting_for=self._table.missing(_request(gang.instruction, self._node), now_s) if is_waiting else "",
+            waiting_for=self._table.missing(self._request(gang.instruction), now_s) if is_waiting else "",
         )
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:
@@ -282,13 +293,10 @@ class LocalBackend:
     def _adopt(self) -> None:
         """Find what an earlier service left: fences, resources and gangs, in the order in which they came."""
         now_s = self._clock.now_s()
-        said = read_object(self._state_dir / "resources.json") or {"resources": []}
-        resources = [EphemeralResource(**fields) for fields in said["resources"]]
-        self._table.set_resources([each for each in resources if each.node == self._node], now_s=now_s)
-        for path in (self._state_dir / "gangs").glob("*/fence.json"):
-            self._fences[path.parent.name] = (read_object(path) or {"fence": 0})["fence"]
-        for path in sorted((self._state_dir / "gangs").glob("*/*/gang.json"), key=lambda path: path.stat().st_mtime):
-            gang = LocalGang.adopt(path.parent, self._state_dir / "checkpoints" / path.parent.parent.name)
+        here = {node.name for node in self._cluster.nodes}
+        self._table.set_resources([each for each in self._folder.resources() if each.node in here], now_s=now_s)
+        for directory, checkpoints in self._folder.gangs():
+            gang = LocalGang.adopt(directory, checkpoints)
             if gang is not None:
                 self._know(gang)
                 self._take_up(gang, now_s)
@@ -297,7 +305,7 @@ class LocalBackend:
         job_id, token = gang.key
         self._gangs[gang.key] = gang
         self._reports[gang.key] = deque(maxlen=REPORTS_KEPT)
-        self._fences[job_id] = max(token + 1, self._fences.get(job_id, 0))
+        self._folder.assume_fence(job_id, token + 1)
 
     def _take_up(self, gang: LocalGang, now_s: float) -> None:
         """What runs holds its workers again, and what is left of its ephemeral resource."""
@@ -305,73 +313,63 @@ class LocalBackend:
         if gang.state is not GangState.RUNNING:
             return
         self._sharing.doubt(gang.key, gang.instruction.worker_ids)
-        members = _request(gang.instruction, self._node).members
-        workers = [{name: 1 for name in member.requires if name.startswith("node/")} for member in members]
-        for requires in ([member.requires for member in members], workers):
-            try:
-                self._table.acquire(gang.key, [(self._node, each) for each in requires], now_s)
-                break
-            except Conflict:
-                continue  # its resource has expired, or a worker is no longer configured
+        self._hold_again(gang, now_s)
+        tasks = self._tasks_of(gang)
+        tasks.look()
+        for hold, node, needs in tasks.holds():
+            self._hold(hold, ([(node, needs)],), now_s)
         pid = gang.supervisor_pid()
         if pid is not None:
             self._watch.add(pid)
 
-    # --- places and instants ------------------------------------------------------------------------------------
+    def _hold_again(self, gang: LocalGang, now_s: float) -> None:
+        """Its workers that are there, and its ephemeral resource unless that has expired."""
+        whole = [(each.node, each.requires) for each in self._request(gang.instruction).members if each.node]
+        workers = [
+            (node, {name: units for name, units in needs.items() if name.startswith(f"{NODE_OWNER}/")})
+            for node, needs in whole
+        ]
+        self._hold(gang.key, (whole, workers), now_s)
 
-    def _places(self, job_id: JobId, token: int) -> Places:
-        if not JOB_ID.fullmatch(job_id):
-            raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
-        places = Places(
-            gang=self._state_dir / "gangs" / job_id / str(token),
-            work=self._state_dir / "work" / job_id,
-            checkpoints=self._state_dir / "checkpoints" / job_id,
-            log=self._state_dir / "logs" / f"{job_id}.log",
+    def _hold(self, key: GangKey, choices: Iterable[Sequence[Placement]], now_s: float) -> None:
+        """The first choice that there is enough of: its resource may have expired, a node may be gone."""
+        for placements in choices:
+            try:
+                self._table.acquire(key, placements, now_s)
+            except Conflict:
+                continue
+            return
+
+    # --- requests and instants ----------------------------------------------------------------------------------
+
+    def _request(self, instruction: LaunchGang) -> GangRequest:
+        """Of each rank; one whose worker is not configured any more waits for it."""
+        units = WORKER_UNITS if instruction.shares_with is None else 1
+        members = (
+            Member(requires={instruction.resource: 1, f"node/worker-{worker}": units}, node=self._node_of.get(worker))
+            for worker in instruction.worker_ids
         )
-        assert places.gang.resolve().is_relative_to(self._state_dir), "a job's files lie below the state directory"
-        return places
+        return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
 
     def _boottime_s(self, at_s: float) -> float:
-        return supervisor.boottime_s() + at_s - self._clock.now_s()
+        return machine.boottime_s() + at_s - self._clock.now_s()
 
     def _instant_s(self, boottime_s: float | None) -> float | None:
-        return None if boottime_s is None else self._clock.now_s() - supervisor.boottime_s() + boottime_s
-
-
-def _request(instruction: LaunchGang, node: str) -> GangRequest:
-    members = (
-        Member(requires={instruction.resource: 1, f"node/worker-{worker_id}": 1}, node=node)
-        for worker_id in instruction.worker_ids
-    )
-    return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
+        return None if boottime_s is None else self._clock.now_s() - machine.boottime_s() + boottime_s
 
 
 def _cluster(accelerators: Sequence[LocalAccelerator]) -> Cluster:
-    names = {each.worker.node for each in accelerators} or {node_name()}
-    if len(names) != 1:
-        raise InvalidRequest("accelerators", f"workers of one node, not of {', '.join(sorted(names))}")
+    """This machine; where workers name several nodes, each is as large as its workers' cores."""
+    names = sorted({each.worker.node for each in accelerators}) or [node_name()]
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    node = Node(name=names.pop(), cpu_cores=len(os.sched_getaffinity(0)), memory_bytes=memory_bytes)
-    return Cluster(nodes=(node,), workers=tuple(each.worker for each in accelerators))
 
+    def cores(name: str) -> int:
+        if len(names) == 1:
+            return len(os.sched_getaffinity(0))
+        return len({cpu for each in accelerators if each.worker.node == name for cpu in each.cpus})
 
-def _token_and_step(checkpoint: str) -> tuple[int, int] | None:
-    found = CHECKPOINT.fullmatch(checkpoint)
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def _lock(state_dir: Path) -> int:
-    """A descriptor that keeps every other service out of the directory; its holder's death frees it."""
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(state_dir / "backend.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
-        os.close(lock)
-        raise BackendUnavailable(
-            f"another service uses {state_dir}: stop it, or give this one its own state_dir"
-        ) from problem
-    return lock
+    nodes = (Node(name=name, cpu_cores=cores(name), memory_bytes=memory_bytes // len(names)) for name in names)
+    return Cluster(nodes=tuple(nodes), workers=tuple(each.worker for each in accelerators))
 
 
 @contextmanager

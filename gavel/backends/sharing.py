@@ -4,7 +4,8 @@ Two workers may share a core. A gang whose neighbour idles runs up to twice as f
 such measurements do not count.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import GangKey
@@ -21,17 +22,23 @@ class CoreSharing:
             )
             for each in accelerators
         }
-        self._holders: dict[WorkerId, GangKey] = {}
+        self._holders: dict[WorkerId, set[GangKey]] = {}
         self._disturbed: set[GangKey] = set()
 
-    def look(self, holders: Mapping[WorkerId, GangKey]) -> None:
-        """Who holds which worker now. A neighbour that changed hands since the last look was idle in between."""
-        before, self._holders = self._holders, dict(holders)
-        for worker, gang in (*before.items(), *holders.items()):
-            is_new = before.get(worker) != gang
+    def look(self, holders: Iterable[tuple[WorkerId, GangKey]]) -> None:
+        """Who holds which worker now (two gangs that of a packed pair).
+
+        A neighbour that changed hands since the last look was idle in between.
+        """
+        before, now = self._holders, defaultdict[WorkerId, set[GangKey]](set)
+        for worker, gang in holders:
+            now[worker].add(gang)
+        self._holders = now
+        for worker, gang in {(at, each) for view in (before, now) for at in view for each in view[at]}:
+            is_new = gang not in before.get(worker, ())
             for neighbour in self._neighbours.get(worker, ()):
-                was, now = before.get(neighbour), holders.get(neighbour)
-                if gang not in (was, now) and (now is None or (was != now and not is_new)):
+                was, is_ = before.get(neighbour, set()), now.get(neighbour, set())
+                if gang not in was | is_ and (not is_ or (was != is_ and not is_new)):
                     self._disturbed.add(gang)
 
     def doubt(self, gang: GangKey, workers: Sequence[WorkerId]) -> None:

@@ -1,6 +1,6 @@
 """Commands for operators: tiers, users, token."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,22 +30,62 @@ def list_tiers(as_json: Json = False) -> None:
 
 
 @tiers.command("set")
-def set_tier(
+def set_tier(  # noqa: PLR0913  one option per field of a tier
     name: str,
+    *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
     objective: Annotated[str | None, typer.Option(help="Objective inside the tier, see `gavel policies`.")] = None,
     guarantee: Annotated[float | None, typer.Option(help="Fraction of every type it can always reach.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Fraction of every type that it does not exceed over time.")] = None,
+    priority: Annotated[int | None, typer.Option(help="Of jobs that state none; the most a user may state.")] = None,
+    max_jobs: Annotated[int | None, typer.Option(min=0, help="Unfinished jobs.")] = None,
+    hours: Annotated[float | None, typer.Option(help="Accelerator hours a month, at each job's best speed.")] = None,
+    budget: Annotated[float | None, typer.Option(help="USD a month, by the workers' prices.")] = None,
+    unlimited: Annotated[bool, typer.Option("--unlimited", help="Drop the limits that no option names.")] = False,
     as_json: Json = False,
 ) -> None:
     """Create a tier, or change what the options name and leave the rest as it is."""
+    named: dict[str, Any] = {
+        "weight": weight,
+        "objective": objective,
+        "guarantee": guarantee,
+        "cap": cap,
+        "default_priority": priority,
+    }
+    limits = {"max_jobs": max_jobs, "accelerator_hours_per_month": hours, "budget_usd_per_month": budget}
     with connect() as client:
         known = next((tier for tier in client.tiers() if tier["name"] == name), None)
-        weight = weight if weight is not None else (known["weight"] if known else 1.0)
-        objective = objective or (known["objective"] if known else "fairness")
-        guarantee = guarantee if guarantee is not None else (known["guarantee"] if known else 0.0)
-        version = known["version"] if known else None
-        tier = client.put_tier(name, weight=weight, objective=objective, guarantee=guarantee, version=version)
+        kept = named | ({} if unlimited else limits)
+        stay: dict[str, Any] = (
+            {} if known is None else {field: value for field, value in known.items() if field in kept}
+        )
+        changed = {field: value for field, value in (named | limits).items() if value is not None}
+        tier = client.put_tier(name, **stay | changed, version=known["version"] if known else None)
     show.answer([tier], as_json, show.tiers)
+
+
+@tiers.command("usage")
+def show_usage(
+    name: str,
+    month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="UTC; default: this month.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a tier used in a month, beside its limits."""
+    with connect() as client:
+        show.answer(client.usage(name, month), as_json, show.usage)
+
+
+@app.command()
+def audit(
+    job: Annotated[str | None, typer.Option(metavar="JOB", help="About this job; its owner may ask, too.")] = None,
+    user: Annotated[str | None, typer.Option(help="That touched this user.")] = None,
+    subject: Annotated[str | None, typer.Option(help="About this: tier/NAME, node/NAME, user/NAME.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show who decided what, newest first: changes of tiers and users, wishes for jobs, and preemptions."""
+    with connect() as client:
+        show.answer(list(client.audit(job_id=job, user=user, subject=subject, limit=limit)), as_json, show.audit)
 
 
 @users.callback()

@@ -1,4 +1,4 @@
-"""Commands about jobs: submit, jobs, job, cancel, logs, events."""
+"""Commands about jobs: submit, jobs, job, set, pause, resume, cancel, logs, events."""
 
 import sys
 import time
@@ -10,9 +10,10 @@ import typer
 
 from gavel.cli import show
 from gavel.cli.connection import JobId, Json, app, connect, fail
-from gavel.client import Client, Job
+from gavel.client import Client, Job, Submission
 
 Repeated = list[str] | None
+JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.")]
 Program = Annotated[
     Repeated,
     typer.Argument(metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; options of its own after --."),
@@ -27,6 +28,14 @@ Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it 
 Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
 Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
+Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
+Retries = Annotated[int, typer.Option(min=0, help="How often a program that failed is started again.")]
+After = Annotated[Repeated, typer.Option(metavar="JOB", help="A job that must have completed first; repeatable.")]
+Array = Annotated[
+    Repeated,
+    typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
+]
+Count = Annotated[int | None, typer.Option(min=1, help="Submit it so many times, as an array.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Print its log meanwhile; implies --wait.")]
 
@@ -45,6 +54,11 @@ def submit(  # noqa: PLR0913  one option per field of a job
     env: Env = None,
     label: Label = None,
     throughput: Speed = None,
+    priority: Priority = None,
+    max_retries: Retries = 0,
+    after: After = None,
+    array: Array = None,
+    count: Count = None,
     wait: Wait = False,
     follow: Follow = False,
     as_json: Json = False,
@@ -56,21 +70,30 @@ def submit(  # noqa: PLR0913  one option per field of a job
     gavel submit --kind mlp-b256 --steps 500 --wait
 
     gavel submit --steps 100 -- ./train --rate 0.1
+
+    gavel submit --steps 100 --array RATE=0.1,0.01 -- ./train --rate {RATE}
     """
+    wanted = Submission(
+        argv=argv_of(program or []),
+        kind=kind,
+        name=name,
+        total_steps=steps,
+        tier=tier,
+        scale_factor=scale_factor,
+        weight=weight,
+        deadline_at_s=None if deadline is None else time.time() + deadline,
+        env=_pairs("--env", env),
+        labels=_pairs("--label", label),
+        throughputs=_speeds(throughput),
+        priority=priority,
+        max_retries=max_retries,
+        after=after or [],
+    )
+    if array or count:
+        return _submit_array(wanted, array, count, wait or follow, as_json)
     with connect() as client:
-        job = client.submit(
-            argv=argv_of(program or []),
-            kind=kind,
-            name=name,
-            total_steps=steps,
-            tier=tier,
-            scale_factor=scale_factor,
-            weight=weight,
-            deadline_at_s=None if deadline is None else time.time() + deadline,
-            env=_pairs("--env", env),
-            labels=_pairs("--label", label),
-            throughputs=_speeds(throughput),
-        )
+        job = client.submit(**wanted)
+        _say_deadline(job)
         if wait or follow:
             job = _watch(client, job, follow)
         _show(job, as_json)
@@ -83,12 +106,13 @@ def list_jobs(
     user: Annotated[str | None, typer.Option(help="Of this user; operators only.")] = None,
     tier: Annotated[str | None, typer.Option(help="Of this tier.")] = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,
+    array: Annotated[str | None, typer.Option(metavar="ID", help="Of this array.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first, with what each waits for."""
     with connect() as client:
-        found = list(client.jobs(state=state, user=user, tier=tier, label=label, limit=limit + 1))
+        found = list(client.jobs(state=state, user=user, tier=tier, label=label, array_id=array, limit=limit + 1))
     show.answer(found[:limit], as_json, show.jobs)
     if len(found) > limit:
         typer.echo(f"there are more than these {limit}; see --limit", err=True)
@@ -103,12 +127,56 @@ def job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command()
 def cancel(
-    job_ids: Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.")], as_json: Json = False
+    job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB..]", help="Ids of jobs.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="All with this label.")] = None,
+    array: Annotated[str | None, typer.Option(metavar="ID", help="All of this array.")] = None,
+    keep: Annotated[Repeated, typer.Option(metavar="JOB", help="But not this one; repeatable.")] = None,
+    as_json: Json = False,
 ) -> None:
-    """Cancel jobs; what runs is stopped after a checkpoint."""
+    """Cancel jobs; what runs is stopped after a checkpoint.
+
+    gavel cancel --array ID --keep WINNER
+    """
+    if not (job_ids or label or array):
+        fail("name jobs, or give --label or --array")
+    with connect() as client:
+        if label or array or keep:
+            done = client.cancel_many(job_ids or None, label=label, array_id=array, keep=keep or [])
+            return show.answer(done, as_json, show.cancelled)
+        for job_id in job_ids or []:
+            _show(client.cancel(job_id), as_json)
+
+
+@app.command()
+def pause(job_ids: JobIds, as_json: Json = False) -> None:
+    """Pause jobs: what runs is stopped after a checkpoint, and waits until it is resumed."""
     with connect() as client:
         for job_id in job_ids:
-            _show(client.cancel(job_id), as_json)
+            _show(client.pause(job_id), as_json)
+
+
+@app.command()
+def resume(job_ids: JobIds, as_json: Json = False) -> None:
+    """Let paused jobs go on from their checkpoints."""
+    with connect() as client:
+        for job_id in job_ids:
+            _show(client.resume(job_id), as_json)
+
+
+@app.command("set")
+def edit(
+    job_id: JobId,
+    weight: Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")] = None,
+    priority: Priority = None,
+    label: Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Replaces all labels; repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Change an unfinished job, from the next round on."""
+    if weight is None and priority is None and label is None:
+        fail("say what to change: --weight, --priority or --label")
+    labels = None if label is None else _pairs("--label", label)
+    with connect() as client:
+        _show(client.edit(job_id, weight=weight, priority=priority, labels=labels), as_json)
 
 
 @app.command()
@@ -126,6 +194,24 @@ def events(job_id: JobId, as_json: Json = False) -> None:
     """Tell a job's story: every lease, checkpoint, preemption and end."""
     with connect() as client:
         show.answer(list(client.events(job_id)), as_json, show.events)
+
+
+def _submit_array(wanted: Submission, array: Repeated, count: int | None, is_waiting: bool, as_json: bool) -> None:
+    parameters = {name: values.split(",") for name, values in _pairs("--array", array).items()} or None
+    if parameters and count:
+        fail("--array and --count: give one of them")
+    with connect() as client:
+        made = client.submit_array(wanted, parameters=parameters, count=count)
+        ended = [client.wait(job["id"]) for job in made["items"]] if is_waiting else made["items"]
+    if not as_json:
+        typer.echo(f"array {made['array_id']}", err=True)
+    show.answer(ended, as_json, show.jobs)
+    raise typer.Exit(max(_exit_code(job) for job in ended))
+
+
+def _say_deadline(job: Job) -> None:
+    if job["deadline"]:
+        typer.echo(f"deadline can be met: {job['deadline']['can_be_met']} ({job['deadline']['message']})", err=True)
 
 
 def argv_of(program: list[str]) -> list[str] | None:

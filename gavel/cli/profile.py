@@ -61,7 +61,7 @@ def measured(argv: Sequence[str], seconds: float) -> "tuple[ThroughputEstimate, 
         workers = backend.observe().cluster.workers
         backend.execute([each for worker in workers for each in _launched(worker, argv, seconds)])
         sharing = 2 if any(worker.shares_core for worker in workers) else 1
-        estimator = ReconciledThroughputs(core_sharing=sharing)
+        estimator = ReconciledThroughputs.from_table((), core_sharing=sharing)
         ends_at_s: float | None = None
         give_up_at_s = time.time() + START_LIMIT_S
         while time.time() < (ends_at_s or give_up_at_s):

@@ -1,6 +1,6 @@
 """Commands that start something: serve, demo, version."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,11 +26,15 @@ def serve(
 
 
 @app.command()
-def demo() -> None:
+def demo(
+    backend: Annotated[
+        Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster of three nodes started on it.")
+    ] = "local",
+) -> None:
     """Start a service of its own, train real models on it and show how they were scheduled."""
     from gavel.demo import main
 
-    raise typer.Exit(main())
+    raise typer.Exit(main(backend))
 
 
 @app.command()

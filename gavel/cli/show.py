@@ -10,7 +10,20 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.client import Allocation, Cluster, Estimator, Event, Job, Round, Tier, User
+from gavel.client import (
+    Allocation,
+    AuditEntry,
+    Cancelled,
+    Cluster,
+    Estimator,
+    Event,
+    Job,
+    Node,
+    Round,
+    Tier,
+    Usage,
+    User,
+)
 
 Answer = TypeVar("Answer")
 
@@ -19,6 +32,7 @@ STATE_STYLES = {
     "PROFILING": "cyan",
     "QUEUED": "yellow",
     "PREEMPTED": "yellow",
+    "PAUSED": "blue",
     "LOST": "magenta",
     "CANCELLING": "magenta",
     "FAILED": "bold red",
@@ -83,6 +97,9 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("runs on", ", ".join(each["worker_ids"])),
         ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
         ("rho", _number(each["rho"])),
+        ("waits for", ", ".join(each["waits_for"])),
+        ("deadline", f"{each['deadline']['can_be_met']}: {each['deadline']['message']}" if each["deadline"] else ""),
+        ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", _instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
@@ -90,6 +107,36 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
         ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
     ]
+
+
+def cancelled(done: Cancelled) -> Text:
+    """The ids of jobs that now end, one a line, and a count of those that do not."""
+    left = f"\n{len(done['skipped'])} left as they are: {', '.join(done['skipped'])}" if done["skipped"] else ""
+    return Text("\n".join(done["cancelling"]) + left)
+
+
+def audit(items: Iterable[AuditEntry]) -> Table:
+    """One line a decision."""
+    table = _table("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "BEFORE", "AFTER")
+    for each in items:
+        before, after = (
+            json.dumps(part, ensure_ascii=False) if part else "" for part in (each["before"], each["after"])
+        )
+        row = (each["by"], each["action"], each["subject"], each["user"], _or_blank(each["round_index"]))
+        table.add_row(_instant(each["at_s"]), *row, harmless(before), harmless(after))
+    return table
+
+
+def usage(month: Usage) -> Table:
+    """What a tier used, beside its limits."""
+    table = _table("", "USED", "LIMIT")
+    table.title = f"{month['tier']}, {month['month']}"
+    table.add_row(
+        "accelerator hours", f"{month['accelerator_hours']:.2f}", _limit(month["accelerator_hours_per_month"])
+    )
+    table.add_row("USD", f"{month['cost_usd']:.2f}", _limit(month["budget_usd_per_month"]))
+    table.add_row("unfinished jobs", str(month["unfinished_jobs"]), _limit(month["max_jobs"]))
+    return table
 
 
 def events(items: Iterable[Event]) -> Table:
@@ -102,9 +149,18 @@ def events(items: Iterable[Event]) -> Table:
 
 def tiers(items: Iterable[Tier]) -> Table:
     """One line a tier."""
-    table = _table("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE")
+    table = _table("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH")
     for each in items:
-        table.add_row(each["name"], f"{each['weight']:g}", each["objective"], f"{each['guarantee']:.0%}")
+        limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
+        table.add_row(
+            each["name"],
+            f"{each['weight']:g}",
+            each["objective"],
+            f"{each['guarantee']:.0%}",
+            f"{each['cap']:.0%}",
+            str(each["default_priority"]),
+            *map(_limit, limits),
+        )
     return table
 
 
@@ -176,6 +232,22 @@ def cluster(current: Cluster) -> Table:
     return table
 
 
+def nodes(items: Iterable[Node]) -> Table:
+    """One line a node."""
+    table = _table("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS")
+    for each in items:
+        table.add_row(
+            harmless(each["name"]),
+            each["state"],
+            _instant(each["since_s"]),
+            "" if each["drain_by_s"] is None else _instant(each["drain_by_s"]),
+            each["by"],
+            ", ".join(f"{count} {name}" for name, count in sorted(each["capacity"].items())),
+            ", ".join(each["jobs"]),
+        )
+    return table
+
+
 def policies(known: Mapping[str, Any]) -> Table:
     """Policies, the current one first marked, then the objectives that a tier may have."""
     table = _table("", "POLICY", "STATES", "FROM")
@@ -227,6 +299,10 @@ def _shaded(value: float, largest: float) -> Text:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
+
+
+def _limit(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"
 
 
 def _or_blank(value: int | None) -> str:

@@ -1,8 +1,6 @@
 """Commands that need no service: replay a workload on a simulated cluster; export this service's own."""
 
 import json
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,14 +10,12 @@ from gavel.cli.connection import app, connect, fail
 
 if TYPE_CHECKING:
     from gavel.simulator.compare import Comparison
-    from gavel.simulator.lean import Replay, Scenario
-    from workloads.traces.job import TraceJob
-    from workloads.traces.throughputs import ThroughputTable
 
 Trace = Annotated[str, typer.Option(help="A file, or published?jobs=900&per_hour=5.2 or bursty?jobs=900&per_hour=20.")]
 Throughputs = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")]
 ClusterText = Annotated[str, typer.Option(help="type:workers[:per-node], separated by commas.")]
 Policies = Annotated[list[str], typer.Option("--policy", help="A policy, with ?parameters; repeatable.")]
+PolicyPath = Annotated[Path | None, typer.Option(exists=True, file_okay=False, help="Folder of your own policies.")]
 RoundS = Annotated[float, typer.Option("--round", min=0.5, help="Seconds of a round.")]
 Measure = Annotated[str | None, typer.Option(metavar="FIRST:LAST", help="Jobs that count, from 0, LAST not included.")]
 Seed = Annotated[int, typer.Option(help="For generators, and kinds that a trace does not name.")]
@@ -29,8 +25,14 @@ Lenient = Annotated[bool, typer.Option("--lenient", help="Count and skip lines t
 Parity = Annotated[bool, typer.Option("--parity", help="The published planner, a solve per 1920 s at most.")]
 SolveOn = Annotated[Literal["change", "event"], typer.Option(help="Solve each round, or on arrivals and ends only.")]
 TierText = Annotated[list[str] | None, typer.Option("--tier", metavar="NAME=WEIGHT", help="A tier; repeatable.")]
+TierShares = Annotated[str | None, typer.Option(metavar="NAME=PART,..", help="Draw the tier of each job so.")]
 Cost = Annotated[list[str] | None, typer.Option(metavar="[KIND=]SECONDS", help="What a start costs; repeatable.")]
 Consolidation = Annotated[bool, typer.Option(help="Gangs over several nodes run at `_unconsolidated` rates.")]
+Packing = Annotated[bool, typer.Option(help="Jobs may share workers, two and two, at the table's pair rates.")]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Hide the throughputs: the estimator has to find them.")]
+Outage = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node fails; repeatable.")]
+Drain = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node is drained; repeatable.")]
+Checkpoints = Annotated[float, typer.Option("--checkpoint-period", min=1.0, help="Seconds from one to the next.")]
 
 
 @app.command()
@@ -40,6 +42,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     cluster: ClusterText = "v100:36,p100:36,k80:36",
     throughputs: Throughputs = None,
     policy: Policies = ["max_min_fairness"],  # noqa: B006  typer copies it
+    policy_path: PolicyPath = None,
     round_s: RoundS = 360.0,
     measure: Measure = None,
     seed: Seed = 0,
@@ -49,38 +52,56 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     parity: Parity = False,
     solve_on: SolveOn = "event",
     tier: TierText = None,
+    tier_shares: TierShares = None,
     switch_cost_s: Cost = None,
     consolidation: Consolidation = False,
+    packing: Packing = False,
+    estimate: Estimate = False,
+    outage: Outage = None,
+    drain: Drain = None,
+    checkpoint_period_s: Checkpoints = 3600.0,
 ) -> None:
     """Replay a workload on a simulated cluster: which policy, which size, which settings.
 
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
     """
+    from gavel.cli.simulation import Choices, compared
     from gavel.errors import GavelError
-    from workloads.traces.throughputs import read_throughputs
 
+    choices = Choices(
+        trace=trace,
+        cluster=cluster,
+        throughputs=throughputs,
+        policies=tuple(policy),
+        policy_path=policy_path,
+        round_s=round_s,
+        measure=measure,
+        seed=seed,
+        form=form,
+        lenient=lenient,
+        parity=parity,
+        solve_on=solve_on,
+        tiers=tuple(tier or ()),
+        tier_shares=tier_shares,
+        switch_cost_s=tuple(switch_cost_s or ()),
+        consolidation=consolidation,
+        packing=packing,
+        estimate=estimate,
+        outages=tuple(outage or ()),
+        drains=tuple(drain or ()),
+        checkpoint_period_s=checkpoint_period_s,
+    )
     try:
-        fields: dict[str, Any] = {"round_duration_s": round_s, "solve_on": solve_on, **(PARITY if parity else {})}
-        table = read_throughputs(throughputs) if throughputs else None
-        said = {"trace": Path(trace).name, "cluster": cluster, "measure": measure or "all", "seed": seed, **fields}
-        found = _compared(
-            said | {"switch_cost_s": switch_cost_s or [], "consolidation": consolidation},
-            _jobs(trace, table, form, lenient, seed),
-            [_scenario(cluster, name, fields, tier or [], measure, switch_cost_s or []) for name in policy],
-            table,
-            consolidation,
-        )
+        found = compared(choices)
     except GavelError as error:
         fail(str(error))
     _show(found)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        (out / "results.json").write_text(found.as_json(), encoding="utf-8")
+        with (out / "results.json").open("w", encoding="utf-8") as file:
+            file.writelines(found.as_json())
         (out / "report.html").write_text(found.as_html(), encoding="utf-8")
         typer.echo(f"written: {out / 'results.json'}, {out / 'report.html'}", err=True)
-
-
-PARITY = {"planner": "published", "solve_on": "event", "allocation_interval_s": 1920.0}
 
 
 @app.command("export-trace")
@@ -106,86 +127,6 @@ def export_trace(
             }
             lines.write(json.dumps(row) + "\n")
     typer.echo(f"{len(jobs)} jobs written to {file}", err=True)
-
-
-def _jobs(trace: str, table: "ThroughputTable | None", form: str, lenient: bool, seed: int) -> "list[TraceJob]":
-    from gavel.simulator.setup import workload
-
-    jobs, lines = workload(trace, table, form=form, is_lenient=lenient, seed=seed)
-    read = list(jobs)
-    if lines and lines.skipped:
-        typer.echo(f"{len(lines.skipped)} lines skipped; the first is {lines.skipped[0]}", err=True)
-    return read
-
-
-def _scenario(
-    cluster: str, policy: str, fields: dict[str, Any], tiers: list[str], measure: str | None, costs_s: list[str]
-) -> "Scenario":
-    from gavel.config import Settings
-    from gavel.policies import registry
-    from gavel.simulator.lean import Scenario
-    from gavel.simulator.setup import cluster_of, costs_of, range_of, tiers_of
-
-    registry.load(policy)  # so that a mistake in the last one does not cost the runs before it
-    over = dict(fields)
-    if over.get("planner") == "published" and "agnostic=true" in policy:
-        over["planner"] = "published_shuffled"  # as the original does for policies that cannot tell types apart
-    return Scenario(
-        cluster=cluster_of(cluster),
-        throughput={},
-        settings=Settings(policy=policy, **over),
-        tiers=tiers_of(tiers),
-        measure=range_of(measure) if measure else None,
-        switch_cost_s=costs_of(costs_s),
-    )
-
-
-def _compared(
-    said: dict[str, Any],
-    jobs: "list[TraceJob]",
-    scenarios: "Sequence[Scenario]",
-    table: "ThroughputTable | None",
-    has_network: bool,
-) -> "Comparison":
-    from dataclasses import replace
-
-    from gavel.simulator.compare import Comparison
-    from gavel.simulator.figures import makespan_bound_h
-    from gavel.simulator.setup import rates
-    from workloads.traces.throughputs import ScaledRates, ThroughputTable
-
-    throughput = rates(jobs, table)
-    spread = ScaledRates(ThroughputTable(rates=table.spread)) if table and has_network else None
-    measured = jobs[slice(*scenarios[0].measure)] if scenarios[0].measure else jobs
-    if not measured:
-        fail(f"the trace has {len(jobs)} jobs, and none of those to be measured")
-    at_once = all(job.submitted_at_s == measured[0].submitted_at_s for job in measured)
-    results = {
-        each.settings.policy: _run(jobs, replace(each, throughput=throughput, spread=spread), len(measured))
-        for each in scenarios
-    }
-    bound_h = makespan_bound_h(measured, scenarios[0].cluster, throughput) if at_once else None
-    tiers = [tier.name for tier in scenarios[0].tiers]
-    return Comparison(scenario=said, replays=results, tiers=tiers, makespan_bound_h=bound_h)
-
-
-def _run(jobs: "list[TraceJob]", scenario: "Scenario", count: int) -> "Replay":
-    from rich.console import Console
-    from rich.progress import Progress
-
-    from gavel.policies import registry
-    from gavel.policies.inline import InlineRunner
-    from gavel.simulator import interior
-    from gavel.simulator.lean import LeanWorld
-
-    is_parity = scenario.settings.planner != "owed"
-    world = LeanWorld(jobs, scenario, InlineRunner(interior.load if is_parity else registry.load))
-    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(scenario.settings.policy, total=count)
-        for index, _ in enumerate(world.rounds()):
-            if index % 50 == 0:
-                progress.update(task, completed=world.completed)
-    return world.result()
 
 
 def _show(found: "Comparison") -> None:

@@ -10,7 +10,7 @@ Answers are the API's JSON objects as they came, typed in answers.py; /docs expl
 import codecs
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack, cast
 from urllib.parse import quote
 
@@ -19,36 +19,53 @@ import httpx
 from gavel.client.answers import (
     Allocation,
     AllocationRow,
+    AuditEntry,
+    Cancelled,
     Cluster,
+    Deadline,
     Estimator,
     Event,
     Job,
+    JobBatch,
     Lease,
+    Node,
+    Operation,
     Round,
     Submission,
     Throughput,
     Throughputs,
     Tier,
+    TierLimits,
+    Usage,
     User,
     Worker,
 )
+from gavel.client.nodes import NodeCalls
 
 __all__ = [
     "Allocation",
     "AllocationRow",
+    "AuditEntry",
+    "Cancelled",
     "Client",
     "Cluster",
+    "Deadline",
     "Estimator",
     "Event",
     "GavelApiError",
     "Job",
+    "JobBatch",
     "Lease",
+    "Node",
+    "Operation",
     "Round",
     "ServiceUnreachable",
     "Submission",
     "Throughput",
     "Throughputs",
     "Tier",
+    "TierLimits",
+    "Usage",
     "User",
     "Worker",
 ]
@@ -75,7 +92,7 @@ class ServiceUnreachable(Exception):
     """No answer came: nothing listens there, or the connection broke or was too slow."""
 
 
-class Client:
+class Client(NodeCalls):
     """Calls one Gavel service as the holder of one token. Not for sharing between threads."""
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
@@ -101,6 +118,27 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         return cast(Job, self._call("POST", "/v1/jobs", attempts=ATTEMPTS, json=body, headers=headers))
 
+    def submit_batch(self, jobs: Sequence[Submission], *, idempotency_key: str | None = None) -> JobBatch:
+        """Submit many jobs, all or none; repeated on lost connections under one key."""
+        return self._submit_many("/v1/jobs:batch", {"jobs": [dict(job) for job in jobs]}, idempotency_key)
+
+    def submit_array(
+        self,
+        job: Submission,
+        *,
+        parameters: Mapping[str, Sequence[str]] | None = None,
+        count: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobBatch:
+        """Submit a job for each combination of parameters (set in env, put for `{NAME}` in argv), or `count` times."""
+        body: dict[str, Any] = {"job": dict(job)}
+        body |= {"count": count} if parameters is None else {"parameters": {k: list(v) for k, v in parameters.items()}}
+        return self._submit_many("/v1/jobs:array", body, idempotency_key)
+
+    def _submit_many(self, path: str, body: Mapping[str, Any], key: str | None) -> JobBatch:
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        return cast(JobBatch, self._call("POST", path, attempts=ATTEMPTS, json=body, headers=headers))
+
     def job(self, job_id: str) -> Job:
         """One job."""
         return cast(Job, self._get(f"/v1/jobs/{_part(job_id)}"))
@@ -112,10 +150,11 @@ class Client:
         user: str | None = None,
         tier: str | None = None,
         label: str | None = None,
+        array_id: str | None = None,
         limit: int | None = None,
     ) -> Iterator[Job]:
         """Jobs, newest first, at most `limit`; pages are fetched as they are needed."""
-        query: dict[str, Any] = {"state": state, "user": user, "tier": tier, "label": label}
+        query: dict[str, Any] = {"state": state, "user": user, "tier": tier, "label": label, "array_id": array_id}
         wanted = limit if limit is not None else 2**63
         while wanted > 0:
             page = self._get("/v1/jobs", **query, limit=min(wanted, PAGE_LIMIT))
@@ -128,6 +167,41 @@ class Client:
     def cancel(self, job_id: str) -> Job:
         """Wish that the job ends; it is CANCELLED once its gang has stopped."""
         return cast(Job, self._call("POST", f"/v1/jobs/{_part(job_id)}/cancel", attempts=ATTEMPTS))
+
+    def cancel_many(
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        label: str | None = None,
+        array_id: str | None = None,
+        keep: Sequence[str] = (),
+    ) -> Cancelled:
+        """Wish that all jobs end that fit, but those to keep; in one transaction."""
+        body = {"ids": None if ids is None else list(ids), "label": label, "array_id": array_id, "keep": list(keep)}
+        return cast(Cancelled, self._call("POST", "/v1/jobs:batchCancel", attempts=ATTEMPTS, json=body))
+
+    def pause(self, job_id: str) -> Job:
+        """Wish that the job stops after a checkpoint and waits."""
+        return cast(Job, self._call("POST", f"/v1/jobs/{_part(job_id)}/pause", attempts=ATTEMPTS))
+
+    def resume(self, job_id: str) -> Job:
+        """Wish that a paused job goes on."""
+        return cast(Job, self._call("POST", f"/v1/jobs/{_part(job_id)}/resume", attempts=ATTEMPTS))
+
+    def edit(
+        self,
+        job_id: str,
+        *,
+        weight: float | None = None,
+        priority: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        version: int | None = None,
+    ) -> Job:
+        """Change what is given; `labels` replace all. With `version`: 412 if somebody changed the job since."""
+        wish = {"weight": weight, "priority": priority, "labels": None if labels is None else dict(labels)}
+        body = {name: value for name, value in wish.items() if value is not None}
+        headers = {"If-Match": "*" if version is None else f'W/"{version}"'}
+        return cast(Job, self._call("PATCH", f"/v1/jobs/{_part(job_id)}", json=body, headers=headers))
 
     def wait(self, job_id: str, timeout_s: float | None = None) -> Job:
         """The job once it has ended. Raises TimeoutError after `timeout_s`; survives restarts of the service."""
@@ -182,11 +256,29 @@ class Client:
         objective: str = "fairness",
         guarantee: float = 0.0,
         version: int | None = None,
+        **limits: Unpack[TierLimits],
     ) -> Tier:
         """Replace the tier if it still has `version`; None: create it. 412 if somebody was faster."""
         headers = {"If-None-Match": "*"} if version is None else {"If-Match": f'"{version}"'}
-        body = {"weight": weight, "objective": objective, "guarantee": guarantee}
+        body = {"weight": weight, "objective": objective, "guarantee": guarantee, **limits}
         return cast(Tier, self._call("PUT", f"/v1/tiers/{_part(name)}", json=body, headers=headers))
+
+    def usage(self, tier: str, month: str | None = None) -> Usage:
+        """What the tier used in a month (`2026-11`, UTC; None: this one), beside its limits."""
+        return cast(Usage, self._get(f"/v1/tiers/{_part(tier)}/usage", month=month))
+
+    def audit(
+        self, *, job_id: str | None = None, user: str | None = None, subject: str | None = None, limit: int = 50
+    ) -> Iterator[AuditEntry]:
+        """Decisions, newest first: about one job of yours; without `job_id` everybody's, for operators."""
+        path = "/v1/audit" if job_id is None else f"/v1/jobs/{_part(job_id)}/audit"
+        before: int | None = None
+        while limit > 0:
+            page = self._get(path, user=user, subject=subject, before=before, limit=min(limit, PAGE_LIMIT))
+            yield from page["items"]
+            limit -= len(page["items"])
+            if (before := page["next_before"]) is None:
+                return
 
     def users(self) -> list[User]:
         """All users, by name."""

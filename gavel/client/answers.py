@@ -21,6 +21,29 @@ class Submission(TypedDict, total=False):
     preemptible: bool
     cpu_cores: int
     memory_bytes: int
+    priority: int | None
+    max_retries: int
+    after: Sequence[str]
+
+
+class TierLimits(TypedDict, total=False):
+    """What a tier may have; what is left out is not limited."""
+
+    cap: float
+    default_priority: int
+    max_jobs: int | None
+    accelerator_hours_per_month: float | None
+    budget_usd_per_month: float | None
+
+
+class Deadline(TypedDict):
+    """Whether a deadline can be met: `yes`, `at_risk`, `no` or `unknown`, with the figures."""
+
+    can_be_met: str
+    deadline_at_s: float
+    earliest_finish_at_s: float | None
+    expected_finish_at_s: float | None
+    message: str
 
 
 class Job(TypedDict):
@@ -60,6 +83,29 @@ class Job(TypedDict):
     log_tail: str
     accelerator_type: str | None
     worker_ids: list[str]
+    priority: int
+    max_retries: int
+    failures: int
+    after: list[str]
+    waits_for: list[str]
+    pause_requested: bool
+    array_id: str | None
+    array_index: int | None
+    deadline: Deadline | None
+
+
+class JobBatch(TypedDict):
+    """Jobs that were submitted together, in the order given."""
+
+    array_id: str | None
+    items: list[Job]
+
+
+class Cancelled(TypedDict):
+    """Jobs that now end, and those asked for that do not."""
+
+    cancelling: list[str]
+    skipped: list[str]
 
 
 class Event(TypedDict):
@@ -80,7 +126,39 @@ class Tier(TypedDict):
     weight: float
     objective: str
     guarantee: float
+    cap: float
+    default_priority: int
+    max_jobs: int | None
+    accelerator_hours_per_month: float | None
+    budget_usd_per_month: float | None
     version: int
+
+
+class Usage(TypedDict):
+    """What a tier used in a month, beside its limits."""
+
+    tier: str
+    month: str
+    accelerator_hours: float
+    accelerator_hours_per_month: float | None
+    cost_usd: float
+    budget_usd_per_month: float | None
+    unfinished_jobs: int
+    max_jobs: int | None
+
+
+class AuditEntry(TypedDict):
+    """One decision that touched a user."""
+
+    sequence: int
+    at_s: float
+    by: str
+    action: str
+    subject: str
+    user: str
+    round_index: int | None
+    before: dict[str, Any] | None
+    after: dict[str, Any]
 
 
 class User(TypedDict):
@@ -216,3 +294,31 @@ class Cluster(TypedDict):
     nodes: list[dict[str, Any]]
     workers: list[Worker]
     capacity: dict[str, int]
+    resources: list[dict[str, Any]]
+
+
+class Node(TypedDict):
+    """A node, and what it is to the scheduler: ready, cordoned, draining, drained or lost."""
+
+    name: str
+    state: str
+    since_s: float
+    drain_by_s: float | None
+    by: str
+    region: str | None
+    capacity: dict[str, int]
+    jobs: list[str]
+
+
+class Operation(TypedDict):
+    """What was asked of the scheduler: `state` is pending, done or failed."""
+
+    id: str
+    kind: str
+    subject: str
+    state: str
+    result: dict[str, Any]
+    error: dict[str, str | None] | None
+    by: str
+    created_at_s: float
+    finished_at_s: float | None

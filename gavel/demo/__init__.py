@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +12,7 @@ from gavel.client import Client
 from gavel.client import Job as JobView
 from gavel.demo import show
 from gavel.demo.checks import all_jobs, check
+from gavel.demo.ray_nodes import ray_settings, three_nodes
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
 from gavel.estimator.reconciled import ReconciledThroughputs
@@ -32,13 +33,27 @@ POLICIES = {"simulated, aware": "hierarchical", "simulated, agnostic": "hierarch
 Rates = dict[tuple[str, int, AcceleratorType], float]
 
 
-def main() -> int:
-    """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held."""
+def main(backend: str = "local") -> int:
+    """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held.
+
+    With backend "ray" it runs on a Ray cluster of three nodes, which it starts on this machine and stops again.
+    """
+    if backend == "ray":
+        with three_nodes() as cluster:
+            return _demo(ray_settings(cluster, STATE_DIR.resolve()))
+    return _demo({})
+
+
+def _demo(settings_of_backend: Mapping[str, str]) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     began_s = time.monotonic()
-    settings = {"GAVEL_ROUND_DURATION_S": str(ROUND_DURATION_S), "GAVEL_LEASE_GRACE_S": "3"}
+    settings = {
+        "GAVEL_ROUND_DURATION_S": str(ROUND_DURATION_S),
+        "GAVEL_LEASE_GRACE_S": "3",
+        **settings_of_backend,
+    }
     console.rule("[bold]Gavel: training jobs on mixed accelerators")
     shutil.rmtree(STATE_DIR, ignore_errors=True)
     with ServiceProcess(STATE_DIR.resolve(), settings) as service:

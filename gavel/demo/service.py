@@ -89,15 +89,15 @@ class ServiceProcess:
         return (self.state_dir / "serve.out").read_text(errors="replace")
 
     def processes_left(self) -> list[psutil.Process]:
-        """Supervisors of this state folder's gangs, and whatever runs in its jobs' working folders."""
-        gangs, work = str(self.state_dir / "gangs"), str(self.state_dir / "work")
+        """Supervisors of gangs below this state folder, and whatever runs in a working folder below it."""
+        folder = f"{self.state_dir}/"
         return [
             process
             for process in psutil.process_iter(["cmdline", "cwd"])
-            if (process.info["cwd"] or "").startswith(work)
+            if (process.info["cwd"] or "").startswith(folder)
             or (
                 any("supervisor.py" in word for word in process.info["cmdline"] or ())
-                and any(word.startswith(gangs) for word in process.info["cmdline"])
+                and any(word.startswith(folder) for word in process.info["cmdline"])
             )
         ]
 

@@ -45,6 +45,7 @@ class InProcess:
 def request_for(gang: Gang, needs: Requirement, library: Library, now_s: float, tasks: int = 1) -> GangRequest:
     """`tasks` tasks that start together, each with its own `needs` and what the library asks, from `now_s` on."""
     first, *later = [
-        (now_s + each.after_s, (Member(total((needs, each.requires))),) * tasks) for each in library.asks()
+        (now_s + each.after_s, (Member(total((needs, each.requires)), at_least=each.at_least),) * tasks)
+        for each in library.asks()
     ]
     return GangRequest(gang, first[1], tuple(Fallback(opens_at_s, members) for opens_at_s, members in later))

@@ -55,12 +55,14 @@ class _Attempt:
 
     def node_for(self, member: Member) -> str | None:
         """The first node that still fits. What did not fit once fits no later member of the same kind."""
-        key = (member.node, *member.requires.items())
+        key = (member.node, *member.requires.items(), None, *member.at_least.items())
         if key not in self.candidates:
             nodes = (member.node,) if member.node else _rarest(self.table, member.requires)
             self.candidates[key] = list(nodes)[::-1]
         nodes_left = self.candidates[key]
-        while nodes_left and not self._fits(member.requires, nodes_left[-1]):
+        while nodes_left and not (
+            self._fits(member.requires, nodes_left[-1]) and self._fits(member.at_least, nodes_left[-1])
+        ):
             nodes_left.pop()
         return nodes_left[-1] if nodes_left else None
 

@@ -9,6 +9,9 @@ from gavel.types import EphemeralResource
 
 CAPACITY_MAX = 1_000_000_000
 NODE_OWNER = "node"
+WORKER_UNITS = 2
+"""Of a worker as a physical resource: a gang takes both, each gang of a packed pair takes one."""
+
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 

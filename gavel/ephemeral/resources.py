@@ -7,7 +7,7 @@ be set at once.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from gavel.ephemeral.names import NODE_OWNER, check_amount, check_requirement, check_resource, full_name
@@ -31,15 +31,20 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One task of a gang: what it takes of one node, {owner/name: amount}, and the node if it must be a certain one."""
+    """One task of a gang: what it takes of one node, {owner/name: amount}, and the node if it must be a certain one.
+
+    `at_least` must be free there before it takes anything, and is not held.
+    """
 
     requires: Mapping[str, int]
     node: str | None = None
+    at_least: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.requires:
             raise InvalidResource("requires", "a task must require at least one resource")
         check_requirement(self.requires)
+        check_requirement(self.at_least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +230,10 @@ class ResourceTable:
         """Units of `owner/name` on a node that nobody holds; negative after a shrink below what is held."""
         return self.capacity(full, node, now_s) - self._used[full, node]
 
+    def held(self) -> dict[tuple[str, str], int]:
+        """{(owner/name, node): units that somebody holds}; none of them 0."""
+        return dict(self._used)
+
     def nodes_with(self, full: str) -> Collection[str]:
         """Nodes that know `owner/name`, in the order in which they first did; a live view."""
         return self._entries.get(full, {}).keys()
@@ -262,8 +271,9 @@ class ResourceTable:
             if free < amount:
                 return self._shortage(full, nodes, amount, free, now_s)
         for member in request.members:
-            if not self._resolve(member.requires, now_s):
-                return f"no node has free together: {', '.join(member.requires)}"
+            needs_together = {**member.requires, **member.at_least}
+            if not self._resolve(needs_together, now_s):
+                return f"no node has free together: {', '.join(needs_together)}"
         return ""
 
     # --- inside ---

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gavel.estimator import scaling
-from gavel.estimator.evidence import Evidence
+from gavel.estimator.evidence import Evidence, errors, on_grid
 from gavel.estimator.hardware import log_peak
 from gavel.estimator.kinds import RELATIVES_MAX, Population, completed, family_of, population
 from gavel.types import AcceleratorType, FloatArray, IntArray
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
 
+LEAST_ERROR = 1e-3  # of log(steps/s) of what was not measured itself
+ERROR_GRID = 0.05  # steps of the logarithm of an error: what hardly moves stays what it was
 LEVEL_ERROR = 1.0  # of a kind's level when only its relatives are known
 
 
@@ -46,9 +48,11 @@ class Beliefs:
     believed: Population
     mean: FloatArray  # (K, m)
     covariance: FloatArray  # (K, m, m)
+    used_types: frozenset[AcceleratorType]  # that any kind was measured on
     row_of: Mapping[str, int]
     family: Mapping[str, tuple[int, ...]]
     gains: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # by gang size, as asked for
+    rates: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # the same
 
     def of(self, kind: str, size: int) -> Belief:
         """What is believed of a kind at a gang size, on all types; also of one that nobody has measured."""
@@ -63,6 +67,16 @@ class Beliefs:
             is_level_known=True,
             has_relatives=True,
         )
+
+    def of_all(self, size: int) -> tuple[FloatArray, FloatArray]:
+        """Steps per second at a gang size and the error of their logarithm, (K, m) each, both on grids."""
+        if size not in self.rates:
+            change, variance = self._gains(size)
+            own = np.einsum("ktt->kt", self.covariance)
+            error = np.sqrt(np.maximum(own + variance[:, None], LEAST_ERROR**2))
+            rounded = np.exp(np.round(np.log(error) / ERROR_GRID) * ERROR_GRID)
+            self.rates[size] = on_grid(self.mean + change[:, None]), rounded
+        return self.rates[size]
 
     def _gains(self, size: int) -> tuple[FloatArray, FloatArray]:
         """Mean and variance of log(rate(size) / rate(own size)) of every kind, (K,) each; worked out once."""
@@ -117,6 +131,7 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
         believed=believed,
         mean=mean,
         covariance=covariance,
+        used_types=frozenset(name for _, _, name in rates),
         row_of={name: row for row, name in enumerate(names)},
         family={name: tuple(rows) for name, rows in family.items()},
     )
@@ -126,13 +141,13 @@ def _cube(
     rates: Rates, names: Sequence[str], columns: Sequence[AcceleratorType], sizes: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """log(steps/s) and its variance, (K, m, S), NaN where not measured."""
-    log_rate = np.full((len(names), len(columns), len(sizes)), np.nan)
-    variance = np.full_like(log_rate, np.nan)
+    shape = len(names), len(columns), len(sizes)
     row_of, column_of = ({name: i for i, name in enumerate(each)} for each in (names, columns))
     depth_of = {int(size): i for i, size in enumerate(sizes)}
-    for (kind, size, name), evidence in rates.items():
-        cell = row_of[kind], column_of[name], depth_of[size]
-        log_rate[cell], variance[cell] = np.log(evidence.published), evidence.error**2
+    cells = [(row_of[kind] * shape[1] + column_of[name]) * shape[2] + depth_of[size] for kind, size, name in rates]
+    log_rate, variance = np.full(shape, np.nan), np.full(shape, np.nan)
+    log_rate.ravel()[cells] = np.log([each.published for each in rates.values()])
+    variance.ravel()[cells] = errors(rates.values()) ** 2
     return log_rate, variance
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gavel.ports import ThroughputEstimate, ThroughputEstimator
-from gavel.types import JobSpec, Measurement
+from gavel.types import Job, JobSpec, Measurement
 
 TYPES = ("fast", "slow")
 CLOSE = 0.02  # a rate is given on a grid of 1 %
@@ -127,6 +127,17 @@ def a_change_of_the_rate_is_followed(estimator: ThroughputEstimator) -> None:
     assert abs(answer(after).steps_per_s / 20 - 1) < 0.1
 
 
+def a_job_is_of_its_kind_until_it_differs(estimator: ThroughputEstimator) -> None:
+    """One that differs for long, where another does not, changes no estimate of the kind; its own follows."""
+    job = Job(id="odd", spec=a_spec())
+    assert estimator.kind_of(job) == job.spec.kind
+    known = learned(estimator, [100.0] * 6)
+    after = learned(known, [40.0] * 6, job_id=job.id)
+    if after.kind_of(job) != job.spec.kind:
+        assert answer(after).steps_per_s == answer(known).steps_per_s
+        assert abs(answer(after, kind=after.kind_of(job)).steps_per_s / 40 - 1) < 0.1
+
+
 def a_flattered_rate_gives_way_to_a_representative_one(estimator: ThroughputEstimator) -> None:
     """And never comes back over it."""
     guess = learned(estimator, [500.0], is_representative=False)
@@ -160,6 +171,7 @@ CHECKS: tuple[Callable[[ThroughputEstimator], None], ...] = (
     reports_that_say_nothing_are_ignored,
     noise_within_a_percent_moves_nothing,
     a_change_of_the_rate_is_followed,
+    a_job_is_of_its_kind_until_it_differs,
     a_flattered_rate_gives_way_to_a_representative_one,
     the_table_is_sorted_and_agrees_with_the_estimates,
 )

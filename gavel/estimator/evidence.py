@@ -2,18 +2,22 @@
 
 * A report that lies far off counts as one that lies `CLIP` deviations off: a straggler or a restart moves little.
 * `CHANGE_REPORTS` reports in a row that agree with each other and not with the mean are a change point: the mean
-  starts anew from them.
+  starts anew from them. Where other jobs are behind the mean, it takes several jobs to change it.
+* A job that is off by more than `DEVIATION` where others are not is held back, and after `DEVIATION_REPORTS` told
+  apart: the rate of the others does not move.
 * A rate over `IMPOSSIBLE` times a well-known one is counted and not believed.
 * What policies see lies on a 1 % grid and moves only once the mean has left its step: equal jobs stay equal.
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from gavel.types import FloatArray
+from gavel.types import FloatArray, JobId
 
 REPORT_ERROR = 0.05  # of log(steps/s) of a long report, before anything is known
 SHORT_REPORT_S = 0.5  # a report of so many seconds has twice the variance of a long one
@@ -25,10 +29,22 @@ FLATTERED_ERROR = 0.3  # of a rate measured beside idle workers of the same core
 CLIP = 2.5
 CHANGE_REPORTS = 4
 CHANGE_DEVIATIONS = 3.0
+DEVIATION = math.log(1.2)  # of log(steps/s), beyond which a job may be of another kind than it says
+DEVIATION_REPORTS = 5
+ASTRAY_MAX = 15  # reports kept that are off
+WITNESSES_MAX = 3  # newest jobs behind a mean that are known by name
 IMPOSSIBLE = 20.0
 KNOWN_REPORTS = 3  # a rate is well known after so many
 GRID = math.log(1.01)
 STATERS_MAX = 20  # users whose statements are kept beside a measurement
+
+
+class Stray(NamedTuple):
+    """A report far off the mean. `is_contested`: another job has confirmed the mean since."""
+
+    job_id: JobId
+    log_rate: float
+    is_contested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +52,7 @@ class Evidence:
     """`log_rate`: the mean; `weight`: reports behind it; `variance`: of one report; `astray`: newest ones far off it.
 
     `published` is the rate given to policies, `stated_by` what users said it would be, `refused` counts impossible
-    reports.
+    reports, `witnesses` are the newest jobs behind the mean.
     """
 
     log_rate: float
@@ -45,7 +61,8 @@ class Evidence:
     count: int
     published: float
     is_representative: bool = True
-    astray: tuple[float, ...] = ()
+    astray: tuple[Stray, ...] = ()
+    witnesses: tuple[JobId, ...] = ("",)
     refused: int = 0
     stated_by: Mapping[str, float] = field(default_factory=dict)
 
@@ -58,10 +75,21 @@ class Evidence:
 
     def is_impossible(self, log_rate: float) -> bool:
         """True for a rate that a well-known job cannot have reached."""
-        return self.count - len(self.astray) >= KNOWN_REPORTS and log_rate > self.log_rate + math.log(IMPOSSIBLE)
+        sure = self.count - min(len(self.astray), CHANGE_REPORTS - 1)
+        return sure >= KNOWN_REPORTS and log_rate > self.log_rate + math.log(IMPOSSIBLE)
+
+    def has_others(self, jobs: Collection[JobId]) -> bool:
+        """True if the mean is well known and rests on a job that is none of these."""
+        return self.count >= KNOWN_REPORTS and any(each not in jobs for each in self.witnesses)
+
+    def deviation_of(self, job_id: JobId) -> tuple[float, ...]:
+        """The job's newest reports if it is off where others are not, for as long as it takes to be sure; else ()."""
+        own = tuple(each.log_rate for each in self.astray if each.job_id == job_id)
+        is_off = all(abs(rate - self.log_rate) > DEVIATION for rate in own[-DEVIATION_REPORTS:])
+        return own if len(own) >= DEVIATION_REPORTS and is_off and self.has_others({job_id}) else ()
 
 
-def first(log_rate: float, seconds: float, *, is_representative: bool) -> Evidence:
+def first(log_rate: float, seconds: float, *, is_representative: bool, job_id: JobId = "") -> Evidence:
     """What one report says."""
     return Evidence(
         log_rate=log_rate,
@@ -70,10 +98,11 @@ def first(log_rate: float, seconds: float, *, is_representative: bool) -> Eviden
         count=1,
         published=_on_grid(log_rate),
         is_representative=is_representative,
+        witnesses=(job_id,),
     )
 
 
-def updated(old: Evidence, log_rate: float, seconds: float) -> Evidence:
+def updated(old: Evidence, log_rate: float, seconds: float, job_id: JobId = "") -> Evidence:
     """With one more report of the same worth."""
     if old.is_impossible(log_rate):
         return replace(old, refused=old.refused + 1)
@@ -81,9 +110,11 @@ def updated(old: Evidence, log_rate: float, seconds: float) -> Evidence:
     deviation = math.sqrt(old.variance * (1 / weight + 1 / old.weight))
     gap = log_rate - old.log_rate
     is_astray = abs(gap) > CHANGE_DEVIATIONS * deviation
-    astray = (*_same_side(old, gap), log_rate) if is_astray else ()
-    if len(astray) >= CHANGE_REPORTS:
+    astray = _astray(old, job_id, log_rate) if is_astray else _confirmed(old, job_id)
+    if is_astray and _is_change(old, astray):
         return _changed(old, astray)
+    if is_astray and abs(gap) > DEVIATION and old.has_others({job_id}):
+        return replace(old, astray=astray)
     gap = max(-CLIP * deviation, min(CLIP * deviation, gap))
     kept = min(old.weight, MEMORY_REPORTS - weight)
     mean = old.log_rate + gap * weight / (kept + weight)
@@ -95,7 +126,23 @@ def updated(old: Evidence, log_rate: float, seconds: float) -> Evidence:
         count=old.count + 1,
         published=_published(old, mean),
         astray=astray,
+        witnesses=_witnesses(old, job_id),
     )
+
+
+def restarted(log_rates: Sequence[float], job_id: JobId) -> Evidence:
+    """Evidence that begins with the median of several reports of one job."""
+    middle = _median(log_rates)
+    begun = first(middle, math.inf, is_representative=True, job_id=job_id)
+    return replace(begun, weight=len(log_rates) / 2, count=len(log_rates))  # a median is worth less than a mean
+
+
+def errors(of: Collection[Evidence]) -> FloatArray:
+    """The error of each, (N,)."""
+    numbers = np.array([(each.variance, each.weight, each.is_representative) for each in of]).reshape(-1, 3)
+    own = np.where(numbers[:, 2] > 0, SYSTEMATIC_ERROR, FLATTERED_ERROR)
+    found: FloatArray = np.sqrt(numbers[:, 0] / numbers[:, 1] + own**2 + GRID**2 / 12)
+    return found
 
 
 def on_grid(log_rate: FloatArray) -> FloatArray:
@@ -109,18 +156,37 @@ def _on_grid(log_rate: float) -> float:
 
 
 def _weight(seconds: float) -> float:
-    return seconds / (seconds + SHORT_REPORT_S)
+    return 1.0 / (1.0 + SHORT_REPORT_S / seconds)
 
 
-def _same_side(old: Evidence, gap: float) -> tuple[float, ...]:
-    """The reports astray so far, if this one lies on their side."""
-    return old.astray if old.astray and (old.astray[-1] > old.log_rate) == (gap > 0) else ()
+def _astray(old: Evidence, job_id: JobId, log_rate: float) -> tuple[Stray, ...]:
+    """Reports that are off on the side of this one, with it; a job that changes sides is off anew."""
+    is_above = log_rate > old.log_rate
+    kept = (each for each in old.astray if each.job_id != job_id or (each.log_rate > old.log_rate) == is_above)
+    return (*kept, Stray(job_id, log_rate))[-ASTRAY_MAX:]
 
 
-def _changed(old: Evidence, astray: tuple[float, ...]) -> Evidence:
-    """A new beginning from the median of the reports that went astray."""
-    ordered = sorted(astray)
-    middle = (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+def _confirmed(old: Evidence, job_id: JobId) -> tuple[Stray, ...]:
+    """The reports that are still off once this job confirmed the mean."""
+    if not old.astray:
+        return ()
+    counts = Counter(each.job_id for each in old.astray)
+    left = (each for each in old.astray if each.job_id != job_id and counts[each.job_id] < DEVIATION_REPORTS)
+    return tuple(each._replace(is_contested=True) for each in left)
+
+
+def _is_change(old: Evidence, astray: tuple[Stray, ...]) -> bool:
+    """True for reports that are off and a change: all jobs behind the mean made them, or several and none objects."""
+    is_above = astray[-1].log_rate > old.log_rate
+    free = [each for each in astray if not each.is_contested and (each.log_rate > old.log_rate) == is_above]
+    counts = Counter(each.job_id for each in free)
+    is_common = len(counts) >= 3 or (len(counts) == 2 and min(counts.values()) >= 2)
+    return len(free) >= CHANGE_REPORTS and (is_common or not old.has_others(counts))
+
+
+def _changed(old: Evidence, astray: tuple[Stray, ...]) -> Evidence:
+    """A new beginning from the median of the newest reports that went astray."""
+    middle = _median([each.log_rate for each in astray[-DEVIATION_REPORTS:]])
     return replace(
         old,
         log_rate=middle,
@@ -128,7 +194,19 @@ def _changed(old: Evidence, astray: tuple[float, ...]) -> Evidence:
         count=old.count + 1,
         published=_published(old, middle),
         astray=(),
+        witnesses=tuple(dict.fromkeys(each.job_id for each in astray))[-WITNESSES_MAX:],
     )
+
+
+def _witnesses(old: Evidence, job_id: JobId) -> tuple[JobId, ...]:
+    if old.witnesses[-1] == job_id:
+        return old.witnesses
+    return (*(each for each in old.witnesses if each != job_id), job_id)[-WITNESSES_MAX:]
+
+
+def _median(log_rates: Sequence[float]) -> float:
+    ordered = sorted(log_rates)
+    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
 
 
 def _variance(old: Evidence, squared: float) -> float:

@@ -11,11 +11,13 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from gavel.types import FloatArray
 
+OWN_KIND = "#"  # between a kind and the job that differs from the rest of it
 LEVEL = 10.0  # deviation of a kind's level: flat
 FAMILY_SHARE = 0.95  # of the variance over types: what kinds of a family and of one size have in common
 SIZE_LENGTH = 1.5  # in logarithms: how far apart in size relatives may be
@@ -24,6 +26,7 @@ OWN_ERROR = 0.05  # of one kind on one type beyond that
 TYPE_ERROR = 0.6  # of a type's peak rate as a guess of its speed
 PRIOR_KINDS = 0.3  # weight of that guess
 ITERATIONS = 4  # of expectation and maximisation; it starts near
+NAMES_MAX = 1 << 16  # remembered, with what they tell
 UNKNOWN = 1e6  # variance of what was not measured
 
 
@@ -35,8 +38,10 @@ class Population:
     covariance: FloatArray
 
 
+@lru_cache(NAMES_MAX)
 def family_of(kind: str) -> str:
-    """The name without its sizes: `mlp` of `mlp-b1024`, `LM` of `LM (batch size 80)`."""
+    """The name without its sizes: `mlp` of `mlp-b1024` (also of one job of it), `LM` of `LM (batch size 80)`."""
+    kind = kind.partition(OWN_KIND)[0]
     return re.sub(r"(\s*\(?\s*batch size)?[-_ ]*[a-z]?\d+[kKmM]?\)?$", "", kind) or kind
 
 
@@ -75,7 +80,7 @@ def completed(
     by_count: dict[int, list[list[int]]] = defaultdict(list)
     for relatives in _relatives(kinds):
         by_count[len(relatives)].append(relatives)
-    sizes = np.array([_log_size(kind) for kind in kinds])
+    sizes = np.array([log_size(kind) for kind in kinds])
     for groups in by_count.values():
         rows = np.array(groups)
         means[rows], covariances[rows] = _together(believed, relative[rows], variance[rows], sizes[rows])
@@ -93,7 +98,7 @@ def _levels(log_rate: FloatArray) -> FloatArray:
 def _relatives(kinds: Sequence[str]) -> list[list[int]]:
     """Rows by family, neighbours in size together, at most RELATIVES_MAX each."""
     families: dict[str, list[int]] = defaultdict(list)
-    for row in sorted(range(len(kinds)), key=lambda row: (_log_size(kinds[row]), kinds[row])):
+    for row in sorted(range(len(kinds)), key=lambda row: (log_size(kinds[row]), kinds[row])):
         families[family_of(kinds[row])].append(row)
     return [
         rows[start : start + RELATIVES_MAX]
@@ -102,9 +107,10 @@ def _relatives(kinds: Sequence[str]) -> list[list[int]]:
     ]
 
 
-def _log_size(kind: str) -> float:
+@lru_cache(NAMES_MAX)
+def log_size(kind: str) -> float:
     """Logarithm of the number that the name ends in; 0: none."""
-    number = re.search(r"(\d+)\)?$", kind)
+    number = re.search(r"(\d+)\)?$", kind.partition(OWN_KIND)[0])
     return float(np.log(max(1, int(number.group(1))))) if number and number.end(1) > number.start(1) else 0.0
 
 

@@ -1,67 +1,101 @@
 """Which unmeasured (job, accelerator type) pairs are worth a profiling round: those that may change the allocation.
 
 A job is sent to a type when its advantage there, log(rate) less its mean over the types, is among the largest of all
-jobs, as many as the type's share of the cluster holds. Measuring is worth the expected gain from deciding that with the
-truth instead of the estimate (the knowledge gradient of Frazier, Powell and Dayanik, SIAM J. Control Optim. '08), times
-the accelerator time that jobs of the kind still have to run, over what the measurement costs.
+jobs, as many as the type's share of the cluster holds; the threshold lies between the last in and the first out.
+Measuring is worth the expected gain from deciding that with the truth instead of the estimate (the knowledge gradient
+of Frazier, Powell and Dayanik, SIAM J. Control Optim. '08), times the accelerator time that jobs of the kind still have
+to run, over what the measurement costs.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from gavel.estimator.colocation import Completed
-from gavel.ports import ThroughputEstimate
+from gavel.estimator.pairs import PairEstimates
+from gavel.ports import ThroughputEstimate, ThroughputEstimator
 from gavel.types import AcceleratorType, AllocationProblem, FloatArray, Job, JobId, JobSpec
 
 Pair = tuple[JobId, AcceleratorType]
+Cell = tuple[int, int]  # (row, column) of the problem
+Believed = Sequence[Sequence[ThroughputEstimate]]  # (n, m)
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
 
+UNSURE = ("unknown", "inferred")  # sources worth a measurement
 LEAST_GAIN = 0.001  # of a job's rate, below which nothing is worth knowing
 
 
+class ProfilingByValue:
+    """Implements ProfilingChoice within a budget: of the accelerator time of any `window_s`, at most `budget_fraction`.
+
+    Remembers what it spent: a round of its gang for each choice that was carried out. A restart forgets that. All of
+    it is `total_s`, in accelerator-seconds.
+    """
+
+    def __init__(self, budget_fraction: float, window_s: float) -> None:
+        self._fraction, self._window_s = budget_fraction, window_s
+        self._chosen: dict[Pair, tuple[float, float]] = {}  # last time; whether they were sent shows later
+        self._spent: deque[tuple[float, float]] = deque()  # (when, accelerator-seconds), oldest first
+        self.total_s = 0.0
+
+    def __call__(
+        self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
+    ) -> tuple[Pair, ...]:
+        """What to measure in the round that is being decided, best first."""
+        self._settle(jobs, problem.now_s)
+        budget_s = self._fraction * self._window_s * float(problem.capacity_workers.sum())
+        left_s = budget_s - sum(seconds for _, seconds in self._spent)
+        found = worth_profiling(jobs, problem, estimator.estimate, budget_s=left_s)
+        size_of = {job.id: job.spec.scale_factor for job in jobs}
+        self._chosen = {pair: (problem.now_s, size_of[pair[0]] * problem.round_duration_s) for pair in found}
+        return found
+
+    def _settle(self, jobs: Sequence[Job], now_s: float) -> None:
+        """What was chosen counts as spent, unless its job is still there and was never sent: no room in that round."""
+        rounds = {job.id: job.rounds_received for job in jobs}
+        for (job_id, name), spent in self._chosen.items():
+            if job_id not in rounds or rounds[job_id].get(name, 0):
+                self._spent.append(spent)
+                self.total_s += spent[1]
+        while self._spent and self._spent[0][0] <= now_s - self._window_s:
+            self._spent.popleft()
+
+
 def worth_profiling(
-    candidates: Sequence[Pair],
-    jobs: Sequence[Job],
-    problem: AllocationProblem,
-    estimate: Estimate,
-    *,
-    budget_s: float,
+    jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate, *, budget_s: float
 ) -> tuple[Pair, ...]:
-    """The candidates to profile this round, best first; their accelerator-seconds stay within the budget.
+    """What to profile this round, best first; the accelerator-seconds of it all stay within the budget.
 
     `jobs` are the rows of the problem. One job of a kind and size measures a type for all others. A profiling lease
     costs its gang one round.
     """
+    believed = [estimate(job.spec, problem.accelerator_types) for job in jobs]
+    candidates = _candidates(jobs, problem, believed)
     if not candidates:
         return ()
-    gain, work_s = _gains(jobs, problem, estimate), _work_s(jobs, problem)
-    row_of = {job.id: row for row, job in enumerate(jobs)}
-    column_of = {name: column for column, name in enumerate(problem.accelerator_types)}
+    gain, work_s = _gains(problem, believed), _work_s(jobs, problem)
+    cost_s = problem.round_duration_s * problem.scale_factor
 
-    def value(pair: Pair) -> float:
-        row = row_of[pair[0]]
-        cost_s = problem.round_duration_s * jobs[row].spec.scale_factor
-        return float(gain[row, column_of[pair[1]]] * work_s[row] / cost_s)
+    def value(cell: Cell) -> float:
+        return float(gain[cell] * work_s[cell[0]] / cost_s[cell[0]])
 
     chosen: list[Pair] = []
     measuring: set[tuple[str, int, AcceleratorType]] = set()
     left_s = budget_s
-    for pair in sorted(candidates, key=lambda pair: (-value(pair), pair)):
-        row, column = row_of[pair[0]], column_of[pair[1]]
-        spec = jobs[row].spec
-        key = spec.kind, spec.scale_factor, pair[1]
-        cost_s = problem.round_duration_s * spec.scale_factor
-        if key in measuring or cost_s > left_s or gain[row, column] < LEAST_GAIN:
+    for row, column in sorted(candidates, key=lambda cell: (-value(cell), jobs[cell[0]].id, cell)):
+        spec, name = jobs[row].spec, problem.accelerator_types[column]
+        key = spec.kind, spec.scale_factor, name
+        if key in measuring or cost_s[row] > left_s or gain[row, column] < LEAST_GAIN:
             continue
         measuring.add(key)
-        chosen.append(pair)
-        left_s -= cost_s
+        chosen.append((jobs[row].id, name))
+        left_s -= float(cost_s[row])
     return tuple(chosen)
 
 
-def pairs_worth_trying(found: Completed, *, most: int) -> tuple[tuple[int, int, int], ...]:
+def pairs_worth_trying(found: Completed | PairEstimates, *, most: int) -> tuple[tuple[int, int, int], ...]:
     """(type, kind, kind) of at most so many pairs, best first, whose measurement may change whether they are packed.
 
     Packing pays when the two normalised rates add up to more than 1: what may cross that line is worth trying.
@@ -84,17 +118,32 @@ def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: Float
     return gain
 
 
-def _gains(jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate) -> FloatArray:
-    """Of measuring each job on each type, (n, m)."""
-    believed = [estimate(job.spec, problem.accelerator_types) for job in jobs]
+def _candidates(jobs: Sequence[Job], problem: AllocationProblem, believed: Believed) -> list[Cell]:
+    """(row, column) where the job can run, nobody has measured or stated its rate, and it has not been yet.
+
+    A job is sent to measure a type once; if that round measured nothing, what is inferred has to do.
+    """
+    fits = problem.throughput_steps_per_s[: len(jobs), 0] > 0
+    return [
+        (row, column)
+        for row, (job, estimates) in enumerate(zip(jobs, believed, strict=True))
+        for column, each in enumerate(estimates)
+        if each.source in UNSURE and not each.measurements and fits[row, column]
+        if not job.rounds_received.get(each.accelerator_type, 0)
+    ]
+
+
+def _gains(problem: AllocationProblem, believed: Believed) -> FloatArray:
+    """Of measuring each job on each type, (n, m). An advantage is off by a type's error less its part of the mean."""
     log_rate = np.log([[each.steps_per_s for each in row] for row in believed])
     deviation = np.array([[each.relative_error for each in row] for row in believed])
     advantage = log_rate - log_rate.mean(axis=1, keepdims=True)
     share = problem.capacity_workers / max(1, problem.capacity_workers.sum())
     ordered = np.sort(advantage, axis=0)
-    last_in = np.clip(np.ceil((1 - share) * len(jobs)).astype(int), 0, len(jobs) - 1)
-    threshold = ordered[last_in, np.arange(len(share))]
-    return expected_gain(advantage, threshold, deviation)
+    last_in = np.clip(np.ceil((1 - share) * len(believed)).astype(int), 0, len(believed) - 1)
+    columns = np.arange(len(share))
+    threshold = (ordered[last_in, columns] + ordered[np.maximum(last_in - 1, 0), columns]) / 2
+    return expected_gain(advantage, threshold, deviation * (1 - 1 / len(share)))
 
 
 def _work_s(jobs: Sequence[Job], problem: AllocationProblem) -> FloatArray:

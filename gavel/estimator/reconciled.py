@@ -9,32 +9,23 @@ weight, and so does a user whose statements proved wrong.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
 from gavel.estimator import statements
+from gavel.estimator.aside import Aside
 from gavel.estimator.beliefs import Belief, Beliefs, believe
-from gavel.estimator.evidence import (
-    KNOWN_REPORTS,
-    MEMORY_REPORTS,
-    REPORT_ERROR,
-    SHORTEST_S,
-    STATERS_MAX,
-    Evidence,
-    first,
-    on_grid,
-    updated,
-)
+from gavel.estimator.doubts import Doubt
+from gavel.estimator.evidence import Evidence, on_grid
+from gavel.estimator.kinds import OWN_KIND
+from gavel.estimator.layered import Layered
+from gavel.estimator.learning import Known, learned
+from gavel.estimator.pairs import PairEstimates, Sized
+from gavel.estimator.profiling import pairs_worth_trying
+from gavel.estimator.tables import CONSOLIDATED, Key, evidence_of, foreign, is_aside, key_of, row_of, side_key_of
 from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, FloatArray, JobId, JobSpec, Measurement
+from gavel.types import AcceleratorType, FloatArray, Job, JobId, JobSpec, Measurement, PairRates
 
-Key = tuple[str, int, AcceleratorType]
-SideKey = tuple[str, int, AcceleratorType, str, str]  # with partner ("": none) and placement
-
-_AnyKey = TypeVar("_AnyKey")
-
-JOBS_REMEMBERED = 20_000  # whose newest report is known, to tell a repeated one
 ANSWERS_MAX = 50_000
 AGREEMENT = 0.1  # of log(steps/s), between a statement and everything else
 COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
@@ -47,24 +38,25 @@ class _Memory:
     """What follows from the published rates, worked out when first asked for; shared while those stay the same."""
 
     beliefs: Beliefs | None = None
+    aside: Aside | None = None
     reputations: Mapping[str, statements.Reputation] | None = None
     predicted: dict[object, tuple[ThroughputEstimate, ...]] = field(default_factory=dict)
     rows: dict[Key, tuple[Evidence, ThroughputEstimate]] = field(default_factory=dict)  # outlives a version
+    completed: dict[object, tuple[object, tuple[ThroughputEstimate, ...]]] = field(default_factory=dict)  # outlives it
+
+    def next(self) -> "_Memory":
+        """Of a version in which a rate has moved."""
+        return _Memory(rows=self.rows, completed=self.completed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciledThroughputs:
     """Implements ThroughputEstimator; immutable. `version` grows whenever a rate that `estimate` gives may have moved.
 
-    `rates` holds gangs alone and consolidated, `side_rates` those beside a partner or spread over nodes. `references`
-    are kinds measured elsewhere: they count as evidence on relative speeds and are no part of the table.
+    References are kinds measured elsewhere: they count as evidence on relative speeds and are no part of the table.
     """
 
-    rates: Mapping[Key, Evidence] = field(default_factory=dict)
-    side_rates: Mapping[SideKey, Evidence] = field(default_factory=dict)
-    references: Mapping[Key, Evidence] = field(default_factory=dict)
-    seen: Mapping[JobId, tuple[int, int]] = field(default_factory=dict)
-    core_sharing: int = 1  # workers on a core: what an idle sibling flatters a rate by
+    known: Known = field(default_factory=Known)
     version: int = 0
     _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
 
@@ -77,58 +69,31 @@ class ReconciledThroughputs:
         references: Iterable[ThroughputEstimate] = (),
     ) -> "ReconciledThroughputs":
         """The estimator that had this table, after a restart."""
-        rows = [row for row in table if row.measurements > 0]
-        return cls(
-            rates={_key(row): _evidence(row) for row in rows if not _is_aside(row)},
-            side_rates={_side_key(row): _evidence(row) for row in rows if _is_aside(row)},
-            references={_key(row): _foreign(row) for row in references},
+        rows = list(table)
+        measured = [row for row in rows if row.measurements > 0]
+        kinds = dict.fromkeys(row.kind for row in measured if OWN_KIND in row.kind)
+        known = Known(
+            rates=Layered({key_of(row): evidence_of(row) for row in measured if not is_aside(row)}),
+            side_rates=Layered({side_key_of(row): evidence_of(row) for row in measured if is_aside(row)}),
+            doubts=Layered({key_of(row): Doubt(refused=row.refused) for row in rows if not row.measurements}),
+            own_kinds=Layered({kind.partition(OWN_KIND)[2]: kind for kind in kinds}),
+            references={key_of(row): foreign(row) for row in references},
             core_sharing=core_sharing,
         )
+        return cls(known=known)
 
     # --- learning -----------------------------------------------------------------------------------------------
 
     def learn(self, measurements: Sequence[Measurement]) -> "ReconciledThroughputs":
         """A new estimator that also knows these; repeated, stale, too short or impossible ones move no estimate."""
-        rates, side_rates, seen = dict(self.rates), dict(self.side_rates), dict(self.seen)
-        is_news = False
-        for each in measurements:
-            if (each.token, each.sequence) <= seen.get(each.job_id, (0, 0)):
-                continue
-            seen.pop(each.job_id, None)  # put last: the jobs heard of longest ago are forgotten first
-            seen[each.job_id] = (each.token, each.sequence)
-            if each.seconds < SHORTEST_S or each.steps <= 0:
-                continue
-            if each.partner is None and each.placement == "consolidated":
-                key = each.kind, each.scale_factor, each.accelerator_type
-                is_news |= self._take(rates, key, each)
-            else:
-                side = each.kind, each.scale_factor, each.accelerator_type, each.partner or "", each.placement
-                is_news |= self._take(side_rates, side, each)
-        if len(seen) > 1.25 * JOBS_REMEMBERED:
-            seen = dict(list(seen.items())[-JOBS_REMEMBERED:])
-        learned = replace(self, rates=rates, side_rates=side_rates, seen=seen)
-        return (
-            replace(learned, version=self.version + 1, _memory=_Memory(rows=self._memory.rows)) if is_news else learned
-        )
+        known, is_news = learned(self.known, measurements, self._beliefs)
+        if not is_news:
+            return replace(self, known=known)
+        return replace(self, known=known, version=self.version + 1, _memory=self._memory.next())
 
-    def _take(self, rates: "dict[_AnyKey, Evidence]", key: "_AnyKey", each: Measurement) -> bool:
-        """Put one measurement in its place; True if what follows from the rates may change."""
-        old = rates.get(key)
-        flattered = 1 if each.is_representative else self.core_sharing
-        log_rate = math.log(each.steps / each.seconds / flattered)
-        # A guess from an idle sibling's time never mixes with rates measured at full load: the better fact wins.
-        if old is not None and old.is_representative and not each.is_representative:
-            return False
-        if old is None or each.is_representative != old.is_representative:
-            new = first(log_rate, each.seconds, is_representative=each.is_representative)
-            new = replace(new, stated_by=old.stated_by) if old else new
-        else:
-            new = updated(old, log_rate, each.seconds)
-        new = _with_statement(new, each)
-        rates[key] = new
-        if old is None or new.stated_by != old.stated_by or new.is_representative != old.is_representative:
-            return True
-        return new.published != old.published or (old.count < KNOWN_REPORTS <= new.count)
+    def kind_of(self, job: Job) -> str:
+        """The kind whose rates are the job's: its own once it was seen to differ from the rest of its kind."""
+        return self.known.own_kinds.get(job.id) or job.spec.kind
 
     # --- answering ----------------------------------------------------------------------------------------------
 
@@ -137,6 +102,8 @@ class ReconciledThroughputs:
         found = [self._measured((spec.kind, spec.scale_factor, name)) for name in types]
         if all(found):
             return tuple(each for each in found if each)
+        if not spec.throughput_steps_per_s and (guesses := self._completed(spec, tuple(types))):
+            return tuple(each or guess for each, guess in zip(found, guesses, strict=True))
         question = (spec.kind, spec.scale_factor, spec.user, tuple(spec.throughput_steps_per_s.items()), tuple(types))
         predicted = self._memory.predicted
         if question not in predicted:
@@ -145,14 +112,71 @@ class ReconciledThroughputs:
             predicted[question] = self._predicted(spec, types)
         return tuple(each or guess for each, guess in zip(found, predicted[question], strict=True))
 
+    def estimate_aside(
+        self,
+        spec: JobSpec,
+        types: Sequence[AcceleratorType],
+        *,
+        partner: str | None = None,
+        placement: str = CONSOLIDATED,
+    ) -> tuple[ThroughputEstimate, ...]:
+        """The same beside a job of kind `partner` on the same workers, or with a gang that is `spread` over nodes."""
+        alone = self.estimate(spec, types)
+        if partner is None and placement == CONSOLIDATED:
+            return alone
+        aside = self._aside(types)
+        return tuple(aside.estimate(each, partner, placement) for each in alone)
+
+    def pair_rates(
+        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, deviations: float = 0.0
+    ) -> PairRates:
+        """What n jobs reach packed, by their kinds; `deviations` above what is expected, below for a negative number.
+
+        Jobs of one kind and scale factor are as fast as the first of them, and pairs of two scale factors have rate 0.
+        """
+        known = {(self.kind_of(job), job.spec.scale_factor): job.spec for job in reversed(jobs)}
+        kinds = sorted(known)
+        row_of = {kind: row for row, kind in enumerate(kinds)}
+        specs = [replace(known[kind], kind=kind[0]) for kind in kinds]
+        alone = np.array([[each.steps_per_s for each in self.estimate(spec, types)] for spec in specs])
+        shares = self.pairs(kinds, types).within(deviations)
+        sizes = np.array([size for _, size in kinds])
+        rates = np.transpose(shares, (1, 2, 0)) * alone.reshape(len(kinds), 1, len(types))
+        return PairRates(
+            kind_of_job=np.array([row_of[self.kind_of(job), job.spec.scale_factor] for job in jobs], dtype=np.int64),
+            steps_per_s=rates * (sizes[:, None] == sizes)[:, :, None],
+        )
+
+    def pairs(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType]) -> PairEstimates:
+        """Normalised rates of n (kind, scale factor) beside each other, with their doubt."""
+        return self._aside(types).pairs(kinds, types)
+
+    def pairs_to_try(
+        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, most: int
+    ) -> tuple[tuple[JobId, JobId, AcceleratorType], ...]:
+        """At most so many unmeasured pairs of jobs whose optimistic rates would change the packing, best first."""
+        job_of: dict[tuple[str, int], list[JobId]] = {}
+        for job in jobs:
+            job_of.setdefault((self.kind_of(job), job.spec.scale_factor), []).append(job.id)
+        kinds = sorted(job_of)
+        found = []
+        for column, a, b in pairs_worth_trying(self.pairs(kinds, types), most=len(kinds) ** 2):
+            first, second = job_of[kinds[a]], job_of[kinds[b]]
+            key = *kinds[a], types[column], kinds[b][0], CONSOLIDATED
+            if kinds[a][1] == kinds[b][1] and (a != b or len(first) > 1) and key not in self.known.side_rates:
+                found.append((first[0], second[1] if a == b else second[0], types[column]))
+        return tuple(found[:most])
+
     def table(self) -> tuple[ThroughputEstimate, ...]:
-        """Everything measured so far, sorted by kind, scale factor, type, partner and placement."""
-        alone = [self._row_of(key, rate) for key, rate in self.rates.items()]
+        """Everything measured, and what was refused; sorted by kind, scale factor, type, partner and placement."""
+        rates = self.known.rates.flat()
+        alone = [self._row_of(key, rate) for key, rate in rates.items()]
         aside = [
-            replace(_row(key[:3], rate), partner=key[3] or None, placement=key[4])
-            for key, rate in self.side_rates.items()
+            replace(row_of(key[:3], rate), partner=key[3] or None, placement=key[4])
+            for key, rate in self.known.side_rates.flat().items()
         ]
-        return tuple(sorted(alone + aside, key=_side_key))
+        refused = [self._refused(key, doubt) for key, doubt in self.known.doubts.flat().items() if key not in rates]
+        return tuple(sorted(alone + aside + refused, key=side_key_of))
 
     def reputations(self) -> Mapping[str, statements.Reputation]:
         """How good the statements of each user were, by name."""
@@ -162,14 +186,39 @@ class ReconciledThroughputs:
 
     def _measured(self, key: Key) -> ThroughputEstimate | None:
         """What was measured at full load; None: nothing."""
-        rate = self.rates.get(key)
+        rate = self.known.rates.get(key)
         return self._row_of(key, rate) if rate is not None and rate.is_representative else None
 
     def _row_of(self, key: Key, rate: Evidence) -> ThroughputEstimate:
         rows = self._memory.rows
         if key not in rows or rows[key][0] is not rate:
-            rows[key] = rate, _row(key, rate)
+            rows[key] = rate, row_of(key, rate)
         return rows[key][1]
+
+    def _refused(self, key: Key, doubt: Doubt) -> ThroughputEstimate:
+        """What is believed instead."""
+        kind, size, name = key
+        spec = JobSpec(kind=kind, scale_factor=size, user="", tier="", argv=(), total_steps=1)
+        return replace(self.estimate(spec, [name])[0], refused=doubt.refused)
+
+    def _completed(self, spec: JobSpec, types: tuple[AcceleratorType, ...]) -> tuple[ThroughputEstimate, ...]:
+        """What `_predicted` says of a kind that was measured and not stated; whatever is as it was is not made anew."""
+        beliefs = self._beliefs(types)
+        row = beliefs.row_of.get(spec.kind)
+        if row is None:
+            return ()
+        rates, errors = (each[row] for each in beliefs.of_all(spec.scale_factor))
+        known = [self.known.rates.get((spec.kind, spec.scale_factor, name)) for name in types]
+        counts = tuple(each.count if each and not each.is_representative else 0 for each in known)
+        question, basis = (spec.kind, spec.scale_factor, types), (rates.tobytes(), errors.tobytes(), counts)
+        completed = self._memory.completed
+        if question not in completed or completed[question][0] != basis:
+            if len(completed) >= ANSWERS_MAX:
+                completed.clear()
+            columns = [beliefs.types.index(name) for name in types]
+            cells = zip(types, rates[columns].tolist(), errors[columns].tolist(), counts, strict=True)
+            completed[question] = basis, tuple(_guess(spec, *cell) for cell in cells)
+        return completed[question][1]
 
     def _predicted(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         """What to believe of types that nobody measured this kind on at full load, at this size."""
@@ -185,7 +234,7 @@ class ReconciledThroughputs:
         errors = np.sqrt(np.maximum(covariance[columns, columns], 0.0))
         found = []
         for name, rate, error in zip(types, rates.tolist(), errors.tolist(), strict=True):
-            known = self.rates.get((spec.kind, spec.scale_factor, name))
+            known = self.known.rates.get((spec.kind, spec.scale_factor, name))
             is_as_stated = name in stated and trust <= TRUST and _agrees(belief, stated[name], rate)
             found.append(
                 ThroughputEstimate(
@@ -200,13 +249,32 @@ class ReconciledThroughputs:
             )
         return tuple(found)
 
+    def _aside(self, types: Sequence[AcceleratorType]) -> Aside:
+        beliefs = self._beliefs(types)
+        aside = self._memory.aside
+        if aside is None or aside.beliefs is not beliefs:
+            aside = self._memory.aside = Aside(self.known.rates.flat(), self.known.side_rates.flat(), beliefs)
+        return aside
+
     def _beliefs(self, types: Sequence[AcceleratorType]) -> Beliefs:
         known = self._memory.beliefs
         if known is None or not set(types) <= set(known.types):
-            rates = {**self.references, **self.rates}
+            rates = {**self.known.references, **self.known.rates.flat()}
             asked = {*types, *(known.types if known else ())}
             known = self._memory.beliefs = believe(rates, sorted(asked))
         return known
+
+
+def _guess(spec: JobSpec, name: AcceleratorType, rate: float, error: float, count: int) -> ThroughputEstimate:
+    return ThroughputEstimate(
+        kind=spec.kind,
+        scale_factor=spec.scale_factor,
+        accelerator_type=name,
+        steps_per_s=rate,
+        relative_error=error,
+        source="completed" if error <= COMPLETED_ERROR else "inferred",
+        measurements=count,
+    )
 
 
 def _agrees(belief: Belief, stated: float, rate: float) -> bool:
@@ -238,56 +306,3 @@ def _with_statements(
     expected += noise * (max(1.0, surprise / SURPRISE) ** 2 - 1)
     gain = np.linalg.solve(expected, covariance[columns]).T
     return belief.mean + gain @ gap, covariance - gain @ covariance[columns]
-
-
-def _with_statement(evidence: Evidence, each: Measurement) -> Evidence:
-    """Remembers what the user said, the newest of a bounded number of users."""
-    stated = each.stated_steps_per_s
-    if stated is None or not statements.usable(stated) or evidence.stated_by.get(each.user) == stated:
-        return evidence
-    others = [(user, rate) for user, rate in evidence.stated_by.items() if user != each.user]
-    return replace(evidence, stated_by=dict([*others, (each.user, stated)][-STATERS_MAX:]))
-
-
-def _is_aside(row: ThroughputEstimate) -> bool:
-    return row.partner is not None or row.placement != "consolidated"
-
-
-def _key(row: ThroughputEstimate) -> Key:
-    return row.kind, row.scale_factor, row.accelerator_type
-
-
-def _side_key(row: ThroughputEstimate) -> SideKey:
-    return row.kind, row.scale_factor, row.accelerator_type, row.partner or "", row.placement
-
-
-def _evidence(row: ThroughputEstimate) -> Evidence:
-    return Evidence(
-        log_rate=math.log(row.steps_per_s),
-        weight=min(float(row.measurements), MEMORY_REPORTS / 2),
-        variance=REPORT_ERROR**2,
-        count=row.measurements,
-        published=row.steps_per_s,
-        is_representative=row.is_measured,
-        stated_by=row.stated_by,
-        refused=row.refused,
-    )
-
-
-def _foreign(row: ThroughputEstimate) -> Evidence:
-    """What another machine measured is one report with the error that it is given with."""
-    return replace(_evidence(row), weight=1.0, variance=row.relative_error**2)
-
-
-def _row(key: Key, rate: Evidence) -> ThroughputEstimate:
-    return ThroughputEstimate(
-        kind=key[0],
-        scale_factor=key[1],
-        accelerator_type=key[2],
-        steps_per_s=rate.published,
-        relative_error=rate.error,
-        source="measured" if rate.is_representative else "inferred",
-        measurements=rate.count,
-        stated_by=rate.stated_by,
-        refused=rate.refused,
-    )

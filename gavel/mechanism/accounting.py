@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import Estimate, equal_share_rate, isolated_share, rates_of
+from gavel.ports import ThroughputEstimator
 from gavel.types import (
     AcceleratorType,
     AllocationProblem,
@@ -18,8 +19,8 @@ from gavel.types import (
 )
 
 
-def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
-    """The throughput that a gang's new reports measured; `job` as it was before them."""
+def measurements_of(job: Job, gang: GangSeen, partner: str | None = None) -> tuple[Measurement, ...]:
+    """What a gang's new reports measured, beside a job of kind `partner` if any; `job` as it was before them."""
     return tuple(
         Measurement(
             job_id=job.id,
@@ -31,6 +32,7 @@ def measurements_of(job: Job, gang: GangSeen) -> tuple[Measurement, ...]:
             accelerator_type=gang.accelerator_type,
             steps=report.steps,
             seconds=report.seconds,
+            partner=partner,
             is_representative=report.is_representative,
             stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
         )
@@ -61,7 +63,7 @@ def received(job: Job, accelerator_type: AcceleratorType, *, rounds: int) -> Job
 
 
 def unmeasured(
-    jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate
+    jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
 ) -> tuple[tuple[JobId, AcceleratorType], ...]:
     """(job, type) pairs to profile: the job can run there, nobody has measured or stated it, it has not been there yet.
 
@@ -69,7 +71,7 @@ def unmeasured(
     """
     pairs = []
     for row, job in enumerate(jobs):
-        for column, believed in enumerate(estimate(job.spec, problem.accelerator_types)):
+        for column, believed in enumerate(estimator.estimate(job.spec, problem.accelerator_types)):
             fits = problem.throughput_steps_per_s[row, 0, column] > 0
             unknown = believed.source in ("unknown", "inferred") and believed.measurements == 0
             if fits and unknown and not job.rounds_received.get(believed.accelerator_type, 0):

@@ -1,30 +1,26 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
 import structlog
 
 from gavel.config import Settings
-from gavel.errors import (
-    BackendUnavailable,
-    InvalidRequest,
-    InvariantViolated,
-    SolveFailed,
-    StaleVersion,
-    StoreUnavailable,
-)
-from gavel.mechanism import lifecycle
-from gavel.mechanism.accounting import explain_waiting, isolated, measurements_of, received, unmeasured
-from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
-from gavel.mechanism.invariants import check_allocation, check_plan
+from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
+from gavel.mechanism import holding, lifecycle, nodes, resources, timing
+from gavel.mechanism.accounting import explain_waiting, received
+from gavel.mechanism.backfill import Gap, backfill
+from gavel.mechanism.charging import charges
+from gavel.mechanism.commands import apply_commands
+from gavel.mechanism.decision import Decider
+from gavel.mechanism.events import Launched
+from gavel.mechanism.observing import Taking, learned
 from gavel.mechanism.placement import Layout
-from gavel.mechanism.planner import RoundView, plan_round
-from gavel.mechanism.problem import Solved, problem_from, restricted, reused, schedulable
+from gavel.mechanism.problem import schedulable
 from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile, resource_name
 from gavel.mechanism.tick import Tick
+from gavel.mechanism.verdicts import preemptions
 from gavel.ports import (
     Changes,
     Clock,
@@ -34,38 +30,23 @@ from gavel.ports import (
     KeepCheckpoint,
     Policy,
     PolicyRunner,
+    ProfilingChoice,
     SetResources,
     Store,
     ThroughputEstimator,
 )
-from gavel.types import (
-    Allocation,
-    AllocationProblem,
-    Cluster,
-    GangExit,
-    GangOutcome,
-    GangSeen,
-    Job,
-    JobId,
-    JobState,
-    Lease,
-    Observation,
-    Report,
-    RoundPlan,
-    RoundRecord,
-)
+from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, Report, RoundPlan
 
 log = structlog.get_logger("gavel.driver")
 
 SOLVER_KEPT_S = 60.0  # how long an idle service keeps its solver warm
-REUSED = "reused"  # solver outcome of a round in which no new solve was due
 RETRY_S = 0.5  # how long to leave a store or backend alone that did not answer
 
 
 class Driver:
     """Drives one cluster. Holds nothing that a restart could not rebuild from the store and the backend."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the composition root names its parts
         self,
         *,
         store: Store,
@@ -76,19 +57,22 @@ class Driver:
         clock: Clock,
         settings: Settings,
         token_of: Callable[[Job], str] = lambda _: "",
+        choose_profiling: ProfilingChoice | None = None,
     ) -> None:
-        """`token_of` gives the bearer token that a job's programs may call the API with."""
+        """`token_of` gives the bearer token that a job's programs may call the API with.
+
+        `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
+        """
+        self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
         self._token_of = token_of
         self._store = store
         self._backend = backend
         self._runner = runner
         self._estimator = estimator
-        self._fallback = fallback
         self._clock = clock
         self._settings = settings
         self._cluster = Cluster()
         self._layout = Layout(self._cluster)
-        self._solved: Solved | None = None  # a restart solves once more, no harm
         self._decision_s: deque[float] = deque(maxlen=100)
         self._busy_at_s = clock.now_s()
         self._has_learned = False
@@ -105,12 +89,16 @@ class Driver:
             seen = self._observe()  # 1. what is
             snapshot = self._store.snapshot()
             tick = Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
-            self._take_observation(tick)  # 2. what that means for each job, and for the estimates
-            self._plan_if_due(tick)  # 3. who runs where in the next round
+            self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
+            apply_commands(tick)  # 3. what was asked for
+            tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
+            self._hold(tick)
+            self._plan_if_due(tick)  # 4. who runs where in the next round, and on what is free in this one
+            self._backfill(tick)
             self._explain(tick)
-            decision = self._reconcile(tick)  # 4. what to tell the cluster
-            self._commit(tick)  # 5. the one commit
-            self._execute(tick, decision)  # 6. act
+            decision = self._reconcile(tick)  # 5. what to tell the cluster
+            self._commit(tick)  # 6. the one commit
+            self._execute(tick, decision)  # 7. act
         except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
             log.warning("tick.skipped", error=str(error))
             return now_s + RETRY_S
@@ -119,7 +107,7 @@ class Driver:
 
     def _rest_if_idle(self, tick: Tick) -> None:
         """An idle service needs no solver in memory; the next job starts it again."""
-        self.is_idle = not (tick.jobs or tick.seen.gangs)
+        self.is_idle = not (tick.jobs.keys() - tick.held.keys() or tick.seen.gangs)
         if not self.is_idle:
             self._busy_at_s = tick.now_s
         elif tick.now_s - self._busy_at_s > SOLVER_KEPT_S:
@@ -138,174 +126,114 @@ class Driver:
         self._unread = {(gang.job_id, gang.token): gang.reports for gang in gangs if gang.reports}
         return replace(seen, gangs=gangs)
 
-    # --- 2 observation -> jobs ----------------------------------------------------------------------------------
+    # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 
     def _take_observation(self, tick: Tick) -> None:
-        for gang in tick.seen.gangs:
-            job = tick.jobs.get(gang.job_id)
-            if job is not None and gang.token == job.token:
-                self._take_gang(tick, job, gang)
-        seen = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
-        in_force = (plan for plan in tick.rounds if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
-        planned = {(lease.job_id, lease.token) for plan in in_force for lease in plan.leases}
-        for job in list(tick.jobs.values()):
-            key = (job.id, job.token)
-            self._take_absence(tick, job, is_held=key in seen or (key in planned and not job.cancel_requested))
+        tick.nodes = nodes.look(tick.snapshot.nodes, tick.seen)
+        estimator = learned(tick, self._estimator)
+        self._has_learned = self._has_learned or estimator is not self._estimator
+        self._estimator = estimator
+        Taking(
+            tick=tick,
+            layout=self._layout,
+            estimator=estimator,
+            lost_retries=self._settings.lost_retries,
+            lost_backoff_s=self._settings.lost_backoff_s,
+        ).take()
+        tick.resources = resources.look(tick.snapshot.resources, tick.seen, tick.jobs)
 
-    def _take_gang(self, tick: Tick, job: Job, gang: GangSeen) -> None:
-        after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, token=gang.token, reports=gang.reports))
-        if after.steps_done > job.steps_done:
-            after = self._isolated(tick, after, after.steps_done - job.steps_done)
-        measured = measurements_of(job, gang)
-        if measured:
-            self._estimator = self._estimator.learn(measured)
-            self._has_learned = True
-        end = lifecycle.ended(after, gang, tick.now_s)
-        if end is not None or after is not job:
-            after = lifecycle.account_time(after, gang, tick.now_s)
-        if end is not None:
-            self._end(tick, after, end)
-        elif after is not job:
-            tick.put(after)
+    def _hold(self, tick: Tick) -> None:
+        """Let go of jobs whose predecessors have completed; note which no round may serve."""
+        for job in [job for job in tick.jobs.values() if job.waits_for]:
+            states = {job_id: self._state_of(tick, job_id) for job_id in job.waits_for}
+            after, line = holding.release(job, states, tick.now_s)
+            if after is not job:
+                tick.put(after, *((line,) if line else ()))
+        known = tick.snapshot
+        tick.held = holding.held(tick.jobs.values(), tiers=known.tiers, usage=known.usage, now_s=tick.now_s)
 
-    def _end(self, tick: Tick, job: Job, end: Ended) -> None:
-        done_before = job.steps_done
-        after, line = lifecycle.step(job, end)
-        if after.steps_done > done_before:
-            after = self._isolated(tick, after, after.steps_done - done_before)
-        ahead = tick.rounds[-1].leases if tick.rounds and tick.rounds[-1].starts_at_s >= end.at_s else ()
-        for lease in ahead:
-            if (lease.job_id, lease.token) == (job.id, end.token):  # it was to stay for a round that it will not see
-                after = received(after, lease.accelerator_type, rounds=-1)
-        tick.put(after, line)
+    def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
+        job = tick.changed.get(job_id) or tick.jobs.get(job_id)
+        return (job or self._store.job(job_id)).state
 
-    def _take_absence(self, tick: Tick, job: Job, *, is_held: bool) -> None:
-        """A queued job that was cancelled ends here; a leased one whose gang nobody has, and nobody wants, is lost."""
-        if job.state is JobState.QUEUED and job.cancel_requested:
-            gone = Dismissed(
-                at_s=tick.now_s, kind=EventKind.CANCELLED, reason="Cancelled", message="cancelled before it ran"
-            )
-            tick.put(*lifecycle.step(job, gone))
-        elif job.state is JobState.LEASED and not is_held:
-            exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
-            kind = EventKind.CANCELLED if job.cancel_requested else EventKind.LOST
-            end = Ended(
-                at_s=tick.now_s, token=job.token, kind=kind, reason="Lost", message="no trace of its gang", exit=exit_
-            )
-            tick.put(*lifecycle.step(job, end))
-
-    def _isolated(self, tick: Tick, job: Job, steps: int) -> Job:
-        return isolated(job, steps, jobs_alive=len(tick.jobs), layout=self._layout, estimate=self._estimator.estimate)
-
-    # --- 3 planning ---------------------------------------------------------------------------------------------
+    # --- 4 planning ---------------------------------------------------------------------------------------------
 
     def _plan_if_due(self, tick: Tick) -> None:
-        jobs = schedulable(tick.jobs.values())
-        starts_at_s = self._next_start_s(tick, jobs)
-        if starts_at_s is None or self.halted or not tick.seen.cluster.workers:
+        jobs = self._wanting(tick)
+        starts_at_s = timing.next_start_s(tick, jobs, self._settings, self._decision_s)
+        if starts_at_s is None or self.halted:
             return
         if not self._runner.warm() and not self._anything_runs(tick):
             return  # nothing idles that a moment later would not serve better
         began_s = self._clock.now_s()
         try:
-            tick.record = self._decide(tick, jobs, starts_at_s)
+            parent = tick.rounds[-1] if tick.rounds else None
+            tick.record = self._decider.decide(tick, jobs, starts_at_s, self._estimator)
+            tick.audit.extend(preemptions(parent, tick.record.plan, tick.jobs, tick.now_s))
         except InvariantViolated as violation:
-            self.halted = str(violation)
-            log.error("planning.halted", invariant=violation.name, detail=str(violation))
+            self._halt(violation)
             return
         self._decision_s.append(max(0.0, self._clock.now_s() - began_s))
 
-    def _next_start_s(self, tick: Tick, jobs: list[Job]) -> float | None:
-        """When the round to be decided now starts; None if none is due."""
-        newest = tick.rounds[-1] if tick.rounds else None
-        if not jobs or (newest and newest.starts_at_s > tick.now_s):
-            return None
-        live = {job.id for job in jobs}
-        if newest is None or newest.ends_at_s <= tick.now_s or not any(x.job_id in live for x in newest.leases):
-            return tick.now_s
-        return newest.ends_at_s if tick.now_s >= self._planning_instant_s(newest) else None
+    def _backfill(self, tick: Tick) -> None:
+        """Amend the plan in force if workers are free and enough of the round is left to start something."""
+        plans = tick.snapshot.rounds
+        record = next((each for each in reversed(plans) if each.plan.starts_at_s <= tick.now_s), None)
+        if not self._settings.backfill or self.halted or record is None:
+            return
+        plan, is_replaced = record.plan, tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
+        if is_replaced or plan.ends_at_s - tick.now_s < self._settings.minimum_lease_fraction * plan.duration_s:
+            return
+        gap = Gap(
+            plan=plan,
+            ahead=next((each for each in tick.rounds if each.starts_at_s > tick.now_s), None),
+            jobs=tick.jobs,
+            gangs=tick.seen.gangs,
+            waiting=self._wanting(tick),
+            cluster=nodes.usable(tick.seen.cluster, tick.nodes),
+            whole=tick.seen.cluster,
+            estimate=self._estimator.estimate,
+            owed=record.owed_rounds,
+            now_s=tick.now_s,
+        )
+        try:
+            tick.amended = backfill(gap)
+        except InvariantViolated as violation:
+            self._halt(violation)
 
-    def _planning_instant_s(self, plan: RoundPlan) -> float:
-        slowest = float(np.quantile(self._decision_s, 0.99)) if self._decision_s else 0.0
-        lead = max(self._settings.planning_lead_fraction * plan.duration_s, 2 * slowest)
-        return plan.ends_at_s - min(lead, plan.duration_s)
+    def _halt(self, violation: InvariantViolated) -> None:
+        self.halted = str(violation)
+        log.error("planning.halted", invariant=violation.name, detail=str(violation))
+
+    def _wanting(self, tick: Tick) -> list[Job]:
+        """Jobs that a round may serve now, the next one first."""
+        return [job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held]
 
     def _anything_runs(self, tick: Tick) -> bool:
         return any(job.state is JobState.LEASED for job in tick.jobs.values())
 
-    def _decide(self, tick: Tick, jobs: list[Job], starts_at_s: float) -> RoundRecord:
-        last = tick.snapshot.rounds[-1] if tick.snapshot.rounds else None
-        duration_s = self._settings.round_duration_s
-        problem = problem_from(
-            jobs,
-            cluster=tick.seen.cluster,
-            tiers=tick.snapshot.tiers,
-            estimate=self._estimator.estimate,
-            now_s=tick.now_s,
-            round_duration_s=duration_s,
-            warm_start=last.allocation.warm_start if last else {},
-        )
-        allocation, outcome = self._allocate(problem, last)
-        check_allocation(allocation)
-        view = RoundView(
-            jobs=jobs,
-            cluster=tick.seen.cluster,
-            problem=problem,
-            allocation=allocation,
-            owed_rounds=last.owed_rounds if last else {},
-            parent=last.plan if last else None,
-            starts_at_s=starts_at_s,
-            duration_s=duration_s,
-            to_profile=unmeasured(jobs, problem, self._estimator.estimate),
-            profiling_workers_fraction=self._settings.profiling_workers_fraction,
-            planner=self._settings.planner,
-            is_new_allocation=outcome != REUSED,
-            layout=self._layout,
-        )
-        plan, owed = plan_round(view)
-        check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=view.parent)
-        return RoundRecord(plan=plan, problem=problem, allocation=allocation, owed_rounds=owed, solver_outcome=outcome)
-
-    def _allocate(self, problem: AllocationProblem, last: RoundRecord | None) -> tuple[Allocation, str]:
-        """The policy's answer within its limit; else the last valid one for jobs still alive; else the equal share."""
-        limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
-        if self._solved and self._solved.serves(
-            problem, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
-        ):
-            return reused(self._solved, problem), REUSED
-        try:
-            if self._runner.warm():
-                self._solved = Solved(
-                    problem=problem, allocation=self._runner.allocate(self._settings.policy, problem, limit_s)
-                )
-                return self._solved.allocation, "solved"
-            failure = "the policy runner is starting"
-        except (SolveFailed, InvalidRequest) as error:
-            failure = str(error)
-        log.warning("solve.failed", policy=self._settings.policy, error=failure)
-        if last is not None and set(last.problem.accelerator_types) == set(problem.accelerator_types):
-            return restricted(last.allocation, problem), f"last allocation kept: {failure}"
-        return replace(self._fallback.allocate(problem), is_fallback=True), f"equal share: {failure}"
-
     def _explain(self, tick: Tick) -> None:
-        """Tell waiting jobs why, whenever a round was decided or a job's state has changed."""
-        if not tick.records or not (tick.record or tick.events):
-            return
-        for job_id, reason, message in explain_waiting(tick.jobs, tick.records[-1]):
+        """Tell waiting jobs why, whenever a round was decided or a job's state has changed; held ones at once."""
+        reasons = dict(tick.held)
+        if tick.records and (tick.record or tick.events):
+            found = explain_waiting(tick.jobs, tick.records[-1])
+            reasons = {job_id: (reason, message) for job_id, reason, message in found} | reasons
+        for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
-            if (job.reason, job.message) != (reason, message):
+            if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
                 tick.put(replace(job, reason=reason, message=message))
 
-    # --- 4-6 reconcile, commit, act -----------------------------------------------------------------------------
+    # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
 
     def _reconcile(self, tick: Tick) -> Decision:
         self._count_kept(tick)
-        decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=self._settings.lease_grace_s)
+        grace_s = self._settings.lease_grace_s
+        decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=grace_s, nodes=tick.nodes)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
                 job, line = lifecycle.step(job, _launched(lease, tick.now_s))
-                tick.put(received(job, lease.accelerator_type, rounds=1), line)
+                tick.put(received(job, lease.accelerator_type, rounds=_rounds_of(lease, tick.rounds)), line)
         return decision
 
     def _count_kept(self, tick: Tick) -> None:
@@ -318,11 +246,24 @@ class Driver:
     def _commit(self, tick: Tick) -> None:
         cluster = tick.seen.cluster if tick.seen.cluster != self._cluster else None
         is_milestone = bool(tick.record or tick.events)  # estimates change with every report: often enough to keep
+        kept_nodes = tuple(tick.nodes.values()) if tick.nodes != tick.snapshot.nodes else None
         changes = Changes(
             jobs=tuple(tick.changed.values()),
             events=tuple(tick.events),
             round=tick.record,
             cluster=cluster,
+            nodes=kept_nodes,
+            resources=tick.resources if tick.resources != tick.snapshot.resources else None,
+            operations=tuple(tick.operations),
+            audit=tuple(tick.audit),
+            amended=tick.amended,
+            usage=charges(
+                tick.snapshot.jobs,
+                tick.changed.values(),
+                cluster=tick.seen.cluster,
+                estimate=self._estimator.estimate,
+                now_s=tick.now_s,
+            ),
             throughputs=self._estimator.table() if self._has_learned and is_milestone else None,
         )
         if changes:
@@ -339,6 +280,7 @@ class Driver:
             if job.checkpoint and (before is None or before.checkpoint != job.checkpoint):
                 instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
         instructions += [each for each in decision.instructions if not self._is_told(each)]
+        instructions += tick.instructions
         for lease in decision.launches:
             instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
             job = tick.jobs[lease.job_id]
@@ -366,14 +308,17 @@ class Driver:
         self._told = {resource_name(*key): expires_at_s + grace_s for key, expires_at_s in self._extended.items()}
 
     def _next_instant_s(self, tick: Tick) -> float:
-        if not tick.rounds or not tick.jobs:
-            return float("inf")
-        newest = tick.rounds[-1]
-        if newest.starts_at_s > tick.now_s:
-            return newest.starts_at_s
-        if not tick.seen.cluster.workers:
-            return float("inf")  # nothing can be planned until a worker comes
-        return max(tick.now_s, self._planning_instant_s(newest))
+        if any(each.state is OperationState.PENDING for each in tick.operations):
+            return tick.now_s  # what was told to the backend may be there already
+        if self.halted:
+            return timing.NEVER_S
+        planning_s = timing.next_planning_s(tick, self._wanting(tick), self._settings, self._decision_s)
+        return min(planning_s, timing.next_pause_end_s(tick, self._settings))
+
+
+def _rounds_of(lease: Lease, rounds: Sequence[RoundPlan]) -> int:
+    """In how many of the known rounds the gang that starts now holds its workers."""
+    return sum((each.job_id, each.token) == (lease.job_id, lease.token) for plan in rounds for each in plan.leases)
 
 
 def _launched(lease: Lease, at_s: float) -> Launched:

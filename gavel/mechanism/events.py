@@ -12,6 +12,7 @@ class EventKind(StrEnum):
     LAUNCHED = "gang.launched"
     PREEMPTED = "gang.preempted"
     LOST = "gang.lost"
+    RETRIED = "gang.failed"
     FINISHED = "job.completed"
     BROKE = "job.failed"
     CANCELLED = "job.cancelled"
@@ -33,7 +34,7 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A gang is over; `kind` says what that means for its job."""
+    """A gang is over; `kind` says what that means for its job, `retry_at_s` until when the job pauses at least."""
 
     at_s: float
     token: int
@@ -41,6 +42,7 @@ class Ended:
     reason: str
     message: str
     exit: GangExit
+    retry_at_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from gavel.mechanism.events import Dismissed, Ended, Event, EventKind, Launched,
 from gavel.ports import JobEvent
 from gavel.types import AcceleratorType, GangExit, GangOutcome, GangSeen, GangState, Job, JobState, ReportKind
 
+LOST_BACKOFF_MAX_S = 3600.0
+
 TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
     (JobState.QUEUED, EventKind.LAUNCHED): JobState.LEASED,
     (JobState.QUEUED, EventKind.FINISHED): JobState.COMPLETED,  # late, but with the live token
@@ -15,6 +17,7 @@ TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
     (JobState.QUEUED, EventKind.REFUSED): JobState.FAILED,
     (JobState.LEASED, EventKind.PREEMPTED): JobState.QUEUED,
     (JobState.LEASED, EventKind.LOST): JobState.QUEUED,
+    (JobState.LEASED, EventKind.RETRIED): JobState.QUEUED,
     (JobState.LEASED, EventKind.FINISHED): JobState.COMPLETED,
     (JobState.LEASED, EventKind.BROKE): JobState.FAILED,
     (JobState.LEASED, EventKind.CANCELLED): JobState.CANCELLED,
@@ -47,7 +50,14 @@ def _after(job: Job, event: Event) -> Job:
                 message=f"launched on {workers} with token {event.token} from step {job.steps_done}",
             )
         case Ended():
-            return replace(_closed(job, event), preemptions=job.preemptions + (event.kind is EventKind.PREEMPTED))
+            is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
+            return replace(
+                _closed(job, event),
+                preemptions=job.preemptions + is_preempted,
+                failures=job.failures + (event.kind is EventKind.RETRIED),
+                losses=job.losses + (event.kind is EventKind.LOST),
+                retry_at_s=max(job.retry_at_s, event.retry_at_s),
+            )
         case Dismissed():
             return replace(job, reason=event.reason, message=event.message, finished_at_s=event.at_s)
 
@@ -84,7 +94,8 @@ def take_reports(job: Job, event: Reported) -> Job:
             metrics={**job.metrics, **report.metrics},
         )
         if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
-            job = replace(job, steps_done=report.step, checkpoint=report.checkpoint or job.checkpoint)
+            losses = 0 if report.step > job.steps_done else job.losses
+            job = replace(job, steps_done=report.step, checkpoint=report.checkpoint or job.checkpoint, losses=losses)
     return job
 
 
@@ -100,6 +111,21 @@ def account_time(job: Job, gang: GangSeen, until_s: float) -> Job:
     received[gang.accelerator_type] = received.get(gang.accelerator_type, 0.0) + held_s
     started = job.started_at_s if job.started_at_s is not None else gang.started_at_s
     return replace(job, received_s=received, accounted_until_s=end, started_at_s=started)
+
+
+def weighed(job: Job, end: Ended, *, retries: int, backoff_s: float) -> Ended:
+    """The end of a lost gang with when its job may start again: at once, then after pauses that double.
+
+    After more than `retries` losses without a durable step in between the job fails: what kills its gangs is the job.
+    """
+    if end.kind is not EventKind.LOST:
+        return end
+    if job.losses >= retries:
+        message = f"lost {job.losses + 1} gangs in a row without a durable step; the last: {end.message}"
+        return replace(end, kind=EventKind.BROKE, reason="LostTooOften", message=message)
+    pause_s = min(LOST_BACKOFF_MAX_S, backoff_s * 2 ** (job.losses - 1)) if job.losses else 0.0
+    later = f" after {pause_s:g} s" if pause_s else ""
+    return replace(end, retry_at_s=end.at_s + pause_s, message=end.message + later)
 
 
 def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
@@ -122,16 +148,24 @@ def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, s
         return EventKind.CANCELLED, "Cancelled", f"cancelled {where}"
     match end.outcome:
         case GangOutcome.PREEMPTED:
-            return EventKind.PREEMPTED, "Preempted", f"lease ended {where}; waits for its next round"
+            preempted = ("Preempted", f"lease ended {where}; waits for its next round")
+            return EventKind.PREEMPTED, *(("Paused", f"paused {where}") if job.pause_requested else preempted)
         case GangOutcome.LOST:
             return EventKind.LOST, "Lost", f"lost {where} ({end.message or 'its supervisor is gone'}); starts again"
         case GangOutcome.NOT_STARTED:
             return EventKind.BROKE, "ProgramNotStarted", end.message
-        case GangOutcome.EXITED if end.exit_code == 0:
-            return EventKind.BROKE, "StepsMissing", f"exited 0 {where}: the loop over job.steps() was left early"
         case GangOutcome.EXITED:
-            how = f"exit code {end.exit_code}" if end.exit_code > 0 else f"signal {-end.exit_code}"
-            return EventKind.BROKE, "ProgramFailed", f"ended with {how} {where}. {end.message}".rstrip()
+            return _program_failed(job, end, where)
+
+
+def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, str, str]:
+    if end.exit_code == 0:
+        return EventKind.BROKE, "StepsMissing", f"exited 0 {where}: the loop over job.steps() was left early"
+    how = f"exit code {end.exit_code}" if end.exit_code > 0 else f"signal {-end.exit_code}"
+    if job.failures < job.spec.max_retries:
+        again = f"retry {job.failures + 1} of {job.spec.max_retries} follows"
+        return EventKind.RETRIED, "Retrying", f"ended with {how} {where}; {again}. {end.message}".rstrip()
+    return EventKind.BROKE, "ProgramFailed", f"ended with {how} {where}. {end.message}".rstrip()
 
 
 def _did_all_steps(job: Job) -> bool:

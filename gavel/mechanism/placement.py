@@ -1,10 +1,17 @@
-"""Which workers of its accelerator type a gang gets: those it has, else as few nodes as can be."""
+"""Which workers of its accelerator type a gang gets: those it has, else on as few nodes as can be."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from gavel.types import AcceleratorType, Cluster, WorkerId
+
+Gang = tuple[int, AcceleratorType, int]
+"""(row of the job or pair, type, scale factor)."""
+Workers = tuple[WorkerId, ...]
 
 
 class Layout:
@@ -21,67 +28,151 @@ class Layout:
         for worker in cluster.workers:
             self.workers_of[worker.accelerator_type].append(worker.id)
 
+    def nodes(self, workers: Workers) -> int:
+        """How many nodes the workers lie on."""
+        return len({self.node_of[worker] for worker in workers})
+
+    def is_gang(self, workers: Workers, accelerator_type: AcceleratorType, size: int) -> bool:
+        """True if these are so many workers, all still there and of the type."""
+        type_of = self.type_of
+        if size == 1:
+            return len(workers) == 1 and type_of.get(workers[0]) == accelerator_type
+        return len(workers) == size and all(type_of.get(each) == accelerator_type for each in workers)
+
 
 class _Free:
-    """The free workers of one type by node; taking from it is the only thing that placing changes."""
+    """The free workers of one type by node; taking from it and giving back is the only thing that placing changes."""
 
     def __init__(self, layout: Layout, accelerator_type: AcceleratorType, taken: set[WorkerId]) -> None:
+        self._node_of = layout.node_of
         self.by_node: dict[str, list[WorkerId]] = {}
         for worker in layout.workers_of[accelerator_type]:
             if worker not in taken:
-                self.by_node.setdefault(layout.node_of[worker], []).append(worker)
+                self.by_node.setdefault(self._node_of[worker], []).append(worker)
+        self._with: dict[int, dict[str, None]] = {}  # number of free workers -> the nodes that have it
+        for node, ids in self.by_node.items():
+            self._with.setdefault(len(ids), {})[node] = None
         self._singles: list[WorkerId] = []
 
-    def take_one(self) -> tuple[WorkerId, ...]:
+    def take_one(self) -> Workers:
         """The next worker for a gang of one, when no larger gang comes any more: the tightest node is used up first."""
         if not self._singles:
             tightest_last = sorted(reversed(self.by_node.values()), key=len, reverse=True)
             self._singles = [worker for ids in tightest_last for worker in reversed(ids)]
+            self.by_node, self._with = {}, {}
         return (self._singles.pop(),)
 
-    def take(self, count: int) -> tuple[WorkerId, ...]:
-        """The tightest single node that holds the gang, else the fullest nodes one after the other."""
-        fitting = [node for node, ids in self.by_node.items() if len(ids) >= count]
-        if fitting:
-            return self._from(min(fitting, key=lambda node: len(self.by_node[node])), count)
-        workers: tuple[WorkerId, ...] = ()
-        for node in sorted(self.by_node, key=lambda node: -len(self.by_node[node])):
-            workers += self._from(node, count - len(workers))
-        assert len(workers) == count, f"a gang of {count} was chosen where {len(workers)} workers are free"
-        return workers
+    def take(self, count: int) -> Workers:
+        """The tightest single node that holds the gang, else the fullest whole, and the rest in the same way."""
+        sizes = [size for size, nodes in self._with.items() if nodes]
+        fitting = min((size for size in sizes if size >= count), default=None)
+        if fitting is not None:
+            return self._from(next(iter(self._with[fitting])), count)
+        assert sizes, f"{count} more workers were chosen than are free"
+        fullest = max(sizes)
+        return self._from(next(iter(self._with[fullest])), fullest) + self.take(count - fullest)
 
-    def _from(self, node: str, count: int) -> tuple[WorkerId, ...]:
+    def give_back(self, workers: Workers) -> None:
+        """These workers are free again."""
+        for worker in workers:
+            node = self._node_of[worker]
+            self._resize(node, [worker, *self.by_node.get(node, [])])
+
+    def _from(self, node: str, count: int) -> Workers:
         ids = self.by_node[node]
-        taken, self.by_node[node] = tuple(ids[:count]), ids[count:]
-        if not self.by_node[node]:
-            del self.by_node[node]
-        return taken
+        self._resize(node, ids[count:])
+        return tuple(ids[:count])
+
+    def _resize(self, node: str, ids: list[WorkerId]) -> None:
+        self._with.get(len(self.by_node.get(node, [])), {}).pop(node, None)
+        self.by_node[node] = ids
+        if ids:
+            self._with.setdefault(len(ids), {})[node] = None
 
 
 def place(
-    chosen: Sequence[tuple[int, AcceleratorType, int]],
+    chosen: Sequence[Gang],
     layout: Layout,
-    held: Mapping[int, tuple[WorkerId, ...]],
-) -> dict[int, tuple[WorkerId, ...]]:
-    """Workers for each chosen (row of the job, type, scale factor). Gangs that stay keep theirs; then the largest go.
+    held: Mapping[int, Workers],
+    *,
+    pairs: Mapping[int, tuple[int, int]] | None = None,
+    pinned: Collection[int] = (),
+    gathers: Collection[int] = (),
+) -> dict[int, Workers]:
+    """Workers for each chosen gang. Those that stay keep theirs; of the rest the largest choose first.
 
-    `held`: the workers of each row in the round before. The caller has made sure that the gangs fit their types.
+    `held`: the workers of each job's row in the round before; `pairs`: the rows of the jobs of each packed pair. Rows
+    of `pinned` stay first. A row of `gathers` that stays, but on more nodes than it needs by now, moves to fewer. The
+    caller has made sure that the gangs fit their types.
     """
-    placed: dict[int, tuple[WorkerId, ...]] = {}
-    taken: set[WorkerId] = set()
-    rest = []
-    for row, accelerator_type, size in chosen:
-        workers = held.get(row, ())
-        stays = len(workers) == size and layout.type_of.get(workers[0]) == accelerator_type
-        stays = stays and (size == 1 or all(layout.type_of.get(each) == accelerator_type for each in workers))
-        if stays and taken.isdisjoint(workers):
-            placed[row] = workers
-            taken.update(workers)
-        else:
-            rest.append((row, accelerator_type, size))
+    placed = _staying(chosen, layout, held, pairs or {}, pinned)
+    taken = {worker for workers in placed.values() for worker in workers}
+    kept = [gang for gang in chosen if gang[0] in gathers and gang[0] in placed]
+    spread = [gang for gang in kept if gang[2] > 1 and layout.nodes(placed[gang[0]]) > 1]
+    rest = [gang for gang in chosen if gang[0] not in placed]
     free: dict[AcceleratorType, _Free] = {}
-    for row, accelerator_type, size in sorted(rest, key=lambda gang: (-gang[2], gang[0])):
-        if accelerator_type not in free:
-            free[accelerator_type] = _Free(layout, accelerator_type, taken)
-        placed[row] = free[accelerator_type].take(size) if size > 1 else free[accelerator_type].take_one()
+    for name in {name for _, name, _ in (*rest, *spread)}:
+        free[name] = _Free(layout, name, taken)
+    order = sorted(rest, key=lambda gang: (-gang[2], gang[0]))
+    for row, name, size in order:
+        if size > 1:
+            placed[row] = free[name].take(size)
+    for gang in spread:
+        placed[gang[0]] = _gathered(gang, layout, free[gang[1]], placed[gang[0]])
+    for row, name, size in order:
+        if size == 1:
+            placed[row] = free[name].take_one()
     return placed
+
+
+def _gathered(gang: Gang, layout: Layout, free: _Free, workers: Workers) -> Workers:
+    """The gang on fewer nodes, if there is room, else where it is."""
+    room = Counter({node: len(ids) for node, ids in free.by_node.items()})
+    room.update(layout.node_of[worker] for worker in workers)
+    left, needed = gang[2], 0
+    for _, count in room.most_common():
+        left, needed = left - count, needed + 1
+        if left <= 0:
+            break
+    if needed >= layout.nodes(workers):
+        return workers
+    free.give_back(workers)
+    return free.take(gang[2])
+
+
+def _staying(
+    chosen: Sequence[Gang],
+    layout: Layout,
+    held: Mapping[int, Workers],
+    pairs: Mapping[int, tuple[int, int]],
+    pinned: Collection[int],
+) -> dict[int, Workers]:
+    """The chosen gangs that keep workers which one of their jobs held on the same type, as many gangs as can be.
+
+    Only where pairs part or meet do two gangs want the same workers; then an assignment decides who stays.
+    """
+    if not pairs and len(set(held.values())) == len(held):
+        return {row: held[row] for row, name, size in chosen if layout.is_gang(held.get(row, ()), name, size)}
+    wanted: dict[int, list[Workers]] = {}
+    for row, name, size in chosen:
+        sets = dict.fromkeys(held.get(job, ()) for job in pairs.get(row, (row,)))
+        wanted[row] = [workers for workers in sets if layout.is_gang(workers, name, size)]
+    first = set(pinned) | {row for row, (one, other) in pairs.items() if held.get(one) == held.get(other)}
+    stays = {row: sets[0] for row, sets in wanted.items() if sets and row in first}
+    taken = set(stays.values())
+    left = {row: [each for each in sets if each not in taken] for row, sets in wanted.items() if row not in stays}
+    return stays | _matched({row: sets for row, sets in left.items() if sets})
+
+
+def _matched(wanted: Mapping[int, Sequence[Workers]]) -> dict[int, Workers]:
+    """Each set of workers to one row that wants it, for as many rows as can be."""
+    if len({worker for sets in wanted.values() for worker in sets[0]}) == sum(len(sets[0]) for sets in wanted.values()):
+        return {row: sets[0] for row, sets in wanted.items()}
+    rows = list(wanted)
+    found = list(dict.fromkeys(workers for sets in wanted.values() for workers in sets))
+    number = {workers: index for index, workers in enumerate(found)}
+    edges = [(index, number[workers]) for index, row in enumerate(rows) for workers in wanted[row]]
+    ends = np.array(edges).T
+    graph = csr_array((np.ones(len(edges)), (ends[0], ends[1])), shape=(len(rows), len(found)))
+    match = maximum_bipartite_matching(graph, perm_type="column")
+    return {rows[index]: found[column] for index, column in enumerate(match.tolist()) if column >= 0}

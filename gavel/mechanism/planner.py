@@ -1,37 +1,52 @@
-"""From an allocation to a round's leases: profiling first, then by priority, then whoever can use what is left."""
+"""From an allocation to a round's leases: which gangs (choice.py), on which workers (placement.py), which tokens."""
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 
-from gavel.mechanism.placement import Layout, place
-from gavel.mechanism.priority import accrue, claims_owed, claims_published, fastest_first, shuffled
+from gavel.mechanism.choice import PROMISED_MIN, Choice, Planner, Standing, choose
+from gavel.mechanism.placement import Layout, Workers, place
 from gavel.types import (
     AcceleratorType,
     Allocation,
     AllocationProblem,
     Cluster,
     FloatArray,
-    IntArray,
     Job,
     JobId,
     JobState,
     Lease,
     RoundPlan,
-    WorkerId,
 )
 
-Planner = Literal["owed", "published", "published_shuffled"]
+__all__ = [
+    "Ledger",
+    "Planner",
+    "RoundView",
+    "Standing",
+    "choose",
+    "digest",
+    "gathers",
+    "plan_round",
+    "stay_rounds",
+    "time_per_job",
+]
+
 Ledger = Mapping[tuple[JobId, AcceleratorType], float]
 """What a planner keeps from round to round: `owed`: rounds owed; `published`: rounds received since the last solve."""
+GATHERING_PAYS_FROM_ROUNDS = 0.1  # a gang over several nodes loses more of a round than this by not moving together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundView:
-    """What a plan is made from. `jobs` in order of arrival; `to_profile`: (job, type) pairs nobody has measured yet."""
+    """What a plan is made from. `jobs` in order of arrival; `to_profile`: (job, type) pairs nobody has measured yet.
+
+    `switch_cost_s`: seconds that a gang of a job kind loses by a move, `""`: of any other kind. A gang that was started
+    less than `minimum_run_s` before the round stays; `started_at_s` says when those that run now were.
+    """
 
     jobs: Sequence[Job]
     cluster: Cluster
@@ -46,147 +61,101 @@ class RoundView:
     planner: Planner = "owed"
     is_new_allocation: bool = True
     layout: Layout | None = None
+    switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    minimum_run_s: float = 0.0
+    started_at_s: Mapping[JobId, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Standing:
-    """Where n jobs on m accelerator types stand when a round's gangs are chosen; rows in order of arrival.
+class _Shares:
+    """An allocation as the mechanism reads it: each job's time on each type, and which part of it is packed."""
 
-    `profiling`: (row, column) pairs that go first, already within their budget. `fastest_first`: the types' columns in
-    that order, where the caller knows it already.
-    """
-
-    rates: FloatArray  # (n, m) steps/s, 0 where the job cannot run
-    scale_factor: IntArray  # (n,)
-    capacity_workers: IntArray  # (m,)
-    promised: FloatArray  # (n, m) time fractions of the allocation
-    ledger: FloatArray  # (n, m) rounds, see Ledger
-    kept: IntArray  # (n,) column of the type held in the round before, -1: none
-    round_index: int
-    planner: Planner = "owed"
-    is_new_allocation: bool = True
-    profiling: Sequence[tuple[int, int]] = ()
-    fastest_first: Sequence[int] | None = None
-
-
-@dataclass(slots=True)
-class _Choice:
-    """The gangs chosen so far; the only thing that choosing changes."""
-
-    free: list[int]
-    sizes: list[int]
-    of_row: dict[int, int] = field(default_factory=dict)
-
-    def take(self, row: int, column: int) -> bool:
-        """Choose the whole gang, if it still fits and its job has nothing yet."""
-        size = self.sizes[row]
-        if self.free[column] < size or row in self.of_row:
-            return False
-        self.of_row[row] = column
-        self.free[column] -= size
-        return True
+    of_job: FloatArray  # (n, m), alone and packed
+    pairs: list[tuple[int, int]]  # rows of the jobs
+    of_pair: FloatArray  # (p, m)
 
 
 def plan_round(view: RoundView) -> tuple[RoundPlan, dict[tuple[JobId, AcceleratorType], float]]:
     """The round's plan, and the planner's ledger after it. Whole gangs of one type only; work conserving."""
-    types, jobs = view.problem.accelerator_types, view.jobs
     before = {lease.job_id: lease for lease in view.parent.leases} if view.parent else {}
-    index = view.parent.round_index if view.parent else 0
-    column_of = {name: column for column, name in enumerate(types)}
+    layout = view.layout or Layout(view.cluster)
     # 1. which gangs, each on which type
-    kept = [column_of.get(before[job.id].accelerator_type, -1) if job.id in before else -1 for job in jobs]
-    profiling = _profiling(view)
-    chosen, ledger = choose(
-        Standing(
-            rates=view.problem.throughput_steps_per_s[:, 0],
-            scale_factor=view.problem.scale_factor,
-            capacity_workers=view.problem.capacity_workers,
-            promised=time_per_job(view.allocation, view.problem),
-            ledger=_rows_of(view.owed_rounds, view.problem),
-            kept=np.array(kept, dtype=np.int64),
-            round_index=index + 1,
-            planner=view.planner,
-            is_new_allocation=view.is_new_allocation,
-            profiling=profiling,
-        )
-    )
+    standing = _standing(view, before, layout)
+    chosen, ledger = choose(standing)
     # 2. which workers
-    gangs = [(row, types[column], jobs[row].spec.scale_factor) for row, column in chosen.items()]
-    held = {row: before[job.id].worker_ids for row, job in enumerate(jobs) if job.id in before}
-    placed = place(gangs, view.layout or Layout(view.cluster), held)
+    jobs, types, count = view.jobs, view.problem.accelerator_types, len(view.jobs)
+    pairs = {count + index: pair for index, pair in enumerate(standing.pairs)}
+    sizes = standing.scale_factor.tolist()
+    gangs = [(row, types[column], sizes[pairs[row][0] if row >= count else row]) for row, column in chosen.items()]
+    held, pinned = _held(jobs, before), standing.pinned
+    placed = place(gangs, layout, held, pairs=pairs, pinned=pinned, gathers=gathers(standing))
     # 3. leases: a gang that stays keeps its token, any other gets the next
-    profiled = {row for row, column in profiling if chosen.get(row) == column}
-    leases = tuple(
-        Lease(
-            job_id=jobs[row].id,
-            token=_token(jobs[row], before.get(jobs[row].id), workers),
-            combination=(jobs[row].id,),
-            accelerator_type=types[chosen[row]],
-            worker_ids=workers,
-            round_index=index + 1,
-            expires_at_s=view.starts_at_s + view.duration_s,
-            is_profiling=row in profiled,
-        )
-        for row, workers in sorted(placed.items())
-    )
+    profiled = {row for row, column in standing.profiling if chosen.get(row) == column}
+    index = view.parent.round_index if view.parent else 0
+    leases = []
+    for row, column in sorted(chosen.items()):
+        members = pairs.get(row, (row,))
+        combination = (jobs[row].id,) if row < count else tuple(jobs[each].id for each in members)
+        for member in members:
+            job, workers = jobs[member], placed[row]
+            lease = Lease(
+                job_id=job.id,
+                token=_token(job, before.get(job.id), workers),
+                combination=combination,
+                accelerator_type=types[column],
+                worker_ids=workers,
+                round_index=index + 1,
+                expires_at_s=view.starts_at_s + view.duration_s,
+                is_profiling=row in profiled,
+            )
+            leases.append(lease)
     plan = RoundPlan(
         round_index=index + 1,
         parent_round_index=index,
         starts_at_s=view.starts_at_s,
         duration_s=view.duration_s,
-        leases=leases,
+        leases=tuple(leases),
         policy=view.allocation.policy,
         allocation_digest=digest(view.allocation),
     )
     return plan, _ledger_of(ledger, view.problem)
 
 
-def choose(standing: Standing) -> tuple[dict[int, int], FloatArray]:
-    """Column of the type of each row that gets a gang, and the ledger (n, m) after the round."""
-    choice = _Choice(standing.capacity_workers.tolist(), standing.scale_factor.tolist())
-    usable = standing.rates > 0
-    # 1. kinds nobody has measured
-    for row, column in standing.profiling:
-        choice.take(row, column)
-    # 2. by priority, 3. work conserving
-    if standing.planner == "owed":
-        return _choose_owed(standing, choice, usable)
-    columns = list(standing.fastest_first or fastest_first(standing.rates))
-    if standing.planner == "published_shuffled":
-        columns = shuffled(columns, standing.round_index)
-    received = np.zeros_like(standing.ledger) if standing.is_new_allocation else standing.ledger.copy()
-    for column, rows in claims_published(standing.promised, received, usable, columns):
-        for row in rows:
-            if not choice.free[column]:
-                break
-            choice.take(row, column)
-    received[list(choice.of_row), list(choice.of_row.values())] += 1.0
-    return choice.of_row, received
+def _standing(view: RoundView, before: Mapping[JobId, Lease], layout: Layout) -> Standing:
+    shares = _shares(view.allocation, view.problem)
+    column_of = {name: column for column, name in enumerate(view.problem.accelerator_types)}
+    kept = [column_of.get(before[job.id].accelerator_type, -1) if job.id in before else -1 for job in view.jobs]
+    shares, pinned = _pinned(view, before, layout, shares)
+    return Standing(
+        rates=_rates_alone(view.problem),
+        scale_factor=view.problem.scale_factor,
+        capacity_workers=view.problem.capacity_workers,
+        promised=shares.of_job,
+        ledger=_rows_of(view.owed_rounds, view.problem),
+        kept=np.array(kept, dtype=np.int64),
+        round_index=view.parent.round_index + 1 if view.parent else 1,
+        planner=view.planner,
+        is_new_allocation=view.is_new_allocation,
+        profiling=_profiling(view),
+        pairs=shares.pairs,
+        pair_promised=shares.of_pair,
+        pinned=pinned,
+        stay_rounds=stay_rounds([job.spec.kind for job in view.jobs], view.switch_cost_s, view.duration_s),
+        minimum_rounds=view.minimum_run_s / view.duration_s,
+    )
 
 
-def _choose_owed(
-    standing: Standing, choice: _Choice, usable: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> tuple[dict[int, int], FloatArray]:
-    owed = accrue(standing.ledger, standing.promised)
-    for row, column in claims_owed(owed, usable, standing.kept):
-        choice.take(row, column)
-    _fill(choice, standing.rates)
-    # every round given is a round less owed; a round nobody promised is not held against the job
-    rows, columns = list(choice.of_row), list(choice.of_row.values())
-    owed[rows, columns] -= owed[rows, columns] > 0
-    return choice.of_row, owed
+def stay_rounds(kinds: Sequence[str], switch_cost_s: Mapping[str, float], duration_s: float) -> FloatArray:
+    """How many rounds more another gang must be owed to take the place of one of each kind, (n,); (0,) without costs.
 
-
-def _fill(choice: _Choice, rates: FloatArray) -> None:
-    """What is left goes to waiting jobs in order of arrival, each on its fastest free type."""
-    if not any(choice.free):
-        return
-    waiting = [row for row in range(len(rates)) if row not in choice.of_row]
-    preference = np.argsort(-rates[waiting], axis=1, kind="stable").tolist()
-    for row, columns in zip(waiting, preference, strict=True):
-        for column in columns:
-            if rates[row, column] > 0 and choice.take(row, column):
-                break
+    Who gives way at a difference of D rounds owed serves about D * D / 2 rounds of lag until the difference is made up;
+    that must be worth the c rounds that the move costs: D >= sqrt(2 c), as in the lot sizes of Harris (1913).
+    """
+    if not any(switch_cost_s.values()):
+        return np.zeros(0)
+    other = switch_cost_s.get("", 0.0)
+    price = {kind: math.sqrt(2 * switch_cost_s.get(kind, other) / duration_s) for kind in set(kinds)}
+    return np.array([price[kind] for kind in kinds])
 
 
 def digest(allocation: Allocation) -> str:
@@ -195,15 +164,39 @@ def digest(allocation: Allocation) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+# --- the allocation as rows ------------------------------------------------------------------------------------------
+
+
 def time_per_job(allocation: Allocation, problem: AllocationProblem) -> FloatArray:
     """Time fractions (jobs, types), summed over the combinations that a job is in."""
+    return _shares(allocation, problem).of_job
+
+
+def _shares(allocation: Allocation, problem: AllocationProblem) -> _Shares:
+    """Combinations are taken by name: a policy may promise time to pairs that the problem does not name."""
     fractions = allocation.time_fraction
-    if all(members == (row,) for row, members in enumerate(problem.combinations)):
-        return fractions
-    summed = np.zeros((len(problem.job_ids), fractions.shape[1]))
-    for row, members in enumerate(problem.combinations):
-        summed[list(members)] += fractions[row]
-    return summed
+    types = fractions.shape[1]
+    if allocation.combinations == tuple((job_id,) for job_id in problem.job_ids):
+        return _Shares(of_job=fractions, pairs=[], of_pair=np.zeros((0, types)))
+    row_of = {job_id: row for row, job_id in enumerate(problem.job_ids)}
+    of_job, packed = np.zeros((len(row_of), types)), {}
+    for members, row in zip(allocation.combinations, fractions, strict=True):
+        rows = tuple(row_of[job_id] for job_id in members)
+        of_job[list(rows)] += row
+        if len(rows) == 2 and (row > PROMISED_MIN).any():
+            packed[rows[0], rows[1]] = row
+    return _Shares(of_job=of_job, pairs=list(packed), of_pair=np.array(list(packed.values())).reshape(-1, types))
+
+
+def _rates_alone(problem: AllocationProblem) -> FloatArray:
+    """Steps/s of each job alone on each type, (n, m); 0 for a job that may only run packed."""
+    count, rates = len(problem.job_ids), problem.throughput_steps_per_s[:, 0]
+    row_of = {members[0]: row for row, members in enumerate(problem.combinations) if len(members) == 1}
+    if len(row_of) == len(problem.combinations) == count and all(job == row for job, row in row_of.items()):
+        return rates
+    alone = np.zeros((count, rates.shape[1]))
+    alone[list(row_of)] = rates[list(row_of.values())]
+    return alone
 
 
 def _rows_of(ledger: Ledger, problem: AllocationProblem) -> FloatArray:
@@ -216,20 +209,23 @@ def _rows_of(ledger: Ledger, problem: AllocationProblem) -> FloatArray:
     return rows
 
 
-def _ledger_of(rows: FloatArray, problem: AllocationProblem) -> dict[tuple[JobId, AcceleratorType], float]:
-    entries = zip(*np.nonzero(rows), strict=True)
-    return {
-        (problem.job_ids[row], problem.accelerator_types[column]): float(rows[row, column]) for row, column in entries
-    }
+def _ledger_of(ledger: FloatArray, problem: AllocationProblem) -> dict[tuple[JobId, AcceleratorType], float]:
+    rows, columns = np.nonzero(ledger)
+    ids, types, rounds = problem.job_ids, problem.accelerator_types, ledger[rows, columns].tolist()
+    cells = zip(rows.tolist(), columns.tolist(), rounds, strict=True)
+    return {(ids[row], types[column]): value for row, column, value in cells}
+
+
+# --- what goes before the allocation ---------------------------------------------------------------------------------
 
 
 def _profiling(view: RoundView) -> list[tuple[int, int]]:
     """Who may profile this round: each unmeasured (kind, scale factor, type) once, at least one gang a type."""
     types = view.problem.accelerator_types
     capacity = dict(zip(types, view.problem.capacity_workers.tolist(), strict=True))
-    choice = _Choice(list(capacity.values()), view.problem.scale_factor.tolist())
+    choice = Choice(list(capacity.values()), view.problem.scale_factor.tolist())
     budget = {name: view.profiling_workers_fraction * count for name, count in capacity.items()}
-    row_of = {job.id: row for row, job in enumerate(view.jobs)}
+    row_of = {job.id: row for row, job in enumerate(view.jobs)} if view.to_profile else {}
     started: set[tuple[str, int, AcceleratorType]] = set()
     for job_id, name in view.to_profile:
         spec = view.jobs[row_of[job_id]].spec
@@ -241,7 +237,61 @@ def _profiling(view: RoundView) -> list[tuple[int, int]]:
     return list(choice.of_row.items())
 
 
-def _token(job: Job, before: Lease | None, workers: tuple[WorkerId, ...]) -> int:
+def _pinned(
+    view: RoundView, before: Mapping[JobId, Lease], layout: Layout, shares: _Shares
+) -> tuple[_Shares, tuple[int, ...]]:
+    """The rows that have not run their minimum yet; a pair of them is one, whatever it is promised by now."""
+    if view.minimum_run_s <= 0:
+        return shares, ()
+    row_of = {job.id: row for row, job in enumerate(view.jobs)}
+    young = {job.id for job in view.jobs if job.id in before and _is_young(view, job, before[job.id], layout)}
+    pairs, of_pair, pinned = list(shares.pairs), [*shares.of_pair], dict[int, None]()
+    for job_id in sorted(young, key=row_of.__getitem__):
+        held = before[job_id].combination
+        rows = tuple(row_of[each] for each in held if each in young)
+        if len(rows) < 2:
+            pinned[row_of[job_id]] = None
+            continue
+        pair = next((each for each in pairs if set(each) == set(rows)), (rows[0], rows[1]))
+        if pair not in pairs:
+            pairs.append(pair)
+            of_pair.append(np.zeros(shares.of_job.shape[1]))
+        pinned[len(row_of) + pairs.index(pair)] = None
+    of_pairs = np.array(of_pair).reshape(-1, shares.of_job.shape[1])
+    return _Shares(of_job=shares.of_job, pairs=pairs, of_pair=of_pairs), tuple(pinned)
+
+
+def _is_young(view: RoundView, job: Job, lease: Lease, layout: Layout) -> bool:
+    """True for a gang that runs, or is about to, on workers that are still there, for less than the minimum."""
+    ran_s = view.starts_at_s - view.started_at_s.get(job.id, view.starts_at_s)
+    is_whole = layout.is_gang(lease.worker_ids, lease.accelerator_type, job.spec.scale_factor)
+    return ran_s < view.minimum_run_s and is_whole and not lease.is_profiling and not _is_over(job, lease)
+
+
+# --- workers and tokens ----------------------------------------------------------------------------------------------
+
+
+def _held(jobs: Sequence[Job], before: Mapping[JobId, Lease]) -> dict[int, Workers]:
+    """The workers that each job's gang held. Those of a gang that is over may have gone to another since."""
+    held = {row: before[job.id].worker_ids for row, job in enumerate(jobs) if job.id in before}
+    over = [row for row in held if _is_over(jobs[row], before[jobs[row].id])]
+    if over:
+        gone = set(over)
+        taken = {worker for row, workers in held.items() if row not in gone for worker in workers}
+        held = {row: workers for row, workers in held.items() if row not in gone or taken.isdisjoint(workers)}
+    return held
+
+
+def gathers(standing: Standing) -> set[int]:
+    """Rows that may move to fewer nodes: gangs of several workers whose move costs little."""
+    if standing.planner != "owed":
+        return set()
+    price = standing.stay_rounds if standing.stay_rounds.size else np.zeros(len(standing.rates))
+    cheap = np.flatnonzero((standing.scale_factor > 1) & (price**2 / 2 <= GATHERING_PAYS_FROM_ROUNDS))
+    return set(cheap.tolist()) - set(standing.pinned)
+
+
+def _token(job: Job, before: Lease | None, workers: Workers) -> int:
     """The same token only for a gang that is still held, or about to be, on the same workers."""
     if before and before.worker_ids == workers and before.token >= job.token and not _is_over(job, before):
         return before.token

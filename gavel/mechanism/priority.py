@@ -1,7 +1,8 @@
 """Who goes first on which accelerator type. Two ways, as the setting `planner` names them; arrays are (jobs, types).
 
-`owed`: rounds promised by the allocation minus rounds planned. Gavel (OSDI '20, section 5) divides fractions by the
-share received; the difference orders jobs the same way and, unlike a ratio, stays bounded and comparable over types.
+`owed`: rounds promised by the allocation minus rounds planned, the lag. Gavel (OSDI '20, section 5) divides fractions
+by the share received; the difference orders jobs the same way and, unlike a ratio, stays bounded and comparable over
+types.
 `published`: the ratio as the original code computes it, since the last solve, type after type.
 """
 
@@ -14,26 +15,32 @@ import numpy.typing as npt
 from gavel.types import FloatArray, IntArray
 
 OWED_ROUNDS_MAX = 3.0  # older debts and credits are forgotten: the allocation has changed since
+STAYING_ROUNDS = 0.01  # among nearly equal claims nobody moves
+EARLIER_ROUNDS = 1e-3  # among equal ones the earlier job goes first
 HEAD_START_ROUNDS = 0.5  # every job's clock starts here, so that no ratio divides by zero
 
-Claims = Iterator[tuple[int, int]]
-"""(row of the job, column of the type), the strongest claim first."""
+
+def accrue(owed_rounds: FloatArray, promised: FloatArray, *, beyond_rounds: float = 0.0) -> FloatArray:
+    """What is owed once the coming round's fractions are added; `beyond_rounds` more where gangs may stay so long."""
+    most = OWED_ROUNDS_MAX + beyond_rounds
+    return np.clip(owed_rounds + promised, -most, most)
 
 
-def accrue(owed_rounds: FloatArray, promised: FloatArray) -> FloatArray:
-    """What is owed once the coming round's fractions are added."""
-    return np.clip(owed_rounds + promised, -OWED_ROUNDS_MAX, OWED_ROUNDS_MAX)
+def urgency(claims: FloatArray, kept: IntArray) -> FloatArray:
+    """How much it matters that each job runs on each type now, (n, m), from the rounds it claims there.
 
-
-def claims_owed(owed_rounds: FloatArray, usable: npt.NDArray[np.bool_], kept: IntArray) -> Claims:
-    """Positive claims, largest first; among equals a gang that can stay where it is, then the earlier job.
-
-    `kept` (jobs,) is the column of the type that the job holds, -1: none.
+    The square of the claim, so that one that has waited long goes before two that have not; among equals a gang that
+    can stay where it is, then the earlier job. `kept` (n,): column of the type that the job holds, -1: none. No two are
+    equal, else prices could not tell apart jobs of one kind.
     """
-    rows, columns = np.nonzero(usable & (owed_rounds > 1e-6))
-    moves = kept[rows] != columns
-    order = np.lexsort((columns, rows, moves, -np.round(owed_rounds[rows, columns], 2)))
-    return zip(rows[order].tolist(), columns[order].tolist(), strict=True)
+    count, types = claims.shape
+    rows = np.arange(count)
+    step = EARLIER_ROUNDS / max(1, count)
+    apart = np.outer(rows, np.sqrt(np.arange(2, 2 + types))) % 1.0  # fixed, and as good as random
+    least = np.where(claims > 0, claims, 0.0) + step * ((count - rows)[:, None] + 0.5 * apart)
+    held = kept >= 0
+    least[rows[held], kept[held]] += STAYING_ROUNDS
+    return np.asarray(np.square(least))
 
 
 def claims_published(

@@ -7,16 +7,25 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gavel.ports import ThroughputEstimate
+from gavel.ports import ThroughputEstimate, ThroughputEstimator
 from gavel.types import AcceleratorType, Allocation, AllocationProblem, Cluster, FloatArray, Job, JobId, JobSpec, Tier
 
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
 
 
-def schedulable(jobs: Iterable[Job]) -> list[Job]:
-    """Jobs that a round may serve, earliest submission first."""
-    live = (job for job in jobs if not job.state.is_terminal and not job.cancel_requested)
-    return sorted(live, key=lambda job: (job.submitted_at_s, job.id))
+def schedulable(jobs: Iterable[Job], now_s: float) -> list[Job]:
+    """Jobs that a round may serve, of the highest priority and earliest submission first.
+
+    One whose gangs were lost again and again comes back after a pause.
+    """
+    live = (job for job in jobs if job.is_wanted and job.retry_at_s <= now_s)
+    return sorted(live, key=lambda job: (-job.spec.priority, job.submitted_at_s, job.id))
+
+
+def as_known(job: Job, estimator: ThroughputEstimator) -> Job:
+    """The job under the kind whose rates are its: its own kind if it was seen to differ from the rest."""
+    kind = estimator.kind_of(job)
+    return job if kind == job.spec.kind else replace(job, spec=replace(job.spec, kind=kind))
 
 
 def problem_from(
@@ -46,7 +55,7 @@ def problem_from(
         capacity_workers=capacity,
         price_usd_per_hour=_prices(cluster),
         scale_factor=np.array([job.spec.scale_factor for job in jobs], dtype=np.int64),
-        weight=_column(jobs, lambda job: job.spec.weight),
+        weight=_column(jobs, lambda job: job.spec.weight * 2.0**job.spec.priority),
         steps_remaining=_column(jobs, lambda job: max(1, job.spec.total_steps - job.steps_reported)),
         age_s=_column(jobs, lambda job: max(0.0, now_s - job.submitted_at_s)),
         attained_service_s=_column(jobs, lambda job: sum(job.received_s.values()) * job.spec.scale_factor),
@@ -129,12 +138,15 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
     """The last valid allocation, for the jobs that are still there and can still run where it put them."""
     row_of: Mapping[tuple[JobId, ...], int] = {members: row for row, members in enumerate(last.combinations)}
     combinations = tuple(tuple(problem.job_ids[i] for i in members) for members in problem.combinations)
+    if problem.pair_rates is not None:  # pairs that the policy named
+        there = set(problem.job_ids)
+        combinations += tuple(each for each in last.combinations if len(each) == 2 and there.issuperset(each))
     fractions = np.zeros((len(combinations), len(problem.accelerator_types)))
     columns = [last.accelerator_types.index(name) for name in problem.accelerator_types]
     for row, members in enumerate(combinations):
         if members in row_of:
             fractions[row] = last.time_fraction[row_of[members], columns]
-    fractions[problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
+    fractions[: len(problem.combinations)][problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
     return replace(
         last,
         combinations=combinations,

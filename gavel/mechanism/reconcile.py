@@ -4,7 +4,9 @@ with the same view, it answers the same; a round late, it answers what is still 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from gavel.mechanism.nodes import Nodes, overdue, usable
 from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
 from gavel.types import EphemeralResource, GangSeen, GangState, Job, JobId, JobState, Lease, Observation, RoundPlan
 
@@ -20,22 +22,37 @@ class Decision:
 
 
 def reconcile(
-    rounds: Sequence[RoundPlan], jobs: Mapping[JobId, Job], seen: Observation, *, lease_grace_s: float
+    rounds: Sequence[RoundPlan],
+    jobs: Mapping[JobId, Job],
+    seen: Observation,
+    *,
+    lease_grace_s: float,
+    nodes: Nodes = MappingProxyType({}),
 ) -> Decision:
     """What to do for the newest rounds (the one in force, and the one planned ahead if any) given what is seen.
 
     `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
-    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten.
+    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. Nothing
+    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends.
     """
     now_s = seen.observed_at_s
     current = next((plan for plan in reversed(rounds) if plan.starts_at_s <= now_s), None)
     in_force = _wanted(current, jobs) if current and now_s < current.ends_at_s else {}
     newest = {key: lease for plan in rounds for key, lease in _wanted(plan, jobs).items()}
     gangs = _by_job(seen.gangs)
-    launches = tuple(lease for lease in in_force.values() if _may_start(jobs[lease.job_id], lease, gangs))
+    there = {worker.id for worker in seen.cluster.workers}
+    is_open = {worker.id for worker in usable(seen.cluster, nodes).workers}
+    launches = tuple(
+        lease
+        for lease in in_force.values()
+        if _may_start(job := jobs[lease.job_id], lease, gangs)
+        and (there if job.state is JobState.LEASED else is_open).issuperset(lease.worker_ids)
+    )
+    leaving = dict.fromkeys(overdue(seen, nodes, lease_grace_s=lease_grace_s))
     instructions = [
         *_endings(seen.gangs, jobs, newest, in_force, now_s),
-        *_extensions(seen, newest, lease_grace_s),
+        *_extensions(seen, {key: lease for key, lease in newest.items() if key not in leaving}, lease_grace_s),
+        *(StopGang(job_id=job_id, token=token, reason="its node is being drained") for job_id, token in leaving),
     ]
     return Decision(launches=launches, instructions=tuple(instructions))
 
@@ -79,7 +96,13 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         total_steps=job.spec.total_steps,
         checkpoint=job.checkpoint,
         job_token=job_token,
+        shares_with=_partner(lease),
     )
+
+
+def _partner(lease: Lease) -> JobId | None:
+    """The other job of a packed pair."""
+    return next((job_id for job_id in lease.combination if job_id != lease.job_id), None)
 
 
 def _wanted(plan: RoundPlan | None, jobs: Mapping[JobId, Job]) -> dict[tuple[JobId, int], Lease]:
@@ -88,7 +111,7 @@ def _wanted(plan: RoundPlan | None, jobs: Mapping[JobId, Job]) -> dict[tuple[Job
     return {
         (lease.job_id, lease.token): lease
         for lease in leases
-        if lease.job_id in jobs and not jobs[lease.job_id].cancel_requested and lease.token >= jobs[lease.job_id].token
+        if lease.job_id in jobs and jobs[lease.job_id].is_wanted and lease.token >= jobs[lease.job_id].token
     }
 
 
@@ -135,4 +158,9 @@ def _extensions(
         lease = newest.get((gang.job_id, gang.token))
         if lease and gang.state is not GangState.ENDED and all(worker in node_of for worker in lease.worker_ids):
             yield gang_resources(lease, node_of, lease_grace_s=lease_grace_s)
-            yield ExtendLease(job_id=gang.job_id, token=gang.token, expires_at_s=lease.expires_at_s)
+            yield ExtendLease(
+                job_id=gang.job_id,
+                token=gang.token,
+                expires_at_s=lease.expires_at_s,
+                shares_with=_partner(lease),
+            )

@@ -1,9 +1,40 @@
 """What one tick of the driver has decided so far."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from gavel.ports import JobEvent, Snapshot
-from gavel.types import Job, JobId, Observation, RoundPlan, RoundRecord
+from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
+from gavel.types import (
+    ApplicationResource,
+    Job,
+    JobId,
+    NodeStatus,
+    Observation,
+    Operation,
+    OperationState,
+    RoundPlan,
+    RoundRecord,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a handler of gavel/mechanism/commands.py decided. `jobs` and `nodes` replace those of the same id or name.
+
+    `is_pending`: not done yet, ask again at the next tick. `before` and `after` are for the audit log; without `after`
+    the command is not kept there.
+    """
+
+    result: Mapping[str, Any] = field(default_factory=dict)
+    is_pending: bool = False
+    jobs: tuple[Job, ...] = ()
+    events: tuple[JobEvent, ...] = ()
+    nodes: tuple[NodeStatus, ...] = ()
+    resources: tuple[ApplicationResource, ...] | None = None  # replaces all
+    instructions: tuple[Instruction, ...] = ()
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -14,8 +45,15 @@ class Tick:
     seen: Observation
     snapshot: Snapshot
     jobs: dict[JobId, Job]
+    nodes: dict[str, NodeStatus] = field(default_factory=dict)
+    resources: tuple[ApplicationResource, ...] = ()
     changed: dict[JobId, Job] = field(default_factory=dict)
     events: list[JobEvent] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
+    audit: list[AuditEntry] = field(default_factory=list)
+    instructions: list[Instruction] = field(default_factory=list)
+    held: Mapping[JobId, tuple[str, str]] = field(default_factory=dict)  # why no round may serve them
+    amended: RoundPlan | None = None
     record: RoundRecord | None = None
 
     def put(self, job: Job, *events: JobEvent) -> None:
@@ -27,10 +65,41 @@ class Tick:
         else:
             self.jobs[job.id] = job
 
+    def take(self, command: Operation, outcome: Outcome) -> None:
+        """Replace what the outcome of a command replaces, and note what became of the command."""
+        for job in outcome.jobs:
+            self.put(job)
+        self.events.extend(outcome.events)
+        self.nodes |= {node.name: node for node in outcome.nodes}
+        self.instructions.extend(outcome.instructions)
+        if outcome.resources is not None:
+            self.resources = outcome.resources
+        if outcome.is_pending:
+            if outcome.result != command.result:
+                self.operations.append(replace(command, result=outcome.result))
+            return
+        done = replace(command, state=OperationState.DONE, result=outcome.result, finished_at_s=self.now_s)
+        self.operations.append(done)
+        if outcome.after is not None:
+            self.audit.append(
+                AuditEntry(
+                    at_s=self.now_s,
+                    by=command.by,
+                    subject=command.subject,
+                    before=outcome.before,
+                    after={"command": command.kind, **outcome.after},
+                )
+            )
+
     @property
     def records(self) -> tuple[RoundRecord, ...]:
-        """The newest rounds, oldest first, the one decided in this tick included."""
-        return (*self.snapshot.rounds, self.record)[-2:] if self.record else self.snapshot.rounds
+        """The newest rounds, oldest first, the one decided in this tick included, each with its plan as amended."""
+        known = (*self.snapshot.rounds, self.record)[-2:] if self.record else self.snapshot.rounds
+        return tuple(self._with_amendment(record) for record in known) if self.amended else known
+
+    def _with_amendment(self, record: RoundRecord) -> RoundRecord:
+        is_it = self.amended is not None and self.amended.round_index == record.plan.round_index
+        return replace(record, plan=self.amended) if is_it and self.amended else record
 
     @property
     def rounds(self) -> tuple[RoundPlan, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from gavel.types import FloatArray, IntArray
 
@@ -36,9 +37,9 @@ def classes(keys: Sequence[FloatArray | IntArray]) -> Classes:
     """The classes of jobs with equal rows in all `keys`, each (n,) or (n, columns); O(n) but for a sort of integers."""
     if len(keys[0]) > 4 * PEEK and len(_peeked(keys).first) > 0.9 * PEEK:
         return _all_apart(len(keys[0]))  # hardly any are alike: joining the few is not worth the sort
-    words = np.hstack([_words(key) for key in keys])
-    mixed = np.zeros(len(words), dtype=np.uint64)
-    for column in words.T:
+    columns = [words for key in keys for words in _words(key)]
+    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
+    for column in columns:
         mixed = (mixed ^ column) * _MULTIPLIER
         mixed ^= mixed >> _SHIFT
     order = np.argsort(mixed)
@@ -47,7 +48,7 @@ def classes(keys: Sequence[FloatArray | IntArray]) -> Classes:
     of_job = np.empty(len(order), dtype=np.int64)
     of_job[order] = np.cumsum(begins) - 1
     first = order[begins]
-    if not all(np.array_equal(column, column[first][of_job]) for column in words.T):  # two keys mixed alike: rare
+    if not all(np.array_equal(column, column[first][of_job]) for column in columns):  # two keys mixed alike: rare
         return _all_apart(len(order))
     return Classes(first, np.bincount(of_job, minlength=len(first)), of_job)
 
@@ -57,9 +58,10 @@ def _peeked(keys: Sequence[FloatArray | IntArray]) -> Classes:
     return classes([key[some] for key in keys])
 
 
-def _words(key: FloatArray | IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.uint64]]":
-    rows = np.ascontiguousarray(key if key.ndim > 1 else key[:, None])
-    return (rows + rows.dtype.type(0)).view(np.uint64)  # minus zero becomes zero
+def _words(key: FloatArray | IntArray) -> "list[npt.NDArray[np.uint64]]":
+    """The columns of a key as whole numbers that are equal exactly if their numbers are."""
+    columns = key.T if key.ndim > 1 else [key]
+    return [(column + column.dtype.type(0)).view(np.uint64) for column in columns]  # minus zero becomes zero
 
 
 def _all_apart(jobs: int) -> Classes:

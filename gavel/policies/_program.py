@@ -12,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies import measures
+from gavel.policies import _names, measures
 from gavel.policies._validate import check_problem
-from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, JobId
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
 
 Solver = Literal["clarabel", "highs"]
 MOST_VIOLATION = 1e-6
@@ -161,7 +161,7 @@ def named(
 ) -> Allocation:
     """`fractions` (combinations, types) with the names of `problem` on them."""
     return Allocation(
-        combinations=_names(problem),
+        combinations=_names.of_combinations(problem),
         accelerator_types=problem.accelerator_types,
         time_fraction=fractions,
         certificate=certificate,
@@ -169,12 +169,6 @@ def named(
         solver=solver,
         solve_time_s=solve_time_s,
     )
-
-
-def _names(problem: AllocationProblem) -> tuple[tuple[JobId, ...], ...]:
-    if measures.is_unpacked(problem):
-        return tuple(zip(problem.job_ids, strict=True))
-    return tuple(tuple(problem.job_ids[job] for job in members) for members in problem.combinations)
 
 
 def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any, Any, Any]:

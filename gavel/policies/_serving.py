@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gavel.policies import measures
 from gavel.policies._curves import InOrder, One
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
 from gavel.policies._program import Program, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import in_order
@@ -71,7 +71,7 @@ def program(
     stated = Program(problem, solver="highs", time_limit_s=time_limit_s)
     if stated.is_idle:
         return stated.allocation(policy)
-    filling = Filling(stated)
+    filling = Filling(Stated(stated))
     service = filling.fill(InOrder([One(int(job)) for job in order(problem)]), whole=backfill)
     if backfill:
         return stated.allocation(policy, dual_gap=filling.dual_gap)

@@ -1,15 +1,14 @@
 """Variants of a policy as functions on its problem."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gavel.errors import InvalidProblem
+from gavel.policies._pairs import named_pairs
 from gavel.policies._validate import check_problem
-from gavel.policies.measures import BoolArray, can_run, gang_size, rate_alone
+from gavel.policies.measures import BoolArray, can_run, gang_size
 from gavel.ports import Policy
-from gavel.types import Allocation, AllocationProblem, FloatArray, JobId
+from gavel.types import Allocation, AllocationProblem, FloatArray, PairRates
 
 
 def agnostic(problem: AllocationProblem) -> AllocationProblem:
@@ -20,43 +19,33 @@ def agnostic(problem: AllocationProblem) -> AllocationProblem:
     """
     rates = problem.throughput_steps_per_s
     usable = (rates > 0) & can_run(problem)[:, None, :]
-    workers = usable * problem.capacity_workers
-    total = workers.sum(axis=2, keepdims=True)
-    mean = np.divide((rates * workers).sum(axis=2, keepdims=True), total, out=np.zeros(total.shape), where=total > 0)
-    return replace(problem, throughput_steps_per_s=np.where(usable, mean, 0.0))
-
-
-def with_pairs(
-    problem: AllocationProblem, pair_rates: Mapping[tuple[JobId, JobId], Sequence[Sequence[float]] | FloatArray]
-) -> AllocationProblem:
-    """`problem` in which jobs may also run packed, two gangs on the same workers (Gavel, section 3.1: space sharing).
-
-    `pair_rates[a, b]` (2, types) are the measured steps per second of a and of b beside each other; a type on which one
-    of them makes no progress, packed or alone, is closed to the pair. Both gangs have the same scale factor; other jobs
-    may have any. Raises InvalidProblem for a pair that cannot be, naming it.
-    """
-    index = {job_id: row for row, job_id in enumerate(problem.job_ids)}
-    for pair in pair_rates:
-        _check_pair(problem, index, pair)
-    pairs = tuple((index[first], index[second]) for first, second in pair_rates)
-    shape = (len(pairs), 2, len(problem.accelerator_types))
-    measured = np.asarray([np.asarray(rates, dtype=float) for rates in pair_rates.values()]).reshape(shape)
-    alone = rate_alone(problem)[np.asarray(pairs, dtype=np.int64).reshape(-1, 2)] > 0
+    workers = problem.capacity_workers.astype(float)
     return replace(
         problem,
-        combinations=problem.combinations + pairs,
-        throughput_steps_per_s=np.concatenate([problem.throughput_steps_per_s, measured * alone]),
+        throughput_steps_per_s=_mean(rates, usable, workers),
+        pair_rates=_agnostic_pairs(problem, workers),
     )
 
 
-def _check_pair(problem: AllocationProblem, index: Mapping[JobId, int], pair: tuple[JobId, JobId]) -> None:
-    where = f"pair_rates[{'+'.join(pair)}]"
-    for job_id in pair:
-        if job_id not in index:
-            raise InvalidProblem(where, f"there is no job {job_id}; pair jobs of the problem")
-    first, second = (int(problem.scale_factor[index[job_id]]) for job_id in pair)
-    if first != second:
-        raise InvalidProblem(where, f"packs gangs of {first} and of {second} workers; pack gangs of one scale factor")
+def _agnostic_pairs(problem: AllocationProblem, workers: FloatArray) -> PairRates | None:
+    """The pair rates with the mean over the types that a pair can use in place of each."""
+    pairs = problem.pair_rates
+    if pairs is None or not len(pairs.steps_per_s):
+        return pairs
+    kinds, first = np.unique(pairs.kind_of_job, return_index=True)
+    scale = np.zeros(len(pairs.steps_per_s))
+    scale[kinds[kinds >= 0]] = problem.scale_factor[first[kinds >= 0]]
+    rates = pairs.steps_per_s
+    usable = (rates > 0) & (rates.transpose(1, 0, 2) > 0) & (scale[:, None, None] <= workers)
+    return replace(pairs, steps_per_s=_mean(rates, usable, workers))
+
+
+def _mean(rates: FloatArray, usable: BoolArray, workers: FloatArray) -> FloatArray:
+    """The mean over the `usable` types, by number of workers, in place of each of these rates (..., m); else 0."""
+    counted = usable * workers
+    total = counted.sum(axis=-1, keepdims=True)
+    mean = np.divide((rates * counted).sum(axis=-1, keepdims=True), total, out=np.zeros(total.shape), where=total > 0)
+    return np.where(usable, mean, 0.0)
 
 
 @dataclass(frozen=True)
@@ -68,10 +57,11 @@ class Agnostic:
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """The policy's allocation for types that look alike; raises SolveFailed or InvalidProblem."""
-        check_problem(problem)
+        check_problem(problem, takes_pair_rates=True)
         blind = agnostic(problem)
         answer = self.policy.allocate(blind)
-        return replace(answer, time_fraction=evened(blind, answer.time_fraction), policy=self.name)
+        evenly = evened(named_pairs(blind, answer.combinations), answer.time_fraction)
+        return replace(answer, time_fraction=evenly, policy=self.name)
 
 
 def evened(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:

@@ -12,8 +12,8 @@ import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
+from gavel.policies._pairs import with_pairs
 from gavel.policies._program import MOST_VIOLATION, Program, Solver, cvxpy
-from gavel.policies._variants import with_pairs
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, Tier

@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
 from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import evenly
@@ -67,7 +67,7 @@ class DominantResourceFairness:
             return program.allocation(self.name)
         jobs = np.flatnonzero(program.runnable)
         held = (problem.weight * problem.scale_factor / self._held_by_a_gang(problem))[jobs]
-        filling = Filling(program)
+        filling = Filling(Stated(program))
         filling.fill(Share([One(int(job)) for job in jobs], (held / held.max()).tolist()), workers=program.limits)
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
 from gavel.policies._program import Program, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import equally_late
@@ -63,7 +63,7 @@ class FinishTimeFairness:
         worst = float(-self.objective(problem, fair)[0]) * (1 + SLACK)
         time_left_s = worst * _isolated_s(problem) / problem.weight - problem.age_s
         rate = np.where(program.runnable, np.maximum(1.0, problem.steps_remaining) / time_left_s, 0.0)
-        filling = Filling(program)
+        filling = Filling(Stated(program))
         jobs = range(len(problem.job_ids))
         filling.fill(Share([One(job) for job in jobs], problem.weight.tolist()), start=rate * program.service_per_step)
         program.solve_time_s += fair.solve_time_s

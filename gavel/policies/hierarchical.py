@@ -9,7 +9,7 @@ import numpy as np
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
 from gavel.policies._curves import Curve, Share
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
 from gavel.policies._objectives import OBJECTIVES
 from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
@@ -65,7 +65,7 @@ class Hierarchical:
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s)
         if program.is_idle:
             return program.allocation(self.name)
-        filling = Filling(program)
+        filling = Filling(Stated(program))
         capacity = problem.capacity_workers.astype(float)
         floors = np.zeros(len(problem.job_ids))
         for group in groups:

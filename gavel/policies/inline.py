@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from gavel.errors import InvalidProblem
 from gavel.policies import registry
+from gavel.policies._pairs import named_pairs
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem
 
@@ -28,7 +30,13 @@ class InlineRunner:
 
         `time_limit_s` is not kept: nothing in the same process could end a solve. A policy's own limit still holds.
         """
-        return self._load(policy).allocate(problem)
+        chosen = self._load(policy)
+        try:
+            return chosen.allocate(problem)
+        except InvalidProblem as error:
+            if problem.pair_rates is None or error.field != "pair_rates":
+                raise
+            return chosen.allocate(named_pairs(problem))  # most policies take pairs by name only
 
     def close(self) -> None:
         """Nothing was started."""

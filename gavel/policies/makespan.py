@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
 from gavel.policies._program import Program, Solver, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import evenly
@@ -52,7 +52,7 @@ class Makespan:
 
     def _filled(self, program: Program) -> Allocation:
         """Water filling of a_i / R_i; its first level is y."""
-        filling = Filling(program)
+        filling = Filling(Stated(program))
         per_progress = program.service_per_step * np.maximum(1.0, program.given.steps_remaining)
         jobs = np.flatnonzero(program.runnable)
         filling.fill(Share([One(int(job)) for job in jobs], per_progress[jobs].tolist()))

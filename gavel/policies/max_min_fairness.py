@@ -7,10 +7,12 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling
+from gavel.policies._filling import Filling, Stated
+from gavel.policies._pairs import named_pairs
 from gavel.policies._program import Program, Solver, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import evenly
+from gavel.policies.fast.packed import evenly_packed
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -36,12 +38,18 @@ class MaxMinFairness:
         return frozenset({"sharing_incentive", "pareto"} if self.water_filling else {"sharing_incentive"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
-        check_problem(problem)
+        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+
+        For a problem with rates of pairs by kind it names the jobs alone and the pairs that have time.
+        """
+        check_problem(problem, takes_pair_rates=True)
+        pairs, limit_s = problem.pair_rates, self.time_limit_s
+        if pairs is not None:
+            return evenly_packed(problem, pairs, self.name, whole=self.water_filling, time_limit_s=limit_s)
         return evenly(problem, self.name, problem.weight, whole=self.water_filling) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the cvxpy program, which defines it."""
+        """The same by the cvxpy program over named combinations, which defines it."""
         solver: Solver = "highs" if self.water_filling else "clarabel"
         program = Program(problem, solver=solver, time_limit_s=self.time_limit_s)
         if program.is_idle:
@@ -49,13 +57,14 @@ class MaxMinFairness:
         return self._filled(program) if self.water_filling else plain(program)
 
     def _filled(self, program: Program) -> Allocation:
-        filling = Filling(program)
+        filling = Filling(Stated(program))
         jobs = range(len(program.given.job_ids))
         filling.fill(Share([One(job) for job in jobs], program.given.weight.tolist()))
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Service over weight of the runnable jobs, worst first; of the worst only without water filling."""
+        problem = named_pairs(problem, allocation.combinations)
         per_weight = measures.service(problem, allocation.time_fraction) / problem.weight
         worst_first = np.sort(per_weight[measures.runnable(problem)])
         return worst_first if self.water_filling else worst_first[:1]

@@ -6,9 +6,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from gavel.policies import measures
+from gavel.policies._pairs import named_pairs
 from gavel.policies._program import Program, Solver
 from gavel.policies._total import most, total
 from gavel.policies._validate import check_problem
+from gavel.policies.fast.packed_totals import packed_greatest
 from gavel.policies.fast.totals import greatest
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
@@ -38,8 +40,12 @@ class MaxTotalRelativeSpeed:
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
-        check_problem(problem)
-        return greatest(problem, self._worth(problem), self.name) or self.program(problem)
+        check_problem(problem, takes_pair_rates=True)
+        if problem.pair_rates is not None or not measures.is_unpacked(problem):
+            found = packed_greatest(problem, self._per_step(problem), self.name)
+        else:
+            found = greatest(problem, self._worth(problem), self.name)
+        return found or self.program(named_pairs(problem))
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """The same by the linear program, which defines it."""
@@ -51,8 +57,12 @@ class MaxTotalRelativeSpeed:
         return total(self._worth(problem), allocation)
 
     def _worth(self, problem: AllocationProblem) -> FloatArray:
+        return measures.value_per_time(problem, self._per_step(problem)[:, None])
+
+    def _per_step(self, problem: AllocationProblem) -> FloatArray:
+        """What a step per second of each job is worth, (n,)."""
         claim = problem.scale_factor * problem.weight * self._patience(problem)
-        return measures.value_per_time(problem, (measures.per_best_rate(problem) * claim)[:, None])
+        return measures.per_best_rate(problem) * claim
 
     def _patience(self, problem: AllocationProblem) -> FloatArray:
         """The factor f_i >= 1, (n,)."""

@@ -14,11 +14,16 @@ from gavel.types import AllocationProblem, FloatArray, IntArray
 BoolArray = npt.NDArray[np.bool_]
 
 
+@lru_cache(maxsize=1)
+def members_in(problem: AllocationProblem) -> IntArray:
+    """How many jobs each combination has, (c,)."""
+    return np.fromiter(map(len, problem.combinations), dtype=np.int64, count=len(problem.combinations))
+
+
 @lru_cache(maxsize=1)  # every measure of a problem begins here
 def member_of(problem: AllocationProblem) -> IntArray:
     """The jobs of each combination, (c, 2); -1 where there is no second member."""
-    padded = np.full((len(problem.combinations), 2), -1)
-    sizes = np.fromiter(map(len, problem.combinations), dtype=np.int64, count=len(padded))
+    padded, sizes = np.full((len(problem.combinations), 2), -1), members_in(problem)
     flat = np.fromiter(chain.from_iterable(problem.combinations), dtype=np.int64, count=int(sizes.sum()))
     begins = np.cumsum(sizes) - sizes
     padded[:, 0] = flat[begins]
@@ -28,6 +33,7 @@ def member_of(problem: AllocationProblem) -> IntArray:
     return padded
 
 
+@lru_cache(maxsize=1)
 def is_unpacked(problem: AllocationProblem) -> bool:
     """Whether combination r is job r alone."""
     first, second = member_of(problem).T
@@ -41,16 +47,19 @@ def gang_size(problem: AllocationProblem) -> IntArray:
 
 def can_run(problem: AllocationProblem) -> BoolArray:
     """Where each combination may run, (c, m): all its members make progress there and the type holds its gang."""
-    there = np.stack([np.ones(len(problem.combinations), dtype=bool), member_of(problem)[:, 1] >= 0], axis=1)
-    moves = (problem.throughput_steps_per_s > 0) | ~there[:, :, None]
     fits: BoolArray = gang_size(problem)[:, None] <= problem.capacity_workers[None, :]
-    return np.asarray(moves.all(axis=1) & fits)
+    first, second = problem.throughput_steps_per_s[:, 0] > 0, problem.throughput_steps_per_s[:, 1] > 0
+    if is_unpacked(problem):
+        return first & fits
+    return first & (second | (member_of(problem)[:, 1] < 0)[:, None]) & fits
 
 
 def rate_alone(problem: AllocationProblem) -> FloatArray:
     """Steps per second of each job by itself on each type, (n, m); 0 where it cannot run."""
+    usable: FloatArray = problem.throughput_steps_per_s[:, 0] * can_run(problem)
+    if is_unpacked(problem):
+        return usable
     rates = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
-    usable = problem.throughput_steps_per_s[:, 0] * can_run(problem)
     members = member_of(problem)
     alone = members[:, 1] < 0
     rates[members[alone, 0]] = usable[alone]
@@ -155,11 +164,14 @@ def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArr
 
 def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
     """Fraction of the time in which each job runs, over all its combinations and types, (n,)."""
+    together = time_fraction @ np.ones(time_fraction.shape[1])
+    if is_unpacked(problem):
+        return together
     members = member_of(problem)
     busy = np.zeros(len(problem.job_ids))
     for place in range(members.shape[1]):
         there = members[:, place] >= 0
-        np.add.at(busy, members[there, place], time_fraction[there].sum(axis=1))
+        np.add.at(busy, members[there, place], together[there])
     return busy
 
 

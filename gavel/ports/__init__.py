@@ -13,18 +13,20 @@ from gavel.ports.cluster import (
     SetResources,
     StopGang,
 )
-from gavel.ports.estimator import ThroughputEstimate, ThroughputEstimator
+from gavel.ports.estimator import ProfilingChoice, ThroughputEstimate, ThroughputEstimator
 from gavel.ports.policy import Policy, PolicyRunner
-from gavel.ports.store import Changes, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
+from gavel.ports.store import AuditEntry, Changes, JobEdit, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
 from gavel.ports.time import Clock
 
 __all__ = [
+    "AuditEntry",
     "Changes",
     "Clock",
     "ClusterBackend",
     "ExtendLease",
     "ForgetGang",
     "Instruction",
+    "JobEdit",
     "JobEvent",
     "JobFilter",
     "KeepCheckpoint",
@@ -32,6 +34,7 @@ __all__ = [
     "Page",
     "Policy",
     "PolicyRunner",
+    "ProfilingChoice",
     "SetResources",
     "Snapshot",
     "StopGang",

@@ -40,15 +40,17 @@ class LaunchGang:
     total_steps: int
     checkpoint: str | None  # name of the accepted checkpoint to restore
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
+    shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendLease:
-    """Move a gang's lease end, in place."""
+    """Move a gang's lease end, in place; from now on it may share its workers with another job's gang."""
 
     job_id: JobId
     token: int
     expires_at_s: float
+    shares_with: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,12 @@ from typing import Protocol
 
 from gavel.types import (
     AcceleratorType,
+    AllocationProblem,
+    Job,
+    JobId,
     JobSpec,
     Measurement,
+    PairRates,
 )
 
 
@@ -52,5 +56,20 @@ class ThroughputEstimator(Protocol):
     def learn(self, measurements: Sequence[Measurement]) -> "ThroughputEstimator":
         """A new estimator that also knows these; repeated or out-of-order measurements change nothing."""
 
+    def kind_of(self, job: Job) -> str:
+        """The kind to ask for: the job's, or `kind#job` once the job was seen to differ from the rest of its kind."""
+
+    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType]) -> PairRates:
+        """What `jobs`, the rows of a problem, reach two and two on the same workers."""
+
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Everything learned so far, sorted by kind, scale factor and type."""
+
+
+class ProfilingChoice(Protocol):
+    """Chooses what is worth measuring; asked once for each round that is decided, in order of time."""
+
+    def __call__(
+        self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
+    ) -> tuple[tuple[JobId, AcceleratorType], ...]:
+        """(job, type) pairs to send to measure, the best first, for one round each; `jobs` are the problem's rows."""

@@ -1,21 +1,26 @@
 """Who keeps what must not be lost."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from gavel.ports.estimator import ThroughputEstimate
 from gavel.types import (
+    ApplicationResource,
     Cluster,
     Identity,
     Job,
     JobId,
     JobSpec,
     JobState,
+    NodeStatus,
+    Operation,
+    OperationId,
     RoundPlan,
     RoundRecord,
     Scope,
     Tier,
+    Usage,
     User,
 )
 
@@ -45,13 +50,37 @@ class Snapshot:
     """What the scheduler decides on: every job that is not terminal, the tiers, the newest rounds.
 
     `rounds` holds the newest rounds, oldest first, at most two: the one in force and the one planned ahead.
-    `version` grows with each commit of the scheduler and with nothing else.
+    `version` grows with each commit of the scheduler and with nothing else. `commands` are the pending operations,
+    oldest first; `nodes` what is kept of each node by its name; `usage` of the newest two months by (tier, month).
     """
 
     version: int
     jobs: Mapping[JobId, Job]
     tiers: Mapping[str, Tier]
     rounds: tuple[RoundRecord, ...] = ()
+    commands: tuple[Operation, ...] = ()
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    resources: tuple[ApplicationResource, ...] = ()
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """Who changed what, and from what to what (JSON; `before` None: it is new).
+
+    `subject` is a kind and a name (`tier/gold`, `job/ID`), `action` a noun with a verb, `user` whom it touches. A
+    decision of the scheduler is `by` its policy, in the round `round_index`. `sequence` grows; the store gives it.
+    """
+
+    at_s: float
+    by: str
+    subject: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+    action: str = "changed"
+    user: str = ""
+    round_index: int | None = None
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,6 +88,8 @@ class Changes:
     """What one scheduler commit writes, all or nothing.
 
     `jobs` replace the scheduler's fields of the stored rows (never spec, nor the cancel wish set by the API meanwhile).
+    `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
+    replace all that is kept of nodes. `usage` is added to what the tiers used before.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -66,9 +97,17 @@ class Changes:
     round: RoundRecord | None = None
     cluster: Cluster | None = None
     throughputs: tuple[ThroughputEstimate, ...] | None = None
+    operations: tuple[Operation, ...] = ()
+    audit: tuple[AuditEntry, ...] = ()
+    amended: RoundPlan | None = None
+    nodes: tuple[NodeStatus, ...] | None = None
+    resources: tuple[ApplicationResource, ...] | None = None
+    usage: tuple[Usage, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.jobs or self.events or self.round or self.cluster or self.throughputs)
+        lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
+        replaced = self.nodes is not None or self.resources is not None
+        return bool(lists or self.round or self.cluster or self.amended or replaced)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +118,17 @@ class JobFilter:
     user: str | None = None
     tier: str | None = None
     label: tuple[str, str] | None = None
+    array_id: JobId | None = None
+    ids: tuple[JobId, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEdit:
+    """What a user changes of an unfinished job; None: leave it as it is. `labels` replace all."""
+
+    weight: float | None = None
+    priority: int | None = None
+    labels: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +151,34 @@ class Store(Protocol):
 
     # the API's side
     def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job and event in one transaction. Raises KeyReused."""
+        """Job and event in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
 
-    def request_cancel(self, job_id: JobId, *, now_s: float) -> Job:
-        """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise."""
+    def submit_many(
+        self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
+    ) -> tuple[Submitted, ...]:
+        """All of them, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
+
+    def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
+        """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
+
+    def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
+        """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise.
+
+        `by` here and below: who wishes, for the audit log; empty: the job's user.
+        """
+
+    def request_cancel_all(
+        self, where: JobFilter, *, keep: Sequence[JobId] = (), now_s: float, by: str = ""
+    ) -> tuple[JobId, ...]:
+        """Record the wish for every unfinished job that fits but those to keep, in one transaction; their ids."""
+
+    def request_pause(self, job_id: JobId, *, is_paused: bool, now_s: float, by: str = "") -> Job:
+        """Record the wish to pause or go on; idempotent. Raises NotFound, Conflict when the job has ended."""
+
+    def edit_job(
+        self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
+    ) -> Job:
+        """Change what a user may change. Raises NotFound, StaleVersion, Conflict when the job has ended."""
 
     def job(self, job_id: JobId) -> Job:
         """Raises NotFound."""
@@ -124,11 +198,31 @@ class Store(Protocol):
     def round(self, round_index: int | None = None) -> RoundRecord:
         """One round whole; None: the newest. Raises NotFound."""
 
+    def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
+        """A wish, durable, that the scheduler is woken to apply. Raises StoreUnavailable when too many wait."""
+
+    def operation(self, operation_id: OperationId) -> Operation:
+        """What became of a command. Raises NotFound, also for one that ended long ago."""
+
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """What the scheduler last committed of each node, sorted by name."""
+
+    def resources(self) -> tuple[ApplicationResource, ...]:
+        """The ephemeral resources of applications, as last committed by the scheduler."""
+
     def cluster(self) -> Cluster:
         """The cluster as last committed by the scheduler; empty before its first tick."""
 
     def throughputs(self) -> tuple[ThroughputEstimate, ...]:
         """The estimator's table as last committed."""
+
+    def audit(
+        self, *, subject: str | None = None, user: str | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[AuditEntry, ...]:
+        """Decisions that touched a subject or a user (None: any), newest first, with sequence < before."""
+
+    def usage(self, month: str) -> tuple[Usage, ...]:
+        """What tiers used in a month (`2026-11`), sorted by tier; tiers that used nothing are left out."""
 
     def tiers(self) -> tuple[Tier, ...]:
         """Sorted by name."""
@@ -142,7 +236,9 @@ class Store(Protocol):
     def put_user(self, user: User, *, by: str, now_s: float) -> User:
         """Create or replace. Raises NotFound for an unknown tier."""
 
-    def add_token(self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float) -> None:
+    def add_token(
+        self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
+    ) -> None:
         """Remember the SHA-256 of a new token (hex)."""
 
     def identify(self, token_hash: str) -> Identity | None:

@@ -1,5 +1,6 @@
 """The jobs of a replay that have arrived and not ended: one row of numbers each, in order of arrival."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,16 @@ SCALARS = (
     "tier",
     "preemptions",
     "lost_s",
+    "alone_rate",
 )
-BLOCKS = ("rates", "promised", "ledger", "received_s", "rounds_received")
+BLOCKS = ("rates", "promised", "ledger", "received_s", "shared_s", "rounds_received")
 
 
 class Active:
     """n jobs and their numbers. Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is
     one deletion. `column` is the column of the type that a job's gang runs on, -1: it waits; `workers` those it holds;
-    `running_rate` the steps/s it makes there.
+    `partner` the place in the trace of the job that it shares them with, -1: none; `running_rate` the steps/s it makes
+    there, `alone_rate` what it would make without a partner. It has done `base_steps` when `training_from_s` comes.
     """
 
     weight: FloatArray
@@ -45,8 +48,10 @@ class Active:
     tier: FloatArray
     preemptions: FloatArray
     lost_s: FloatArray
+    alone_rate: FloatArray
     rates: FloatArray
     received_s: FloatArray
+    shared_s: FloatArray
     rounds_received: FloatArray
 
     def __init__(self, types: int) -> None:
@@ -55,6 +60,7 @@ class Active:
         self.ids: list[str] = []
         self.sizes: list[int] = []
         self.workers: list[tuple[WorkerId, ...]] = []
+        self.partner: list[int] = []
         self.column: IntArray = np.zeros(0, dtype=np.int64)
         self.scale_factor: IntArray = np.zeros(0, dtype=np.int64)
         self._types = types
@@ -99,6 +105,19 @@ class Active:
             self._fastest_first = fastest_first(self.rates)
         return self._fastest_first
 
+    def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:
+        """When each of these gangs would end at the rate it has now."""
+        left = self.total_steps[rows] - self.base_steps[rows]
+        at_s: FloatArray = self.training_from_s[rows] + left / self.running_rate[rows]
+        return at_s
+
+    def go_on(self, row: int, at_s: float, rate: float) -> None:
+        """From that instant a gang runs at another rate, without losing what it did since its last whole step."""
+        trained_s = max(0.0, at_s - float(self.training_from_s[row]))
+        self.base_steps[row] += trained_s * self.running_rate[row]
+        self.training_from_s[row] = max(self.training_from_s[row], at_s)
+        self.running_rate[row] = rate
+
     def add(self, job: TraceJob, index: int, *, rates: FloatArray, equal_rate: float, tier: int) -> None:
         """A job arrives."""
         spec = job.spec
@@ -121,6 +140,7 @@ class Active:
         self.ids.append(f"{index:08d}")
         self.sizes.append(spec.scale_factor)
         self.workers.append(())
+        self.partner.append(-1)
         self._look()
 
     def remove(self, rows: IntArray) -> None:
@@ -129,6 +149,6 @@ class Active:
         self.column = np.delete(self.column, rows)
         self.scale_factor = np.delete(self.scale_factor, rows)
         for row in sorted(rows.tolist(), reverse=True):
-            for each in (self.jobs, self.indices, self.ids, self.sizes, self.workers):
+            for each in (self.jobs, self.indices, self.ids, self.sizes, self.workers, self.partner):
                 del each[row]
         self._look()

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from math import inf
 
 from gavel.ephemeral import Gang, GangRequest, Member, ResourceTable, match
@@ -17,6 +16,7 @@ from gavel.ports import (
     SetResources,
     StopGang,
 )
+from gavel.simulator.gang import VirtualGang
 from gavel.types import (
     AcceleratorType,
     Cluster,
@@ -26,14 +26,14 @@ from gavel.types import (
     GangState,
     JobId,
     Observation,
-    Report,
     ReportKind,
 )
+from workloads.traces.throughputs import PairThroughput
 
 Throughput = Mapping[tuple[str, int, AcceleratorType], float]
 """Steps per second of a whole gang, by job kind, scale factor and accelerator type."""
 
-ROUNDING = 1e-6  # steps: what a float may lack of a whole one
+HALVES = 2  # of a worker; a gang takes both, unless it shares its workers with another
 
 
 def program(kind: str) -> tuple[str, ...]:
@@ -41,77 +41,13 @@ def program(kind: str) -> tuple[str, ...]:
     return ("virtual", kind)
 
 
-@dataclass(slots=True)
-class _Gang:
-    """One gang and how far it is. `training_from_s`: start plus switch cost."""
-
-    launched: LaunchGang
-    request: GangRequest
-    rate_steps_per_s: float
-    expires_at_s: float
-    grace_s: float
-    state: GangState = GangState.WAITING
-    started_at_s: float | None = None
-    training_from_s: float = inf
-    ended_at_s: float | None = None
-    exit: GangExit | None = None
-    reported_step: int = 0
-    sequence: int = 0
-    reports: list[Report] = field(default_factory=list)
-    is_end_seen: bool = False
-    checkpointed_at_s: float = -inf
-
-    @property
-    def key(self) -> Gang:
-        return self.launched.job_id, self.launched.token
-
-    def finishes_at_s(self) -> float:
-        """When the last step is done, if its lease lasts; +inf while it waits."""
-        return self.training_from_s + (self.launched.total_steps - self.launched.start_step) / self.rate_steps_per_s
-
-    def ends_at_s(self) -> float:
-        """The instant at which it ends by itself; +inf once it has."""
-        if self.state is GangState.ENDED:
-            return inf
-        return min(self.finishes_at_s(), self.expires_at_s + self.grace_s)
-
-    def step_at(self, now_s: float) -> int:
-        """Whole steps done since the job's beginning."""
-        trained_s = max(0.0, now_s - self.training_from_s)
-        done = int(trained_s * self.rate_steps_per_s + ROUNDING)
-        return min(self.launched.start_step + done, self.launched.total_steps)
-
-    def report(self, kind: ReportKind, step: int) -> None:
-        """Append the next report, up to `step`; progress that was reported before, or a checkpoint of none, is none."""
-        steps = step - self.reported_step
-        if kind is ReportKind.PROGRESS and steps <= 0:
-            return
-        if kind is ReportKind.CHECKPOINT and step <= self.launched.start_step:
-            return
-        self.sequence += 1
-        self.reported_step = step
-        self.reports.append(
-            Report(
-                sequence=self.sequence,
-                kind=kind,
-                step=step,
-                steps=steps,
-                seconds=steps / self.rate_steps_per_s,
-                checkpoint=f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None,
-            )
-        )
-
-    def end(self, at_s: float, how: GangExit) -> None:
-        """It is over; nothing moves it any more."""
-        self.state, self.ended_at_s, self.exit = GangState.ENDED, at_s, how
-
-
 class VirtualCluster:
     """Implements ClusterBackend on `clock`. Each rank requires its gang's resource and its worker, like anywhere else.
 
-    `throughput` says how fast each kind runs; a gang's argv must be `program(kind)`. Each start costs
-    `switch_cost_s` before the first step. A gang lives `lease_grace_s` beyond its lease, so that an extension at the
-    very instant of its end still reaches it. It checkpoints when it is stopped, and every `checkpoint_period_s`.
+    `throughput` says how fast each kind runs, `spread` how fast over several nodes (None: as on one), `beside` how fast
+    on shared workers; a gang's argv must be `program(kind)`. Each start costs its kind's `switch_cost_s` (`""`: any
+    other kind's) before the first step. A gang lives `lease_grace_s` beyond its lease, so that an extension at the very
+    instant of its end still reaches it. It checkpoints when it is stopped, and every `checkpoint_period_s`.
     """
 
     def __init__(
@@ -119,17 +55,22 @@ class VirtualCluster:
         cluster: Cluster,
         throughput: Throughput,
         clock: Clock,
-        switch_cost_s: float = 0.0,
+        switch_cost_s: float | Mapping[str, float] = 0.0,
         lease_grace_s: float = 0.0,
         checkpoint_period_s: float = inf,
+        spread: Throughput | None = None,
+        beside: PairThroughput | None = None,
     ) -> None:
         self._whole = self._cluster = cluster
         self._checkpoint_period_s = checkpoint_period_s
         self._throughput = throughput
         self._clock = clock
-        self._switch_cost_s = switch_cost_s
+        self._switch_cost_s = switch_cost_s if isinstance(switch_cost_s, Mapping) else {"": switch_cost_s}
+        self._spread = spread or {}
+        self._beside = beside or {}
+        self._node_of = {worker.id: worker.node for worker in cluster.workers}
         self._lease_grace_s = lease_grace_s
-        self._gangs: dict[Gang, _Gang] = {}
+        self._gangs: dict[Gang, VirtualGang] = {}
         self._fence: dict[JobId, int] = {}  # the lowest token that may still start
         self.table = ResourceTable()
         for node in cluster.nodes:
@@ -150,6 +91,7 @@ class VirtualCluster:
             cluster=self._cluster,
             gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
             resources=self.table.resources(now_s),
+            held=self.table.held(),
         )
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
@@ -201,7 +143,7 @@ class VirtualCluster:
         self._add_to_table(name)
 
     def _add_to_table(self, name: str) -> None:
-        workers = {f"worker-{worker.id}": 1 for worker in self._whole.workers if worker.node == name}
+        workers = {f"worker-{worker.id}": HALVES for worker in self._whole.workers if worker.node == name}
         self.table.add_node(name, workers)
 
     # --- time ---
@@ -221,30 +163,49 @@ class VirtualCluster:
         self.table.expire(now_s)
         return now_s
 
-    def _end_by_itself(self, gang: _Gang, at_s: float) -> None:
+    def _end_by_itself(self, gang: VirtualGang, at_s: float) -> None:
         if gang.state is GangState.RUNNING and gang.step_at(at_s) >= gang.launched.total_steps:
             gang.report(ReportKind.FINISHED, gang.launched.total_steps)
             self._end(gang, at_s, GangExit(outcome=GangOutcome.EXITED))
         else:
             self._preempt(gang, at_s, "its lease ended")
 
-    def _preempt(self, gang: _Gang, at_s: float, why: str) -> None:
+    def _preempt(self, gang: VirtualGang, at_s: float, why: str) -> None:
         if gang.state is GangState.RUNNING:
             gang.report(ReportKind.CHECKPOINT, gang.step_at(at_s))
         self._end(gang, at_s, GangExit(outcome=GangOutcome.PREEMPTED, exit_code=75, message=why))
 
-    def _end(self, gang: _Gang, at_s: float, how: GangExit) -> None:
+    def _end(self, gang: VirtualGang, at_s: float, how: GangExit) -> None:
         gang.end(at_s, how)
         self.table.release(gang.key)
+        self._meet(gang, at_s)
 
     def _start_matching(self, now_s: float) -> None:
         waiting = [gang for gang in self._gangs.values() if gang.state is GangState.WAITING]
         for matched in match(self.table, [gang.request for gang in waiting if gang.expires_at_s > now_s], now_s):
             gang = self._gangs[matched.gang]
             gang.state, gang.started_at_s = GangState.RUNNING, now_s
-            gang.training_from_s = now_s + self._switch_cost_s
+            gang.training_from_s = now_s + self._cost_s(gang.launched.argv[-1])
             gang.checkpointed_at_s = now_s
             gang.reported_step = gang.launched.start_step
+            self._meet(gang, now_s)
+
+    def _meet(self, gang: VirtualGang, at_s: float) -> None:
+        """Gangs on the same workers slow each other down; who is left alone there has its own speed again."""
+        if not self._beside:
+            return
+        workers = gang.launched.worker_ids
+        there = [each for each in self._gangs.values() if each.launched.worker_ids == workers]
+        running = [each for each in there if each.state is GangState.RUNNING]
+        for each, other in zip(running, reversed(running), strict=True):
+            rate = each.alone_steps_per_s if each is other else self._packed_rate(each, other)
+            if rate != each.rate_steps_per_s:
+                each.go_on(at_s, rate)
+
+    def _packed_rate(self, gang: VirtualGang, other: VirtualGang) -> float:
+        launched = gang.launched
+        kinds = launched.argv[-1], other.launched.argv[-1]
+        return self._beside.get((*kinds, len(launched.worker_ids), launched.accelerator_type), 0.0)
 
     # --- instructions ---
 
@@ -259,16 +220,21 @@ class VirtualCluster:
                 self._raise_fence(job_id, token + 1)
                 for gang in self._alive(job_id, token):
                     self._preempt(gang, now_s, reason)
-            case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
-                for gang in self._alive(job_id, token):
-                    gang.expires_at_s = max(gang.expires_at_s, expires_at_s)  # never shortens
+            case ExtendLease():
+                self._extend(instruction, now_s)
             case ForgetGang(job_id=job_id, token=token):
                 if not self._alive(job_id, token):
                     self._gangs.pop((job_id, token), None)
             case KeepCheckpoint():
                 pass  # a virtual checkpoint takes no space
 
-    def _alive(self, job_id: JobId, token: int) -> list[_Gang]:
+    def _extend(self, lease: ExtendLease, now_s: float) -> None:
+        for gang in self._alive(lease.job_id, lease.token):
+            gang.expires_at_s = max(gang.expires_at_s, lease.expires_at_s)  # never shortens
+            if lease.shares_with is not None:
+                self._make_room(gang, now_s)
+
+    def _alive(self, job_id: JobId, token: int) -> list[VirtualGang]:
         """The gang, unless it has ended or never was."""
         gang = self._gangs.get((job_id, token))
         return [gang] if gang and gang.state is not GangState.ENDED else []
@@ -278,21 +244,43 @@ class VirtualCluster:
             return
         self._raise_fence(launch.job_id, launch.token + 1)
         kind = launch.argv[-1]
-        rate = self._throughput.get((kind, len(launch.worker_ids), launch.accelerator_type), 0.0)
-        members = tuple(Member({launch.resource: 1, f"node/worker-{each}": 1}) for each in launch.worker_ids)
-        request = GangRequest((launch.job_id, launch.token), members)
-        gang = _Gang(launch, request, rate, launch.lease_expires_at_s, self._lease_grace_s)
+        rate = self._rate(launch)
+        request = _request(launch, HALVES if launch.shares_with is None else 1)
+        gang = VirtualGang(
+            launched=launch,
+            request=request,
+            alone_steps_per_s=rate,
+            rate_steps_per_s=rate,
+            base_steps=launch.start_step,
+            expires_at_s=launch.lease_expires_at_s,
+            grace_s=self._lease_grace_s,
+        )
         self._gangs[gang.key] = gang
         if rate <= 0:
             message = f"no throughput is known of kind {kind} on {len(launch.worker_ids)} {launch.accelerator_type}"
             gang.end(now_s, GangExit(outcome=GangOutcome.NOT_STARTED, message=message))
+
+    def _make_room(self, gang: VirtualGang, now_s: float) -> None:
+        """The gang keeps half of each worker; nobody can take away what it holds meanwhile."""
+        gang.request = _request(gang.launched, 1)
+        if self.table.holds(gang.key):
+            self.table.release(gang.key)
+            match(self.table, [gang.request], now_s)
+
+    def _rate(self, launch: LaunchGang) -> float:
+        key = (launch.argv[-1], len(launch.worker_ids), launch.accelerator_type)
+        is_spread = len({self._node_of.get(worker) for worker in launch.worker_ids}) > 1
+        return (self._spread.get(key, 0.0) if is_spread else 0.0) or self._throughput.get(key, 0.0)
+
+    def _cost_s(self, kind: str) -> float:
+        return self._switch_cost_s.get(kind, self._switch_cost_s.get("", 0.0))
 
     def _raise_fence(self, job_id: JobId, token: int) -> None:
         self._fence[job_id] = max(self._fence.get(job_id, 0), token)
 
     # --- reading ---
 
-    def _seen(self, gang: _Gang, now_s: float) -> GangSeen:
+    def _seen(self, gang: VirtualGang, now_s: float) -> GangSeen:
         reports, gang.reports = tuple(gang.reports), []
         gang.is_end_seen = gang.state is GangState.ENDED
         is_waiting = gang.state is GangState.WAITING
@@ -308,3 +296,9 @@ class VirtualCluster:
             reports=reports,
             waiting_for=self.table.missing(gang.request, now_s) if is_waiting else "",
         )
+
+
+def _request(launch: LaunchGang, halves: int) -> GangRequest:
+    """Each rank requires its gang's resource and its worker, or half of it."""
+    members = tuple(Member({launch.resource: 1, f"node/worker-{each}": halves}) for each in launch.worker_ids)
+    return GangRequest((launch.job_id, launch.token), members)

@@ -1,16 +1,16 @@
 """Several policies on one workload, side by side: a table, a JSON of every job, one HTML page of plots."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
 
 import numpy as np
 
-from gavel.simulator.charts import line_chart
-from gavel.simulator.figures import Figures, by_tier, figures, plain, tier_shares
-from gavel.simulator.lean import Replay
+from gavel.simulator.charts import POINTS_MAX, line_chart
+from gavel.simulator.figures import Figures, Gathered, by_tier, figures, plain, tier_shares
+from gavel.simulator.outcome import Replay
 from gavel.simulator.report import JobRow
 
 COLUMNS: Mapping[str, str] = {
@@ -44,14 +44,16 @@ class Comparison:
         """Of each policy."""
         return {policy: figures(result.rows) for policy, result in self.replays.items()}
 
-    def as_json(self) -> str:
-        """Everything but what a clock measured: the same run gives the same bytes."""
-        content = {
-            "scenario": dict(self.scenario),
-            "makespan_bound_h": self.makespan_bound_h and float(f"{self.makespan_bound_h:.6g}"),
-            "policies": {policy: self._result(result) for policy, result in self.replays.items()},
-        }
-        return json.dumps(_finite(content), indent=1, sort_keys=True) + "\n"
+    def as_json(self) -> Iterator[str]:
+        """Everything but what a clock measured, piece by piece: the same run gives the same bytes."""
+        bound_h = self.makespan_bound_h and float(f"{self.makespan_bound_h:.6g}")
+        yield f'{{"scenario": {_json(dict(self.scenario))},\n"makespan_bound_h": {_json(bound_h)},\n"policies": {{'
+        for index, (policy, result) in enumerate(self.replays.items()):
+            yield f'{"," if index else ""}\n{_json(policy)}: {_json(self._result(result))[:-1]}, "jobs": ['
+            for place, row in enumerate(result.rows):
+                yield f"{',' if place else ''}\n{_json(_job(row))}"
+            yield "]}"
+        yield "}}\n"
 
     def _result(self, result: Replay) -> dict[str, Any]:
         counted = result.tally
@@ -59,13 +61,14 @@ class Comparison:
             "figures": plain(asdict(figures(result.rows))),
             "tiers": {tier: plain(asdict(of_tier)) for tier, of_tier in by_tier(result.rows).items()},
             "tier_shares": {tier: plain(row) for tier, row in self._shares(result).items()},
+            "tier_envy": plain(dict(zip(self.tiers, counted.envy.tolist(), strict=True))),
             "utilisation": float(f"{result.utilisation:.6g}"),
             "rounds": counted.rounds,
             "solves": counted.solves,
             "failed_solves": counted.failed_solves,
             "leases_kept": counted.kept,
+            "leases_packed": counted.packed,
             "starts": counted.starts,
-            "jobs": [_job(row) for row in result.rows],
         }
 
     def _shares(self, result: Replay) -> dict[str, dict[str, float]]:
@@ -80,6 +83,7 @@ class Comparison:
             line_chart("Workers busy", "hours", self._busy()),
             line_chart("Jobs waiting", "hours", self._waiting()),
             *(self._by_type(policy, result) for policy, result in self.replays.items()),
+            *(self._of_tiers(policy, result) for policy, result in self.replays.items() if len(self.tiers) > 1),
         ]
         body = "".join(f"<section>{chart}</section>" for chart in charts)
         return (
@@ -104,41 +108,45 @@ class Comparison:
         for policy, result in self.replays.items():
             for tier, shares in self._shares(result).items():
                 cells = "".join(f"<td>{share:.1%}</td>" for share in shares.values())
+                cells += f"<td>{result.tally.envy[self.tiers.index(tier)]:.1%}</td>"
                 lines.append(f"<tr><th>{escape(policy)}</th><th>{escape(tier)}</th>{cells}</tr>")
         types = next(iter(self.replays.values())).accelerator_types
-        head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", "tier", *types))
-        return f"<h2>Share of the busy time of each type, by tier</h2><table><tr>{head}</tr>{''.join(lines)}</table>"
+        head = "".join(f"<th>{escape(name)}</th>" for name in ("policy", "tier", *types, "envy"))
+        title = "<h2>Share of the busy time of each type, and envy, by tier</h2>"
+        return f"{title}<table><tr>{head}</tr>{''.join(lines)}</table>"
 
     def _cdf(self) -> dict[str, list[tuple[float, float]]]:
-        return {
-            policy: [(jct_s / 3600, (index + 1) / len(result.rows)) for index, jct_s in enumerate(_sorted_jct(result))]
-            for policy, result in self.replays.items()
-        }
+        times = {policy: Gathered.of(result.rows).jct_s for policy, result in self.replays.items()}
+        return {policy: [(x / 3600, rank / len(of)) for rank, x in _ranked(of)] for policy, of in times.items()}
 
     def _rho(self) -> dict[str, list[tuple[float, float]]]:
-        return {
-            policy: list(enumerate(sorted(row.rho for row in result.rows if row.rho is not None), start=1))
-            for policy, result in self.replays.items()
-        }
+        return {policy: _ranked(Gathered.of(result.rows).rho) for policy, result in self.replays.items()}
 
     def _busy(self) -> dict[str, list[tuple[float, float]]]:
         return {
-            policy: [(at_s / 3600, sum(held)) for at_s, held in _course(result)]
+            policy: [(at.at_s / 3600, sum(at.held_workers)) for at in result.timeline.moments]
             for policy, result in self.replays.items()
         }
 
     def _waiting(self) -> dict[str, list[tuple[float, float]]]:
         return {
-            policy: [(at_s / 3600, n) for at_s, n in zip(line.at_s, line.waiting_jobs, strict=True)]
-            for policy, line in ((policy, result.timeline) for policy, result in self.replays.items())
+            policy: [(at.at_s / 3600, at.waiting_jobs) for at in result.timeline.moments]
+            for policy, result in self.replays.items()
         }
 
     def _by_type(self, policy: str, result: Replay) -> str:
         series = {
-            name: [(at_s / 3600, held[column]) for at_s, held in _course(result)]
+            name: [(at.at_s / 3600, at.held_workers[column]) for at in result.timeline.moments]
             for column, name in enumerate(result.accelerator_types)
         }
         return line_chart(f"Workers held by type: {policy}", "hours", series)
+
+    def _of_tiers(self, policy: str, result: Replay) -> str:
+        series = {
+            tier: [(at.at_s / 3600, at.of_tiers[row]) for at in result.timeline.moments]
+            for row, tier in enumerate(self.tiers)
+        }
+        return line_chart(f"Workers held by tier: {policy}", "hours", series)
 
 
 def counted(replays: Iterable[Replay]) -> dict[str, list[str]]:
@@ -149,6 +157,8 @@ def counted(replays: Iterable[Replay]) -> dict[str, list[str]]:
         solve_ms = np.quantile(tally.solve_s or [0.0], [0.5, 0.99]) * 1e3
         values = {
             "utilisation": f"{result.utilisation:.3f}",
+            "leases packed": f"{tally.packed / max(1, tally.kept + tally.starts):.0%}",
+            "most envy of a tier": f"{tally.envy.max(initial=0.0):.1%}",
             "leases kept": f"{tally.kept / max(1, tally.kept + tally.starts):.0%}",
             "most jobs at once": str(tally.most_active),
             "rounds": str(tally.rounds),
@@ -172,12 +182,14 @@ STYLE = (
 )
 
 
-def _sorted_jct(result: Replay) -> list[float]:
-    return sorted(row.jct_s for row in result.rows if row.jct_s is not None)
+def _ranked(values: Sequence[float]) -> list[tuple[float, float]]:
+    """(rank from 1, value) from the least to the largest, of many values some."""
+    ranks = np.unique(np.linspace(1, len(values), min(len(values), POINTS_MAX)).astype(np.int64))
+    return [(float(rank), float(value)) for rank, value in zip(ranks, np.sort(values)[ranks - 1], strict=True)]
 
 
-def _course(result: Replay) -> list[tuple[float, tuple[float, ...]]]:
-    return list(zip(result.timeline.at_s, result.timeline.held_workers, strict=True))
+def _json(value: Any) -> str:
+    return json.dumps(_finite(value), sort_keys=True)
 
 
 def _job(row: JobRow) -> dict[str, Any]:

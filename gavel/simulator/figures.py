@@ -1,6 +1,8 @@
 """What a simulated run amounted to, from its jobs' lines: times, fairness, losses; and bounds no schedule can beat."""
 
-from collections.abc import Mapping, Sequence
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,35 +38,73 @@ class Figures:
     deadlines_missed: int
 
 
-def figures(rows: Sequence[JobRow]) -> Figures:
+class Gathered:
+    """The numbers of many jobs' lines, a few bytes a job; read from the lines once."""
+
+    def __init__(self) -> None:
+        self.jct_s, self.rho, self.fastest_s = array("d"), array("d"), array("d")
+        self.jobs = self.preemptions = self.deadlines = self.deadlines_missed = 0
+        self.lost_s = self.cost_usd = 0.0
+        self.began_at_s, self.ended_at_s = math.inf, -math.inf
+
+    @classmethod
+    def of(cls, rows: Iterable[JobRow]) -> "Gathered":
+        """The numbers of all of them."""
+        gathered = cls()
+        for row in rows:
+            gathered.add(row)
+        return gathered
+
+    def add(self, row: JobRow) -> None:
+        """One more."""
+        for column, value in ((self.jct_s, row.jct_s), (self.rho, row.rho), (self.fastest_s, row.fastest_s)):
+            if value is not None:
+                column.append(value)
+        self.jobs += 1
+        self.preemptions += row.preemptions
+        self.lost_s += row.lost_s * row.scale_factor
+        self.cost_usd += row.cost_usd
+        self.began_at_s = min(self.began_at_s, row.submitted_at_s)
+        self.ended_at_s = max(self.ended_at_s, -math.inf if row.finished_at_s is None else row.finished_at_s)
+        if row.deadline_at_s is not None:
+            self.deadlines += 1
+            self.deadlines_missed += row.finished_at_s is None or row.finished_at_s > row.deadline_at_s
+
+
+def figures(rows: Iterable[JobRow]) -> Figures:
     """Figures of jobs that have all completed; NaN where there is none of something."""
-    jct = np.array([row.jct_s for row in rows if row.jct_s is not None]) / 3600.0
-    rho = np.array([row.rho for row in rows if row.rho is not None])
-    floors = np.array([row.fastest_s for row in rows if row.fastest_s is not None]) / 3600.0
-    due = [row for row in rows if row.deadline_at_s is not None]
+    return figures_of(Gathered.of(rows))
+
+
+def figures_of(seen: Gathered) -> Figures:
+    """The same of what was gathered."""
+    jct, rho, floors = np.array(seen.jct_s) / 3600.0, np.array(seen.rho), np.array(seen.fastest_s) / 3600.0
     return Figures(
-        jobs=len(rows),
+        jobs=seen.jobs,
         mean_jct_h=_of(jct.mean, jct),
         median_jct_h=_of(lambda: np.median(jct), jct),
         p90_jct_h=_of(lambda: np.quantile(jct, 0.9), jct),
         p99_jct_h=_of(lambda: np.quantile(jct, 0.99), jct),
         max_jct_h=_of(jct.max, jct),
         jct_floor_h=_of(floors.mean, floors),
-        makespan_h=_span_s(rows) / 3600.0,
+        makespan_h=(seen.ended_at_s - seen.began_at_s) / 3600.0 if seen.ended_at_s > -math.inf else math.nan,
         mean_rho=_of(rho.mean, rho),
         max_rho=_of(rho.max, rho),
         share_rho_above_limit=_of((rho > RHO_LIMIT).mean, rho),
-        preemptions=sum(row.preemptions for row in rows),
-        lost_h=sum(row.lost_s * row.scale_factor for row in rows) / 3600.0,
-        cost_usd=sum(row.cost_usd for row in rows),
-        deadlines=len(due),
-        deadlines_missed=sum(row.finished_at_s is None or row.finished_at_s > (row.deadline_at_s or 0) for row in due),
+        preemptions=seen.preemptions,
+        lost_h=seen.lost_s / 3600.0,
+        cost_usd=seen.cost_usd,
+        deadlines=seen.deadlines,
+        deadlines_missed=seen.deadlines_missed,
     )
 
 
-def by_tier(rows: Sequence[JobRow]) -> dict[str, Figures]:
+def by_tier(rows: Iterable[JobRow]) -> dict[str, Figures]:
     """The same for each tier, sorted by name."""
-    return {tier: figures([row for row in rows if row.tier == tier]) for tier in sorted({row.tier for row in rows})}
+    seen: dict[str, Gathered] = {}
+    for row in rows:
+        seen.setdefault(row.tier, Gathered()).add(row)
+    return {tier: figures_of(seen[tier]) for tier in sorted(seen)}
 
 
 def tier_shares(busy_s: FloatArray, tiers: Sequence[str], types: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -120,11 +160,6 @@ def plain(value: Mapping[str, float]) -> dict[str, float]:
 
 def _rounded(number: float) -> float:
     return number if isinstance(number, int) else float(f"{number:.6g}")
-
-
-def _span_s(rows: Sequence[JobRow]) -> float:
-    ends = [row.finished_at_s for row in rows if row.finished_at_s is not None]
-    return max(ends) - min(row.submitted_at_s for row in rows) if ends else float("nan")
 
 
 def _of(figure: object, values: np.ndarray) -> float:

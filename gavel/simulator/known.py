@@ -1,35 +1,55 @@
 """An estimator that knows: the true throughputs, for runs that are not about estimation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, JobSpec, Measurement
+from gavel.simulator.packing import Packing
+from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates
+from workloads.traces.throughputs import PairThroughput
+
+Key = tuple[str, int, tuple[AcceleratorType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class KnownThroughputs:
-    """Implements ThroughputEstimator with a given table; 0 steps/s: the gang cannot run there."""
+    """Implements ThroughputEstimator with a given table; 0 steps/s: the gang cannot run there.
+
+    `beside` holds the rates of gangs that share their workers; pairs that it lacks cannot.
+    """
 
     steps_per_s: Mapping[tuple[str, int, AcceleratorType], float]
+    beside: PairThroughput = field(default_factory=dict)
+    _answers: dict[Key, tuple[ThroughputEstimate, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         """The true rates, in the order of `types`."""
-        return tuple(
-            ThroughputEstimate(
-                kind=spec.kind,
-                scale_factor=spec.scale_factor,
-                accelerator_type=name,
-                steps_per_s=self.steps_per_s.get((spec.kind, spec.scale_factor, name), 0.0),
-                relative_error=0.0,
-                source="stated",
-            )
-            for name in types
+        key = spec.kind, spec.scale_factor, tuple(types)
+        if key not in self._answers:
+            self._answers[key] = tuple(self._estimate(spec, name) for name in types)
+        return self._answers[key]
+
+    def _estimate(self, spec: JobSpec, name: AcceleratorType) -> ThroughputEstimate:
+        return ThroughputEstimate(
+            kind=spec.kind,
+            scale_factor=spec.scale_factor,
+            accelerator_type=name,
+            steps_per_s=self.steps_per_s.get((spec.kind, spec.scale_factor, name), 0.0),
+            relative_error=0.0,
+            source="stated",
         )
 
     def learn(self, measurements: Sequence[Measurement]) -> "KnownThroughputs":
         """Nothing new: the table is the truth."""
         return self
+
+    def kind_of(self, job: Job) -> str:
+        """The kind it says it is of: the table is the truth."""
+        return job.spec.kind
+
+    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType]) -> PairRates:
+        """The true rates of each pair."""
+        return Packing(self.beside, types).rates([job.spec for job in jobs])
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Nothing was learned."""

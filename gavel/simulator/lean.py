@@ -7,73 +7,38 @@ few operations on it. A test holds it to the rounds that the driver plans.
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 
-from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
+from gavel.mechanism.choice import PROMISED_MIN, Standing, choose
 from gavel.mechanism.invariants import check_allocation
 from gavel.mechanism.placement import Layout, place
-from gavel.mechanism.planner import Standing, choose, time_per_job
+from gavel.mechanism.planner import gathers, stay_rounds
 from gavel.mechanism.problem import equal_share_rate
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
-from gavel.simulator.cluster import ROUNDING, Throughput
+from gavel.simulator.midround import placed_now
+from gavel.simulator.motion import Motion
+from gavel.simulator.outcome import Replay, Scenario, Tally, prices_of
+from gavel.simulator.packing import Packing
 from gavel.simulator.report import JobRow
+from gavel.simulator.rows import Rows
 from gavel.simulator.timeline import Timeline
-from gavel.types import AcceleratorType, AllocationProblem, Cluster, FloatArray, JobState, Tier, WorkerId
+from gavel.types import (
+    AcceleratorType,
+    Allocation,
+    AllocationProblem,
+    FloatArray,
+    IntArray,
+    JobState,
+    WorkerId,
+)
 from workloads.traces.job import TraceJob
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """What is simulated. `measure`: jobs [first, last) count, arrivals go on until they have ended; None: all.
-
-    `spread` holds the steps/s of gangs over several nodes (None: as fast as on one), which policies do not know;
-    `switch_cost_s` is what each start of a gang costs before its first step, by job kind; `""`: any other kind.
-    """
-
-    cluster: Cluster
-    throughput: Throughput
-    settings: Settings
-    tiers: Sequence[Tier] = (Tier(name="default"),)
-    measure: tuple[int, int] | None = None
-    switch_cost_s: Mapping[str, float] = field(default_factory=dict)
-    spread: Throughput | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What a replay counts as it goes. Worker seconds: (tiers, types). `cpu_s`: CPU, `solve_s`: wall time."""
-
-    rounds: int = 0
-    solves: int = 0
-    failed_solves: int = 0
-    starts: int = 0
-    kept: int = 0
-    jobs_seen: int = 0
-    most_active: int = 0
-    began_at_s: float = 0.0
-    ended_at_s: float = 0.0
-    busy_s: FloatArray = field(default_factory=lambda: np.zeros((1, 1)))
-    solve_s: list[float] = field(default_factory=list)
-    cpu_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
-    """What came of it: the measured jobs in order of arrival, what was counted, and the course over time."""
-
-    rows: tuple[JobRow, ...]
-    tally: Tally
-    timeline: Timeline
-    accelerator_types: tuple[str, ...]
-    utilisation: float
-
 
 Plan = tuple[float, Mapping[int, tuple[WorkerId, ...]]]
 """When a round starts, and the workers of each row's gang."""
@@ -95,24 +60,28 @@ class LeanWorld:
 
     def __init__(self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner) -> None:
         self._jobs = iter(jobs)
+        scenario = replace(scenario, tiers=sorted(scenario.tiers, key=lambda tier: tier.name))
         self._scenario = scenario
         self._settings = scenario.settings
         self._runner = runner
         self._layout = Layout(scenario.cluster)
         self._types = scenario.cluster.accelerator_types
         self._capacity = np.array([self._layout.capacity_workers[name] for name in self._types], dtype=np.int64)
-        self._prices = _prices(scenario.cluster, self._types)
-        self._tiers = tuple(sorted(scenario.tiers, key=lambda tier: tier.name))
-        self._tier_index = {tier.name: index for index, tier in enumerate(self._tiers)}
+        self._prices = np.array(list(prices_of(scenario.cluster).values()))
+        self._tier_index = {tier.name: index for index, tier in enumerate(scenario.tiers)}
         self._rates: dict[tuple[str, int], FloatArray] = {}
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
         self._solved_at_s = -inf
         self._solved_ids: list[str] = []
+        self._pairs: Sequence[tuple[str, ...]] = ()
+        self._of_pair = np.zeros((0, len(self._types)))  # (pairs, types) time fractions
         self._warm_start: Mapping[str, object] = {}
-        self._rows: dict[int, JobRow] = {}
-        self._tally = Tally(busy_s=np.zeros((len(self._tiers), len(self._types))))
-        self._timeline = Timeline(len(self._types))
+        self._rows = Rows()
+        self._tally = Tally(busy_s=np.zeros((len(scenario.tiers), len(self._types))))
+        self._timeline = Timeline()
+        self._motion = Motion(scenario, self._layout, self._active, self._tally, self._timeline)
+        self._packing = None if scenario.beside is None else Packing(scenario.beside, self._types)
         first, last = scenario.measure or (0, 0)
         self._measured = range(first, last)
         self._left = last - first if scenario.measure else -1
@@ -143,7 +112,7 @@ class LeanWorld:
         return {indices[row]: (self._layout.type_of[workers[0]], workers) for row, workers in plan[1].items()}
 
     def _admit(self, now_s: float) -> None:
-        """Jobs that have arrived enter at the boundary of a round."""
+        """Jobs that have arrived enter: at the boundary of a round, or at once where it is filled up."""
         while self._next is not None and self._next.submitted_at_s <= now_s:
             job, self._next = self._next, next(self._jobs, None)
             rates = self._rates_of(job)
@@ -170,32 +139,50 @@ class LeanWorld:
     # --- decide: production functions only ----------------------------------------------------------------------
 
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
-        active = self._active
-        is_new = self._solve_if_due(now_s)
-        self._tally.rounds += 1
-        chosen, ledger = choose(
-            Standing(
-                rates=active.rates,
-                scale_factor=active.scale_factor,
-                capacity_workers=self._capacity,
-                promised=active.promised,
-                ledger=active.ledger,
-                kept=active.column,
-                round_index=self._tally.rounds,
-                planner=self._settings.planner,
-                is_new_allocation=is_new,
-                fastest_first=active.fastest_first,
-            )
-        )
-        active.ledger = ledger
-        sizes = active.sizes
-        gangs = [(row, self._types[column], sizes[row]) for row, column in chosen.items()]
+        active, count = self._active, len(self._active.jobs)
+        standing = self._standing(is_new=self._solve_if_due(now_s))
+        chosen, active.ledger = choose(standing)
+        pairs = {count + index: pair for index, pair in enumerate(standing.pairs)}
+        members = {row: pairs.get(row, (row,)) for row in chosen}
+        gangs = [(row, self._types[column], active.sizes[members[row][0]]) for row, column in chosen.items()]
         held = {row: workers for row, workers in enumerate(active.workers) if workers}
-        placed = place(gangs, self._layout, held)
+        placed = place(gangs, self._layout, held, pairs=pairs, gathers=gathers(standing))
         taken = [worker for workers in placed.values() for worker in workers]
         if len(set(taken)) != len(taken):
             raise InvariantViolated("one_lease_per_worker", f"round {self._tally.rounds} leases a worker twice")
-        return placed
+        return {job: workers for row, workers in placed.items() for job in members[row]}
+
+    def _standing(self, *, is_new: bool) -> Standing:
+        active = self._active
+        self._tally.rounds += 1
+        pairs, of_pair, promised = self._paired(active.promised)
+        kinds = [job.spec.kind for job in active.jobs] if self._scenario.switch_cost_s else []
+        return Standing(
+            rates=active.rates,
+            scale_factor=active.scale_factor,
+            capacity_workers=self._capacity,
+            promised=promised,
+            ledger=active.ledger,
+            kept=active.column,
+            round_index=self._tally.rounds,
+            planner=self._settings.planner,
+            is_new_allocation=is_new,
+            pairs=pairs,
+            pair_promised=of_pair,
+            stay_rounds=stay_rounds(kinds, self._scenario.switch_cost_s, self._settings.round_duration_s),
+            fastest_first=active.fastest_first,
+        )
+
+    def _paired(self, alone: FloatArray) -> tuple[list[tuple[int, int]], FloatArray, FloatArray]:
+        """Rows of the pairs whose jobs are both still there, their time (p, m), and each job's alone and packed."""
+        if not self._pairs:
+            return [], np.zeros((0, len(self._types))), alone
+        row_of = {job_id: row for row, job_id in enumerate(self._active.ids)}
+        there = [index for index, pair in enumerate(self._pairs) if all(job_id in row_of for job_id in pair)]
+        pairs = [(row_of[self._pairs[index][0]], row_of[self._pairs[index][1]]) for index in there]
+        promised, of_pair = alone.copy(), self._of_pair[there]
+        np.add.at(promised, np.array(pairs, dtype=np.int64).reshape(-1, 2), of_pair[:, None, :])
+        return pairs, of_pair, promised
 
     def _solve_if_due(self, now_s: float) -> bool:
         """The rule of `Solved.serves` on what is known here: arrivals and ends are the only events."""
@@ -210,15 +197,23 @@ class LeanWorld:
         except SolveFailed:
             self._tally.failed_solves += 1
             if self._solved_at_s == -inf:  # else the last allocation, for the jobs that are still there
-                self._active.promised = time_per_job(EqualShare().allocate(problem), problem)
+                self._promise(EqualShare().allocate(replace(problem, pair_rates=None)))
             return True
         check_allocation(allocation)
         self._tally.solve_s.append(time.perf_counter() - began_s)
         self._tally.solves += 1
-        self._active.promised = time_per_job(allocation, problem)
+        self._promise(allocation)
         self._warm_start = allocation.warm_start
         self._solved_at_s, self._solved_ids = now_s, list(self._active.ids)
         return True
+
+    def _promise(self, allocation: Allocation) -> None:
+        """Each job's time alone, and that of pairs, which come behind the jobs."""
+        count, fractions = len(self._active.jobs), allocation.time_fraction
+        self._active.promised = fractions[:count]
+        used = count + np.flatnonzero(fractions[count:].max(axis=1, initial=0.0) > PROMISED_MIN)
+        self._pairs = [allocation.combinations[row] for row in used]
+        self._of_pair = fractions[used]
 
     def _problem(self, now_s: float) -> AllocationProblem:
         active = self._active
@@ -241,9 +236,10 @@ class LeanWorld:
             attained_service_s=active.received_s.sum(axis=1) * active.scale_factor,
             isolated_time_s=active.isolated_time_s.copy(),
             deadline_at_s=active.deadline_at_s.copy(),
-            tiers=self._tiers,
+            tiers=tuple(self._scenario.tiers),
             tier_of_job=active.tier.astype(np.int64),
             users=tuple(job.spec.user for job in active.jobs),
+            pair_rates=self._packing.rates([job.spec for job in active.jobs]) if self._packing else None,
             warm_start=self._warm_start,
         )
 
@@ -251,63 +247,36 @@ class LeanWorld:
 
     def _pass(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> float:
         """Let the gangs run to the end of the round; its end, which is the last gang's if all end sooner."""
-        active = self._active
-        self._start(now_s, placed)
-        running = np.flatnonzero(active.column >= 0)
+        self._motion.start(now_s, placed)
         end_s = now_s + self._settings.round_duration_s
-        if not running.size:
+        if not placed:
             return self._idle(now_s, end_s)
-        rate = active.running_rate[running]
-        from_s, base = active.training_from_s[running], active.base_steps[running]
-        total = active.total_steps[running]
-        finishes_at_s = from_s + (total - base) / rate
-        end_s = min(end_s, float(finishes_at_s.max()))
-        trained_s = np.maximum(0.0, end_s - from_s)
-        steps = np.minimum(base + np.floor(trained_s * rate + ROUNDING), total)
-        is_over = finishes_at_s <= end_s
-        steps[is_over] = total[is_over]
-        self._account(running, steps, np.minimum(end_s, finishes_at_s) - now_s, now_s)
-        if is_over.any():
-            self._finish(running[is_over], finishes_at_s[is_over])
-        return end_s
+        while now_s < end_s and (self._active.column >= 0).any():
+            now_s = self._run(now_s, self._next_change_s(end_s) if self._settings.backfill else end_s)
+            if not self._settings.backfill:
+                return now_s
+            self._backfill(now_s, end_s)
+        return now_s
 
-    def _start(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
-        """Gangs whose workers differ from the round before start anew, others go on."""
-        active = self._active
-        column_of = {name: column for column, name in enumerate(self._types)}
-        started = []
-        for row, before in enumerate(active.workers):
-            workers = placed.get(row, ())
-            if workers == before:
-                self._tally.kept += bool(workers)
-                continue
-            active.preemptions[row] += bool(before)
-            active.workers[row] = workers
-            active.column[row] = column_of[self._layout.type_of[workers[0]]] if workers else -1
-            if workers:
-                started.append(row)
-        active.base_steps[started] = active.steps_done[started]
-        active.training_from_s[started] = now_s
-        if self._scenario.switch_cost_s:
-            costs = [self._switch_cost_s(active.jobs[row].spec.kind) for row in started]
-            active.training_from_s[started] += costs
-            active.lost_s[started] += costs
-        active.running_rate[started] = active.rates[started, active.column[started]]
-        if self._scenario.spread is not None:
-            self._slow_down(started, self._scenario.spread)
-        self._tally.starts += len(started)
+    def _run(self, now_s: float, until_s: float) -> float:
+        reached_s, over, finished_at_s = self._motion.run(now_s, until_s)
+        if over.size:
+            self._finish(over, finished_at_s)
+        return reached_s
 
-    def _slow_down(self, started: Sequence[int], spread: Throughput) -> None:
-        """Gangs whose workers lie on several nodes talk over the network."""
-        for row in started:
-            workers, spec = self._active.workers[row], self._active.jobs[row].spec
-            if len({self._layout.node_of[worker] for worker in workers}) > 1:
-                rate = spread.get((spec.kind, spec.scale_factor, self._layout.type_of[workers[0]]), 0.0)
-                self._active.running_rate[row] = rate or self._active.running_rate[row]
+    def _next_change_s(self, end_s: float) -> float:
+        """When a gang ends or a job arrives, the end of the round at the latest."""
+        arrives_at_s = self._next.submitted_at_s if self._next else inf
+        return min(self._motion.next_end_s(end_s), arrives_at_s)
 
-    def _switch_cost_s(self, kind: str) -> float:
-        costs = self._scenario.switch_cost_s
-        return costs.get(kind, costs.get("", 0.0))
+    def _backfill(self, now_s: float, end_s: float) -> None:
+        """What got free goes to who waits, unless too little of the round is left; without gangs the next one comes."""
+        least_s = self._settings.minimum_lease_fraction * self._settings.round_duration_s
+        if now_s >= end_s or not (self._active.column >= 0).any():
+            return
+        self._admit(now_s)
+        if end_s - now_s >= least_s:
+            self._motion.add(now_s, placed_now(self._active, self._layout))
 
     def _idle(self, now_s: float, end_s: float) -> float:
         """Nothing fits: only an arrival can change that, and there must be one."""
@@ -315,24 +284,11 @@ class LeanWorld:
             raise InvariantViolated("every_job_ends", f"no gang fits at {now_s:g} s and no job arrives any more")
         return max(end_s, self._next.submitted_at_s)
 
-    def _account(self, running: np.ndarray, steps: FloatArray, held_s: FloatArray, now_s: float) -> None:
-        active = self._active
-        columns, sizes = active.column[running], active.scale_factor[running]
-        active.received_s[running, columns] += held_s
-        active.rounds_received[running, columns] += 1
-        share = np.minimum(1.0, self._capacity.sum() / (len(active.jobs) * sizes))
-        gained = (steps - active.steps_done[running]) / (share * active.equal_rate[running])
-        active.isolated_time_s[running] += gained
-        active.steps_done[running] = steps
-        np.add.at(self._tally.busy_s, (active.tier[running].astype(np.int64), columns), held_s * sizes)
-        busy = np.bincount(columns, weights=sizes, minlength=len(self._types))
-        self._timeline.add(now_s, busy.tolist(), len(active.jobs) - len(running))
-
-    def _finish(self, rows: np.ndarray, finished_at_s: FloatArray) -> None:
+    def _finish(self, rows: IntArray, finished_at_s: FloatArray) -> None:
         for row, at_s in zip(rows.tolist(), finished_at_s.tolist(), strict=True):
             index = self._active.indices[row]
             if index in self._measured or not self._scenario.measure:
-                self._rows[index] = self._row(row, at_s)
+                self._rows.add(index, self._row(row, at_s))
                 self._left -= 1
         self._active.remove(rows)
 
@@ -362,7 +318,8 @@ class LeanWorld:
             finished_at_s=at_s,
             fastest_s=steps / float(active.rates[row].max()),
             lost_s=float(active.lost_s[row]),
-            cost_usd=float(received @ self._prices) * job.spec.scale_factor / 3600.0,
+            packed_s=float(active.shared_s[row].sum()),
+            cost_usd=float((received - active.shared_s[row] / 2) @ self._prices) * job.spec.scale_factor / 3600.0,
             deadline_at_s=job.spec.deadline_at_s,
         )
 
@@ -373,17 +330,12 @@ class LeanWorld:
 
     def result(self) -> Replay:
         """What came of it so far."""
+        self._tally.envy = self._motion.envy.by_tier()
         elapsed_s = (self._tally.ended_at_s - self._tally.began_at_s) * int(self._capacity.sum())
         return Replay(
-            rows=tuple(self._rows[index] for index in sorted(self._rows)),
+            rows=self._rows,
             tally=self._tally,
             timeline=self._timeline,
             accelerator_types=self._types,
             utilisation=float(self._tally.busy_s.sum()) / elapsed_s if elapsed_s > 0 else 0.0,
         )
-
-
-def _prices(cluster: Cluster, types: Sequence[str]) -> FloatArray:
-    """Mean price per worker hour of each type, (types,)."""
-    by_type = [[w.price_usd_per_hour for w in cluster.workers if w.accelerator_type == name] for name in types]
-    return np.array([sum(prices) / len(prices) for prices in by_type])

@@ -1,7 +1,7 @@
 """Runs a workload through the production driver on a virtual cluster: nothing is real but the decisions."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -9,12 +9,14 @@ from typing import Any
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated
+from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
-from gavel.ports import Store, ThroughputEstimator
+from gavel.ports import PolicyRunner, Store, ThroughputEstimator
 from gavel.simulator.cluster import Throughput, VirtualCluster, program
+from gavel.simulator.outcome import NodeOutage
 from gavel.simulator.report import JobRow, Metrics, metrics, metrics_by_tier, row_of, utilisation
 from gavel.store.memory import MemoryStore
 from gavel.types import Cluster, Job, JobId, JobSpec, Tier
@@ -30,18 +32,11 @@ SimulatedJob = TraceJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOutage:
-    """A node that goes away and comes back; `is_drain`: offered no more, but its gangs end with their leases."""
-
-    node: str
-    from_s: float
-    until_s: float
-    is_drain: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What came of a workload; `rows` in order of submission. `utilisation`: busy part of all worker seconds."""
+    """What came of a workload; `rows` in order of submission. `utilisation`: busy part of all worker seconds.
+
+    `profiling_s`: accelerator-seconds of rounds that were given to measure something; they did their jobs' steps.
+    """
 
     rows: tuple[JobRow, ...]
     metrics: Metrics
@@ -49,6 +44,7 @@ class SimulationResult:
     utilisation: float
     rounds: int
     ticks: int
+    profiling_s: float = 0.0
 
 
 def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
@@ -88,6 +84,7 @@ def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
         utilisation=utilisation(jobs, cluster),
         rounds=world.rounds(),
         ticks=ticks,
+        profiling_s=world.profiling.total_s,
     )
 
 
@@ -107,19 +104,23 @@ class World:
         settings: Settings,
         estimator: ThroughputEstimator,
         outages: Sequence[NodeOutage] = (),
+        runner: PolicyRunner | None = None,
     ) -> None:
+        self.submitted: list[JobId] = []  # in order of arrival
         self._clock = clock
         self.store: Store = MemoryStore()
         self._cluster = cluster
         self._outages = _changes(outages)
+        self.profiling = ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s)
         self._driver = Driver(
             store=self.store,
             backend=self._cluster,
-            runner=InlineRunner(),
+            runner=runner or InlineRunner(),
             estimator=estimator,
             fallback=EqualShare(),
             clock=self._clock,
             settings=settings,
+            choose_profiling=self.profiling,
         )
 
     def add_tiers(self, tiers: Sequence[Tier]) -> None:
@@ -130,27 +131,36 @@ class World:
 
     def run(self, workload: Sequence[SimulatedJob], ticks_max: int) -> tuple[list[Job], int]:
         """Every job after its end, in order of submission, and the ticks it took."""
-        arrivals = deque(sorted(workload, key=lambda job: job.submitted_at_s))
-        ids: list[JobId] = []
+        ticks = 0
+        for ticks, _ in enumerate(self.ticks(sorted(workload, key=lambda job: job.submitted_at_s)), start=1):
+            if ticks > ticks_max:
+                raise self._stuck(f"not done after {ticks_max} ticks")
+        return [self.store.job(job_id) for job_id in self.submitted], ticks
+
+    def ticks(self, workload: Iterable[SimulatedJob]) -> Iterator[float]:
+        """The instant of each tick, once it is done, until every job of `workload`, in order of arrival, has ended."""
+        arrivals = iter(workload)
+        coming = next(arrivals, None)
         standing = 0
-        for tick in range(ticks_max):
+        while True:
             now_s = self._clock.now_s()
-            while arrivals and arrivals[0].submitted_at_s <= now_s:
-                ids.append(self._submit(arrivals.popleft()))
+            while coming is not None and coming.submitted_at_s <= now_s:
+                self.submitted.append(self._submit(coming))
+                coming = next(arrivals, None)
             while self._outages and self._outages[0][0] <= now_s:
                 _, change, node = self._outages.popleft()
                 getattr(self._cluster, change)(node)
             wakes_at_s = self._driver.tick()
-            if not arrivals and not self.store.snapshot().jobs:
-                return [self.store.job(job_id) for job_id in ids], tick + 1
-            arrives_at_s = arrivals[0].submitted_at_s if arrivals else inf
+            yield now_s
+            if coming is None and not self.store.snapshot().jobs:
+                return
+            arrives_at_s = coming.submitted_at_s if coming else inf
             changes_at_s = self._outages[0][0] if self._outages else inf
             due_at_s = min(wakes_at_s, arrives_at_s, changes_at_s, self._cluster.next_event_at_s())
             standing = standing + 1 if due_at_s <= now_s else 0
             if due_at_s == inf or standing > STANDSTILL_TICKS_MAX:
                 raise self._stuck("nothing is due any more" if due_at_s == inf else "time stands still")
             self._clock.wait(due_at_s)
-        raise self._stuck(f"not done after {ticks_max} ticks")
 
     def rounds(self) -> int:
         """Rounds planned."""

@@ -30,6 +30,7 @@ class JobRow:
     finished_at_s: float | None = None
     fastest_s: float | None = None  # alone on its fastest type, from the first step to the last
     lost_s: float = 0.0  # to switches: checkpoints, restores, relaunches
+    packed_s: float = 0.0  # on workers shared with another job, each of which pays for half of them
     cost_usd: float = 0.0
     deadline_at_s: float | None = None
 

@@ -1,10 +1,13 @@
 """What to simulate, as a person writes it: clusters, workloads, tiers; each mistake is named with what would do."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 from gavel.errors import InvalidRequest
+from gavel.simulator.outcome import NodeOutage
 from gavel.types import Cluster, Node, Tier, Worker
 from workloads.traces import generators
 from workloads.traces.job import Lines, TraceJob, number
@@ -71,39 +74,130 @@ def costs_of(texts: Sequence[str]) -> dict[str, float]:
     return costs
 
 
-def workload(
-    text: str, table: ThroughputTable | None, *, form: str = "", is_lenient: bool = False, seed: int = 0
-) -> tuple[Iterator[TraceJob], Lines | None]:
+def tier_shares_of(text: str) -> dict[str, float]:
+    """`gold=1,silver=3`: tiers, and how many jobs of each there are to those of the others. Raises InvalidRequest."""
+    shares = {}
+    for part in text.split(","):
+        name, _, share = part.strip().partition("=")
+        try:
+            shares[name] = number(share, "part", least=1e-9)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InvalidRequest("tier-shares", f"cannot read {part!r}; write name=part,name=part, as gold=1,silver=3")
+    return shares
+
+
+def outages_of(losses: Sequence[str], drains: Sequence[str], cluster: Cluster) -> tuple[NodeOutage, ...]:
+    """`v100-node-0=3600:7200` for each: a node, and the seconds from which to which it is away."""
+    known = {node.name for node in cluster.nodes}
+    return tuple(
+        _outage(text, name, known, is_drain=name == "drain")
+        for name, texts in (("outage", losses), ("drain", drains))
+        for text in texts
+    )
+
+
+def _outage(text: str, field: str, known: Collection[str], *, is_drain: bool) -> NodeOutage:
+    node, _, times = text.rpartition("=")
+    begin, _, end = times.partition(":")
+    try:
+        from_s, until_s = number(begin, "from"), number(end, "until")
+    except ValueError:
+        node, from_s, until_s = "", 0.0, 0.0
+    if not node or until_s <= from_s:
+        raise InvalidRequest(field, f"cannot read {text!r}; write node=from:until in seconds, as v100-node-0=3600:7200")
+    if node not in known:
+        raise InvalidRequest(field, f"there is no node {node!r}; nodes are named like {min(known)}")
+    return NodeOutage(node=node, from_s=from_s, until_s=until_s, is_drain=is_drain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
     """Jobs of a file, or of `published?jobs=900&per_hour=5.2&gangs=true` or `bursty?jobs=..&per_hour=..&users=..`.
 
-    With a file comes the reader that counts the lines it skipped. A job that names no kind gets one of the table's.
+    Read anew for each run, a job at a time. A job that names no kind gets one of the table's. With `tier_shares` each
+    job's tier is drawn, so many parts to each.
     """
-    name, _, query = text.partition("?")
-    if name in GENERATORS:
-        return _generated(name, query, table, seed), None
-    path = Path(text)
-    if not path.is_file():
-        raise InvalidRequest("trace", f"there is no file {text!r}, nor a generator; those are {', '.join(GENERATORS)}")
-    lines = Lines(path, is_lenient=is_lenient)
-    jobs = read_trace(lines, form)
-    return (with_kinds(jobs, table, seed=seed) if table else jobs), lines
+
+    text: str
+    table: ThroughputTable | None = None
+    form: str = ""
+    is_lenient: bool = False
+    seed: int = 0
+    tier_shares: Mapping[str, float] = field(default_factory=dict)
+
+    def jobs(self) -> Iterator[TraceJob]:
+        """From the first on, in order of arrival; raises InvalidRequest naming a line that cannot be used."""
+        return self.read()[0]
+
+    def in_tiers(self, jobs: Iterator[TraceJob]) -> Iterator[TraceJob]:
+        """The jobs, each in a tier drawn by `tier_shares`, if there are any."""
+        draw = random.Random(self.seed)  # noqa: S311 - not for secrets
+        names, parts = list(self.tier_shares), list(self.tier_shares.values())
+        for job in jobs:
+            yield replace(job, spec=replace(job.spec, tier=draw.choices(names, parts)[0])) if names else job
+
+    def read(self) -> tuple[Iterator[TraceJob], Lines | None]:
+        """The same, and the reader that counts the lines it skipped, if it is a file."""
+        name, _, query = self.text.partition("?")
+        if name in GENERATORS:
+            return self.in_tiers(_generated(name, query, self.table, self.seed)), None
+        path = Path(self.text)
+        if not path.is_file():
+            known = ", ".join(GENERATORS)
+            raise InvalidRequest("trace", f"there is no file {self.text!r}, nor a generator; those are {known}")
+        lines = Lines(path, is_lenient=self.is_lenient)
+        jobs = read_trace(lines, self.form)
+        return self.in_tiers(with_kinds(jobs, self.table, seed=self.seed) if self.table else jobs), lines
 
 
-def rates(
-    jobs: Iterable[TraceJob], table: ThroughputTable | None
-) -> ScaledRates | UnitRates | dict[tuple[str, int, str], float]:
+@dataclass(slots=True)
+class Survey:
+    """What one look at all jobs tells: how many, which of them are measured, what they state, what was skipped.
+
+    `at_once`: the measured jobs if they all arrive at the same instant, else empty; then all of them are active anyway.
+    """
+
+    jobs: int = 0
+    measured: int = 0
+    at_once: list[TraceJob] = field(default_factory=list)
+    stated: dict[tuple[str, int, str], float] = field(default_factory=dict)
+    unknown_kind: str = ""
+    skipped: Sequence[str] = ()
+
+    def see(self, job: TraceJob, *, is_measured: bool) -> None:
+        """One more job."""
+        spec = job.spec
+        self.jobs += 1
+        for name, rate in spec.throughput_steps_per_s.items():
+            self.stated[spec.kind, spec.scale_factor, name] = rate
+        if spec.kind != UNIT_KIND and not spec.throughput_steps_per_s:
+            self.unknown_kind = self.unknown_kind or spec.kind
+        if is_measured:
+            self.measured += 1
+            self.at_once.append(job)
+            if len(self.at_once) < self.measured or job.submitted_at_s != self.at_once[0].submitted_at_s:
+                self.at_once.clear()
+
+
+def survey(workload: Workload, measure: tuple[int, int] | None) -> Survey:
+    """Read the whole workload once; raises InvalidRequest like its reader."""
+    seen = Survey()
+    jobs, lines = workload.read()
+    for place, job in enumerate(jobs):
+        seen.see(job, is_measured=measure is None or place in range(*measure))
+    seen.skipped = lines.skipped if lines else ()
+    return seen
+
+
+def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRates | dict[tuple[str, int, str], float]:
     """The throughput of every job: the table's, else what jobs state, else one step a second."""
     if table:
         return ScaledRates(table)
-    stated = {
-        (job.spec.kind, job.spec.scale_factor, name): rate
-        for job in jobs
-        for name, rate in job.spec.throughput_steps_per_s.items()
-    }
-    unknown = [job for job in jobs if job.spec.kind != UNIT_KIND and not job.spec.throughput_steps_per_s]
-    if unknown:
-        raise InvalidRequest("throughputs", f"nobody states how fast {unknown[0].spec.kind!r} is; give --throughputs")
-    return stated or UnitRates()
+    if seen.unknown_kind:
+        raise InvalidRequest("throughputs", f"nobody states how fast {seen.unknown_kind!r} is; give --throughputs")
+    return seen.stated or UnitRates()
 
 
 def _generated(name: str, query: str, table: ThroughputTable | None, seed: int) -> Iterator[TraceJob]:

@@ -1,32 +1,36 @@
 """The course of a run in a bounded number of points, however long it takes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 POINTS_MAX = 1024
 
 
-class Timeline:
-    """Workers held per type and jobs waiting, over time. Once full, every other point goes and half as many come in."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One round: workers held per accelerator type and per tier, and jobs waiting."""
 
-    def __init__(self, types: int) -> None:
-        self.at_s: list[float] = []
-        self.held_workers: list[tuple[float, ...]] = []  # (types,) each
-        self.waiting_jobs: list[int] = []
-        self._types = types
+    at_s: float
+    held_workers: tuple[float, ...]  # (types,)
+    of_tiers: tuple[float, ...]  # (tiers,)
+    waiting_jobs: int
+
+
+class Timeline:
+    """Moments of a run. Once full, every other one goes and half as many come in."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
         self._stride = 1
         self._seen = 0
 
-    def add(self, at_s: float, held_workers: Sequence[float], waiting_jobs: int) -> None:
+    def add(
+        self, at_s: float, held_workers: Sequence[float], waiting_jobs: int, of_tiers: Sequence[float] = ()
+    ) -> None:
         """One round; kept if it is its turn."""
         if self._seen % self._stride == 0:
-            if len(self.at_s) == POINTS_MAX:
-                self._thin()
-            self.at_s.append(at_s)
-            self.held_workers.append(tuple(held_workers))
-            self.waiting_jobs.append(waiting_jobs)
+            if len(self.moments) == POINTS_MAX:
+                self.moments = self.moments[::2]
+                self._stride *= 2
+            self.moments.append(Moment(at_s, tuple(held_workers), tuple(of_tiers), waiting_jobs))
         self._seen += 1
-
-    def _thin(self) -> None:
-        self.at_s, self.held_workers = self.at_s[::2], self.held_workers[::2]
-        self.waiting_jobs = self.waiting_jobs[::2]
-        self._stride *= 2

@@ -19,9 +19,12 @@ from gavel.ports import ThroughputEstimate
 from gavel.types import (
     Allocation,
     AllocationProblem,
+    ApplicationResource,
     Certificate,
     Cluster,
     Job,
+    NodeStatus,
+    PairRates,
     RoundPlan,
     RoundRecord,
     Tier,
@@ -31,9 +34,12 @@ Json = Any
 _JOB = TypeAdapter(Job)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
+_NODES = TypeAdapter(tuple[NodeStatus, ...])
+_RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
 _TIERS = TypeAdapter(tuple[Tier, ...])
-_JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "token", "version", "cancel_requested"}
+_JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "token", "version"}
+_JOB_COLUMNS |= {"cancel_requested", "pause_requested"}
 _JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB_COLUMNS)
 
 
@@ -83,7 +89,7 @@ def _restore(item: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def _readable(what: str) -> Iterator[None]:
+def readable(what: str) -> Iterator[None]:
     """A damaged row is an unusable database, never an absent job."""
     try:
         yield
@@ -101,7 +107,7 @@ def progress(job: Job) -> str:
 
 def job(row: Any) -> Job:
     """A job from a row of the table `jobs`."""
-    with _readable(f"job {row.id}"):
+    with readable(f"job {row.id}"):
         return _JOB.validate_python(
             json.loads(row.progress)
             | {
@@ -113,6 +119,7 @@ def job(row: Any) -> Job:
                 "token": row.token,
                 "version": row.version,
                 "cancel_requested": row.cancel_requested,
+                "pause_requested": row.pause_requested,
             }
         )
 
@@ -134,13 +141,13 @@ def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
 
 def plan(row: Any) -> RoundPlan:
     """The plan from a row of the table `rounds`."""
-    with _readable(f"round {row.round_index}"):
+    with readable(f"round {row.round_index}"):
         return _PLAN.validate_python(_unpack(row.plan))
 
 
 def record(row: Any) -> RoundRecord:
     """A whole round from a row of the table `rounds`."""
-    with _readable(f"round {row.round_index}"):
+    with readable(f"round {row.round_index}"):
         decision = _unpack(row.decision)
         return RoundRecord(
             plan=plan(row),
@@ -155,7 +162,8 @@ def _problem(item: dict[str, Any]) -> AllocationProblem:
     tuples = {name: tuple(item[name]) for name in ("job_ids", "accelerator_types", "users")}
     combinations = tuple(tuple(each) for each in item["combinations"])
     tiers = _TIERS.validate_python(item["tiers"])
-    return AllocationProblem(**item | tuples | {"combinations": combinations, "tiers": tiers})
+    pairs = PairRates(**item["pair_rates"]) if item.get("pair_rates") else None
+    return AllocationProblem(**item | tuples | {"combinations": combinations, "tiers": tiers, "pair_rates": pairs})
 
 
 def _allocation(item: dict[str, Any]) -> Allocation:
@@ -173,18 +181,37 @@ def _allocation(item: dict[str, Any]) -> Allocation:
 # --- documents --------------------------------------------------------------------------------------------------
 
 
-def pack_document(value: Cluster | tuple[ThroughputEstimate, ...]) -> bytes:
+def pack_plan(plan: RoundPlan) -> bytes:
+    """A plan alone."""
+    return _pack(plan)
+
+
+def pack_document(
+    value: Cluster | tuple[ThroughputEstimate, ...] | tuple[NodeStatus, ...] | tuple[ApplicationResource, ...],
+) -> bytes:
     """Something that is stored and replaced whole."""
     return _pack(value)
 
 
 def cluster(body: bytes | None) -> Cluster:
     """The stored cluster; empty if there is none."""
-    with _readable("the cluster"):
+    with readable("the cluster"):
         return Cluster() if body is None else _CLUSTER.validate_python(_unpack(body))
 
 
 def throughputs(body: bytes | None) -> tuple[ThroughputEstimate, ...]:
     """The stored table of throughputs; empty if there is none."""
-    with _readable("the table of throughputs"):
+    with readable("the table of throughputs"):
         return () if body is None else _THROUGHPUTS.validate_python(_unpack(body))
+
+
+def nodes(body: bytes | None) -> tuple[NodeStatus, ...]:
+    """What is kept of each node; empty if there is none."""
+    with readable("the list of nodes"):
+        return () if body is None else _NODES.validate_python(_unpack(body))
+
+
+def resources(body: bytes | None) -> tuple[ApplicationResource, ...]:
+    """The ephemeral resources that applications want; empty if there are none."""
+    with readable("the ephemeral resources"):
+        return () if body is None else _RESOURCES.validate_python(_unpack(body))

@@ -6,25 +6,15 @@ def test_my_store_conforms(check):
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gavel.errors import Conflict, GavelError, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
+from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
 from gavel.ports import Changes, JobEvent, JobFilter, Store, ThroughputEstimate
-from gavel.store.samples import round_record, same, spec
+from gavel.store import conformance_operations, conformance_wishes
+from gavel.store.samples import refused, round_record, same, spec
 from gavel.types import Cluster, Identity, Job, JobState, Node, Scope, Tier, User, Worker
-
-
-@contextmanager
-def refused(error: type[GavelError]) -> Iterator[None]:
-    """The block raises `error`."""
-    try:
-        yield
-    except error:
-        return
-    raise AssertionError(f"{error.__name__} was not raised")
 
 
 def _submit(store: Store, now_s: float = 1.0, **over: Any) -> Job:
@@ -372,4 +362,6 @@ CHECKS: tuple[Callable[[Store], None], ...] = (
     tiers_form_a_tree_with_feasible_guarantees,
     users_have_tiers_that_exist,
     a_token_tells_who_holds_it,
+    *conformance_operations.CHECKS,
+    *conformance_wishes.CHECKS,
 )

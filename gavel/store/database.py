@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, inspect, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import InvalidRequest, StoreUnavailable
 from gavel.store.schema import REVISIONS
+
+MIGRATION_LOCK = 0x6761_7665_6C  # "gavel": any number that nobody else locks in this database
 
 
 def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
@@ -15,7 +17,7 @@ def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
 
     Every read transaction sees one state of the database, whatever is committed meanwhile.
     """
-    place = _checked(url)
+    place = checked_url(url)
     make = _sqlite_engine if place.get_backend_name() == "sqlite" else _server_engine
     writer, reader = (make(url, is_writer, busy_timeout_s) for is_writer in (True, False))
     try:
@@ -27,7 +29,8 @@ def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
     return writer, reader
 
 
-def _checked(url: str) -> Any:
+def checked_url(url: str) -> URL:
+    """The address of a database; raises InvalidRequest for one that cannot be used."""
     try:
         place = make_url(url)
     except SQLAlchemyError as error:
@@ -79,17 +82,19 @@ def _migrate(writer: Engine, reader: Engine, place: str) -> None:
     """Bring the tables to the newest revision; nearly free when they are there."""
     try:
         with reader.connect() as connection:
-            stored = _stored_revision(connection, place)
+            stored = stored_revision(connection, place)
         if stored == REVISIONS[-1]:
             return
         with writer.begin() as connection:
-            if _stored_revision(connection, place) != REVISIONS[-1]:  # else another process was faster
+            if connection.dialect.name == "postgresql":  # SQLite's write transaction excludes others by itself
+                connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+            if stored_revision(connection, place) != REVISIONS[-1]:  # else another process was faster
                 _upgrade(connection)
     except SQLAlchemyError as error:
         raise StoreUnavailable(f"{place} cannot be opened: {str(error).splitlines()[0]}") from error
 
 
-def _stored_revision(connection: Connection, place: str) -> str | None:
+def stored_revision(connection: Connection, place: str) -> str | None:
     """The database's revision; None: it is empty. Raises StoreUnavailable for anything that this code cannot use."""
     tables = inspect(connection).get_table_names()
     if not tables:

@@ -1,68 +1,75 @@
 """`gavel.ports.Store` in dictionaries, for the simulator and for tests: same answers, one thread, nothing durable."""
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from gavel.errors import Conflict, KeyReused, StaleVersion
+from gavel.errors import Conflict, StaleVersion
 from gavel.ports import (
     Changes,
-    JobEvent,
-    JobFilter,
-    Page,
     Snapshot,
-    Submitted,
     ThroughputEstimate,
 )
+from gavel.store.memory_jobs import JobsInMemory
 from gavel.store.rules import (
     DEFAULT_TIER,
+    KEEP_OPERATIONS,
     KEEP_ROUNDS,
     JobIds,
     Progress,
+    check_amended,
     check_limit,
+    check_pending,
     check_progress,
     check_round,
     check_token_hash,
+    check_unfinished,
     check_user,
     next_tier,
-    no_job,
+    no_operation,
     no_round,
+    tenant_told,
+    token_told,
 )
 from gavel.types import (
+    ApplicationResource,
     Cluster,
     Identity,
     Job,
     JobId,
-    JobSpec,
-    JobState,
+    NodeStatus,
+    Operation,
+    OperationId,
+    OperationState,
     RoundPlan,
     RoundRecord,
     Scope,
     Tier,
+    Usage,
     User,
 )
 
 
-class MemoryStore:
+class MemoryStore(JobsInMemory):
     """A store that forgets. `random_bits` makes the random part of job ids; by default the same in every run."""
 
     def __init__(self, *, keep_rounds: int = KEEP_ROUNDS, random_bits: Callable[[int], int] | None = None) -> None:
-        self._ids = JobIds(random_bits or random.Random(0).getrandbits)  # noqa: S311 - not for secrets
+        super().__init__(JobIds(random_bits or random.Random(0).getrandbits))  # noqa: S311 - not for secrets
         self._keep_rounds = keep_rounds
         self._version = 0
-        self._jobs: dict[JobId, Job] = {}
-        self._active: dict[JobId, Job] = {}
-        self._keys: dict[tuple[str, str], tuple[str, JobId]] = {}
-        self._events: dict[JobId, list[JobEvent]] = {}
-        self._sequence = 0
+        self._sequence_of_operations = 0
         self._rounds: dict[int, RoundRecord] = {}
+        self._operations: dict[OperationId, Operation] = {}
+        self._commands: dict[OperationId, Operation] = {}  # those that are pending
+        self._nodes: tuple[NodeStatus, ...] = ()
+        self._resources: tuple[ApplicationResource, ...] = ()
         self._cluster = Cluster()
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._users: dict[str, User] = {}
-        self._tokens: dict[str, tuple[str, Scope, JobId | None]] = {}
-        self._snapshot: Snapshot | None = None
+        self._usage: dict[tuple[str, str], Usage] = {}
+        self._tokens: dict[str, Identity] = {}
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -75,7 +82,14 @@ class MemoryStore:
             newest = self._newest_round()
             rounds = tuple(self._rounds[index] for index in (newest - 1, newest) if index in self._rounds)
             self._snapshot = Snapshot(
-                version=self._version, jobs=dict(self._active), tiers=dict(sorted(self._tiers.items())), rounds=rounds
+                version=self._version,
+                jobs=dict(self._active),
+                tiers=dict(sorted(self._tiers.items())),
+                rounds=rounds,
+                commands=tuple(self._commands.values()),
+                nodes={node.name: node for node in self._nodes},
+                resources=self._resources,
+                usage=self._newest_usage(),
             )
         return self._snapshot
 
@@ -86,27 +100,43 @@ class MemoryStore:
                 f"the scheduler's version is {self._version}, not {expected_version}: another scheduler committed; "
                 "take a new snapshot and decide again"
             )
-        jobs = self._checked(changes.jobs)
-        if changes.round is not None:
-            check_round(changes.round.plan, self._newest_round())
+        jobs = self._checked(changes)
         self._version += 1
         for job in jobs.values():
             self._put_job(job)
         for event in changes.events:
             self._add_event(event)
+        self._put_operations(changes.operations)
+        for entry in changes.audit:
+            self._add_audit(entry)
+        for part in changes.usage:
+            self._add_usage(part)
+        if changes.amended is not None:
+            index = changes.amended.round_index
+            self._rounds[index] = replace(self._rounds[index], plan=changes.amended)
         if changes.round is not None:
             index = changes.round.plan.round_index
             self._rounds[index] = changes.round
             self._rounds.pop(index - self._keep_rounds, None)
         self._cluster = self._cluster if changes.cluster is None else changes.cluster
         self._throughputs = self._throughputs if changes.throughputs is None else changes.throughputs
+        self._nodes = self._nodes if changes.nodes is None else changes.nodes
+        self._resources = self._resources if changes.resources is None else changes.resources
         self._snapshot = None
         return self._version
 
-    def _checked(self, changed: tuple[Job, ...]) -> dict[JobId, Job]:
-        """The jobs to store, with what the scheduler does not own kept; raises NotFound, InvariantViolated."""
+    def _checked(self, changes: Changes) -> dict[JobId, Job]:
+        """The jobs to store, with what the scheduler does not own kept; raises for any change that may not be."""
+        for each in changes.operations:
+            known = self._operations.get(each.id)
+            check_unfinished(each.id, known.state if known else None)
+        if changes.amended is not None:
+            amended = self._rounds.get(changes.amended.round_index)
+            check_amended(changes.amended, amended.plan if amended else None)
+        if changes.round is not None:
+            check_round(changes.round.plan, self._newest_round())
         jobs: dict[JobId, Job] = {}
-        for job in changed:
+        for job in changes.jobs:
             stored = jobs.get(job.id) or self.job(job.id)
             check_progress(job.id, _progress(stored), _progress(job))
             jobs[job.id] = replace(
@@ -114,78 +144,13 @@ class MemoryStore:
                 spec=stored.spec,
                 submitted_at_s=stored.submitted_at_s,
                 cancel_requested=stored.cancel_requested,
+                pause_requested=stored.pause_requested,
                 version=stored.version + 1,
             )
         return jobs
 
-    def _put_job(self, job: Job) -> None:
-        self._jobs[job.id] = job
-        if job.state.is_terminal:
-            self._active.pop(job.id, None)
-        else:
-            self._active[job.id] = job
-        self._snapshot = None
-
-    def _add_event(self, event: JobEvent) -> None:
-        self._sequence += 1
-        self._events.setdefault(event.job_id, []).append(replace(event, sequence=self._sequence))
-
     def _newest_round(self) -> int:
         return next(reversed(self._rounds), 0)
-
-    # --- jobs ---------------------------------------------------------------------------------------------------
-
-    def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job, event and idempotency key (one namespace per user). Raises KeyReused."""
-        if key is not None and (spec.user, key) in self._keys:
-            earlier_hash, job_id = self._keys[spec.user, key]
-            if earlier_hash != body_hash:
-                raise KeyReused(f"key {key!r} was used for job {job_id} with another body; choose a new key")
-            return Submitted(job=self._jobs[job_id], created=False)
-        job = Job(id=self._ids.next(now_s), spec=spec, submitted_at_s=now_s)
-        if key is not None:
-            self._keys[spec.user, key] = (body_hash, job.id)
-        self._put_job(job)
-        self._add_event(JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted"))
-        return Submitted(job=job, created=True)
-
-    def request_cancel(self, job_id: JobId, *, now_s: float) -> Job:
-        """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise."""
-        job = self.job(job_id)
-        if job.state.is_terminal and job.state is not JobState.CANCELLED:
-            raise Conflict(f"job {job_id} is already {job.state} and cannot be cancelled")
-        if job.state is JobState.CANCELLED or job.cancel_requested:
-            return job
-        job = replace(job, cancel_requested=True, version=job.version + 1)
-        self._put_job(job)
-        self._add_event(JobEvent(job_id=job_id, at_s=now_s, kind="cancel.requested"))
-        return job
-
-    def job(self, job_id: JobId) -> Job:
-        """Raises NotFound."""
-        if job_id not in self._jobs:
-            raise no_job(job_id)
-        return self._jobs[job_id]
-
-    def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
-        """Newest first; limit 1..200."""
-        check_limit(limit, 200)
-        found: list[Job] = []
-        for job_id, job in reversed(self._jobs.items()):  # ids grow
-            if (cursor is None or job_id < cursor) and _matches(job, where):
-                if len(found) == limit:
-                    return Page(jobs=tuple(found), next_cursor=found[-1].id)
-                found.append(job)
-        return Page(jobs=tuple(found))
-
-    def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
-        """Number of jobs by (state, tier)."""
-        return Counter((job.state, job.spec.tier) for job in self._jobs.values())
-
-    def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
-        """Events of a job (of the cluster: "") with sequence > after, oldest first; limit 1..1000."""
-        check_limit(limit, 1000)
-        return tuple(event for event in self._events.get(job_id, ()) if event.sequence > after)[:limit]
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
 
@@ -210,6 +175,66 @@ class MemoryStore:
         """The estimator's table as last committed."""
         return self._throughputs
 
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """What the scheduler last committed of each node, sorted by name."""
+        return self._nodes
+
+    def resources(self) -> tuple[ApplicationResource, ...]:
+        """The ephemeral resources of applications, as last committed by the scheduler."""
+        return self._resources
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
+        """A wish that the scheduler will apply. Raises StoreUnavailable when too many wait."""
+        check_pending(len(self._commands))
+        self._sequence_of_operations += 1
+        operation = Operation(
+            id=self._ids.next(now_s),
+            sequence=self._sequence_of_operations,
+            kind=kind,
+            subject=subject,
+            body=body,
+            by=by,
+            created_at_s=now_s,
+        )
+        self._operations[operation.id] = self._commands[operation.id] = operation
+        self._snapshot = None
+        return operation
+
+    def operation(self, operation_id: OperationId) -> Operation:
+        """What became of a command. Raises NotFound, also for one that ended long ago."""
+        if operation_id not in self._operations:
+            raise no_operation(operation_id)
+        return self._operations[operation_id]
+
+    def _put_operations(self, operations: tuple[Operation, ...]) -> None:
+        for each in operations:
+            self._operations[each.id] = self._commands[each.id] = each
+            if each.state is not OperationState.PENDING:
+                del self._commands[each.id]
+                ended = (name for name in self._operations if name not in self._commands)
+                if len(self._operations) - len(self._commands) > KEEP_OPERATIONS:
+                    del self._operations[next(ended)]
+
+    # --- usage --------------------------------------------------------------------------------------------------
+
+    def usage(self, month: str) -> tuple[Usage, ...]:
+        """What tiers used in a month (`2026-11`), sorted by tier."""
+        return tuple(each for (_, of_month), each in sorted(self._usage.items()) if of_month == month)
+
+    def _add_usage(self, part: Usage) -> None:
+        before = self._usage.get((part.tier, part.month), Usage(tier=part.tier, month=part.month))
+        self._usage[part.tier, part.month] = replace(
+            part,
+            accelerator_hours=before.accelerator_hours + part.accelerator_hours,
+            cost_usd=before.cost_usd + part.cost_usd,
+        )
+
+    def _newest_usage(self) -> dict[tuple[str, str], Usage]:
+        months = sorted({month for _, month in self._usage})[-2:]
+        return {key: each for key, each in self._usage.items() if key[1] in months}
+
     # --- tenants ------------------------------------------------------------------------------------------------
 
     def tiers(self) -> tuple[Tier, ...]:
@@ -219,6 +244,7 @@ class MemoryStore:
     def put_tier(self, tier: Tier, *, expected_version: int | None, by: str, now_s: float) -> Tier:
         """Create (expected_version None and no such tier) or replace. Raises StaleVersion, NotFound, InvalidRequest."""
         new = replace(tier, version=next_tier(tier, self._tiers, expected_version))
+        self._add_audit(tenant_told("tier", self._tiers.get(new.name), new, by, now_s))
         self._tiers[new.name] = new
         self._snapshot = None
         return new
@@ -230,32 +256,29 @@ class MemoryStore:
     def put_user(self, user: User, *, by: str, now_s: float) -> User:
         """Create or replace. Raises NotFound for an unknown tier, InvalidRequest for none."""
         check_user(user, self._tiers)
+        self._add_audit(tenant_told("user", self._users.get(user.name), user, by, now_s))
         self._users[user.name] = user
         return user
 
-    def add_token(self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float) -> None:
+    def add_token(
+        self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
+    ) -> None:
         """Remember the SHA-256 of a new token (hex). Raises InvalidRequest, Conflict if another holder has it."""
         check_token_hash(token_hash)
-        if self._tokens.setdefault(token_hash, (user, scope, job_id)) != (user, scope, job_id):
+        holder = Identity(user=user, scope=scope, job_id=job_id)
+        if token_hash not in self._tokens:
+            for entry in token_told(holder, by, now_s):
+                self._add_audit(entry)
+        if self._tokens.setdefault(token_hash, holder) != holder:
             raise Conflict("this token already belongs to somebody; make a new one")
 
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""
         if token_hash not in self._tokens:
             return None
-        user, scope, job_id = self._tokens[token_hash]
-        tiers = self._users[user].tiers if user in self._users else ()
-        return Identity(user=user, scope=scope, tiers=tiers, job_id=job_id)
+        holder = self._tokens[token_hash]
+        return replace(holder, tiers=self._users[holder.user].tiers if holder.user in self._users else ())
 
 
 def _progress(job: Job) -> Progress:
     return Progress(state=job.state, token=job.token, steps_done=job.steps_done, total_steps=job.spec.total_steps)
-
-
-def _matches(job: Job, where: JobFilter) -> bool:
-    return (
-        (where.states is None or job.state in where.states)
-        and (where.user is None or job.spec.user == where.user)
-        and (where.tier is None or job.spec.tier == where.tier)
-        and (where.label is None or job.spec.labels.get(where.label[0]) == where.label[1])
-    )

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, Select, func, select
 
 from gavel.ports import JobEvent, JobFilter, Page, Snapshot
-from gavel.store import codec
+from gavel.store import audit, codec, operations
 from gavel.store.rules import ACTIVE, no_job, no_round
 from gavel.store.schema import (
     CountersRow,
@@ -39,9 +39,21 @@ def job(connection: Connection, job_id: JobId) -> Job:
 
 def jobs(connection: Connection, where: JobFilter, cursor: JobId | None, limit: int) -> Page:
     """A page of jobs with id < cursor, newest first."""
-    query = select(_JOBS).order_by(JobRow.id.desc()).limit(limit + 1)
+    query = _that_fit(where).order_by(JobRow.id.desc()).limit(limit + 1)
     if cursor is not None:
         query = query.where(JobRow.id < cursor)
+    found = [codec.job(row) for row in connection.execute(query)]
+    more = len(found) > limit
+    return Page(jobs=tuple(found[:limit]), next_cursor=found[limit - 1].id if more else None)
+
+
+def all_jobs(connection: Connection, where: JobFilter) -> list[Job]:
+    """Every job that fits, newest first."""
+    return [codec.job(row) for row in connection.execute(_that_fit(where).order_by(JobRow.id.desc()))]
+
+
+def _that_fit(where: JobFilter) -> Select[Any]:
+    query = select(_JOBS)
     if where.states is not None:
         query = query.where(JobRow.state.in_([state.value for state in where.states]))
     if where.user is not None:
@@ -52,9 +64,11 @@ def jobs(connection: Connection, where: JobFilter, cursor: JobId | None, limit: 
         name, value = where.label
         labelled = select(JobLabelRow.job_id).where(JobLabelRow.name == name, JobLabelRow.value == value)
         query = query.where(JobRow.id.in_(labelled))
-    found = [codec.job(row) for row in connection.execute(query)]
-    more = len(found) > limit
-    return Page(jobs=tuple(found[:limit]), next_cursor=found[limit - 1].id if more else None)
+    if where.array_id is not None:
+        query = query.where(JobRow.array_id == where.array_id)
+    if where.ids is not None:
+        query = query.where(JobRow.id.in_(where.ids))
+    return query
 
 
 def count_jobs(connection: Connection) -> dict[tuple[JobState, str], int]:
@@ -94,6 +108,13 @@ def round_record(connection: Connection, round_index: int | None) -> RoundRecord
     if row is None:
         raise no_round(round_index)
     return codec.record(row)
+
+
+def plan(connection: Connection, round_index: int) -> RoundPlan | None:
+    """One round's plan, if it is kept."""
+    query = select(RoundRow.round_index, RoundRow.plan).where(RoundRow.round_index == round_index)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else codec.plan(row)
 
 
 def newest_round(connection: Connection) -> int:
@@ -158,6 +179,10 @@ class SnapshotCache:
                     jobs=self._jobs(connection),
                     tiers=tiers(connection),
                     rounds=self._rounds(connection),
+                    commands=operations.pending(connection),
+                    usage=audit.newest_usage(connection),
+                    nodes={node.name: node for node in codec.nodes(document(connection, "nodes"))},
+                    resources=codec.resources(document(connection, "resources")),
                 )
                 self._change = counters.change
             return self._snapshot
@@ -172,11 +197,10 @@ class SnapshotCache:
         return _with_rows(self._snapshot.jobs, rows)
 
     def _rounds(self, connection: Connection) -> tuple[RoundRecord, ...]:
-        kept = self._snapshot.rounds
-        newest = kept[-1].plan.round_index if kept else 0
-        query = select(_ROUNDS).where(RoundRow.round_index > newest).order_by(RoundRow.round_index.desc()).limit(2)
-        new = [codec.record(row) for row in connection.execute(query)]
-        return (*kept, *reversed(new))[-2:]
+        query = select(_ROUNDS).where(RoundRow.change > self._change).order_by(RoundRow.round_index.desc()).limit(2)
+        known = {record.plan.round_index: record for record in self._snapshot.rounds}
+        known |= {row.round_index: codec.record(row) for row in connection.execute(query)}
+        return tuple(known[index] for index in sorted(known)[-2:])
 
 
 def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping[JobId, Job]:

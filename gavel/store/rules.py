@@ -1,14 +1,31 @@
 """What both stores hold to: job ids that sort by time, and the checks a write has to pass."""
 
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from gavel.errors import InvalidRequest, InvariantViolated, NotFound, StaleVersion
-from gavel.types import JobId, JobState, RoundPlan, Tier, User
+from gavel.errors import Conflict, InvalidRequest, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
+from gavel.ports import AuditEntry, JobEdit, JobEvent
+from gavel.types import (
+    Identity,
+    Job,
+    JobId,
+    JobSpec,
+    JobState,
+    OperationId,
+    OperationState,
+    RoundPlan,
+    Scope,
+    Tier,
+    User,
+)
 
 DEFAULT_TIER = Tier(name="default")
 KEEP_ROUNDS = 2000
+KEEP_EVENTS_S = 90 * 86_400.0
+KEEP_OPERATIONS = 10_000  # finished ones; older ones are forgotten
+PENDING_COMMANDS_MAX = 1000
 ACTIVE = tuple(state for state in JobState if not state.is_terminal)
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: in the order of its characters, no i, l, o, u
 
@@ -60,6 +77,119 @@ def check_round(plan: RoundPlan, newest: int) -> None:
         )
 
 
+def check_amended(plan: RoundPlan, stored: RoundPlan | None) -> None:
+    """The round is kept, and starts and lasts as it did; else the view it was amended on is stale."""
+    if stored is None or (stored.starts_at_s, stored.duration_s) != (plan.starts_at_s, plan.duration_s):
+        raise StaleVersion(f"round {plan.round_index} is not kept as it was: take a new snapshot and decide again")
+
+
+def check_pending(waiting: int) -> None:
+    """Raises StoreUnavailable when as many commands wait as may."""
+    if waiting >= PENDING_COMMANDS_MAX:
+        raise StoreUnavailable(f"{waiting} commands wait for the scheduler already, try again later")
+
+
+def check_unfinished(operation_id: OperationId, before: OperationState | None) -> None:
+    """An operation ends once: raises NotFound, InvariantViolated."""
+    if before is None:
+        raise no_operation(operation_id)
+    if before is not OperationState.PENDING:
+        raise InvariantViolated("operations_end_once", f"operation {operation_id} is {before} already")
+
+
+def new_jobs(
+    specs: Sequence[JobSpec], ids: JobIds, now_s: float, *, waits_for: Collection[JobId], is_array: bool
+) -> tuple[Job, ...]:
+    """Queued jobs with new ids; those of an array share the id of the first. `waits_for`: the unmet of all `after`."""
+    made = [ids.next(now_s) for _ in specs]
+    if is_array:
+        specs = [replace(spec, array_id=made[0], array_index=index) for index, spec in enumerate(specs)]
+    return tuple(
+        Job(
+            id=job_id,
+            spec=spec,
+            submitted_at_s=now_s,
+            waits_for=tuple(each for each in spec.after if each in waits_for),
+        )
+        for job_id, spec in zip(made, specs, strict=True)
+    )
+
+
+def unmet(after: Collection[JobId], states: Mapping[JobId, JobState]) -> set[JobId]:
+    """Those of `after` that have yet to complete; raises InvalidRequest for one that never will."""
+    for job_id in sorted(after):
+        state = states.get(job_id)
+        if state is None:
+            raise InvalidRequest("after", f"no job {job_id}")
+        if state in (JobState.FAILED, JobState.CANCELLED):
+            raise InvalidRequest("after", f"job {job_id} is {state} and will never complete; submit it again first")
+    return {job_id for job_id in after if states[job_id] is not JobState.COMPLETED}
+
+
+def edited(
+    job: Job, edit: JobEdit, expected_version: int | None
+) -> tuple[JobSpec, Mapping[str, Any], Mapping[str, Any]]:
+    """The job's new specification, and what changed: before and after. Raises StaleVersion."""
+    if expected_version not in (None, job.version):
+        raise StaleVersion(f"job {job.id} is at version {job.version}, not {expected_version}: read it again")
+    wanted: dict[str, Any] = {"weight": edit.weight, "priority": edit.priority, "labels": edit.labels}
+    old = {name: getattr(job.spec, name) for name in wanted}
+    after = {name: value for name, value in wanted.items() if value is not None and value != old[name]}
+    return replace(job.spec, **after), {name: old[name] for name in after}, after
+
+
+def check_alive(job: Job, become: str) -> None:
+    """Raises Conflict for a job that has ended."""
+    if job.state.is_terminal:
+        raise Conflict(f"job {job.id} is already {job.state} and cannot be {become}")
+
+
+def wish_told(
+    job: Job, kind: str, now_s: float, by: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
+) -> tuple[JobEvent, AuditEntry]:
+    """What a wish of a user, or an operator, adds to the job's story and to the audit log."""
+    changes = ", ".join(f"{name} {(before or {})[name]} -> {value}" for name, value in after.items())
+    entry = AuditEntry(
+        at_s=now_s,
+        by=by or job.spec.user,
+        subject=f"job/{job.id}",
+        before=before,
+        after=after,
+        action=kind,
+        user=job.spec.user,
+    )
+    return JobEvent(job_id=job.id, at_s=now_s, kind=kind, message=changes), entry
+
+
+def tenant_told(kind: str, before: Tier | User | None, after: Tier | User, by: str, now_s: float) -> AuditEntry:
+    """What a change of a `tier` or a `user` adds to the audit log."""
+    return AuditEntry(
+        at_s=now_s,
+        by=by,
+        subject=f"{kind}/{after.name}",
+        before=None if before is None else asdict(before),
+        after=asdict(after),
+        action=f"{kind}.changed",
+        user=after.name if kind == "user" else "",
+    )
+
+
+def token_told(holder: Identity, by: str, now_s: float) -> tuple[AuditEntry, ...]:
+    """The same of a new token; tokens of jobs come with each launch and are left to the job's story."""
+    if holder.scope is Scope.JOB:
+        return ()
+    entry = AuditEntry(
+        at_s=now_s,
+        by=by or holder.user,
+        subject=f"user/{holder.user}",
+        before=None,
+        after={"scope": holder.scope.value},
+        action="token.created",
+        user=holder.user,
+    )
+    return (entry,)
+
+
 def next_tier(tier: Tier, stored: Mapping[str, Tier], expected_version: int | None) -> int:
     """The version that `tier` gets; raises StaleVersion, NotFound (parent) or InvalidRequest (cycle, guarantees)."""
     current = stored[tier.name].version if tier.name in stored else None
@@ -103,6 +233,11 @@ def check_token_hash(token_hash: str) -> None:
 def no_job(job_id: JobId) -> NotFound:
     """The error for an unknown job."""
     return NotFound(f"no job {job_id}")
+
+
+def no_operation(operation_id: OperationId) -> NotFound:
+    """The error for an operation that never was, or is no longer kept."""
+    return NotFound(f"no operation {operation_id}, or no longer kept")
 
 
 def no_round(round_index: int | None) -> NotFound:

@@ -1,10 +1,13 @@
 """A job specification and a round for the conformance suite, with values that only an exact encoding brings back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from gavel.errors import GavelError
 from gavel.types import (
     Allocation,
     AllocationProblem,
@@ -15,6 +18,16 @@ from gavel.types import (
     RoundRecord,
     Tier,
 )
+
+
+@contextmanager
+def refused(error: type[GavelError]) -> Iterator[None]:
+    """The block raises `error`."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"{error.__name__} was not raised")
 
 
 def spec(**over: Any) -> JobSpec:

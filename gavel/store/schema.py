@@ -12,10 +12,11 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002", "0003")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -27,6 +28,7 @@ class Base(DeclarativeBase):
     metadata = MetaData(
         naming_convention={
             "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_name)s",
             "fk": "fk_%(table_name)s_%(column_0_name)s",
             "pk": "pk_%(table_name)s",
         }
@@ -52,6 +54,7 @@ class JobRow(Base):
         Index(None, "state", "id"),
         Index(None, "user_name", "id"),
         Index(None, "change"),
+        Index(None, "array_id"),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     user_name: Mapped[str]
@@ -60,6 +63,8 @@ class JobRow(Base):
     submitted_at_s: Mapped[float]
     version: Mapped[int]
     cancel_requested: Mapped[bool] = mapped_column(Boolean)
+    pause_requested: Mapped[bool] = mapped_column(Boolean, server_default=false())
+    array_id: Mapped[str | None]
     token: Mapped[int]
     steps_done: Mapped[int]
     total_steps: Mapped[int]
@@ -79,13 +84,14 @@ class JobLabelRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The job that a user's key made, and the hash of the body it came with."""
+    """The job that a user's key made, the others if they were many, and the hash of the body it came with."""
 
     __tablename__ = "idempotency_keys"
     user_name: Mapped[str] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     body_hash: Mapped[str]
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    more_job_ids: Mapped[list[str] | None] = mapped_column(JSON)
 
 
 class EventRow(Base):
@@ -102,12 +108,34 @@ class EventRow(Base):
 
 
 class RoundRow(Base):
-    """A round: its plan, and what it was decided on; both compressed JSON."""
+    """A round: its plan, and what it was decided on; both compressed JSON. `change` is its last commit."""
 
     __tablename__ = "rounds"
+    __table_args__ = (Index(None, "change"),)
     round_index: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     plan: Mapped[bytes] = mapped_column(LargeBinary)
     decision: Mapped[bytes] = mapped_column(LargeBinary)
+    change: Mapped[int] = mapped_column(server_default="0")
+
+
+class OperationRow(Base):
+    """A command, and what became of it; body and result are JSON."""
+
+    __tablename__ = "operations"
+    __table_args__ = (Index(None, "state", "sequence"),)
+    sequence: Mapped[int] = mapped_column(Serial, primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    kind: Mapped[str]
+    subject: Mapped[str]
+    body: Mapped[str] = mapped_column(Text)
+    by_name: Mapped[str]
+    created_at_s: Mapped[float]
+    state: Mapped[str]
+    result: Mapped[str] = mapped_column(Text)
+    error: Mapped[str] = mapped_column(Text)
+    error_kind: Mapped[str]
+    error_field: Mapped[str]
+    finished_at_s: Mapped[float | None]
 
 
 class DocumentRow(Base):
@@ -126,8 +154,23 @@ class TierRow(Base):
     weight: Mapped[float]
     objective: Mapped[str]
     guarantee: Mapped[float]
+    cap: Mapped[float] = mapped_column(server_default="1.0")
+    default_priority: Mapped[int] = mapped_column(server_default="0")
+    max_jobs: Mapped[int | None]
+    accelerator_hours_per_month: Mapped[float | None]
+    budget_usd_per_month: Mapped[float | None]
     parent: Mapped[str | None] = mapped_column(ForeignKey("tiers.name"))
     version: Mapped[int]
+
+
+class UsageRow(Base):
+    """What a tier used in a month."""
+
+    __tablename__ = "usage"
+    month: Mapped[str] = mapped_column(primary_key=True)
+    tier: Mapped[str] = mapped_column(primary_key=True)
+    accelerator_hours: Mapped[float]
+    cost_usd: Mapped[float]
 
 
 class UserRow(Base):
@@ -150,12 +193,16 @@ class TokenRow(Base):
 
 
 class AuditRow(Base):
-    """Who changed a tier or a user, and from what to what (JSON; `before` is null for a new one)."""
+    """Who decided what, and from what to what (JSON; `before` is null for a new one)."""
 
     __tablename__ = "audit"
+    __table_args__ = (Index(None, "subject", "sequence"), Index(None, "user_name", "sequence"))
     sequence: Mapped[int] = mapped_column(Serial, primary_key=True)
     at_s: Mapped[float]
     by_name: Mapped[str]
     subject: Mapped[str]
     before: Mapped[str | None] = mapped_column(Text)
     after: Mapped[str] = mapped_column(Text)
+    action: Mapped[str] = mapped_column(server_default="changed")
+    user_name: Mapped[str] = mapped_column(server_default="")
+    round_index: Mapped[int | None]

@@ -5,15 +5,17 @@ connections of their own; several processes may use one database.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import StoreUnavailable
 from gavel.ports import (
+    AuditEntry,
     Changes,
+    JobEdit,
     JobEvent,
     JobFilter,
     Page,
@@ -21,21 +23,27 @@ from gavel.ports import (
     Submitted,
     ThroughputEstimate,
 )
-from gavel.store import codec, commands, queries
+from gavel.store import audit, codec, commands, operations, queries, wishes
 from gavel.store.database import open_database
-from gavel.store.rules import KEEP_ROUNDS, JobIds, check_limit, check_token_hash
+from gavel.store.notices import Listener
+from gavel.store.rules import KEEP_EVENTS_S, KEEP_ROUNDS, JobIds, check_limit, check_token_hash
 from gavel.store.writer import Transaction, Writer
 from gavel.types import (
+    ApplicationResource,
     Cluster,
     Identity,
     Job,
     JobId,
     JobSpec,
     JobState,
+    NodeStatus,
+    Operation,
+    OperationId,
     RoundPlan,
     RoundRecord,
     Scope,
     Tier,
+    Usage,
     User,
 )
 
@@ -50,7 +58,8 @@ class SqlStore:
     """A store in a database; safe from any thread. Opening it applies migrations.
 
     `on_change` is called after each change from the API's side, so that the scheduler can wake. `busy_timeout_s` bounds
-    the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped.
+    the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
+    are events and decisions of rounds after `keep_events_s`.
     Raises StoreUnavailable for a database that cannot be opened, is damaged, or was written by a newer Gavel.
     """
 
@@ -60,6 +69,7 @@ class SqlStore:
         *,
         on_change: Callable[[], None] = _nothing,
         keep_rounds: int = KEEP_ROUNDS,
+        keep_events_s: float = KEEP_EVENTS_S,
         busy_timeout_s: float = 5.0,
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
@@ -67,11 +77,16 @@ class SqlStore:
         self._writer = Writer(self._write_engine)
         self._on_change = on_change
         self._keep_rounds = keep_rounds
+        self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
         self._snapshot = queries.SnapshotCache()
+        hears_others = on_change is not _nothing and self._write_engine.dialect.name == "postgresql"
+        self._listener = Listener(url, on_change) if hears_others else None
 
     def close(self) -> None:
         """Finish what is queued, then let go of the database. Twice is harmless."""
+        if self._listener:
+            self._listener.close()
         self._writer.close()
         self._write_engine.dispose()
         self._read_engine.dispose()
@@ -84,8 +99,8 @@ class SqlStore:
             raise StoreUnavailable(f"the database cannot be read now: {str(error).splitlines()[0]}") from error
 
     def _write(self, apply: Callable[[Transaction], T]) -> T:
-        """A write from the API's side."""
-        result = self._writer.write(apply)
+        """A write from the API's side: wakes the scheduler, in whichever process it is."""
+        result = self._writer.write(apply, is_news=True)
         self._on_change()
         return result
 
@@ -100,19 +115,47 @@ class SqlStore:
 
         Raises StaleVersion, NotFound (a job), InvariantViolated, StoreUnavailable.
         """
-        commit = commands.Commit(expected_version, changes, keep_rounds=self._keep_rounds)
+        commit = commands.Commit(
+            expected_version, changes, keep_rounds=self._keep_rounds, keep_events_s=self._keep_events_s
+        )
         return self._writer.write(commit.apply)
 
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
         """Job, event and idempotency key (one namespace per user) in one transaction. Raises KeyReused."""
-        wanted = commands.Submission(spec=spec, key=key, body_hash=body_hash, now_s=now_s)
-        return self._write(lambda tx: commands.submit(tx, self._ids, wanted))
+        return self.submit_many([spec], key=key, body_hash=body_hash, now_s=now_s)[0]
 
-    def request_cancel(self, job_id: JobId, *, now_s: float) -> Job:
+    def submit_many(
+        self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
+    ) -> tuple[Submitted, ...]:
+        """All of them, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
+        wanted = wishes.Submission(specs=specs, key=key, body_hash=body_hash, now_s=now_s, is_array=is_array)
+        return self._write(lambda tx: wishes.submit(tx, self._ids, wanted))
+
+    def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
+        """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
+        return self._read(lambda connection: wishes.submitted(connection, user, key, body_hash))
+
+    def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
         """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise."""
-        return self._write(lambda tx: commands.request_cancel(tx, job_id, now_s))
+        return self._write(lambda tx: wishes.request_cancel(tx, job_id, now_s, by))
+
+    def request_cancel_all(
+        self, where: JobFilter, *, keep: Sequence[JobId] = (), now_s: float, by: str = ""
+    ) -> tuple[JobId, ...]:
+        """Record the wish for every unfinished job that fits but those to keep, in one transaction; their ids."""
+        return self._write(lambda tx: wishes.request_cancel_all(tx, where, keep, now_s, by))
+
+    def request_pause(self, job_id: JobId, *, is_paused: bool, now_s: float, by: str = "") -> Job:
+        """Record the wish to pause or go on; idempotent. Raises NotFound, Conflict when the job has ended."""
+        return self._write(lambda tx: wishes.request_pause(tx, job_id, is_paused, now_s, by))
+
+    def edit_job(
+        self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
+    ) -> Job:
+        """Change what a user may change. Raises NotFound, StaleVersion, Conflict when the job has ended."""
+        return self._write(lambda tx: wishes.edit_job(tx, job_id, edit, expected_version, now_s, by))
 
     def job(self, job_id: JobId) -> Job:
         """Raises NotFound."""
@@ -151,6 +194,38 @@ class SqlStore:
         """The estimator's table as last committed."""
         return codec.throughputs(self._read(lambda connection: queries.document(connection, "throughputs")))
 
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """What the scheduler last committed of each node, sorted by name."""
+        return codec.nodes(self._read(lambda connection: queries.document(connection, "nodes")))
+
+    def resources(self) -> tuple[ApplicationResource, ...]:
+        """The ephemeral resources of applications, as last committed by the scheduler."""
+        return codec.resources(self._read(lambda connection: queries.document(connection, "resources")))
+
+    # --- commands -----------------------------------------------------------------------------------------------
+
+    def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
+        """A wish, durable, that the scheduler is woken to apply. Raises StoreUnavailable when too many wait."""
+        wish = operations.Wish(kind=kind, subject=subject, body=body, by=by, now_s=now_s)
+        return self._write(lambda tx: operations.add_command(tx, self._ids.next(now_s), wish))
+
+    def operation(self, operation_id: OperationId) -> Operation:
+        """What became of a command. Raises NotFound, also for one that ended long ago."""
+        return self._read(lambda connection: operations.operation(connection, operation_id))
+
+    # --- decisions and usage ------------------------------------------------------------------------------------
+
+    def audit(
+        self, *, subject: str | None = None, user: str | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[AuditEntry, ...]:
+        """Decisions that touched a subject or a user (None: any), newest first; limit 1..200."""
+        check_limit(limit, 200)
+        return self._read(lambda connection: audit.audit(connection, subject, user, before, limit))
+
+    def usage(self, month: str) -> tuple[Usage, ...]:
+        """What tiers used in a month (`2026-11`), sorted by tier."""
+        return self._read(lambda connection: audit.usage(connection, month))
+
     # --- tenants ------------------------------------------------------------------------------------------------
 
     def tiers(self) -> tuple[Tier, ...]:
@@ -169,10 +244,13 @@ class SqlStore:
         """Create or replace. Raises NotFound for an unknown tier, InvalidRequest for none."""
         return self._write(lambda tx: commands.put_user(tx, user, by, now_s))
 
-    def add_token(self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float) -> None:
+    def add_token(
+        self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
+    ) -> None:
         """Remember the SHA-256 of a new token (hex). Raises InvalidRequest, Conflict if another holder has it."""
         check_token_hash(token_hash)
-        self._writer.write(lambda tx: commands.add_token(tx, token_hash, user, scope, job_id, now_s))
+        holder = Identity(user=user, scope=scope, job_id=job_id)
+        self._writer.write(lambda tx: commands.add_token(tx, token_hash, holder, by, now_s))
 
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""

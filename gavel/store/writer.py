@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from gavel.errors import StoreUnavailable
+from gavel.store.notices import notify
 from gavel.store.schema import CountersRow
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class Transaction:
 @dataclass(frozen=True, slots=True)
 class _Item:
     apply: Callable[[Transaction], Any]
+    is_news: bool
     answer: "Future[Any]" = field(default_factory=Future)
 
 
@@ -47,9 +49,12 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="gavel-store-writer", daemon=True)
         self._thread.start()
 
-    def write(self, apply: Callable[[Transaction], T]) -> T:
-        """What `apply` returned, once it is committed. Raises what it raised, or StoreUnavailable: nothing written."""
-        item = _Item(apply)
+    def write(self, apply: Callable[[Transaction], T], *, is_news: bool = False) -> T:
+        """What `apply` returned, once it is committed. Raises what it raised, or StoreUnavailable: nothing written.
+
+        `is_news`: other processes hear of the commit, where the database can tell them.
+        """
+        item = _Item(apply, is_news)
         with self._door:
             if self._is_closed:
                 raise StoreUnavailable("the store is closed")
@@ -92,6 +97,8 @@ class Writer:
             with self._engine.begin() as connection:
                 transaction = _open(connection)
                 outcomes = [_attempt(item, transaction) for item in items]
+                if any(item.is_news for item in items):
+                    notify(connection)
         except Exception as error:  # whatever it was, nothing was committed, and everybody must be told
             for item in items:
                 item.answer.set_exception(

@@ -21,11 +21,24 @@ Combination = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairRates:
+    """What packed jobs reach, said of their kinds and not of each pair, so that it does not grow with the jobs.
+
+    Any two jobs of kinds a and b may share their workers on type j; the one of kind a then makes
+    `steps_per_s[a, b, j]`, the other `steps_per_s[b, a, j]`, 0 where they cannot. The jobs of a kind have one scale
+    factor. Of jobs numbered `kind_of_job` -1 nothing is known: they run alone.
+    """
+
+    kind_of_job: IntArray  # (n,) index into the kinds, or -1
+    steps_per_s: FloatArray  # (kinds, kinds, m) of the whole gang
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllocationProblem:
     """Everything that a policy may know. n jobs in order of arrival, c combinations, m accelerator types, k tiers.
 
     `throughput_steps_per_s[r, i, j]` is the rate of member i of combination r on type j, for the whole gang; 0 where it
-    cannot run, and for the absent second member.
+    cannot run, and for the absent second member. `pair_rates` adds pairs that no combination names.
     """
 
     now_s: float
@@ -50,6 +63,7 @@ class AllocationProblem:
     memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
     cluster_cpu_cores: float = math.inf  # +inf: not known, limits nobody
     cluster_memory_bytes: float = math.inf
+    pair_rates: PairRates | None = None
     warm_start: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -1,6 +1,7 @@
 """What there is to run on."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 AcceleratorType = str
 
@@ -9,12 +10,13 @@ WorkerId = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine that can hold workers."""
+    """A machine that can hold workers. `problem`: why its workers cannot be used now, and what to do; "" if they can."""
 
     name: str
     cpu_cores: int = 1
     memory_bytes: int = 0
     region: str = "local"
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +45,30 @@ class Cluster:
     def capacity_workers(self) -> dict[AcceleratorType, int]:
         """Number of workers of each accelerator type."""
         return {t: sum(w.accelerator_type == t for w in self.workers) for t in self.accelerator_types}
+
+
+class NodeState(StrEnum):
+    """What a node is to the scheduler. Only READY nodes are given new leases."""
+
+    READY = "ready"
+    CORDONED = "cordoned"  # gangs there go on to the end of their leases
+    DRAINING = "draining"  # the same, and no later than the end of the window
+    DRAINED = "drained"  # nothing runs there any more; safe to switch off
+    LOST = "lost"  # not seen any more; what an operator wished for it is kept for its return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeStatus:
+    """A node that was seen once, and what an operator wished for it: nothing, a cordon, or a drain by an instant."""
+
+    name: str
+    state: NodeState = NodeState.READY
+    since_s: float = 0.0
+    is_cordoned: bool = False
+    drain_by_s: float | None = None
+    by: str = ""
+
+    @property
+    def is_schedulable(self) -> bool:
+        """True if new leases may be given there."""
+        return self.state is NodeState.READY

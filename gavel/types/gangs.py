@@ -101,3 +101,4 @@ class Observation:
     cluster: Cluster
     gangs: tuple[GangSeen, ...] = ()
     resources: tuple[EphemeralResource, ...] = ()
+    held: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (owner/name, node) -> units that somebody holds

@@ -32,9 +32,12 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a user asked for; never changes. `kind` names only what determines speed (model, batch size).
+    """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
 
-    `argv` is never a shell line. `throughput_steps_per_s`: what the user states per accelerator type, for the gang.
+    `kind` names only what determines speed (model, batch size). `argv` is never a shell line. `throughput_steps_per_s`:
+    what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight and goes before
+    lower ones in tiers that serve in order. `max_retries`: how often a program that failed is started again. `after`:
+    jobs that must have completed first. The jobs of one array share `array_id`, the id of the first.
     """
 
     kind: str
@@ -53,6 +56,11 @@ class JobSpec:
     memory_bytes: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     throughput_steps_per_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
+    priority: int = 0
+    max_retries: int = 0
+    after: tuple[JobId, ...] = ()
+    array_id: JobId | None = None
+    array_index: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +72,8 @@ class Job:
     `received_s` is wall time held per accelerator type; `isolated_time_s` what the done steps would have taken on a
     1/n share of the cluster (Themis' finish-time fairness); `isolated_steps` is the same in steps of an unclipped equal
     share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`.
+    `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
+    `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     """
 
     id: JobId
@@ -78,6 +88,11 @@ class Job:
     checkpoint: str | None = None
     report_sequence: int = 0
     cancel_requested: bool = False
+    pause_requested: bool = False
+    waits_for: tuple[JobId, ...] = ()
+    failures: int = 0
+    losses: int = 0
+    retry_at_s: float = 0.0
     reason: str = "PendingEvaluation"
     message: str = ""
     preemptions: int = 0
@@ -91,6 +106,11 @@ class Job:
     finished_at_s: float | None = None
     exit_code: int | None = None
     log_tail: str = ""
+
+    @property
+    def is_wanted(self) -> bool:
+        """True while the user wants the job to run: it is not over, nor asked to pause or to end."""
+        return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
 
     @property
     def steps_remaining(self) -> int:

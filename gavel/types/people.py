@@ -1,6 +1,7 @@
 """Who asks: users, their tiers, and what a token may do."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from gavel.types.jobs import JobId
@@ -8,14 +9,40 @@ from gavel.types.jobs import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:
-    """A group of users with an objective of its own. `guarantee` is a fraction of every accelerator type, in [0, 1]."""
+    """A group of users with an objective of its own, and its limits (None: none).
+
+    `guarantee` and `cap` are fractions of every accelerator type, in [0, 1]: what the tier can always reach, and what
+    it does not exceed over time. `default_priority` is that of jobs that state none, and the most a user may state.
+    `max_jobs` are unfinished ones. Accelerator hours count relative to the job's fastest type; both monthly limits run
+    from the first of a month, UTC.
+    """
 
     name: str
     weight: float = 1.0
     objective: str = "fairness"
     guarantee: float = 0.0
+    cap: float = 1.0
+    default_priority: int = 0
+    max_jobs: int | None = None
+    accelerator_hours_per_month: float | None = None
+    budget_usd_per_month: float | None = None
     parent: str | None = None
     version: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What a tier used in a month (`2026-11`, UTC), or one more part of it."""
+
+    tier: str
+    month: str
+    accelerator_hours: float = 0.0
+    cost_usd: float = 0.0
+
+
+def month_of(at_s: float) -> str:
+    """The month that an instant is in, UTC: `2026-11`."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m")
 
 
 class Scope(StrEnum):

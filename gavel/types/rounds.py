@@ -10,7 +10,10 @@ from gavel.types.jobs import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right of a gang to run on workers until an instant. A worker holds one lease, a job one token."""
+    """The right of a gang to run on workers until an instant. A worker holds one lease, a job one token.
+
+    `starts_at_s` None: with its round; later for a lease that was given in the middle of it.
+    """
 
     job_id: JobId
     token: int
@@ -20,6 +23,7 @@ class Lease:
     round_index: int
     expires_at_s: float
     is_profiling: bool = False
+    starts_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 
 from api.app import Services, create_app
 from api.auth import SESSION_COOKIE, Allowed, public
-from gavel.types import Scope
-from tests.api.conftest import Service
+from gavel.types import NodeStatus, Scope
+from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
 PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
@@ -31,9 +31,10 @@ class Everybody:
     operator: httpx.Client
     job_id: str
     user: str
+    operation: str
 
     def asking(self, method: str, path: str, **body: Any) -> dict[str, int]:
-        path = path.format(job=self.job_id, user=self.user)
+        path = path.format(job=self.job_id, user=self.user, operation=self.operation)
         names = ("anonymous", "stranger", "bob", "ann", "job", "other", "operator")
         return {name: getattr(self, name).request(method, path, **body).status_code for name in names}
 
@@ -42,7 +43,8 @@ class Everybody:
 def everybody(service: Service) -> Everybody:
     name, ann = service.user()
     job_id, other_id = (str(ann.post("/v1/jobs", json=PROGRAM).json()["id"]) for _ in range(2))
-    service.change(round=a_record([], {job_id: [1.0, 0.0]}))
+    service.change(round=a_record([], {job_id: [1.0, 0.0]}), nodes=(NodeStatus(name="node-0"),))
+    command = service.store.add_command("node.cordon", subject="node/node-0", body={}, by=name, now_s=NOW_S)
     return Everybody(
         anonymous=service.client(),
         stranger=service.client("gavel_not-a-token"),
@@ -53,6 +55,7 @@ def everybody(service: Service) -> Everybody:
         operator=service.operator(),
         job_id=job_id,
         user=name,
+        operation=command.id,
     )
 
 
@@ -76,7 +79,25 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/rounds/1": (200, 200, 403, 403, 200),
     "GET /v1/throughputs": (200, 200, 403, 403, 200),
     "GET /v1/estimator": (200, 200, 403, 403, 200),
-    "GET /v1/cluster": (200, 200, 403, 403, 200),
+    "GET /v1/cluster": (200, 200, 200, 200, 200),
+    "PUT /v1/resources/lb": (403, 403, 202, 202, 202),
+    "DELETE /v1/resources/lb": (403, 403, 202, 202, 202),
+    "POST /v1/resources:batch": (403, 403, 202, 202, 202),
+    "POST /v1/jobs/{job}/pause": (404, 202, 403, 403, 202),
+    "POST /v1/jobs/{job}/resume": (404, 202, 403, 403, 202),
+    "PATCH /v1/jobs/{job}": (404, 428, 403, 403, 428),
+    "GET /v1/jobs/{job}/audit": (404, 200, 403, 403, 200),
+    "POST /v1/jobs:batch": (201, 201, 403, 403, 201),
+    "POST /v1/jobs:array": (201, 201, 403, 403, 201),
+    "POST /v1/jobs:batchCancel": (202, 202, 403, 403, 202),
+    "GET /v1/audit": (403, 403, 403, 403, 200),
+    "GET /v1/tiers/gold/usage": (200, 200, 403, 403, 200),
+    "GET /v1/nodes": (200, 200, 403, 403, 200),
+    "GET /v1/nodes/node-0": (200, 200, 403, 403, 200),
+    "POST /v1/nodes/node-0/cordon": (403, 403, 403, 403, 202),
+    "POST /v1/nodes/node-0/uncordon": (403, 403, 403, 403, 202),
+    "POST /v1/nodes/node-0/drain": (403, 403, 403, 403, 202),
+    "GET /v1/operations/{operation}": (404, 200, 404, 404, 200),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
@@ -84,7 +105,14 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": PROGRAM,
     "PUT /v1/tiers/gold": {"weight": 1.0},
+    "PATCH /v1/jobs/{job}": {"weight": 2.0},
+    "POST /v1/jobs:batch": {"jobs": [PROGRAM]},
+    "POST /v1/jobs:array": {"job": PROGRAM, "count": 2},
+    "POST /v1/jobs:batchCancel": {"label": "no=such"},
     "PUT /v1/users/{user}": {"tiers": ["gold", "silver"]},
+    "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
+    "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
+    "POST /v1/resources:batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 
 
@@ -188,6 +216,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
+    names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

@@ -17,7 +17,18 @@ def test_a_tier_is_created_then_changed_by_who_read_it_last(service: Service) ->
     operator = service.operator()
     made = put(operator, "bronze", weight=2.0)
     assert made.status_code == 201, made.text
-    assert made.json() == {"name": "bronze", "weight": 2.0, "objective": "fairness", "guarantee": 0.0, "version": 1}
+    assert made.json() == {
+        "name": "bronze",
+        "weight": 2.0,
+        "objective": "fairness",
+        "guarantee": 0.0,
+        "cap": 1.0,
+        "default_priority": 0,
+        "max_jobs": None,
+        "accelerator_hours_per_month": None,
+        "budget_usd_per_month": None,
+        "version": 1,
+    }
     read = operator.get("/v1/tiers/bronze")
     assert read.headers["etag"] == made.headers["etag"]
     changed = put(operator, "bronze", weight=3.0, objective="fifo", **{"If-Match": read.headers["etag"]})

@@ -11,7 +11,7 @@ from pathlib import Path
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.harness import Behaviour
 from gavel.backends.local import LocalBackend
-from gavel.backends.supervisor import descendants, stat_fields
+from gavel.backends.machine import descendants, read_json, stat_fields
 from gavel.clock import SystemClock
 from gavel.types import Observation, Worker
 
@@ -39,9 +39,9 @@ def eventually(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
         time.sleep(0.01)
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Supervisors of gangs below this folder, and everything under them."""
-    mark = f"{folder}/gangs/".encode()
+def processes_of(folder: Path, gang: str = "") -> list[int]:
+    """Supervisors of gangs below this folder (or of the one in this directory), and everything under them."""
+    mark = (gang or f"{folder}/gangs/").encode()
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -63,13 +63,14 @@ class LocalHarness:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.clock = SystemClock()
+        self.here = accelerators()
         self.backend = self.open()
 
     def open(self, **over: object) -> LocalBackend:
         """A service's backend on this folder."""
         given = {
             "state_dir": self.folder,
-            "accelerators": accelerators(),
+            "accelerators": self.here,
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,
@@ -102,6 +103,36 @@ class LocalHarness:
 
     def recover(self) -> None:
         self.backend = self.open()
+
+    def spread(self, nodes: int) -> None:
+        cpus = sorted(os.sched_getaffinity(0))
+        self.crash()
+        self.here = tuple(
+            LocalAccelerator(
+                worker=Worker(id=f"a-{index}", node=f"node-{index:04}", accelerator_type="a"),
+                cpus=(cpus[index % len(cpus)],),
+            )
+            for index in range(nodes)
+        )
+        self.recover()
+
+    def lose_node(self, name: str) -> None:
+        """A virtual node is a part of this machine: its gangs are killed, and the service is told that it is gone."""
+        self.crash()
+        self._there = self.here
+        gone = {each.worker.id for each in self.here if each.worker.node == name}
+        self.here = tuple(each for each in self.here if each.worker.node != name)
+        for path in (self.folder / "gangs").glob("*/*/launch.json"):
+            if gone & {rank["worker"] for rank in read_json(str(path))["ranks"]}:
+                for pid in processes_of(path.parents[2], str(path.parent)):
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+        self.recover()
+
+    def return_node(self, name: str) -> None:
+        self.crash()
+        self.here = self._there
+        self.recover()
 
     def processes(self) -> int:
         return sum(not self._is_supervisor(pid) for pid in processes_of(self.folder))

@@ -19,6 +19,8 @@ def main(behaviour: str) -> int:
             with open(os.environ["GAVEL_GANG_DIR"] + "/reports.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(report) + "\n")
         return 0
+    if behaviour == "dies":
+        os.kill(os.getpid(), signal.SIGABRT)
     if behaviour == "fails":
         print("about to fail")
         return 3

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -265,6 +264,7 @@ def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
         "GAVEL_TOTAL_STEPS": "100",
         "GAVEL_ACCELERATOR_TYPE": "a",
         "GAVEL_WORKER": "a-0",
+        "GAVEL_NODE": "here",
         "GAVEL_JOB_TOKEN": "t",
     }
 
@@ -283,15 +283,6 @@ def test_a_job_id_that_is_no_plain_name_is_refused(harness: LocalHarness, job_id
         harness.backend.execute([launch(harness, job_id, needs="any")])
     with pytest.raises(InvalidRequest, match="job_id"):
         harness.backend.read_log(job_id)
-
-
-def test_workers_of_two_nodes_are_refused(tmp_path: Path) -> None:
-    harness = LocalHarness(tmp_path)
-    harness.close()
-    one, *_, two = accelerators()
-    two = replace(two, worker=replace(two.worker, node="there"))
-    with pytest.raises(InvalidRequest, match="one node"):
-        harness.open(accelerators=(one, two))
 
 
 # --- reports, checkpoints, logs ---------------------------------------------------------------------------------

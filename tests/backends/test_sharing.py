@@ -22,44 +22,44 @@ def cores() -> CoreSharing:
 
 
 def test_alone_on_a_shared_core_does_not_count(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE, "y-0": TWO})
+    cores.look({"x-0": ONE, "y-0": TWO}.items())
     assert not cores.take(ONE)
     assert cores.take(TWO)
 
 
 def test_both_busy_counts_from_the_start(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE, "x-1": TWO})
+    cores.look({"x-0": ONE, "x-1": TWO}.items())
     assert cores.take(ONE)
     assert cores.take(TWO)
 
 
 def test_a_gang_on_all_workers_of_its_core_counts(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE, "x-1": ONE})
-    cores.look({"x-0": ONE, "x-1": ONE})
+    cores.look({"x-0": ONE, "x-1": ONE}.items())
+    cores.look({"x-0": ONE, "x-1": ONE}.items())
     assert cores.take(ONE)
-    cores.look({})
+    cores.look({}.items())
     assert cores.take(ONE)
 
 
 def test_a_neighbour_that_changes_hands_was_idle_in_between(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE, "x-1": TWO})
-    cores.look({"x-0": ONE, "x-1": THREE})
+    cores.look({"x-0": ONE, "x-1": TWO}.items())
+    cores.look({"x-0": ONE, "x-1": THREE}.items())
     assert not cores.take(ONE)
     assert cores.take(THREE)
-    cores.look({"x-0": ONE, "x-1": THREE})
+    cores.look({"x-0": ONE, "x-1": THREE}.items())
     assert cores.take(ONE)
 
 
 def test_a_neighbour_that_ends_spoils_the_last_report_too(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE, "x-1": TWO})
-    cores.look({})
+    cores.look({"x-0": ONE, "x-1": TWO}.items())
+    cores.look({}.items())
     assert not cores.take(ONE)
 
 
 def test_an_idle_moment_counts_until_the_next_reports(cores: CoreSharing) -> None:
-    cores.look({"x-0": ONE})
-    cores.look({"x-0": ONE, "x-1": TWO})
-    cores.look({"x-0": ONE, "x-1": TWO})
+    cores.look({"x-0": ONE}.items())
+    cores.look({"x-0": ONE, "x-1": TWO}.items())
+    cores.look({"x-0": ONE, "x-1": TWO}.items())
     assert not cores.take(ONE)
     assert cores.take(ONE)
 
@@ -69,3 +69,11 @@ def test_what_nobody_watched_is_doubted(cores: CoreSharing) -> None:
     cores.doubt(TWO, ["x-0", "x-1"])
     cores.doubt(THREE, ["y-0"])
     assert [cores.take(each) for each in (ONE, TWO, THREE)] == [False, True, True]
+
+
+def test_a_packed_pair_counts_while_its_neighbour_is_busy(cores: CoreSharing) -> None:
+    cores.look([("x-0", ONE), ("x-0", TWO), ("x-1", THREE)])
+    cores.look([("x-0", ONE), ("x-0", TWO), ("x-1", THREE)])
+    assert cores.take(ONE) and cores.take(TWO) and cores.take(THREE)
+    cores.look([("x-0", ONE), ("x-0", TWO)])
+    assert not cores.take(ONE) and not cores.take(TWO)

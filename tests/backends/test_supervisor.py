@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends import supervisor
+from gavel.backends import processes, supervisor
 from gavel.backends.logs import read_log
 from tests.backends.clusters import eventually
 
@@ -103,6 +103,18 @@ def is_alive(pid: int) -> bool:
 
 def shell(script: str) -> tuple[str, ...]:
     return ("bash", "-c", script)
+
+
+# --- alone ------------------------------------------------------------------------------------------------------
+
+
+def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
+    root = str(Path(supervisor.__file__).parents[2])
+    show = "import gavel.backends.supervisor; print(sorted(name for name in sys.modules if name.startswith('gavel.b')))"
+    code = f"import sys; sys.path.append({root!r}); {show}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    parts = ["gavel.backends", *(f"gavel.backends.{name}" for name in ("machine", "output", "processes", "supervisor"))]
+    assert done.stdout == f"{parts}\n"
 
 
 # --- starting ---------------------------------------------------------------------------------------------------
@@ -294,7 +306,7 @@ def test_a_line_without_end_is_cut(gang: Gang) -> None:
     gang.start(*shell("head -c 300000 /dev/zero | tr '\\0' x"), ranks=2, log_bytes=1 << 21)
     gang.exit()
     lines = gang.log.read_text().splitlines()
-    assert max(len(line) for line in lines) <= supervisor.LINE_BYTES + supervisor.CHUNK_BYTES + 4
+    assert max(len(line) for line in lines) <= processes.LINE_BYTES + supervisor.CHUNK_BYTES + 4
     assert sum(line.count("x") for line in lines) == 600_000
 
 

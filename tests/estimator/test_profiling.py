@@ -1,9 +1,12 @@
+from collections.abc import Sequence
+
 import numpy as np
 
 from gavel.estimator.colocation import Completed
-from gavel.estimator.profiling import expected_gain, pairs_worth_trying, worth_profiling
+from gavel.estimator.profiling import ProfilingByValue, expected_gain, pairs_worth_trying, worth_profiling
+from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, Job, JobSpec
+from gavel.types import AcceleratorType, JobSpec
 from tests.builders import a_job, a_problem
 
 RATES = {
@@ -14,7 +17,7 @@ RATES = {
 }
 
 
-def believed(spec: JobSpec, types: "tuple[AcceleratorType, ...]") -> tuple[ThroughputEstimate, ...]:
+def believed(spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
     return tuple(
         ThroughputEstimate(
             kind=spec.kind,
@@ -35,8 +38,7 @@ def chosen(kinds: list[str], *, budget_s: float = 1000.0, sizes: list[int] | Non
         for i, (kind, size) in enumerate(zip(kinds, sizes, strict=True))
     ]
     problem = a_problem([[RATES[kind][name][0] for name in ("t0", "t1")] for kind in kinds], [4, 4], scale_factor=sizes)
-    candidates = [(job.id, name) for job in jobs for name in ("t0", "t1")]
-    return list(worth_profiling(candidates, jobs, problem, believed, budget_s=budget_s))
+    return list(worth_profiling(jobs, problem, believed, budget_s=budget_s))
 
 
 def test_what_may_change_the_allocation_is_measured_first() -> None:
@@ -58,8 +60,42 @@ def test_the_budget_is_kept_in_accelerator_seconds() -> None:
     assert all(job != "j0" for job, _ in chosen(["unsure", "likes_fast"], budget_s=30.0, sizes=[4, 1]))
 
 
-def test_no_candidates_need_no_estimates() -> None:
-    assert worth_profiling([], list[Job](), a_problem([[1.0]], [1]), believed, budget_s=10.0) == ()
+def test_a_job_is_sent_to_a_type_once() -> None:
+    been = a_job("j0", spec={"kind": "unsure"}, rounds_received={"t0": 1})
+    problem = a_problem([[5.0, 4.0]], [4, 4])
+    assert all(name != "t0" for _, name in worth_profiling([been], problem, believed, budget_s=1000.0))
+
+
+def test_where_there_is_one_type_nothing_is_to_be_decided() -> None:
+    assert worth_profiling([a_job("j0", spec={"kind": "unsure"})], a_problem([[5.0]], [4]), believed, budget_s=99) == ()
+
+
+class Believing(ReconciledThroughputs):
+    """Learns nothing; believes RATES."""
+
+    def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
+        return believed(spec, types)
+
+
+def rounds_of_choices(*, sent: bool, rounds: int = 40, fraction: float = 0.02) -> list[int]:
+    """How many gangs are to measure in each round of 10 s on 8 workers; their jobs then end, or wait on unsent."""
+    choice = ProfilingByValue(fraction, window_s=100.0)
+    counts = []
+    for index in range(rounds):
+        jobs = [a_job(f"{index if sent else 0}-{kind}", spec={"kind": kind}) for kind in ("unsure", "likes_fast")]
+        problem = a_problem([[5.0, 4.0], [10.0, 1.0]], [4, 4], now_s=10.0 * index)
+        counts.append(len(choice(jobs, problem, Believing())))
+    return counts
+
+
+def test_the_budget_holds_over_any_window() -> None:
+    counts = rounds_of_choices(sent=True)
+    assert sum(counts) > 0
+    assert all(sum(counts[start : start + 10]) * 10 <= 0.02 * 100 * 8 for start in range(30))
+
+
+def test_what_was_not_sent_is_not_charged() -> None:
+    assert sum(rounds_of_choices(sent=False)) > 2 * sum(rounds_of_choices(sent=True))
 
 
 def test_pairs_that_may_or_may_not_pay_are_tried_first() -> None:

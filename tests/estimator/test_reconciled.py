@@ -167,7 +167,7 @@ def test_a_well_completed_type_is_called_completed() -> None:
     )
 )
 def test_whatever_is_reported_estimates_stay_finite_and_positive(rows: list[tuple[Any, ...]]) -> None:
-    estimator = ReconciledThroughputs(core_sharing=2)
+    estimator = ReconciledThroughputs.from_table((), core_sharing=2)
     for number, (kind, size, name, steps, seconds, full, stated) in enumerate(rows, 1):
         estimator = estimator.learn(
             [
@@ -199,7 +199,7 @@ def test_a_statement_that_all_else_agrees_with_stands_as_it_was_made() -> None:
 
 
 def test_a_rate_measured_beside_an_idle_sibling_counts_for_the_share_that_a_busy_one_leaves() -> None:
-    estimator = ReconciledThroughputs(core_sharing=2)
+    estimator = ReconciledThroughputs.from_table((), core_sharing=2)
     guess = estimator.learn([a_measurement(rate_steps_per_s=100.0, is_representative=False)])
     assert answer(guess).steps_per_s == pytest.approx(50.0, rel=0.02)
     assert not answer(guess).is_measured

@@ -1,68 +1,13 @@
 """The production driver on a virtual cluster and a manual clock, with faults injected between its steps."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from gavel.clock import ManualClock
-from gavel.config import Settings
 from gavel.errors import SolveFailed, StoreUnavailable
-from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.mechanism.driver import Driver
-from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
-from gavel.ports import Changes, PolicyRunner
-from gavel.simulator.cluster import VirtualCluster, program
+from gavel.ports import Changes
 from gavel.store.memory import MemoryStore
-from gavel.types import Allocation, AllocationProblem, Job, JobState
-from tests.builders import a_cluster, a_spec
-
-RATES = {("mlp", 1, "fast"): 10.0, ("mlp", 1, "slow"): 5.0, ("mlp", 2, "fast"): 15.0, ("mlp", 2, "slow"): 8.0}
-
-
-class World:
-    """A driver with everything it drives; `run` moves the clock from event to event."""
-
-    def __init__(
-        self, *, store: MemoryStore | None = None, runner: PolicyRunner | None = None, switch_cost_s: float = 0.0
-    ) -> None:
-        self.clock = ManualClock()
-        self.store = store or MemoryStore()
-        self.runner = runner or InlineRunner()
-        self.backend = VirtualCluster(a_cluster(fast=2, slow=2), RATES, self.clock, switch_cost_s)
-        self.driver = self.new_driver()
-
-    def new_driver(self) -> Driver:
-        """As after a restart: everything it knows comes from store and backend."""
-        return Driver(
-            store=self.store,
-            backend=self.backend,
-            runner=self.runner,
-            estimator=ReconciledThroughputs.from_table(self.store.throughputs()),
-            fallback=EqualShare(),
-            clock=self.clock,
-            settings=Settings(round_duration_s=10.0),
-        )
-
-    def submit(self, total_steps: int = 100, **spec: Any) -> str:
-        fields = {"tier": "default", "total_steps": total_steps, "argv": program("mlp")} | spec
-        job = self.store.submit(a_spec(**fields), key=None, body_hash="", now_s=self.clock.now_s()).job
-        return job.id
-
-    def run(self, until: Callable[[], bool], ticks: int = 500) -> None:
-        for _ in range(ticks):
-            due_s = self.driver.tick()
-            if until():
-                return
-            self.clock.wait(min(due_s, self.backend.next_event_at_s(), self.clock.now_s() + 5.0))
-        raise AssertionError(f"not reached after {ticks} ticks at {self.clock.now_s()} s")
-
-    def job(self, job_id: str) -> Job:
-        return self.store.job(job_id)
-
-    def is_done(self, *job_ids: str) -> bool:
-        return all(self.job(job_id).state is JobState.COMPLETED for job_id in job_ids)
+from gavel.types import Allocation, AllocationProblem, JobState
+from tests.mechanism.world import RATES, World
 
 
 def test_a_job_runs_from_submission_to_its_last_step() -> None:

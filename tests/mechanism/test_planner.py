@@ -1,6 +1,7 @@
 """Numbered scenarios and properties of plans; no clock, no backend."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from gavel.errors import InvariantViolated
 from gavel.mechanism.invariants import check_plan
 from gavel.mechanism.planner import RoundView, plan_round
-from gavel.types import Allocation, Certificate, Cluster, Job, JobState, RoundPlan
+from gavel.types import Allocation, Certificate, Cluster, Job, JobState, Node, RoundPlan, Worker
 from tests.builders import a_cluster, a_job, a_problem
 
 
@@ -141,6 +142,102 @@ def test_a_plan_that_leases_a_worker_twice_is_refused() -> None:
     twice = replace(plan, leases=tuple(replace(lease, worker_ids=("fast-0",)) for lease in plan.leases))
     with pytest.raises(InvariantViolated, match="fast-0"):
         check_plan(twice, cluster=a_cluster(fast=2), jobs=jobs, parent=None)
+
+
+def packed(view: RoundView, shares: dict[tuple[str, ...], list[float]]) -> RoundView:
+    """The view with an allocation that names jobs and pairs."""
+    allocation = replace(
+        view.allocation, combinations=tuple(shares), time_fraction=np.array(list(shares.values()), dtype=float)
+    )
+    return replace(view, allocation=allocation)
+
+
+def next_view(view: RoundView, plan: RoundPlan, owed: dict[tuple[str, str], float]) -> RoundView:
+    tokens = {lease.job_id: lease.token for lease in plan.leases}
+    jobs = [
+        replace(
+            job, token=tokens.get(job.id, job.token), state=JobState.LEASED if job.id in tokens else JobState.QUEUED
+        )
+        for job in view.jobs
+    ]
+    return replace(view, jobs=jobs, parent=plan, owed_rounds=owed, starts_at_s=plan.ends_at_s)
+
+
+def test_a_packed_pair_gets_two_leases_on_the_same_workers() -> None:
+    jobs = [a_job(name, spec={"scale_factor": 2}) for name in "ab"]
+    view = packed(a_view(jobs, a_cluster(fast=2), [[0.0], [0.0]]), {("a", "b"): [1.0]})
+    plan, owed = plan_round(view)
+    check_plan(plan, cluster=view.cluster, jobs={j.id: j for j in jobs}, parent=None)
+    assert [(x.job_id, x.combination, x.worker_ids) for x in plan.leases] == [
+        ("a", ("a", "b"), ("fast-0", "fast-1")),
+        ("b", ("a", "b"), ("fast-0", "fast-1")),
+    ]
+    assert owed == {}
+
+
+def test_a_gang_goes_on_in_place_when_a_partner_comes_and_when_it_leaves() -> None:
+    jobs = [a_job("a"), a_job("b")]
+    alone = a_view(jobs, a_cluster(fast=1), [[1.0], [0.0]])
+    plan, owed = plan_round(alone)
+    both = packed(next_view(alone, plan, owed), {("a", "b"): [1.0]})
+    second, owed = plan_round(both)
+    again = replace(next_view(both, second, owed), allocation=alone.allocation)
+    third, _ = plan_round(again)
+    leases = [lease for each in (plan, second, third) for lease in each.leases if lease.job_id == "a"]
+    assert {(lease.token, lease.worker_ids) for lease in leases} == {(1, ("fast-0",))}
+    assert [lease.combination for lease in leases] == [("a",), ("a", "b"), ("a",)]
+    check_plan(third, cluster=again.cluster, jobs={j.id: j for j in again.jobs}, parent=second)
+
+
+def test_a_gang_that_was_just_started_stays_for_the_minimum() -> None:
+    """1. Job a starts at 0 s and may not stop before 25 s. 2. All is promised to b. 3. Job a goes at 30 s."""
+    view = a_view([a_job("a"), a_job("b")], a_cluster(fast=1), [[1.0], [0.0]], minimum_run_s=25.0)
+    served = []
+    for _ in range(4):
+        plan, owed = plan_round(view)
+        served.append(plan.leases[0].job_id)
+        view = next_view(view, plan, owed)
+        allocation = replace(view.allocation, time_fraction=np.array([[0.0], [1.0]]))
+        view = replace(view, allocation=allocation, started_at_s={"a": 0.0})
+    assert served == ["a", "a", "a", "b"]
+
+
+def test_a_pair_that_was_just_started_stays_whole_whatever_it_is_promised() -> None:
+    jobs = [a_job(name) for name in "abc"]
+    view = packed(a_view(jobs, a_cluster(fast=1), [[0.0]] * 3, minimum_run_s=25.0), {("a", "b"): [1.0]})
+    plan, owed = plan_round(view)
+    view = packed(replace(next_view(view, plan, owed), started_at_s={"a": 0.0, "b": 0.0}), {("c",): [1.0]})
+    second, _ = plan_round(view)
+    assert [(lease.job_id, lease.combination) for lease in second.leases] == [("a", ("a", "b")), ("b", ("a", "b"))]
+
+
+def test_moves_that_cost_much_are_made_less_often() -> None:
+    view = a_view([a_job("a"), a_job("b")], a_cluster(fast=1), [[0.5], [0.5]])
+    moves = []
+    for costs in ({}, {"mlp": 20.0}, {"": 20.0}, {"other": 20.0}):
+        served = [plan.leases[0].job_id for plan in follow(replace(view, switch_cost_s=costs), 40)[0]]
+        moves.append(sum(one != other for one, other in pairwise(served)))
+    assert moves[0] == moves[3] > 2 * moves[1] == 2 * moves[2] > 10
+
+
+def test_a_gang_that_runs_over_two_nodes_moves_to_one_as_soon_as_there_is_room() -> None:
+    nodes = tuple(Node(name=name) for name in ("m", "n"))
+    workers = tuple(Worker(id=f"{n}{i}", node=n, accelerator_type="fast") for n in "mn" for i in range(2))
+    cluster = Cluster(nodes=nodes, workers=workers)
+    jobs = [a_job("a"), a_job("b", spec={"scale_factor": 2}), a_job("c")]
+    view = a_view(jobs, cluster, [[1.0], [1.0], [1.0]])
+    plan, owed = plan_round(view)
+    spread = tuple(
+        replace(lease, worker_ids=ids) for lease, ids in zip(plan.leases, (("m0",), ("m1", "n0"), ("n1",)), strict=True)
+    )
+    view = next_view(view, replace(plan, leases=spread), owed)
+    full, _ = plan_round(view)
+    assert {lease.worker_ids for lease in full.leases} == {("m0",), ("m1", "n0"), ("n1",)}
+    fewer = a_view(list(view.jobs)[:2], cluster, [[1.0], [1.0]], parent=view.parent, starts_at_s=10.0)
+    gathered, _ = plan_round(fewer)
+    assert {lease.job_id: lease.worker_ids for lease in gathered.leases}["b"] == ("n0", "n1")
+    dear, _ = plan_round(replace(fewer, switch_cost_s={"mlp": 5.0}))
+    assert {lease.job_id: lease.worker_ids for lease in dear.leases}["b"] == ("m1", "n0")
 
 
 @settings(max_examples=60, deadline=None)

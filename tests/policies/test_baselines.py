@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from gavel.policies._variants import with_pairs
+from gavel.policies._pairs import with_pairs
 from gavel.policies.allox import AlloX, _matched, _places
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.gandiva import Gandiva

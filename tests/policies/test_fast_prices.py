@@ -155,11 +155,13 @@ def test_last_round_s_prices_change_nothing_but_the_way_to_the_answer() -> None:
     "stored",
     [
         {"types": ["t0", "t1", "t2"], "levels": [[5.0, 0.0, 0.0], [0.0, 1.0, 0.0]]},
+        {"types": ["t0", "t1", "t2"], "levels": [[1.0, 1.0, 1.0]] * 2, "reached": [1e-9, float("nan")]},
+        {"types": ["t0", "t1", "t2"], "levels": [[1.0, 1.0, 1.0]], "reached": [-1.0]},
         {"types": ["t0", "gone"], "levels": [[1.0, 2.0]]},
         {"types": ["t0", "t1", "t2"], "levels": [[0.0, 0.0, 0.0]]},
         {"types": ["t0", "t1", "t2"], "levels": [[float("nan"), 1.0, -3.0]]},
     ],
-    ids=["of another problem", "of other types", "all zero", "no numbers"],
+    ids=["of another problem", "levels of another", "no level", "of other types", "all zero", "no numbers"],
 )
 def test_wrong_prices_to_begin_with_do_no_harm(stored: dict[str, object]) -> None:
     problem = an_instance(7, jobs=9)

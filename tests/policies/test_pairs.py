@@ -8,7 +8,8 @@ from scipy.optimize import linprog
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures, registry
-from gavel.policies._variants import agnostic, with_pairs
+from gavel.policies._pairs import with_pairs
+from gavel.policies._variants import agnostic
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.policies.max_total_throughput import MaxTotalThroughput
 from gavel.types import AllocationProblem

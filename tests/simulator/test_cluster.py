@@ -2,7 +2,7 @@ import pytest
 
 from gavel.clock import ManualClock
 from gavel.ports import ClusterBackend, ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
-from gavel.simulator.cluster import VirtualCluster, program
+from gavel.simulator.cluster import HALVES, VirtualCluster, program
 from gavel.types import EphemeralResource, GangOutcome, GangSeen, GangState, ReportKind
 from tests.builders import a_cluster
 
@@ -109,7 +109,7 @@ def test_a_gang_waits_for_a_worker_that_another_holds_and_starts_when_that_one_e
 def test_a_gang_of_two_starts_whole_or_not_at_all(scene: Scene) -> None:
     scene.do(scene.resource(job="y"), scene.launch(job="y", workers="fast-1", lease_expires_at_s=5.0))
     scene.do(scene.resource(capacity=2), scene.launch(workers="fast-0 fast-1"))
-    assert scene.cluster.table.free("node/worker-fast-0", "node-0", 0.0) == 1
+    assert scene.cluster.table.free("node/worker-fast-0", "node-0", 0.0) == HALVES
     scene.clock.wait(6.0)
     seen = {gang.job_id: gang for gang in scene.cluster.observe().gangs}
     assert seen["x"].started_at_s == 5.0
@@ -190,3 +190,43 @@ def test_reports_are_handed_over_once_and_numbered_on(scene: Scene) -> None:
     taken = [scene.see(at_s=at_s).reports for at_s in (2.0, 2.0, 4.0, 10.0)]
     assert [[each.sequence for each in reports] for reports in taken] == [[1], [], [2], [3]]
     assert sum(each.steps for reports in taken for each in reports) == 25
+
+
+def shared(job: str, partner: str | None, **over: object) -> LaunchGang:
+    fields: dict[str, object] = {"lease_expires_at_s": 100.0, "shares_with": partner}
+    return Scene().launch(job=job, **(fields | over))
+
+
+def test_gangs_of_a_packed_pair_run_on_the_same_worker_at_their_pair_rates() -> None:
+    """x and y make 2 and 1.5 steps/s beside each other; when x has done its 20 steps, y goes on at 2.5."""
+    clock = ManualClock()
+    beside = {("mlp", "cnn", 1, "fast"): 2.0, ("cnn", "mlp", 1, "fast"): 1.5}
+    rates = THROUGHPUT | {("cnn", 1, "fast"): 2.5}
+    cluster = VirtualCluster(a_cluster(fast=1), rates, clock, beside=beside)
+    resources = [Scene().resource(job=job, until_s=100.0) for job in "xy"]
+    y = shared("y", "x", argv=program("cnn"), total_steps=40)
+    cluster.execute([*resources, shared("x", "y", total_steps=20), y])
+    assert {gang.state for gang in cluster.observe().gangs} == {GangState.RUNNING}
+    ended = {}
+    while (at_s := cluster.next_event_at_s()) < 1000.0:
+        clock.wait(at_s)
+        for gang in cluster.observe().gangs:
+            if gang.state is GangState.ENDED:
+                ended.setdefault(gang.job_id, gang.ended_at_s)
+    assert ended == {"x": pytest.approx(10.0), "y": pytest.approx(10.0 + 25 / 2.5)}
+
+
+def test_a_gang_makes_room_for_its_partner_and_for_nobody_else() -> None:
+    clock = ManualClock()
+    beside = {("mlp", "mlp", 1, "fast"): 1.0}
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside=beside)
+    cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xyz"])
+    cluster.execute([shared("x", None), shared("z", None), shared("y", "x")])
+    assert [gang.state for gang in cluster.observe().gangs] == [GangState.RUNNING, *[GangState.WAITING] * 2]
+    clock.wait(4.0)
+    cluster.execute([ExtendLease(job_id="x", token=1, expires_at_s=100.0, shares_with="y")])
+    seen = {gang.job_id: gang for gang in cluster.observe().gangs}
+    assert [seen[job].state for job in "xyz"] == [GangState.RUNNING, GangState.RUNNING, GangState.WAITING]
+    clock.wait(14.0)
+    steps = {gang.job_id: sum(report.steps for report in gang.reports) for gang in cluster.observe().gangs}
+    assert steps == {"x": 10, "y": 10, "z": 0}, "x made 10 more at the rate of a pair, after 10 on its own"

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from gavel.cli import app
 from gavel.client import Client
+from gavel.policies import fifo as first_come
 from gavel.types import Scope
 from tests.api.conftest import Service, service
 
@@ -62,6 +64,9 @@ def test_only_measured_jobs_are_in_the_result(trace: Path, tmp_path: Path) -> No
         (["--policy", "nothing"], "there is no 'nothing'"),
         (["--cluster", "a100"], "cluster: cannot read 'a100'"),
         (["--measure", "50:60"], "the trace has 20 jobs, and none of those to be measured"),
+        (["--packing"], "throughputs: packing and consolidation need the rates of a table; give one"),
+        (["--outage", "t4-node-7=1:2"], "outage: there is no node 't4-node-7'"),
+        (["--tier-shares", "gold"], "tier-shares: cannot read 'gold'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(trace: Path, tmp_path: Path, more: list[str], message: str) -> None:
@@ -75,6 +80,78 @@ def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
     assert code == 2 and "jobs.csv, line 22: submit_time_s is 'x'" in said
     code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
     assert code == 0 and "1 lines skipped; the first is line 22" in said
+
+
+RATES = {
+    name: {
+        f"('{kind}', {size})": {"null": rate * size, f"('{other}', {size})": [0.8 * rate * size, 0.7 * of_other * size]}
+        for kind, rate, other, of_other in (("steep", 4.0 / slow, "flat", 1.0), ("flat", 1.0, "steep", 4.0 / slow))
+        for size in (1, 2)
+    }
+    for name, slow in (("a100", 1.0), ("t4", 3.0))
+}
+
+
+@pytest.fixture
+def rates(tmp_path: Path) -> Path:
+    path = tmp_path / "rates.json"
+    path.write_text(json.dumps(RATES), encoding="utf-8")
+    return path
+
+
+def results(out: Path) -> dict[str, Any]:
+    (result,) = json.loads((out / "results.json").read_text())["policies"].values()
+    return dict(result)
+
+
+def test_jobs_that_may_share_workers_end_sooner(trace: Path, rates: Path, tmp_path: Path) -> None:
+    options = ["--throughputs", str(rates), "--policy", "max_total_relative_speed", "--solve-on", "change"]
+    assert simulated(trace, tmp_path / "alone", *options)[0] == 0
+    assert simulated(trace, tmp_path / "packed", *options, "--packing")[0] == 0
+    alone, packed = results(tmp_path / "alone"), results(tmp_path / "packed")
+    assert alone["leases_packed"] == 0 < packed["leases_packed"]
+    assert packed["figures"]["mean_jct_h"] < 0.9 * alone["figures"]["mean_jct_h"]
+    assert any(job["packed_s"] > 0 for job in packed["jobs"]) and 0 < packed["utilisation"] <= 1
+
+
+def test_throughputs_can_be_hidden_and_nodes_fail(trace: Path, rates: Path, tmp_path: Path) -> None:
+    """Through the whole service: what it has to measure costs time, and so does a node that goes away."""
+    options = ["--throughputs", str(rates), "--policy", "max_min_fairness", "--measure", "0:12"]
+    for name, more in (
+        ("known", ["--drain", "t4-node-0=1e7:2e7"]),
+        ("hidden", ["--estimate"]),
+        ("lost", ["--outage", "a100-node-0=300:2000", "--checkpoint-period", "60"]),
+    ):
+        assert simulated(trace, tmp_path / name, *options, *more)[0] == 0
+    known, hidden, lost = (results(tmp_path / name) for name in ("known", "hidden", "lost"))
+    assert [len(each["jobs"]) for each in (known, hidden, lost)] == [12, 12, 12]
+    assert lost["figures"]["mean_jct_h"] > 1.1 * known["figures"]["mean_jct_h"]
+    assert hidden["figures"]["mean_jct_h"] != known["figures"]["mean_jct_h"]
+    assert known["figures"]["jct_floor_h"] == hidden["figures"]["jct_floor_h"]
+
+
+def test_tiers_have_their_shares_and_their_envy(trace: Path, tmp_path: Path) -> None:
+    options = ["--policy", "hierarchical", "--tier-shares", "gold=1,free=1", "--tier", "gold=4"]
+    assert simulated(trace, tmp_path / "out", *options)[0] == 0
+    found = results(tmp_path / "out")
+    assert set(found["tier_shares"]) == {"default", "free", "gold"}
+    assert found["tiers"]["gold"]["mean_jct_h"] < found["tiers"]["free"]["mean_jct_h"]
+    assert found["tier_envy"]["gold"] < 0.2 and found["tier_envy"]["default"] == 0.0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Workers held by tier: hierarchical" in page and "<th>envy</th>" in page
+
+
+def test_a_policy_of_ones_own_folder_is_compared(trace: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    source = Path(first_come.__file__).read_text().replace('"fifo"', '"mine"')
+    (folder / "mine.py").write_text(source, encoding="utf-8")
+    code, said = simulated(
+        trace, tmp_path / "out", "--policy-path", str(folder), "--policy", "mine", "--policy", "fifo"
+    )
+    assert code == 0, said
+    mine, fifo = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
+    assert mine["figures"] == fifo["figures"]
 
 
 def test_the_services_history_is_exported_and_replayed(service: Service, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ class VirtualHarness:
     grace_s = 1.0
     cannot = {  # noqa: RUF012  part of the harness's protocol
         "an_end_says_how_it_came": "a virtual gang runs no program that could fail or write a log",
+        "an_end_by_a_signal_names_it": "a virtual gang has no process that a signal could reach",
         "a_stubborn_gang_is_killed_with_all_it_started": "a virtual gang has no processes that could resist",
         "a_program_that_is_missing_is_named": "a virtual gang has no program, only a kind; see test_cluster",
     }
@@ -53,6 +54,18 @@ class VirtualHarness:
 
     def recover(self) -> None:
         """The same cluster, asked by somebody else."""
+
+    def spread(self, nodes: int) -> None:
+        names = [f"node-{index}" for index in range(nodes)]
+        workers = tuple(Worker(id=f"a-{index}", node=name, accelerator_type="a") for index, name in enumerate(names))
+        cluster = Cluster(nodes=tuple(Node(name=name) for name in names), workers=workers)
+        self.backend = VirtualCluster(cluster, RATES, self.clock)
+
+    def lose_node(self, name: str) -> None:
+        self.backend.lose_node(name)
+
+    def return_node(self, name: str) -> None:
+        self.backend.return_node(name)
 
     def processes(self) -> int:
         seen = self.backend.observe().gangs

@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gavel.errors import InvalidRequest
 from gavel.simulator.charts import line_chart
-from gavel.simulator.figures import by_tier, figures, makespan_bound_h, tier_shares
+from gavel.simulator.envy import Envy, mean_speed
+from gavel.simulator.figures import Gathered, by_tier, figures, makespan_bound_h, tier_shares
 from gavel.simulator.report import JobRow
-from gavel.simulator.setup import cluster_of, costs_of, range_of, tiers_of, workload
+from gavel.simulator.rows import Rows
 from gavel.simulator.timeline import POINTS_MAX, Timeline
-from gavel.types import JobState
+from gavel.types import JobState, Tier
 from tests.builders import a_cluster
 from tests.simulator.test_lean import RATES, a_trace_job
 
@@ -61,12 +61,12 @@ def test_the_makespan_bound_of_two_jobs_is_as_computed_by_hand() -> None:
 
 
 def test_a_timeline_has_a_bounded_number_of_points_from_first_to_last() -> None:
-    line = Timeline(1)
+    line = Timeline()
     for index in range(10_000):
         line.add(float(index), [1.0], index)
-    assert POINTS_MAX / 2 <= len(line.at_s) <= POINTS_MAX
-    assert line.at_s[0] == 0.0 and line.at_s[-1] > 9900
-    assert line.at_s == [float(each) for each in line.waiting_jobs]
+    assert POINTS_MAX / 2 <= len(line.moments) <= POINTS_MAX
+    assert line.moments[0].at_s == 0.0 and line.moments[-1].at_s > 9900
+    assert all(at.at_s == at.waiting_jobs for at in line.moments)
 
 
 def test_a_chart_escapes_its_names_and_says_when_there_is_nothing() -> None:
@@ -75,30 +75,35 @@ def test_a_chart_escapes_its_names_and_says_when_there_is_nothing() -> None:
     assert "nothing to show" in line_chart("t", "x", {"p": []})
 
 
-def test_a_cluster_is_read_from_text() -> None:
-    cluster = cluster_of("v100:3:2,k80:2")
-    assert cluster.capacity_workers() == {"k80": 2, "v100": 3}
-    assert [worker.node for worker in cluster.workers] == ["v100-node-0"] * 2 + ["v100-node-1"] + ["k80-node-0"] * 2
-    assert cluster.workers[0].price_usd_per_hour == 0.74
+def test_lines_of_jobs_come_back_as_they_were_in_order_of_arrival() -> None:
+    rows = Rows()
+    lines = [replace(ROW, id=str(place), rho=None if place % 2 else 0.1 * place) for place in range(50)]
+    for place in range(49, -1, -1):
+        rows.add(place, lines[place])
+    assert list(rows) == lines and rows[-1] == lines[-1] and rows[3:5] == lines[3:5]
+    assert list(Gathered.of(rows).rho) == [0.1 * place for place in range(0, 50, 2)]
 
 
-@pytest.mark.parametrize("text", ["v100", "v100:0", "v100:a", ":3", "v100:1:2:3", "a:1,a:2", ""])
-def test_a_cluster_that_cannot_be_read_is_named(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="cluster"):
-        cluster_of(text)
+def held_by(*workers: tuple[float, float], wanted: tuple[float, float], weights: tuple[float, float]) -> list[float]:
+    """Envy of two tiers that hold so many (fast, slow) workers; on slow ones their jobs make half the speed."""
+    envy = Envy([Tier(name="a", weight=weights[0]), Tier(name="b", weight=weights[1])])
+    envy.add(np.array(workers), np.array([[1.0, 0.5], [1.0, 0.5]]), np.array(wanted), 60.0)
+    return envy.by_tier().tolist()
 
 
-def test_ranges_tiers_and_workloads_that_cannot_be_read_are_named() -> None:
-    assert range_of("3:5") == (3, 5)
-    assert [(tier.name, tier.weight) for tier in tiers_of(["gold=2"])] == [("default", 1.0), ("gold", 2.0)]
-    assert costs_of(["30", "LM=5"]) == {"": 30.0, "LM": 5.0}
-    for wrong in (
-        lambda: costs_of(["LM=-1"]),
-        lambda: range_of("5:3"),
-        lambda: tiers_of(["gold=much"]),
-        lambda: workload("missing.csv", None),
-    ):
-        with pytest.raises(InvalidRequest):
-            wrong()
-    with pytest.raises(InvalidRequest, match="give one"):
-        workload("bursty?jobs=3&per_hour=1", None)
+def test_a_tier_envies_what_would_have_served_it_better() -> None:
+    """Two slow workers make 1.0; the other's two fast ones would make 2.0."""
+    assert held_by((0, 2), (2, 0), wanted=(2, 2), weights=(1, 1)) == [1.0, 0.0]
+
+
+def test_nobody_envies_what_a_larger_weight_is_due_or_what_it_could_not_use() -> None:
+    assert held_by((1, 0), (2, 0), wanted=(4, 4), weights=(1, 2)) == [0.0, 0.0]
+    assert held_by((1, 0), (4, 0), wanted=(1, 4), weights=(1, 1)) == [0.0, 0.0]
+    assert held_by((0, 0), (1, 0), wanted=(1, 1), weights=(1, 1)) == [math.inf, 0.0]
+
+
+def test_the_speed_of_a_tier_is_that_of_its_jobs_by_workers() -> None:
+    rates, size, tier = np.array([[4.0, 1.0], [1.0, 1.0], [0.0, 2.0]]), np.array([3, 1, 2]), np.array([0, 0, 1])
+    speed, wanted = mean_speed(rates, size, tier, 3)
+    assert wanted.tolist() == [4.0, 2.0, 0.0]
+    assert speed.tolist() == [[1.0, (3 * 0.25 + 1.0) / 4], [0.0, 1.0], [0.0, 0.0]]

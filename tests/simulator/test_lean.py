@@ -1,5 +1,6 @@
 """The lean replay decides like the driver: the same rounds, gangs, workers and completion times."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from gavel.errors import InvalidRequest, SolveFailed
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.lean import LeanWorld, Replay, Scenario, replay
+from gavel.simulator.lean import LeanWorld, replay
+from gavel.simulator.outcome import Replay, Scenario
 from gavel.simulator.replay import LEASE_GRACE_S, World
 from gavel.types import Allocation, AllocationProblem, Cluster, Node, Worker
 from tests.builders import a_spec
@@ -45,21 +47,23 @@ def a_trace_job(index: int, kind: str, steps: int, at_s: float = 0.0, size: int 
 
 
 def a_scenario(cluster: Cluster, policy: str, **over: Any) -> Scenario:
-    fields = {"round_duration_s": 10.0, "planning_lead_fraction": 0.0, **over}
+    fields = {"round_duration_s": 10.0, "planning_lead_fraction": 0.0, "backfill": False, **over}
     return Scenario(cluster=cluster, throughput=RATES, settings=Settings(policy=policy, **fields))
 
 
 def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
     """The plans that the production driver commits, by job name, and when each job ended."""
     clock = ManualClock()
-    backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S)
-    world = World(backend, clock, scenario.settings, KnownThroughputs(RATES))
+    beside = scenario.beside or {}
+    backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S, beside=beside)
+    world = World(backend, clock, scenario.settings, KnownThroughputs(RATES, beside))
     ended, _ = world.run(jobs, 100_000)
     name_of = {job.id: job.spec.name for job in ended}
     plans: list[Plan] = []
     for index in range(1, world.rounds() + 1):
         plan = world.store.round(index).plan
-        plans.append((plan.starts_at_s, {name_of[x.job_id]: (x.accelerator_type, x.worker_ids) for x in plan.leases}))
+        begun = [lease for lease in plan.leases if lease.starts_at_s is None]  # not in the middle of the round
+        plans.append((plan.starts_at_s, {name_of[x.job_id]: (x.accelerator_type, x.worker_ids) for x in begun}))
     return plans, {job.spec.name: job.finished_at_s for job in ended}
 
 
@@ -88,7 +92,10 @@ trace_jobs = st.lists(
 )
 
 
-@pytest.mark.parametrize("over", [{}, PUBLISHED, PUBLISHED | {"planner": "published_shuffled"}], ids=str)
+RULES = [{}, {"backfill": True}, PUBLISHED, PUBLISHED | {"planner": "published_shuffled"}]
+
+
+@pytest.mark.parametrize("over", RULES, ids=str)
 @settings(
     max_examples=60 if FULL else 8,
     deadline=None,
@@ -103,6 +110,66 @@ def test_it_plans_the_rounds_that_the_driver_plans(
     arrivals = sorted(drawn, key=lambda job: job[2])
     jobs = [a_trace_job(i, kind, steps, float(at_s), size) for i, (kind, steps, at_s, size) in enumerate(arrivals)]
     assert_same(jobs, a_scenario(a_cluster_of_nodes(fast=4, slow=4), policy, **over))
+
+
+PACKED = "max_total_relative_speed?ageing=none"
+BESIDE = {
+    (one, other, size, name): share * RATES[one, size, name]
+    for one, other, share in (("steep", "flat", 0.81), ("flat", "steep", 0.67), ("flat", "flat", 0.59))
+    for size in (1, 2)
+    for name in ("fast", "slow")
+}
+
+
+@settings(
+    max_examples=60 if FULL else 8,
+    deadline=None,
+    database=None,
+    derandomize=not FULL,
+    phases=(Phase.explicit, Phase.generate),
+)
+@given(drawn=trace_jobs, over=st.sampled_from([{}, {"solve_on": "event"}, {"backfill": True}]))
+def test_it_packs_the_pairs_that_the_driver_packs(drawn: list[tuple[str, int, int, int]], over: dict[str, Any]) -> None:
+    """Few workers, so that pairs pay; ages do not count, so that the answers do not hang on the last digit."""
+    small = sorted((job for job in drawn if job[3] < 4), key=lambda job: job[2])
+    jobs = [
+        a_trace_job(i, kind, steps, float(at_s), size, weight=1.0 + 0.0137 * i)
+        for i, (kind, steps, at_s, size) in enumerate(small)
+    ]
+    scenario = a_scenario(a_cluster_of_nodes(fast=2, slow=4), PACKED, space_sharing=True, **over)
+    assert_same(jobs, replace(scenario, beside=BESIDE))
+
+
+def test_two_jobs_that_pay_to_pack_share_the_only_worker() -> None:
+    """Side by side each makes 0.59 of its speed; when the short one ends, the long one has the worker for itself."""
+    jobs = [a_trace_job(0, "flat", 30), a_trace_job(1, "flat", 60)]
+    scenario = replace(a_scenario(a_cluster_of_nodes(fast=1), PACKED, space_sharing=True), beside=BESIDE)
+    rate, together = RATES["flat", 1, "fast"], BESIDE["flat", "flat", 1, "fast"]
+    first_s = 30 / together
+    result = replay(jobs, scenario)
+    assert [row.jct_s for row in result.rows] == [pytest.approx(first_s), pytest.approx(first_s + 30 / rate)]
+    assert [row.packed_s for row in result.rows] == [pytest.approx(first_s)] * 2
+    assert result.tally.packed > 0 and result.utilisation == pytest.approx(1.0)
+    assert_same(jobs, scenario)
+
+
+@pytest.mark.parametrize(("backfill", "starts_at_s"), [(False, [0.0, 10.0, 10.0]), (True, [0.0, 3.99, 6.0])])
+def test_workers_that_are_free_within_a_round_are_given_at_once_if_that_is_wanted(
+    backfill: bool, starts_at_s: list[float]
+) -> None:
+    """Rounds of 10 s, four workers, a gang of two on two of them: two jobs arrive in the middle of the first round."""
+    rate, pair_rate = RATES["flat", 1, "fast"], RATES["flat", 2, "fast"]
+    jobs = [
+        a_trace_job(0, "flat", 200, size=2),
+        a_trace_job(1, "flat", 4),
+        a_trace_job(2, "flat", 50),
+        a_trace_job(3, "flat", 50, at_s=6.0),
+    ]
+    scenario = a_scenario(a_cluster_of_nodes(4, fast=4), "fifo", backfill=backfill)
+    rows = replay([jobs[0], jobs[1], replace(jobs[2], submitted_at_s=4 / rate), jobs[3]], scenario).rows
+    begun_s = [row.finished_at_s - row.fastest_s for row in rows]  # type: ignore[operator]
+    assert begun_s[0] == pytest.approx(0.0) and rows[0].fastest_s == pytest.approx(200 / pair_rate)
+    assert begun_s[1:] == pytest.approx(starts_at_s, abs=0.01)
 
 
 def a_replay(*jobs: TraceJob, policy: str = "equal_share", **over: Any) -> Replay:

@@ -9,7 +9,8 @@ from gavel.config import Settings
 from gavel.policies.inline import InlineRunner
 from gavel.simulator import interior
 from gavel.simulator.figures import figures, makespan_bound_h
-from gavel.simulator.lean import Replay, Scenario, replay
+from gavel.simulator.lean import replay
+from gavel.simulator.outcome import Replay, Scenario
 from gavel.simulator.setup import cluster_of
 from tests.simulator.test_replay import FULL
 from workloads.traces.job import Lines
@@ -30,8 +31,9 @@ def data() -> Path:
 def published(data: Path, trace: str, cluster: str, policy: str, measure: tuple[int, int] | None = None) -> Replay:
     is_physical = cluster == PHYSICAL
     table = read_throughputs(data / f"{'physical_cluster' if is_physical else 'simulation'}_throughputs.json")
-    fields = {"planner": "published_shuffled" if "agnostic" in policy else "published", "solve_on": "event"}
-    settings = Settings(policy=policy, round_duration_s=360.0, allocation_interval_s=1920.0, **fields)
+    planner = "published_shuffled" if "agnostic" in policy else "published"
+    fields = {"planner": planner, "solve_on": "event", "allocation_interval_s": 1920.0, "backfill": False}
+    settings = Settings(policy=policy, round_duration_s=360.0, **fields)
     scenario = Scenario(cluster=cluster_of(cluster), throughput=table.rates, settings=settings, measure=measure)
     return replay(read_trace(Lines(data / trace)), scenario, runner=InlineRunner(interior.load))
 

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from gavel.store.sql import SqlStore
+from tests.postgresql import migrated_postgresql, postgresql
+
+__all__ = ["migrated_postgresql", "postgresql"]
 
 OpenStore = Callable[..., SqlStore]
 

@@ -37,6 +37,7 @@ def row_of(job: Job) -> SimpleNamespace:
         token=job.token,
         version=job.version,
         cancel_requested=job.cancel_requested,
+        pause_requested=job.pause_requested,
         progress=codec.progress(job),
     )
 

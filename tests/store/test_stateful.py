@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from gavel.errors import Conflict, GavelError, InvariantViolated, KeyReused, StaleVersion
-from gavel.ports import Changes, JobEvent, JobFilter, Store
+from gavel.ports import Changes, JobEdit, JobEvent, JobFilter, Store
 from gavel.store.memory import MemoryStore
 from gavel.store.samples import round_record
 from gavel.store.sql import SqlStore
@@ -90,6 +90,69 @@ class StoreMachine(RuleBasedStateMachine):
             self.stories[job.id].append("cancel.requested")
         assert self.store.request_cancel(job.id, now_s=self.now_s) == self.jobs[job.id]
 
+    @rule(user=USERS, key=KEYS, body=BODIES, count=st.integers(1, 3), is_array=st.booleans())
+    def submit_many(self, user: str, key: str | None, body: str, count: int, is_array: bool) -> None:
+        specs = [a_spec(user=user, tier="default", name=f"n{index}") for index in range(count)]
+        wanted: dict[str, Any] = {"key": key, "body_hash": body, "now_s": self.now_s, "is_array": is_array}
+        known = self.keys.get((user, key)) if key else None
+        if known and known[0] != body:
+            with pytest.raises(KeyReused):
+                self.store.submit_many(specs, **wanted)
+            return
+        answers = self.store.submit_many(specs, **wanted)
+        assert {each.created for each in answers} == {known is None}
+        if known:
+            assert answers[0].job == self.jobs[known[1]]
+            return
+        for each in answers:
+            assert each.job.id not in self.jobs
+            assert each.job.spec.array_id == (answers[0].job.id if is_array else None)
+            self.jobs[each.job.id] = each.job
+            self.stories[each.job.id] = ["job.submitted"]
+        if key:
+            self.keys[user, key] = (body, answers[0].job.id)
+
+    @rule(pick=st.integers(0, 99), is_paused=st.booleans())
+    def pause(self, pick: int, is_paused: bool) -> None:
+        if not self.jobs:
+            return
+        job = list(self.jobs.values())[pick % len(self.jobs)]
+        if job.state.is_terminal:
+            with pytest.raises(Conflict):
+                self.store.request_pause(job.id, is_paused=is_paused, now_s=self.now_s)
+            return
+        if job.pause_requested is not is_paused:
+            self.jobs[job.id] = replace(job, pause_requested=is_paused, version=job.version + 1)
+            self.stories[job.id].append("pause.requested" if is_paused else "job.resumed")
+        assert self.store.request_pause(job.id, is_paused=is_paused, now_s=self.now_s) == self.jobs[job.id]
+
+    @rule(pick=st.integers(0, 99), weight=st.sampled_from([1.0, 2.0]), behind=st.sampled_from([0, 0, 1]))
+    def edit(self, pick: int, weight: float, behind: int) -> None:
+        if not self.jobs:
+            return
+        job = list(self.jobs.values())[pick % len(self.jobs)]
+        wish, seen = JobEdit(weight=weight), job.version - behind
+        if job.state.is_terminal or behind:
+            with pytest.raises(Conflict if job.state.is_terminal else StaleVersion):
+                self.store.edit_job(job.id, wish, expected_version=seen, now_s=self.now_s)
+            return
+        if job.spec.weight != weight:
+            self.jobs[job.id] = replace(job, spec=replace(job.spec, weight=weight), version=job.version + 1)
+            self.stories[job.id].append("job.edited")
+        assert self.store.edit_job(job.id, wish, expected_version=seen, now_s=self.now_s) == self.jobs[job.id]
+
+    @rule(user=USERS, keep=st.integers(0, 99))
+    def cancel_all(self, user: str, keep: int) -> None:
+        kept = [list(self.jobs)[keep % len(self.jobs)]] if self.jobs else []
+        fit = [job for job in self.jobs.values() if job.spec.user == user and not job.state.is_terminal]
+        expected = [job for job in fit if job.id not in kept]
+        for job in expected:
+            if not job.cancel_requested:
+                self.jobs[job.id] = replace(job, cancel_requested=True, version=job.version + 1)
+                self.stories[job.id].append("cancel.requested")
+        found = self.store.request_cancel_all(JobFilter(user=user), keep=kept, now_s=self.now_s)
+        assert sorted(found) == sorted(job.id for job in expected)
+
     @rule(name=TIERS, weight=st.floats(0.1, 10), expected=st.sampled_from([None, 1, 2, 3]))
     def put_tier(self, name: str, weight: float, expected: int | None) -> None:
         tier = Tier(name=name, weight=weight)
@@ -135,7 +198,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.version == view.version + 1
         for job in jobs:
             stored = self.jobs[job.id]
-            kept: dict[str, Any] = {"cancel_requested": stored.cancel_requested, "version": stored.version + 1}
+            kept: dict[str, Any] = {
+                "spec": stored.spec,
+                "cancel_requested": stored.cancel_requested,
+                "pause_requested": stored.pause_requested,
+                "version": stored.version + 1,
+            }
             self.jobs[job.id] = replace(job, **kept)
             self.stories[job.id].append("job.changed")
         self.rounds += [newest + 1] if planned else []

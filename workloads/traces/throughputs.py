@@ -15,16 +15,23 @@ from workloads.traces.job import TraceJob
 Rates = Mapping[tuple[str, int, AcceleratorType], float]
 """Steps per second of a whole gang, by job kind, scale factor and accelerator type; 0: it cannot run there."""
 
+PairThroughput = Mapping[tuple[str, str, int, AcceleratorType], float]
+"""Steps per second of a whole gang, by its kind, the kind beside it on the same workers, scale factor and type."""
+
 SPREAD = "_unconsolidated"
 UNIT_KIND = "one step a second"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputTable:
-    """`rates` of gangs on one node, `spread` of the same over several nodes; kinds in the order of the file."""
+    """`rates` of gangs on one node, `spread` of the same over several nodes; kinds in the order of the file.
+
+    `beside` holds the rates of gangs on one node that share their workers, above 0 for both; other pairs do not fit.
+    """
 
     rates: Rates
     spread: Rates = field(default_factory=dict)
+    beside: PairThroughput = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -40,7 +47,7 @@ class ThroughputTable:
 def read_throughputs(path: Path) -> ThroughputTable:
     """The table of `{type: {"('kind', scale factor)": {"null": steps/s, ..}}}`; raises InvalidRequest naming the key.
 
-    The rates of packed pairs that such a file also holds are left out.
+    Beside "null" stand the kinds that may share its workers, with both rates: `"('other', 1)": [own, other's]`.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -48,12 +55,15 @@ def read_throughputs(path: Path) -> ThroughputTable:
         raise InvalidRequest(f"{path.name}, line {error.lineno}", f"is no JSON: {error.msg}") from error
     rates: dict[tuple[str, int, AcceleratorType], float] = {}
     spread: dict[tuple[str, int, AcceleratorType], float] = {}
+    beside: dict[tuple[str, str, int, AcceleratorType], float] = {}
     for name, row in content.items():
         for key, entries in row.items():
             kind, size = _key(path, name, key)
             target = spread if name.endswith(SPREAD) else rates
             target[kind, size, name.removesuffix(SPREAD)] = _rate(path, name, key, entries)
-    return ThroughputTable(rates=rates, spread=spread)
+            if target is rates:
+                beside |= {(kind, *rest): rate for rest, rate in _beside(path, name, key, entries)}
+    return ThroughputTable(rates=rates, spread=spread, beside=beside)
 
 
 def _key(path: Path, name: str, key: str) -> tuple[str, int]:
@@ -69,6 +79,27 @@ def _rate(path: Path, name: str, key: str, entries: Mapping[str, object]) -> flo
     if not isinstance(rate, int | float) or not 0 <= rate < float("inf"):
         raise InvalidRequest(f"{path.name}: {name}: {key}", f'"null" is {rate!r}; give steps/s, at least 0')
     return float(rate)
+
+
+def _beside(
+    path: Path, name: str, key: str, entries: Mapping[str, object]
+) -> Iterator[tuple[tuple[str, int, AcceleratorType], float]]:
+    """((partner's kind, scale factor, type), own rate beside it) of each partner that fits."""
+    size = _key(path, name, key)[1]
+    for partner, pair in entries.items():
+        if partner == "null":
+            continue
+        kind, partner_size = _key(path, name, partner)
+        own, other = _two_rates(path, f"{name}: {key}: {partner}", pair)
+        if partner_size == size and own > 0 and other > 0:
+            yield (kind, size, name), own
+
+
+def _two_rates(path: Path, where: str, pair: object) -> tuple[float, float]:
+    match pair:
+        case [int() | float() as own, int() | float() as other] if 0 <= min(own, other) < float("inf"):
+            return float(own), float(other)
+    raise InvalidRequest(f"{path.name}: {where}", f"is {pair!r}; give two rates in steps/s, both at least 0")
 
 
 class UnitRates(Mapping[tuple[str, int, AcceleratorType], float]):

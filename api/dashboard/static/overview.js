@@ -1,7 +1,7 @@
 // The overview: asks the API about once a second and hands each answer to what draws it.
 
 import { askHealth, get, now, poll, showHealth } from "./api.js";
-import { byId, say, sayEmpty } from "./dom.js";
+import { byId, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { Heatmap } from "./heatmap.js";
@@ -11,7 +11,7 @@ import { showTiers } from "./tiers.js";
 
 const ROUNDS = 40;
 const TICKS_BETWEEN_SLOW = 5; // tiers, throughputs and received fractions change slowly
-const known = { jobs: [], isCut: false, rounds: [], allocation: null, cluster: { workers: [], capacity: {} }, tiers: [] };
+const known = { jobs: [], isCut: false, rounds: [], allocation: null, cluster: { nodes: [], workers: [], capacity: {}, notes: [] }, tiers: [] };
 const names = new Map(); // of every job seen: id -> {name, tier}
 
 const heatmap = new Heatmap();
@@ -33,6 +33,7 @@ async function step() {
     heatmap.show(known.allocation);
   }
   if (isSlow) await askSlow();
+  showNotes();
   showPlacements();
   showTierTable();
   showTiles();
@@ -69,6 +70,17 @@ function remember(jobs) {
 }
 
 const current = () => known.rounds.findLast((round) => round.starts_at_s <= now());
+
+/** What is wrong with the cluster or a node of it, and what to do. */
+function showNotes() {
+  const broken = known.cluster.nodes.filter((node) => node.problem).map((node) => `${node.name}: ${node.problem}`);
+  const lines = [...known.cluster.notes, ...broken];
+  const list = byId("cluster-notes");
+  list.hidden = lines.length === 0;
+  if (list.dataset.said === lines.join("\n")) return;
+  list.dataset.said = lines.join("\n");
+  list.replaceChildren(...lines.map((line) => make("li", {}, line)));
+}
 
 function showPlacements() {
   const workers = known.cluster.workers.map((worker) => worker.id);

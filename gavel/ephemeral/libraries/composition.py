@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from gavel.ephemeral.libraries.primitives import ANYWHERE, Alternative, Library, Primitives, total
+from gavel.ephemeral.libraries.primitives import ANYWHERE, Alternative, Library, Primitives, most, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,14 @@ def compose(*libraries: Library) -> Composition:
 
 def all_of(*asked: Sequence[Alternative]) -> tuple[Alternative, ...]:
     """Every sum of one alternative of each, in the order in which they open; an equal sum counts once."""
-    found: dict[tuple[tuple[str, int], ...], Alternative] = {}
+    found: dict[object, Alternative] = {}
     for each in sorted(_sums(asked), key=lambda each: each.after_s):
-        found.setdefault(tuple(sorted(each.requires.items())), each)
+        found.setdefault((frozenset(each.requires.items()), frozenset(each.at_least.items())), each)
     return tuple(found.values())
 
 
 def _sums(asked: Sequence[Sequence[Alternative]]) -> Iterator[Alternative]:
     for chosen in product(*asked):
         opens_s = max((each.after_s for each in chosen), default=0.0)
-        yield Alternative(total(each.requires for each in chosen), opens_s)
+        at_least = most(each.at_least for each in chosen)
+        yield Alternative(total(each.requires for each in chosen), opens_s, at_least)

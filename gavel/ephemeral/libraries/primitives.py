@@ -6,7 +6,7 @@ the application's tasks must require besides their own needs. Libraries never se
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gavel.errors import InvalidResource, StaleVersion
@@ -71,10 +71,14 @@ class Primitives(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What a task may require instead of the alternatives before it, once it has waited for `after_s`."""
+    """What a task may require instead of the alternatives before it, once it has waited for `after_s`.
+
+    `at_least` must be free on the node too, before the task takes anything, but is not held.
+    """
 
     requires: Requirement
     after_s: float = 0.0
+    at_least: Requirement = field(default_factory=dict)
 
 
 ANYWHERE = (Alternative({}),)
@@ -141,6 +145,14 @@ def total(requirements: Iterable[Requirement]) -> dict[str, int]:
     for name, amount in _amounts(requirements):
         summed[name] = summed.get(name, 0) + amount
     return summed
+
+
+def most(requirements: Iterable[Requirement]) -> dict[str, int]:
+    """The largest of each: what one node must have for every one of them alone."""
+    largest: dict[str, int] = {}
+    for name, amount in _amounts(requirements):
+        largest[name] = max(largest.get(name, 0), amount)
+    return largest
 
 
 def check_at_least(field: str, value: float, least: float) -> None:

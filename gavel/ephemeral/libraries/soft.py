@@ -5,7 +5,7 @@ one request, so there are no duplicates.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gavel.ephemeral.libraries.primitives import ANYWHERE, Alternative, Library, Primitives, check_at_least
 
@@ -29,7 +29,7 @@ class Soft:
     def asks(self) -> tuple[Alternative, ...]:
         """The alternatives of all choices, each moved to its time."""
         return tuple(
-            Alternative(each.requires, each.after_s + index * self.after_s)
+            replace(each, after_s=each.after_s + index * self.after_s)
             for index, library in enumerate(self.choices)
             for each in library.asks()
         )

@@ -10,6 +10,7 @@ from gavel.errors import SolveFailed
 from gavel.policies import measures
 from gavel.policies._classes import Classes, classes
 from gavel.policies._program import MOST_VIOLATION, named
+from gavel.policies.fast.distance import Guess
 from gavel.policies.fast.envelope import Market
 from gavel.policies.fast.levels import Filled
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
@@ -39,14 +40,15 @@ class Reduced:
     def expanded(self, fractions: FloatArray, shape: tuple[int, int]) -> FloatArray:
         """Fractions (m', k) of the classes as those of the jobs, (n, m)."""
         whole = np.zeros(shape)
-        whole[np.ix_(self.rows, self.types)] = self.found.expand(np.clip(fractions.T, 0.0, 1.0))
+        for kind, of_class in zip(self.types, np.clip(fractions, 0.0, 1.0), strict=True):
+            whole[self.rows, kind] = self.found.expand(of_class)
         return whole
 
 
 def answered(
     problem: AllocationProblem,
     policy: str,
-    solve: Callable[[Reduced, Sequence[FloatArray]], Filled],
+    solve: Callable[[Reduced, Sequence[Guess]], Filled],
     keys: Sequence[FloatArray | IntArray],
 ) -> Allocation | None:
     """The checked allocation of `solve` by prices; None where the program has to answer.
@@ -76,32 +78,38 @@ def answered(
 
 
 def _reduced(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) -> Reduced:
-    workers = problem.capacity_workers
-    types = np.flatnonzero(workers > 0)
-    rates = problem.throughput_steps_per_s[:, 0, types]
+    types = np.flatnonzero(problem.capacity_workers > 0)
+    workers = problem.capacity_workers[types].astype(float)
     scale = problem.scale_factor
-    rows = np.flatnonzero(((rates > 0) & (scale[:, None] <= workers[types])).any(axis=1))
-    found = classes([rates[rows], scale[rows], *(key[rows] for key in keys)])
+    rates = np.ascontiguousarray(problem.throughput_steps_per_s[:, 0, types].T) * (scale <= workers[:, None])
+    rows = np.flatnonzero(rates.any(axis=0))
+    found = classes([*rates[:, rows], scale[rows], *(key[rows] for key in keys)])
     first = rows[found.first]
-    usable = np.where(scale[first, None] <= workers[types], rates[first], 0.0)
-    counted = workers[types].astype(float)
-    equal = (usable * counted).sum(axis=1) / counted.sum()
-    service = np.ascontiguousarray((usable * (scale[first] / equal)[:, None]).T)
-    return Reduced(Market(service, (scale[first] * found.count).astype(float), counted), rows, types, found)
+    usable = rates[:, first]
+    service = usable * (scale[first] * workers.sum() / (workers @ usable))
+    return Reduced(Market(service, (scale[first] * found.count).astype(float), workers), rows, types, found)
 
 
-def _guesses(problem: AllocationProblem, types: IntArray) -> list[FloatArray]:
-    """The last round's prices (m',) of each level, for the types of now; none for a type that is new."""
+def _guesses(problem: AllocationProblem, types: IntArray) -> list[Guess]:
+    """The last round's prices, for the types of now, and its levels; none for a type that is new."""
     last: Mapping[str, Any] = problem.warm_start.get(SOLVER, {})
     known = list(last.get("types", ()))
     names = [problem.accelerator_types[index] for index in types]
     if not known or not set(names) <= set(known):
         return []
     places = [known.index(name) for name in names]
-    levels = [np.asarray(level, dtype=float)[places] for level in last.get("levels", ())]
-    return [prices for prices in levels if (prices >= 0).all() and 0 < prices.sum() < np.inf]
+    prices = [np.asarray(level, dtype=float)[places] for level in last.get("levels", ())]
+    reached = [*map(float, last.get("reached", ())), *[np.inf] * len(prices)]
+    return [
+        Guess(*pair)
+        for pair in zip(prices, reached, strict=False)
+        if (pair[0] >= 0).all() and 0 < pair[0].sum() < np.inf
+    ]
 
 
 def _warm_start(problem: AllocationProblem, types: IntArray, filled: Filled) -> dict[str, Any]:
-    names = [problem.accelerator_types[index] for index in types]
-    return {SOLVER: {"types": names, "levels": [proof.prices.tolist() for proof in filled.proofs]}}
+    levels = [proof.prices.tolist() for proof in filled.proofs]
+    reached = [proof.level for proof in filled.proofs]
+    return {
+        SOLVER: {"types": [problem.accelerator_types[index] for index in types], "levels": levels, "reached": reached}
+    }

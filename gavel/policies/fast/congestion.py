@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gavel.errors import SolveFailed
+from gavel.policies.fast import simplex
 from gavel.types import FloatArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -53,27 +55,28 @@ class Answer:
 
 def by_simplex(asked: Congestion) -> Answer | None:
     """The answer at a vertex with exact prices, for few jobs (HiGHS); None if the solver has none."""
-    from scipy import sparse
-    from scipy.optimize import linprog
-
-    kinds, jobs = np.nonzero(asked.usable)
-    column, size = np.arange(len(jobs)), len(jobs)
-    k, m = len(asked.scale), len(asked.free)
-    values = np.concatenate([-asked.rates[kinds, jobs], np.ones(size), asked.scale[jobs], -asked.elastic])
-    rows = np.concatenate([jobs, k + jobs, 2 * k + kinds, 2 * k + np.arange(m)])
-    columns = np.concatenate([column, column, column, np.full(m, size)])
-    matrix = sparse.csc_array((values, (rows, columns)), shape=(2 * k + m, size + 1))
-    limits = np.concatenate([-np.ones(k), asked.room, asked.free])
-    bounds = np.zeros((size + 1, 2))
-    bounds[:, 1], bounds[size, 0] = np.inf, -np.inf
-    cost = np.append(np.zeros(size), 1.0)
-    exact = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs-ds", options=exact)
-    if found.status != 0:
+    jobs, kinds = np.nonzero(asked.usable.T)
+    k, m, size = len(asked.scale), len(asked.free), len(jobs)
+    entries = np.column_stack([asked.rates[kinds, jobs], np.ones(size), asked.scale[jobs]])
+    rows = np.column_stack([jobs, k + jobs, 2 * k + kinds])
+    starts = np.append(np.arange(0, 3 * size + 1, 3), 3 * size + m)
+    values = np.concatenate([entries.ravel(), -asked.elastic])
+    places = np.concatenate([rows.ravel(), 2 * k + np.arange(m)])
+    matrix = simplex.ByColumn(2 * k + m, starts, places, values)
+    cost, least = np.append(np.zeros(size), 1.0), np.append(np.zeros(size), -np.inf)
+    highs = simplex.stated(matrix, cost, least)
+    simplex.bound(
+        highs,
+        np.concatenate([np.ones(k), np.full(k + m, -np.inf)]),
+        np.concatenate([np.full(k, np.inf), asked.room, asked.free]),
+    )
+    try:
+        x, prices = simplex.solved(highs)
+    except SolveFailed:
         return None
     fractions = np.zeros((m, k))
-    fractions[kinds, jobs] = np.maximum(0.0, found.x[:size])
-    return Answer(float(found.fun), fractions, np.maximum(0.0, -found.ineqlin.marginals[2 * k :]))
+    fractions[kinds, jobs] = np.maximum(0.0, x[:size])
+    return Answer(float(x[size]), fractions, np.maximum(0.0, -prices[2 * k :]))
 
 
 def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
@@ -96,7 +99,7 @@ def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
                 break
     fractions = _delivering(asked, best.x * asked.usable)
     z = float(((fractions @ asked.scale - asked.free) / asked.elastic).max())
-    return Answer(z, fractions, best.p, is_settled=best.error <= SETTLED)
+    return Answer(z, fractions, best.p.copy(), is_settled=best.error <= max(SETTLED, tolerance))
 
 
 def _delivering(asked: Congestion, fractions: FloatArray) -> FloatArray:
@@ -107,34 +110,48 @@ def _delivering(asked: Congestion, fractions: FloatArray) -> FloatArray:
     return enough
 
 
+class _Parts:
+    """A vector over the inequalities as one flat array: the (m, k) entries, then k targets, k times and m types."""
+
+    __slots__ = ("entries", "flat", "targets", "times", "types")
+
+    def __init__(self, flat: FloatArray, m: int, k: int) -> None:
+        self.flat = flat
+        self.entries = flat[: m * k].reshape(m, k)
+        self.targets = flat[m * k : m * k + k]
+        self.times = flat[m * k + k : m * k + 2 * k]
+        self.types = flat[m * k + 2 * k :]
+
+
 @dataclass(slots=True, eq=False)
 class _Direction:
-    x: FloatArray
-    v: FloatArray
-    u: FloatArray
-    r: FloatArray
+    slack: FloatArray
+    dual: FloatArray
     z: float
-    d: FloatArray
-    lam: FloatArray
-    mu: FloatArray
-    p: FloatArray
 
 
 class _Point:
-    """x and z with slacks v (targets), u (time), r (capacity); duals d of x >= 0 and lam, mu, p of the three rows."""
+    """z, and every inequality's slack and dual, flat (`_Parts`).
 
-    def __init__(self, asked: Congestion, at: _Direction) -> None:
-        self.asked, self.at = asked, at
-        self.x, self.z, self.p = at.x, at.z, at.p
-        self.open = asked.usable.astype(float)
-        held = self.open * at.x
-        self.short = 1.0 - (asked.rates * held).sum(axis=0) + at.v
-        self.late = asked.room - held.sum(axis=0) - at.u
-        self.over = asked.free + asked.elastic * at.z - held @ asked.scale - at.r
-        self.wrong = self.open * (at.d - at.mu - asked.scale * at.p[:, None] + at.lam * asked.rates)
-        self.norm = 1.0 - float(asked.elastic @ at.p)
-        self.products = int(asked.usable.sum()) + 2 * len(at.v) + len(at.r)
-        self.gap = float((held * at.d).sum() + at.v @ at.lam + at.u @ at.mu + at.r @ at.p)
+    The slack of x >= 0 is x itself, those of the three rows v (targets), u (time), r (capacity); their duals are d and
+    lam, mu, p. Entries that are not usable stay at 1 and count nowhere: `open` is 0 there.
+    """
+
+    def __init__(self, asked: Congestion, slack: FloatArray, dual: FloatArray, z: float, opened: FloatArray) -> None:
+        m, k = asked.rates.shape
+        self.asked, self.z, self.open = asked, z, opened
+        self.slack, self.dual = _Parts(slack, m, k), _Parts(dual, m, k)
+        usable = _Parts(opened, m, k).entries
+        self.x, self.p = self.slack.entries, self.dual.types
+        held = usable * self.x
+        self.short = 1.0 - (asked.rates * held).sum(axis=0) + self.slack.targets
+        self.late = asked.room - held.sum(axis=0) - self.slack.times
+        self.over = asked.free + asked.elastic * z - held @ asked.scale - self.slack.types
+        gained, paid = self.dual.targets * asked.rates, self.dual.times + asked.scale * self.p[:, None]
+        self.wrong = usable * (self.dual.entries - paid + gained)
+        self.norm = 1.0 - float(asked.elastic @ self.p)
+        self.products = opened * slack * dual
+        self.gap = float(self.products.sum())
         primal = max(_most(self.short), _most(self.late), _most(self.over) / _most(asked.elastic))
         self.error = max(self.gap, primal, abs(self.norm), float(np.abs(self.wrong).max(axis=0).sum()))
 
@@ -148,99 +165,81 @@ class _Point:
         x = np.where(asked.usable, need / count, 1.0)
         p = np.full(m, 1.0 / float(asked.elastic.sum()))
         cost = asked.scale * float(p.mean())
-        load = ((asked.usable * x) @ asked.scale - asked.free) / asked.elastic
-        z = max(1.0, float(load.max())) * 1.5
-        r = np.maximum(asked.free + asked.elastic * z - (asked.usable * x) @ asked.scale, 0.1 * asked.elastic)
+        held = (asked.usable * x) @ asked.scale
+        z = max(1.0, float(((held - asked.free) / asked.elastic).max())) * 1.5
+        r = np.maximum(asked.free + asked.elastic * z - held, 0.1 * asked.elastic)
         lam, mu = cost * need, cost * 0.5
         d = np.where(asked.usable, np.maximum(mu + asked.scale * p[:, None] - lam * asked.rates, 0.3 * cost), 1.0)
-        return _Point(asked, _Direction(x, np.full(k, 0.3), np.full(k, 0.3), r, z, d, lam, mu, p))
+        slack = np.concatenate([x.ravel(), np.full(2 * k, 0.3), r])
+        opened = np.concatenate([asked.usable.ravel(), np.ones(2 * k + m)])
+        return _Point(asked, slack, np.concatenate([d.ravel(), lam, mu, p]), z, opened)
 
     def moved(self) -> "_Point":
         """One predictor and corrector step."""
         system = _System(self)
-        at = self.at
-        zero = system.direction(-self.open * at.x * at.d, -at.v * at.lam, -at.u * at.mu, -at.r * at.p)
-        primal, dual = self._step(zero)
-        after = self._gap_after(zero, primal, dual)
-        centre = max(0.0, after / self.gap) ** 3 * self.gap / self.products
-        change = system.direction(
-            self.open * (centre - at.x * at.d - zero.x * zero.d),
-            centre - at.v * at.lam - zero.v * zero.lam,
-            centre - at.u * at.mu - zero.u * zero.mu,
-            centre - at.r * at.p - zero.r * zero.p,
-        )
-        primal, dual = self._step(change)
-        return self._along(change, min(1.0, TO_THE_BORDER * primal), min(1.0, TO_THE_BORDER * dual))
-
-    def _step(self, to: _Direction) -> tuple[float, float]:
-        at = self.at
-        primal = max(_blocks(at.x, to.x), _blocks(at.v, to.v), _blocks(at.u, to.u), _blocks(at.r, to.r))
-        dual = max(_blocks(at.d, to.d), _blocks(at.lam, to.lam), _blocks(at.mu, to.mu), _blocks(at.p, to.p))
-        return 1.0 / max(1.0, primal), 1.0 / max(1.0, dual)
-
-    def _gap_after(self, to: _Direction, a: float, b: float) -> float:
-        at = self.at
-        entries = (self.open * (at.x + a * to.x) * (at.d + b * to.d)).sum()
-        rows = (at.v + a * to.v) @ (at.lam + b * to.lam) + (at.u + a * to.u) @ (at.mu + b * to.mu)
-        return float(entries + rows + (at.r + a * to.r) @ (at.p + b * to.p))
-
-    def _along(self, to: _Direction, a: float, b: float) -> "_Point":
-        at = self.at
-        return _Point(
-            self.asked,
-            _Direction(
-                at.x + a * to.x, at.v + a * to.v, at.u + a * to.u, at.r + a * to.r, at.z + a * to.z,
-                at.d + b * to.d, at.lam + b * to.lam, at.mu + b * to.mu, at.p + b * to.p,
-            ),
-        )  # fmt: skip
+        slack, dual = self.slack.flat, self.dual.flat
+        zero = system.direction(-self.products)
+        primal, other = _step(slack, zero.slack), _step(dual, zero.dual)
+        after = float((self.open * (slack + primal * zero.slack)) @ (dual + other * zero.dual))
+        centre = max(0.0, after / self.gap) ** 3 * self.gap / float(self.open.sum())
+        change = system.direction(self.open * (centre - zero.slack * zero.dual) - self.products)
+        primal, other = TO_THE_BORDER * _step(slack, change.slack), TO_THE_BORDER * _step(dual, change.dual)
+        moved = slack + primal * change.slack, dual + other * change.dual
+        return _Point(self.asked, *moved, self.z + primal * change.z, self.open)
 
 
 class _System:
     """The Newton system at a point: two rows a job, then the Schur complement over the types."""
 
     def __init__(self, point: _Point) -> None:
-        asked, at = point.asked, point.at
+        asked, slack, dual = point.asked, point.slack, point.dual
         self.point = point
-        self.w = point.open * at.x / at.d
+        self.ratio = _Parts(point.open * slack.flat / dual.flat, *asked.rates.shape)
+        self.w = self.ratio.entries
         rated = asked.rates * self.w
-        k11 = (asked.rates * rated).sum(axis=0) + at.v / at.lam
+        k11 = (asked.rates * rated).sum(axis=0) + self.ratio.targets
         k12 = -rated.sum(axis=0)
-        k22 = self.w.sum(axis=0) + at.u / at.mu
+        k22 = self.w.sum(axis=0) + self.ratio.times
         det = k11 * k22 - k12 * k12
         self.inverse = (k22 / det, -k12 / det, k11 / det)
         self.f1, self.f2 = asked.scale * rated, -asked.scale * self.w
         g1, g2 = self._per_job(self.f1, self.f2)
-        self.schur = np.diag(self.w @ (asked.scale**2) + at.r / at.p) - self.f1 @ g1.T - self.f2 @ g2.T
-        self.for_z = np.linalg.solve(self.schur, asked.elastic)
+        schur = np.diag(self.w @ (asked.scale**2) + self.ratio.types) - self.f1 @ g1.T - self.f2 @ g2.T
+        self.schur = schur
+        self.for_z = np.linalg.solve(schur, asked.elastic)
 
     def _per_job(self, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
         i11, i12, i22 = self.inverse
         return i11 * first + i12 * second, i12 * first + i22 * second
 
-    def direction(self, cx: FloatArray, cv: FloatArray, cu: FloatArray, cr: FloatArray) -> _Direction:
-        """Where the residuals vanish and the complementary products change by cx, cv, cu, cr (to first order)."""
-        point, asked, at = self.point, self.point.asked, self.point.at
-        pull = point.wrong + cx / at.x
+    def direction(self, products: FloatArray) -> _Direction:
+        """Where the residuals vanish and slack times dual changes by `products` (flat), to first order."""
+        point, asked, m, k = self.point, self.point.asked, *self.point.asked.rates.shape
+        by_slack, by_dual = _Parts(products / point.slack.flat, m, k), _Parts(products / point.dual.flat, m, k)
+        pull = point.wrong + by_slack.entries
         pulled = self.w * pull
-        h1 = point.short + cv / at.lam - (asked.rates * pulled).sum(axis=0)
-        h2 = pulled.sum(axis=0) - point.late + cu / at.mu
+        h1 = point.short + by_dual.targets - (asked.rates * pulled).sum(axis=0)
+        h2 = pulled.sum(axis=0) - point.late + by_dual.times
         e1, e2 = self._per_job(h1, h2)
-        right = cr / at.p - point.over + pulled @ asked.scale + self.f1 @ e1 + self.f2 @ e2
+        right = by_dual.types - point.over + pulled @ asked.scale + self.f1 @ e1 + self.f2 @ e2
         straight = np.linalg.solve(self.schur, right)
         dz = (float(asked.elastic @ straight) - point.norm) / float(asked.elastic @ self.for_z)
         dp = straight - self.for_z * dz
         dlam, dmu = self._per_job(h1 + dp @ self.f1, h2 + dp @ self.f2)
-        dx = self.w * (pull + asked.rates * dlam - dmu - asked.scale * dp[:, None])
-        return _Direction(
-            dx, (cv - at.v * dlam) / at.lam, (cu - at.u * dmu) / at.mu, (cr - at.r * dp) / at.p, dz,
-            point.open * (cx - at.d * dx) / at.x, dlam, dmu, dp,
-        )  # fmt: skip
+        slack, dual = np.empty_like(products), np.empty_like(products)
+        slack[: m * k] = (self.w * (pull + asked.rates * dlam - dmu - asked.scale * dp[:, None])).ravel()
+        dual[m * k :] = np.concatenate([dlam, dmu, dp])
+        rows, entries = slice(m * k, None), slice(0, m * k)
+        slack[rows] = by_dual.flat[rows] - self.ratio.flat[rows] * dual[rows]
+        back = by_slack.flat[entries] - point.dual.flat[entries] / point.slack.flat[entries] * slack[entries]
+        dual[entries] = point.open[entries] * back
+        return _Direction(slack, dual, dz)
 
 
 def _most(values: FloatArray) -> float:
     return float(np.abs(values).max(initial=0.0))
 
 
-def _blocks(value: FloatArray, change: FloatArray) -> float:
-    """The reciprocal of the longest step along `change` that keeps `value` >= 0."""
-    return float((-change / value).max(initial=0.0))
+def _step(value: FloatArray, change: FloatArray) -> float:
+    """The longest step, at most 1, along `change` that keeps `value` >= 0."""
+    return 1.0 / max(1.0, float((-change / value).max()))

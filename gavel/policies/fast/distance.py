@@ -27,25 +27,38 @@ from gavel.types import FloatArray, IntArray
 TOLERANCE = 1e-9  # of the congestion
 LOOSE_TOLERANCE = 2e-8  # accepted where many jobs stay ambiguous, as among types that are all alike
 MOST_ROUNDS = 40
-MOST_BY_SIMPLEX = 100
+MOST_BY_SIMPLEX = 250
 ALL_AT_ONCE = 800
 LEAST_SAMPLE = 300
 GROWTH = 5
 LEAST_PER_SAMPLE = 10
-FIRST_ROUNDS = 3
+FIRST_ROUNDS = 2
 MOST_BY_INTERIOR_POINT = 3000
-WARM_BAND = 2e-3
+WARM_BAND, WARM_LEVEL = 2e-3, 1.03
 LEAST_BAND = 1e-6
 FRESH_BAND = 1e-4
+COARSE, FINE = 1e-6, 0.1 * TOLERANCE  # of the interior point
+AFTER_COARSE = 0.03
+WIDTH, WIDER = 0.1, 3.0
+SAMPLE_TOLERANCE = 1e-2
 PINNED = 1 - 1e-9
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reached:
-    """The largest `level`, its `targets` (n,) and `fractions` (m, n) that reach them at `congestion` <= 1 + 2e-8.
+class Guess:
+    """Where to begin: `prices` (m,) and the level that they led to, such as the last round's; wrong ones do no harm."""
 
-    `prices` (m,) prove that no higher level can be reached; None if the map ended first.
+    prices: FloatArray
+    level: float = np.inf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reached:
+    """The largest `level` and its `targets` (n,), which are reached at `congestion` <= 1 + 2e-8.
+
+    `fractions` (m, n) are within all workers and give `value`. `prices` (m,) prove that no higher level can be reached;
+    None if the map ended first.
     """
 
     level: float
@@ -54,28 +67,37 @@ class Reached:
     congestion: float
     prices: FloatArray | None
 
+    @property
+    def value(self) -> FloatArray:
+        """The targets, but for what is over: that would be missing to the few who stay in the market."""
+        given: FloatArray = self.targets / max(1.0, self.congestion)
+        return given
+
 
 def how_far(
-    market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: FloatArray | None = None
+    market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: Guess | None = None
 ) -> Reached:
     """The largest level of `targets` that valid allocations reach.
 
-    `elastic` (m,) says how much of each type's workers one unit of congestion adds. Prices to begin with: `guess`, such
-    as the last round's, or else `even` (m,). Raises SolveFailed.
+    `elastic` (m,) says how much of each type's workers one unit of congestion adds. To begin with: `guess`, or
+    else prices `even` (m,). Raises SolveFailed.
     """
     return _Search(market, elastic, targets, even, guess).run()
 
 
 class _Search:
     def __init__(
-        self, market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: FloatArray | None
+        self, market: Market, elastic: FloatArray, targets: Targets, even: FloatArray, guess: Guess | None
     ) -> None:
         self.market, self.elastic, self.targets = market, elastic, targets
         self.level = targets.end
         self.band = 1.0 if guess is None else WARM_BAND
         self.limit = max(MOST_BY_INTERIOR_POINT, len(market.scale) // 20)
-        self.prices = self._normal(even if guess is None else guess)
+        self.prices = self._normal(even if guess is None else guess.prices)
         self.proof: FloatArray | None = None
+        self.tolerance = COARSE
+        self.priced: Envelopes | None = None
+        self.guess_of_level = np.inf if guess is None else guess.level * WARM_LEVEL
         if guess is None and len(market.scale) > ALL_AT_ONCE:
             self._sample()
 
@@ -87,11 +109,12 @@ class _Search:
             vertex = priced.vertex(wanted)
             jobs = self._ambiguous(priced, vertex)
             answer = self._least_congestion(vertex, jobs, wanted)
+            most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE else TOLERANCE)
             is_reached = answer.z <= 1 + TOLERANCE
-            if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= 1 + LOOSE_TOLERANCE):
+            if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= most):
                 fractions = vertex.of_types(len(self.elastic))
                 fractions[:, jobs] = answer.fractions / np.maximum(1.0, answer.fractions.sum(axis=0))
-                return Reached(self.level, wanted, fractions, answer.z, self.proof)
+                return Reached(self.level, wanted, fractions / max(1.0, answer.z), answer.z, self.proof)
         raise SolveFailed(f"the price method did not settle within {MOST_ROUNDS} rounds")
 
     def _sample(self) -> None:
@@ -100,6 +123,7 @@ class _Search:
         while True:
             self._ask_sample(np.linspace(0, n - 1, size).astype(np.int64), FIRST_ROUNDS if size == LEAST_SAMPLE else 1)
             self.band = 1.5 / np.sqrt(size)
+            self.guess_of_level *= 1 + 3 * self.band
             if GROWTH * size > n / LEAST_PER_SAMPLE:
                 return
             size *= GROWTH
@@ -115,15 +139,28 @@ class _Search:
             jobs = np.flatnonzero(wanted > 0)
             if len(jobs):
                 asked, _ = _question(market.of(jobs), self.elastic * part, wanted[jobs], nothing)
-                self.prices = self._normal(by_interior_point(asked, 1e-4).prices)
+                self.prices = self._normal(by_interior_point(asked, SAMPLE_TOLERANCE).prices)
+        self.guess_of_level = level
 
     def _lower(self) -> Envelopes:
         """Step 2."""
-        priced = Envelopes(self.market, self.prices, self.targets.at(self.level))
+        if self.guess_of_level < self.level:
+            self._begin_at_guess()
+        priced = self.priced
+        if priced is None or priced.prices is not self.prices:
+            priced = Envelopes(self.market, self.prices, self.targets.at(self.level))
         level = largest_paid(priced, self.targets, self.level)
         if level < self.level:
             self.level, self.proof = level, self.prices
         return priced
+
+    def _begin_at_guess(self) -> None:
+        """Where these prices cannot pay for the guess, the level is below it: the envelopes need not go further."""
+        wanted = self.targets.at(self.guess_of_level)
+        priced = Envelopes(self.market, self.prices, wanted)
+        if priced.cost(wanted)[0] > float(self.prices @ self.market.workers) * (1 + ROUNDING):
+            self.level, self.proof, self.priced = self.guess_of_level, self.prices, priced
+        self.guess_of_level = np.inf
 
     def _ambiguous(self, priced: Envelopes, vertex: Vertex) -> IntArray:
         """Step 3: the jobs of small margin, the smallest if there are too many."""
@@ -148,7 +185,7 @@ class _Search:
             exact = by_simplex(asked)
             if exact is not None:
                 return Answer(exact.z, exact.fractions, exact.prices / unit)
-        close = by_interior_point(asked, 0.1 * TOLERANCE)
+        close = by_interior_point(asked, self.tolerance)
         return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
 
     def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
@@ -156,19 +193,24 @@ class _Search:
         prices = self._normal(answer.prices)
         if self._least(prices, wanted) > 1 + 0.1 * TOLERANCE:
             ratio = np.abs(prices - self.prices) / np.maximum(np.maximum(prices, self.prices), 1e-300)
-            self.band = min(1.0, max(2 * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
+            self.band = min(1.0, max(WIDTH * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
             self.prices = prices
             return True
+        if self.tolerance > FINE and size > MOST_BY_SIMPLEX:  # these prices were not meant to prove the last digits
+            self.tolerance, self.band = FINE, max(LEAST_BAND, AFTER_COARSE * self.band)
+            self.prices = prices
+            return False
         middle = self._normal((prices + self.prices) / 2)
         self.prices = max((self.prices, prices, middle), key=lambda each: self._least(each, wanted))
         # where rounding has the upper hand, or all jobs were asked already: as few as possible again
-        self.band = FRESH_BAND if self.band >= 1 or not answer.is_settled else min(1.0, 3 * self.band)
+        self.band = FRESH_BAND if self.band >= 1 or not answer.is_settled else min(1.0, WIDER * self.band)
         self.limit = 2 * max(self.limit, size)
         return False
 
     def _least(self, prices: FloatArray, wanted: FloatArray) -> float:
         """The congestion that `prices` prove `wanted` to need at least."""
-        cost, _ = Envelopes(self.market, prices, wanted).cost(wanted)
+        self.priced = Envelopes(self.market, prices, wanted)
+        cost, _ = self.priced.cost(wanted)
         return 1 + cost - float(prices @ self.market.workers)
 
     def _normal(self, prices: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ n jobs (or classes of identical ones), m accelerator types, type-major arrays (m
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from gavel.types import FloatArray, IntArray
 BoolArray = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Market:
     """What is asked for and what there is: `rates` (m, n) value per unit of time, `scale` (n,) workers, `workers` (m,).
 
@@ -28,7 +29,7 @@ class Market:
     scale: FloatArray
     workers: FloatArray
 
-    @property
+    @cached_property
     def best(self) -> FloatArray:
         """The most each job can reach, (n,)."""
         most: FloatArray = self.rates.max(axis=0)
@@ -91,7 +92,7 @@ class Envelopes:
         self.steps = [step]
         while True:
             further = np.flatnonzero(step.reach < most[step.jobs])
-            further = further[step.reach[further] < market.rates[:, step.jobs[further]].max(axis=0)]
+            further = further[step.reach[further] < market.best[step.jobs[further]]]
             if not len(further):
                 return
             jobs = step.jobs[further]
@@ -177,9 +178,10 @@ def _next(
     reach = here.copy()
     for index, price in enumerate(prices):
         length = rates[index] - here
-        ahead = length > 0
-        candidate = np.divide(scale * price - paid, length, out=np.full(len(jobs), np.inf), where=ahead)
-        better = (candidate < slope) | ((candidate == slope) & ahead & (rates[index] > reach))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            candidate = (scale * price - paid) / length
+        candidate[length <= 0] = np.inf
+        better = (candidate < slope) | ((candidate == slope) & (rates[index] > reach))
         np.copyto(slope, candidate, where=better)
         np.copyto(kind, index, where=better)
         np.copyto(reach, rates[index], where=better)

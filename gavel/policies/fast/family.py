@@ -11,6 +11,7 @@ import numpy as np
 from gavel.policies import measures
 from gavel.policies._curves import Curve
 from gavel.policies.fast.answer import Reduced, answered
+from gavel.policies.fast.distance import Guess
 from gavel.policies.fast.levels import Filled, fill
 from gavel.policies.fast.spreads import along
 from gavel.policies.fast.targets import EqualRho, Even, InOrder, TargetMap, Targets
@@ -23,7 +24,7 @@ def evenly(problem: AllocationProblem, policy: str, weight: FloatArray, *, whole
     With `whole` False no further than the first job can go.
     """
 
-    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+    def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         rising = _even(weight[reduced.first])
         if whole:
             return fill(reduced.market, rising, guesses=guesses)
@@ -38,7 +39,7 @@ def equally_late(
     """The least worst finish-time fairness against `isolated_s` (n,); what is left is shared evenly by weight."""
     work = measures.service_per_step(problem) * np.maximum(1.0, problem.steps_remaining)
 
-    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+    def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         first = reduced.first
 
         def by_rho(start: FloatArray, cap: FloatArray) -> Targets:
@@ -57,7 +58,7 @@ def in_order(problem: AllocationProblem, policy: str, order: IntArray, *, backfi
     turn = np.empty(len(order), dtype=np.int64)
     turn[order] = np.arange(len(order))
 
-    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+    def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         rising = InOrder.map(np.argsort(turn[reduced.first]))
         return fill(reduced.market, rising, levels=None if backfill else 1, guesses=guesses)
 
@@ -73,7 +74,7 @@ def by_curves(
     """
     every = np.arange(len(problem.job_ids))
 
-    def solve(reduced: Reduced, guesses: Sequence[FloatArray]) -> Filled:
+    def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         rows, market = reduced.first, reduced.market
         floor = np.zeros(len(rows))
         for own, jobs, part in guaranteed:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies.fast.distance import Reached, how_far
+from gavel.policies.fast.distance import Guess, Reached, how_far
 from gavel.policies.fast.envelope import BoolArray, Envelopes, Market
 from gavel.policies.fast.targets import TargetMap
 from gavel.types import FloatArray, IntArray
@@ -36,9 +36,10 @@ NOISE = 1e-10  # less of a job's time than this is rounding
 class Proof:
     """`prices` (m,) at which `targets` (k,) cost all workers of `market`: no more along the map is valid.
 
-    `workers` (m,) are those of the whole cluster.
+    `workers` (m,) are those of the whole cluster, `level` that of the map.
     """
 
+    level: float
     prices: FloatArray
     workers: FloatArray
     market: Market
@@ -71,12 +72,11 @@ def fill(
     *maps: TargetMap,
     start: FloatArray | None = None,
     levels: int | None = None,
-    guesses: Sequence[FloatArray] = (),
+    guesses: Sequence[Guess] = (),
 ) -> Filled:
     """Fill along the last of `maps` within at most `levels` (default: until nobody can rise), one level of each before.
 
-    `start` (n,): what each job keeps (default: nothing). `guesses`: prices (m,) for each level, such as the last
-    round's. Raises SolveFailed.
+    `start` (n,): what each job keeps (default: nothing). `guesses`: where to begin each level. Raises SolveFailed.
     """
     filling = _Filling(market, np.zeros(len(market.scale)) if start is None else start, guesses)
     for target_map in maps[:-1]:
@@ -91,7 +91,7 @@ def fill(
 class _Filling:
     """Where water filling stands: `jobs` (k,) are those in the `market`, the others are settled."""
 
-    def __init__(self, market: Market, start: FloatArray, guesses: Sequence[FloatArray]) -> None:
+    def __init__(self, market: Market, start: FloatArray, guesses: Sequence[Guess]) -> None:
         self.market, self.guesses = market, guesses
         self.value = start
         self.cap = np.maximum(start, market.best)
@@ -114,11 +114,11 @@ class _Filling:
         even = np.where(self.full, 0.0, 1.0)
         reached = how_far(self.market, elastic, targets, even, guess)
         self.value = self.value.copy()
-        self.value[self.jobs] = reached.targets
+        self.value[self.jobs] = reached.value
         self.fractions[:, self.jobs] = reached.fractions
         if reached.prices is None:
             return False
-        self.proofs.append(Proof(reached.prices, self.whole, self.market, reached.targets))
+        self.proofs.append(Proof(reached.level, reached.prices, self.whole, self.market, reached.targets))
         paid = reached.prices * self.whole
         priced = paid > PRICED * float(paid.sum())
         if not (priced & ~self.full).any():
@@ -130,7 +130,7 @@ class _Filling:
 
     def _settle(self, reached: Reached, prices: FloatArray) -> None:
         """Steps 3 and 4: who stops, who leaves, and which types are left to the others."""
-        market, value = self.market, reached.targets
+        market, value = self.market, reached.value
         priced_at = Envelopes(market, prices, np.minimum(market.best, value * (1 + 2e-9) + 1e-300))
         worker = float(prices @ self.whole / self.whole.sum())
         stuck = priced_at.rising_price(value) * market.best > STUCK * worker * market.scale

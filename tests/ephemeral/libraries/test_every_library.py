@@ -4,6 +4,7 @@ import pytest
 
 from gavel.ephemeral.libraries import (
     AntiAffinity,
+    Barrier,
     BinPacking,
     CoLocation,
     DataLocality,
@@ -11,6 +12,7 @@ from gavel.ephemeral.libraries import (
     GangPool,
     Library,
     LoadBalancing,
+    Objective,
     Priority,
     Queue,
     Share,
@@ -24,6 +26,7 @@ CPU = {"node/cpu": 1}
 POOL = GangPool("app/slots", {"a": 2, "b": 2})
 LIBRARIES: dict[str, Library] = {
     "anti-affinity": AntiAffinity("app/x"),
+    "barrier": Barrier(("app/x", "app/y"), frozenset({"app/x", "app/y"})),
     "bin packing": BinPacking("app/x", CPU),
     "co-location": CoLocation("app/x", CPU, 2),
     "data locality": DataLocality("app/x", ("a", "b")),
@@ -33,6 +36,7 @@ LIBRARIES: dict[str, Library] = {
     "gang": POOL.of("x", 2),
     "gang pool": POOL,
     "load balancing": LoadBalancing("app/x", CPU),
+    "objective": Objective("app/x", {"a": 4, "b": 9}),
     "priority": Priority((Queue("app/x", 2), Queue("app/y", 2)), CPU).of("app/x"),
     "soft": Soft((AntiAffinity("app/x"), compose()), 5.0),
     "static load balancing": StaticLoadBalancing("app/x", 3),

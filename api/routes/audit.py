@@ -1,0 +1,34 @@
+"""The audit log: every decision that touches a user."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import OperatorOnly
+from api.errors import documented
+from api.routes.parameters import BeforeQuery, LimitQuery
+from api.schemas import AuditList, Name
+from api.services import ServicesDep
+from api.views import audit_list
+
+router = APIRouter(prefix="/v1", tags=["tiers and users"])
+
+Subject = Annotated[
+    str | None,
+    Query(pattern=r"^[a-z]+/[-_.A-Za-z0-9]+$", max_length=300, description="`tier/NAME`, `job/ID`, `user/NAME`, .."),
+]
+
+
+@router.get("/audit", operation_id="list_audit", responses=documented(401, 403, 422, 503))
+def list_audit(
+    caller: OperatorOnly,
+    services: ServicesDep,
+    subject: Subject = None,
+    user: Annotated[Name | None, Query(description="Whom the decision touches.")] = None,
+    before: BeforeQuery = None,
+    limit: LimitQuery = 50,
+) -> AuditList:
+    """Who changed what, and which gangs the policy stopped for whom, newest first. What a round decided can be
+    followed up in `/v1/allocations/{round}`.
+    """
+    return audit_list(services.store.audit(subject=subject, user=user, before=before, limit=limit), limit)

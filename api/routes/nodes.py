@@ -1,0 +1,120 @@
+"""Nodes: list them, and take them out of service and back."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Response
+from fastapi.concurrency import run_in_threadpool
+
+from api.auth import OperatorOnly, UserOrOperator, may_see
+from api.errors import documented, problem
+from api.operations import OPERATION, Prefer, answer, ask
+from api.routes.parameters import NodePath
+from api.schemas.operations import DrainRequest, NodeStatusList, NodeStatusView, OperationView
+from api.services import Services, ServicesDep
+from api.views import leases_in_force
+from gavel.types import Identity, JobId, NodeStatus
+
+router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
+
+ERRORS = documented(400, 401, 403, 404, 409, 413, 422, 503)
+
+
+@router.get("", operation_id="list_nodes", responses=documented(401, 403, 503))
+def list_nodes(caller: UserOrOperator, services: ServicesDep) -> NodeStatusList:
+    """Every node as of the scheduler's last tick; those that went away are listed as lost for a day."""
+    shown = _shown(services, caller)
+    return NodeStatusList(items=[shown.view(node) for node in services.store.nodes()])
+
+
+@router.get("/{name}", operation_id="get_node", responses=documented(401, 403, 404, 422, 503))
+def get_node(name: NodePath, caller: UserOrOperator, services: ServicesDep) -> NodeStatusView:
+    """One node."""
+    found = next((node for node in services.store.nodes() if node.name == name), None)
+    if found is None:
+        raise problem(404, f"no node {name}")
+    return _shown(services, caller).view(found)
+
+
+@router.post("/{name}/cordon", status_code=202, operation_id="cordon_node", responses=OPERATION | ERRORS)
+async def cordon(
+    name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
+) -> OperationView:
+    """No new leases there; gangs that run there go on to the end of theirs. 409 while it is being drained."""
+    return await _command("node.cordon", name, {}, response, caller, services, prefer)
+
+
+@router.post("/{name}/uncordon", status_code=202, operation_id="uncordon_node", responses=OPERATION | ERRORS)
+async def uncordon(
+    name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
+) -> OperationView:
+    """New leases there again; ends a drain, too."""
+    return await _command("node.uncordon", name, {}, response, caller, services, prefer)
+
+
+@router.post("/{name}/drain", status_code=202, operation_id="drain_node", responses=OPERATION | ERRORS)
+async def drain(
+    name: NodePath,
+    body: DrainRequest,
+    response: Response,
+    caller: OperatorOnly,
+    services: ServicesDep,
+    prefer: Prefer = None,
+) -> OperationView:
+    """No lease there outlives the window: gangs leave at the end of their lease, those of jobs that cannot be preempted
+    and all that is left checkpoint and stop before the window ends. The node is `drained` when nothing runs there.
+    """
+    return await _command("node.drain", name, {"window_s": body.window_s}, response, caller, services, prefer)
+
+
+async def _command(
+    kind: str,
+    name: str,
+    body: Mapping[str, Any],
+    response: Response,
+    caller: Identity,
+    services: Services,
+    prefer: str | None,
+) -> OperationView:
+    known = {node.name for node in await run_in_threadpool(services.store.nodes)}
+    if name not in known:
+        raise problem(404, f"no node {name}; there are {', '.join(sorted(known)) or 'none yet'}")
+    operation = await ask(services, kind, f"node/{name}", body, caller)
+    return await answer(services, operation, response, prefer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """The cluster as last seen, looked up by node: what a caller may see of each."""
+
+    regions: Mapping[str, str]
+    workers: Mapping[str, Counter[str]]
+    jobs: Mapping[str, list[JobId]]
+
+    def view(self, node: NodeStatus) -> NodeStatusView:
+        return NodeStatusView(
+            name=node.name,
+            state=node.state.value,
+            since_s=node.since_s,
+            drain_by_s=node.drain_by_s,
+            by=node.by,
+            region=self.regions.get(node.name),
+            capacity=dict(self.workers.get(node.name, {})),
+            jobs=sorted(self.jobs.get(node.name, [])),
+        )
+
+
+def _shown(services: Services, caller: Identity) -> _Shown:
+    cluster, jobs = services.store.cluster(), services.store.snapshot().jobs
+    workers: dict[str, Counter[str]] = {}
+    for worker in cluster.workers:
+        workers.setdefault(worker.node, Counter())[worker.accelerator_type] += 1
+    node_of = {worker.id: worker.node for worker in cluster.workers}
+    holders: dict[str, list[JobId]] = {}
+    for job_id, lease in leases_in_force(services.store.rounds(limit=2), jobs).items():
+        if may_see(caller, jobs[job_id]):
+            for node in {node_of[worker] for worker in lease.worker_ids if worker in node_of}:
+                holders.setdefault(node, []).append(job_id)
+    return _Shown({node.name: node.region for node in cluster.nodes}, workers, holders)

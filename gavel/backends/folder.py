@@ -1,0 +1,115 @@
+"""The state directory of a local cluster: what is where, and the few files that outlive a service."""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from gavel.backends.gang import read_object
+from gavel.backends.launch import Places
+from gavel.backends.machine import write_json
+from gavel.errors import BackendUnavailable, InvalidRequest
+from gavel.types import EphemeralResource, JobId
+
+JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+
+
+class StateFolder:
+    """Holds the directory against every other service until `close`. Raises BackendUnavailable if one has it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+        self._lock = _lock(self._path)
+        self._fences = {
+            path.parent.name: int((read_object(path) or {"fence": 0})["fence"])
+            for path in (self._path / "gangs").glob("*/fence.json")
+        }
+
+    def close(self) -> None:
+        """Let go of the directory. Closing twice does no harm."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def places(self, job_id: JobId, token: int) -> Places:
+        """Where the files of one gang are. Raises InvalidRequest."""
+        if not JOB_ID.fullmatch(job_id):
+            raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
+        places = Places(
+            gang=self._path / "gangs" / job_id / str(token),
+            work=self._path / "work" / job_id,
+            checkpoints=self._path / "checkpoints" / job_id,
+            log=self._path / "logs" / f"{job_id}.log",
+        )
+        assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
+        return places
+
+    def gangs(self) -> Iterator[tuple[Path, Path]]:
+        """Directory and checkpoint directory of each gang that was launched, in the order in which they came."""
+        found = (self._path / "gangs").glob("*/*/gang.json")
+        for path in sorted(found, key=lambda path: path.stat().st_mtime):
+            yield path.parent, self._path / "checkpoints" / path.parent.parent.name
+
+    # --- fences: tokens below are refused ---
+
+    def fence(self, job_id: JobId) -> int:
+        """The lowest token of the job that may still start."""
+        return self._fences.get(job_id, 0)
+
+    def assume_fence(self, job_id: JobId, fence: int) -> None:
+        """The same, but for this service only: a gang's own directory tells the next one."""
+        self._fences[job_id] = max(fence, self.fence(job_id))
+
+    def raise_fence(self, job_id: JobId, fence: int) -> None:
+        """From now on tokens below are refused, after a restart too."""
+        path = self.places(job_id, 0).gang.with_name("fence.json")
+        known = read_object(path)
+        if known is None or known["fence"] < fence:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_json(str(path), {"fence": fence})
+        self.assume_fence(job_id, fence)
+
+    # --- what else is kept ---
+
+    def resources(self) -> tuple[EphemeralResource, ...]:
+        """The ephemeral resources as last kept."""
+        said = read_object(self._path / "resources.json") or {"resources": []}
+        return tuple(EphemeralResource(**fields) for fields in said["resources"])
+
+    def keep_resources(self, resources: Iterable[EphemeralResource]) -> None:
+        """A restarted service finds these."""
+        write_json(str(self._path / "resources.json"), {"resources": [asdict(each) for each in resources]})
+
+    def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
+        """Older checkpoints of the job go. Raises InvalidRequest."""
+        kept = _token_and_step(checkpoint)
+        if kept is None:
+            raise InvalidRequest("checkpoint", f"{checkpoint!r} is not TOKEN-STEP")
+        folder = self.places(job_id, 0).checkpoints
+        for path in folder.iterdir() if folder.is_dir() else ():
+            found = _token_and_step(path.name)
+            if found is not None and found < kept:
+                shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
+
+
+def _token_and_step(checkpoint: str) -> tuple[int, int] | None:
+    found = CHECKPOINT.fullmatch(checkpoint)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _lock(state_dir: Path) -> int:
+    """A descriptor that keeps every other service out of the directory; its holder's death frees it."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(state_dir / "backend.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as problem:
+        os.close(lock)
+        raise BackendUnavailable(
+            f"another service uses {state_dir}: stop it, or give this one its own state_dir"
+        ) from problem
+    return lock

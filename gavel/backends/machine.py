@@ -1,0 +1,113 @@
+"""This machine's instants, files and processes, as service and supervisor read them. Standard library only."""
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import Any
+
+READ_BYTES = 1 << 20
+
+
+def boottime_s() -> float:
+    """Seconds since this machine booted, sleep included: no change of the wall clock moves it."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def write_json(path: str, value: object) -> None:
+    """Replace a file as a whole: a reader sees the old text or the new, never a part."""
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        json.dump(value, file)
+    os.rename(path + ".tmp", path)
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """The object in a file that is only ever replaced as a whole."""
+    with open(path, encoding="utf-8") as file:
+        value: dict[str, Any] = json.load(file)
+    return value
+
+
+def append_json(path: str, value: object) -> None:
+    """One more line at the end of a file, in one write, so that several may append. Raises OSError."""
+    line = json.dumps(value).encode() + b"\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    file = os.open(path, flags, 0o600)
+    try:
+        if os.write(file, line) != len(line):
+            raise OSError(f"{path}: a line was cut short, the disk is full")
+    finally:
+        os.close(file)
+
+
+class Lines:
+    """The objects in a file of lines that others append to; what is not yet a whole line, or is no object, is none."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._offset = 0
+
+    def read(self) -> list[dict[str, Any]]:
+        """Those that came since the last call, at most READ_BYTES of them."""
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return []  # not written yet, or no plain file
+        try:
+            text = os.pread(file, READ_BYTES, self._offset) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+        finally:
+            os.close(file)
+        whole = text.rfind(b"\n") + 1
+        if not whole and len(text) == READ_BYTES:
+            whole = len(text)  # no line that anybody needs
+        self._offset += whole
+        return [value for value in map(_object, text[:whole].splitlines()) if value is not None]
+
+    def read_all(self) -> Iterator[dict[str, Any]]:
+        """All that there are now and were not read before."""
+        while lines := self.read():
+            yield from lines
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def boot_id() -> str:
+    """Changes with each boot of this machine."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def stat_fields(pid: int) -> list[str]:
+    """/proc/PID/stat from field 3 (state) on; the name before it may hold spaces. Raises OSError if there is none."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def start_time(pid: int) -> int | None:
+    """When the process began, in ticks since boot; None if it is gone or a zombie."""
+    try:
+        fields = stat_fields(pid)
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def descendants(root: int) -> list[int]:
+    """Every process below `root`."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):  # it ended while we looked
+                children.setdefault(int(stat_fields(int(name))[1]), []).append(int(name))
+    found = [root]
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return found[1:]

@@ -1,0 +1,67 @@
+"""What a job's processes print, kept within a bound. Standard library only: a part of the supervisor."""
+
+import contextlib
+import os
+
+from gavel.backends.machine import read_json, write_json
+
+TAIL_LINES, TAIL_BYTES = 20, 4096
+
+
+class Log:
+    """The output of a job, bounded: at half the limit the log becomes `.1`, and the `.1` before it goes.
+
+    `.base` names the file (by inode) that ends at a known offset since the job's first line; see `gavel.backends.logs`.
+    """
+
+    def __init__(self, path: str, limit_bytes: int) -> None:
+        self._path = path
+        self._half_bytes = max(1, limit_bytes // 2)
+        self._tail = b""
+        self._base = self._recover()
+        self._open()
+
+    def write(self, output: bytes) -> None:
+        """Append; a disk that is full loses output, not the job."""
+        self._tail = (self._tail + output)[-TAIL_BYTES:]
+        rest = memoryview(output)
+        try:
+            while rest:
+                if self._size >= self._half_bytes:
+                    self._rotate()
+                written = os.write(self._file, rest[: self._half_bytes - self._size])
+                self._size += written
+                rest = rest[written:]
+        except OSError as problem:
+            self._tail = f"[output was lost: {problem}]".encode()
+
+    def tail(self) -> str:
+        """The last lines of this gang's output."""
+        return "\n".join(self._tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
+
+    def close(self) -> None:
+        """Let go of the file; nothing may be written afterwards."""
+        os.close(self._file)
+
+    def _open(self) -> None:
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._file).st_size
+
+    def _rotate(self) -> None:
+        self._base += self._size
+        write_json(self._path + ".base", {"inode": os.fstat(self._file).st_ino, "end": self._base})
+        with contextlib.suppress(FileNotFoundError):  # renamed over, some file systems would write it all to disk
+            os.unlink(self._path + ".1")
+        os.rename(self._path, self._path + ".1")
+        full = self._file
+        self._open()
+        os.close(full)
+
+    def _recover(self) -> int:
+        """Where the current file begins. A supervisor that died within a rotation left its second step to us."""
+        if not os.path.exists(self._path + ".base"):
+            return 0
+        said = read_json(self._path + ".base")
+        if os.path.exists(self._path) and os.stat(self._path).st_ino == said["inode"]:
+            os.replace(self._path, self._path + ".1")
+        return int(said["end"])

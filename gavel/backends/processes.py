@@ -1,0 +1,109 @@
+"""How the processes of a gang, ranks and tasks, are started. Standard library only: a part of the supervisor."""
+
+import ctypes
+import os
+import signal
+from typing import Any, NoReturn
+
+LINE_BYTES = 1 << 16
+MESSAGE_BYTES = 4096
+OOM_SCORE = 500  # when memory runs out, the kernel takes a job's process before a supervisor or the service
+PR_SET_PDEATHSIG = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Process:
+    """One process of the gang and the pipe that holds its output. `rank` is its number; None for a task."""
+
+    def __init__(self, name: str, rank: int | None, pid: int, output: int, prefix: bytes) -> None:
+        self.name, self.rank, self.pid, self.output = name, rank, pid, output
+        self.exit_code: int | None = None
+        self.problem = ""  # why its program is not executing
+        self._prefix = prefix
+        self._partial = b""
+
+    def lines(self, output: bytes, *, is_last: bool = False) -> bytes:
+        """What to log of new output: whole lines with the process before each, or all of it as it came if alone."""
+        if not self._prefix:
+            return output
+        text = self._partial + output
+        cut = text.rfind(b"\n") + 1
+        if is_last or len(text) - cut > LINE_BYTES:
+            cut = len(text)
+        self._partial = text[cut:]
+        return b"".join(self._prefix + line + b"\n" for line in text[:cut].splitlines())
+
+
+def start_ranks(launch: dict[str, Any]) -> list[Process]:
+    """Every rank, executing; the `problem` of one that could not be started says why.
+
+    All are forked before the first is waited for: a gang starts as fast as the cores can become programs.
+    """
+    begun = [_begin(launch["argv"], launch["cwd"], spec) for spec in launch["ranks"]]
+    is_alone = launch.get("world_size", len(begun)) == 1
+    return [_rank(spec.get("rank", index), *begun[index], is_alone) for index, spec in enumerate(launch["ranks"])]
+
+
+def _rank(number: int, pid: int, output: int, status: int, is_alone: bool) -> Process:
+    """Its number is another than its place in launch.json where other nodes hold the other ranks."""
+    rank = Process(f"rank {number}", number, pid, output, b"" if is_alone else f"[{number}] ".encode())
+    rank.problem = _problem(status)
+    return rank
+
+
+def start_task(spec: dict[str, Any]) -> Process:
+    """A task of the job (a line of starts.jsonl), executing; its `problem` says why if it is not."""
+    pid, output, status = _begin(spec["argv"], spec["cwd"], spec)
+    task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode())
+    task.problem = _problem(status)
+    return task
+
+
+def _begin(argv: list[str], cwd: str, spec: dict[str, Any]) -> tuple[int, int, int]:
+    """Fork; pid, output, and the pipe that says what went wrong, or closes once the program is executing."""
+    output, output_end = os.pipe2(os.O_CLOEXEC)
+    status, status_end = os.pipe2(os.O_CLOEXEC)
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, cwd, spec, supervisor, (output_end, status_end))
+    os.close(output_end)
+    os.close(status_end)
+    os.set_blocking(output, False)
+    return pid, output, status
+
+
+def _problem(status: int) -> str:
+    with open(status, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def _become(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, ends: tuple[int, int]) -> NoReturn:
+    """In the child: turn into the program. An error is said through the second pipe, which closes at exec."""
+    output_end, status_end = ends
+    doing = "prepare"
+    try:
+        os.setsid()  # a program that signals its own group must not reach the supervisor
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        assert os.getppid() == supervisor, "the supervisor died"
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
+            if int(file.read()) < OOM_SCORE:  # lowering it takes a privilege
+                file.write(str(OOM_SCORE))
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output_end, 1)
+        os.dup2(output_end, 2)
+        doing = f"pin to cpus {spec['cpus']}"
+        if spec["cpus"]:
+            os.sched_setaffinity(0, spec["cpus"])
+        doing = f"enter the working directory {cwd!r}"
+        os.chdir(cwd)
+        doing = f"run the program {argv[0]!r} (PATH is {spec['env'].get('PATH', '')!r})"
+        os.execvpe(argv[0], argv, spec["env"])  # noqa: S606
+    except BaseException as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        os.write(status_end, f"cannot {doing}: {reason}"[:MESSAGE_BYTES].encode("utf-8", "replace"))
+    finally:
+        os._exit(127)

@@ -1,0 +1,132 @@
+"""The node agent: one warm Ray actor a node, which starts, watches and ends what runs there of each gang.
+
+It keeps everything in files, as the local backend does (docs/gang-protocol.md), and its supervisors need neither it nor
+Ray: when the agent, Ray or the service is gone, gangs go on to the end of their leases, and whoever comes back adopts
+them. `NodeAgent` itself knows nothing of Ray.
+"""
+
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from gavel.backends import machine
+from gavel.backends.folder import StateFolder
+from gavel.backends.gang import read_object
+from gavel.backends.launch import base_environment
+from gavel.backends.ray.shard import Shard, shared_places
+from gavel.backends.ray.words import PROTOCOL, Answer, GangKey, Order, ShardLaunch, ShardWanted
+from gavel.errors import BackendUnavailable
+
+PORTS_KEPT = 32
+
+
+class NodeAgent:
+    """Everything of ours on one node, below `folder/node`. Raises BackendUnavailable if another agent has it."""
+
+    def __init__(self, node: str, folder: str, protocol: int) -> None:
+        if protocol != PROTOCOL:
+            raise BackendUnavailable(
+                f"gavel here speaks protocol {PROTOCOL}, the service {protocol}: install its version"
+            )
+        self._node = node
+        path = Path(folder).expanduser() / node
+        self._folder = StateFolder(path)
+        self._epoch_path = path / "epoch.json"
+        self._epoch = int((read_object(self._epoch_path) or {"epoch": 0})["epoch"])
+        self._base = base_environment()
+        self._shards: dict[GangKey, Shard] = {}
+        self._ports = PortsKept()
+        for directory, _ in self._folder.gangs():
+            self._adopt(directory)
+
+    def exchange(self, order: Order) -> Answer:
+        """Make it so, and say what is: one call a node a tick. An order of an older service is refused."""
+        if order.epoch < self._epoch:
+            return self._answer((), refused="a service that started later has taken this node over")
+        if order.epoch > self._epoch:
+            self._epoch = order.epoch
+            machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
+        for wanted in order.shards:
+            self._obey(wanted)
+        return self._answer(order.shards)
+
+    def close(self) -> None:
+        """Let go of the folder and the ports; gangs go on to the end of their leases."""
+        self._folder.close()
+        self._ports.release(self._ports.free())
+
+    def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
+        by_key = {wanted.key: wanted for wanted in asked}
+        shards = () if refused else tuple(shard.seen(by_key.get(key)) for key, shard in self._shards.items())
+        return Answer(
+            boot_id=machine.boot_id(),
+            node_boottime_s=machine.boottime_s(),
+            shards=shards,
+            ports=self._ports.free(),
+            refused=refused,
+        )
+
+    def _obey(self, wanted: ShardWanted) -> None:
+        shard = self._shards.get(wanted.key)
+        if wanted.stop or wanted.forget:
+            self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
+        if shard is None:
+            if wanted.launch is not None and not wanted.stop and not wanted.forget:
+                self._launch(wanted.launch, wanted.lease_node_boottime_s)
+        elif wanted.forget and not shard.is_live:
+            shard.gang.forget()
+            del self._shards[wanted.key]
+        elif wanted.stop or wanted.forget:
+            shard.gang.stop(wanted.reason)
+        else:
+            shard.gang.extend(wanted.lease_node_boottime_s)
+
+    def _launch(self, launch: ShardLaunch, lease_boottime_s: float) -> None:
+        """Start it, unless its token is stale, its lease is over, or a slot is still held: told again, it may."""
+        is_over = machine.boottime_s() >= lease_boottime_s
+        if is_over or launch.key[1] < self._folder.fence(launch.key[0]) or self._holds(launch):
+            return
+        self._ports.release(launch.ports)
+        own = self._folder.places(*launch.key)
+        shard = Shard.make(launch, shared_places(launch, own), lease_boottime_s)
+        self._know(shard)
+        shard.start(self._base, self._node)
+
+    def _holds(self, launch: ShardLaunch) -> bool:
+        wanted = {(slot.resource, slot.index) for slot in launch.slots}
+        for shard in self._shards.values():
+            shard.gang.look()
+            if shard.is_live and wanted & {(slot.resource, slot.index) for slot in shard.launch.slots}:
+                return True
+        return False
+
+    def _adopt(self, directory: Path) -> None:
+        shard = Shard.adopt(self._folder.places(directory.parent.name, int(directory.name)))
+        if shard is not None:
+            self._know(shard)
+
+    def _know(self, shard: Shard) -> None:
+        self._shards[shard.key] = shard
+        self._folder.assume_fence(shard.key[0], shard.key[1] + 1)
+
+
+class PortsKept:
+    """Ports that nobody else gets until a gang that is to meet on one starts here: bound, but not listened on."""
+
+    def __init__(self) -> None:
+        self._sockets: dict[int, socket.socket] = {}
+
+    def free(self) -> tuple[int, ...]:
+        """Those kept now, always as many."""
+        while len(self._sockets) < PORTS_KEPT:
+            kept = socket.socket()
+            kept.bind(("", 0))
+            self._sockets[kept.getsockname()[1]] = kept
+        return tuple(self._sockets)
+
+    def release(self, ports: Iterable[int]) -> None:
+        """Let go of these: whoever was promised them binds them next."""
+        for port in ports:
+            kept = self._sockets.pop(port, None)
+            if kept is not None:
+                kept.close()

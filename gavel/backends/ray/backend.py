@@ -1,0 +1,383 @@
+"""A Ray cluster of many nodes as a `ClusterBackend`.
+
+The matcher of `gavel.ephemeral` decides when a gang may start, as in the local backend. What is matched is reserved in
+Ray by one placement group with a bundle a node, all or none, so that nobody else's tasks run on the same accelerators;
+then each node's agent is told to start its part. The group is kept, untouched, while the lease is extended, and goes at
+the gang's end. Orders travel with the one call a node a tick that also brings what the node has seen.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gavel.backends import machine
+from gavel.backends.answering import answering
+from gavel.backends.folder import StateFolder
+from gavel.backends.logs import read_log
+from gavel.backends.ray.fleet import Fleet, NodeView
+from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
+from gavel.backends.ray.holdings import Holdings
+from gavel.backends.ray.job_logs import JobLogs
+from gavel.backends.ray.link import Link
+from gavel.backends.ray.lost import LostParts
+from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
+from gavel.backends.ray.words import (
+    GangKey,
+    Order,
+    RaySettings,
+    Seen,
+    ShardLaunch,
+    ShardSeen,
+    Wanted,
+)
+from gavel.backends.sharing import CoreSharing
+from gavel.errors import BackendUnavailable, InvalidRequest
+from gavel.ports import (
+    Clock,
+    ExtendLease,
+    ForgetGang,
+    Instruction,
+    KeepCheckpoint,
+    LaunchGang,
+    SetResources,
+    StopGang,
+)
+from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, JobId, Observation
+
+ANSWER_LIMIT_S = 0.5  # a node that takes longer is heard at the next look
+START_LIMIT_S = 0.3  # a group that takes longer is looked for at the next look
+REMEMBER_EVERY_S = 1.0
+
+
+class RayBackend:
+    """Runs gangs on the nodes of a Ray cluster. One service at a time per `state_dir`, and the newest one per cluster.
+
+    `environment` is added to every process of every job. Not thread-safe but `read_log` and `notes`. Raises
+    BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is not installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        state_dir: Path,
+        ray: RaySettings,
+        clock: Clock,
+        lease_grace_s: float,
+        log_bytes_per_job: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._settings = LaunchSettings(
+            environment=dict(environment or {}),
+            lease_grace_s=lease_grace_s,
+            log_bytes=log_bytes_per_job,
+            checkpoints=ray.checkpoints or str(state_dir.resolve() / "checkpoints"),
+        )
+        self._epoch = int(clock.now_s() * 1000)  # a service that starts later is newer
+        self._gangs: dict[GangKey, RayGang] = {}
+        self._forgetting: dict[GangKey, set[str]] = {}  # gone from our view, not yet from these nodes
+        self._sharing = CoreSharing([])
+        self._cluster = Cluster()
+        self._refused = ""
+        self._notes: tuple[str, ...] = ()
+        self.calls: Mapping[str, int] = {}
+        with answering("open"):
+            self._folder = StateFolder(state_dir)
+            self._fleet = Fleet(state_dir / "workers.json")
+            self._link = Link(ray, state_dir / "bridge.log")
+            self._holdings = Holdings(self._fleet, self._folder.resources())
+            self._logs = JobLogs(state_dir.resolve() / "logs", log_bytes_per_job)
+            self._lost = LostParts(state_dir.resolve() / "gangs", clock.now_s())
+            self._adopt_own()
+
+    # --- the port -----------------------------------------------------------------------------------------------
+
+    def observe(self) -> Observation:
+        """One consistent view; what waits and can start has started. A node that does not answer delays nobody.
+
+        Raises BackendUnavailable while Ray has not been reached since the start, or another service has taken over.
+        """
+        with answering("observe"):
+            self._exchange(self._fleet.due(self._busy_nodes()), limit_s=ANSWER_LIMIT_S)
+            if self._refused:
+                raise BackendUnavailable(self._refused)
+            if not self._fleet.is_met:
+                raise BackendUnavailable(self._notes[0] if self._notes else "waiting for Ray's nodes to answer")
+            now_s = self._clock.now_s()
+            for gang in list(self._gangs.values()):
+                self._look(gang)
+            self._holdings.table.expire(now_s)
+            self._start_matched(now_s)
+            self._sharing.look((worker, gang.key) for gang in self._running() for worker in gang.instruction.worker_ids)
+            return Observation(
+                observed_at_s=now_s,
+                cluster=self._cluster,
+                gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
+                resources=self._holdings.table.resources(now_s),
+                held=self._holdings.table.held(),
+            )
+
+    def execute(self, instructions: Sequence[Instruction]) -> None:
+        """Obey in order, then start what can start. Extensions travel with the next look and cost no call.
+
+        Stale instructions are ignored. Raises BackendUnavailable (telling it all again does no harm), InvalidRequest.
+        """
+        with answering("execute"):
+            for instruction in instructions:
+                self._obey(instruction)
+            told = {each.job_id for each in instructions if isinstance(each, StopGang)}
+            nodes = {node for gang in self._gangs.values() if gang.instruction.job_id in told for node in gang.parts}
+            if nodes:
+                self._exchange([self._fleet.nodes[node] for node in nodes & self._fleet.nodes.keys()], limit_s=0.0)
+            self._start_matched(self._clock.now_s())
+
+    def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
+        """Output of the job's ranks on all nodes from `offset` (bytes since its first line), and the next offset.
+
+        Begins later where the bound of the log has removed older output. Safe from any thread. Raises InvalidRequest.
+        """
+        if offset < 0:
+            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
+        with answering("read the log"):
+            return read_log(self._folder.places(job_id, 0).log, offset, limit_bytes)
+
+    def close(self) -> None:
+        """Let go of the cluster; gangs go on to the end of their leases. Closing twice does no harm."""
+        self._link.close()
+        self._logs.close()
+        self._folder.close()
+
+    def notes(self) -> tuple[str, ...]:
+        """What an operator should know of the cluster as a whole now. Safe from any thread."""
+        return self._notes
+
+    # --- instructions -------------------------------------------------------------------------------------------
+
+    def _obey(self, instruction: Instruction) -> None:
+        match instruction:
+            case SetResources():
+                self._set_resources(instruction.resources)
+            case LaunchGang():
+                self._launch(instruction)
+            case ExtendLease():
+                self._extend(instruction)
+            case StopGang():
+                self._stop(instruction)
+            case ForgetGang():
+                self._forget((instruction.job_id, instruction.token))
+            case KeepCheckpoint():
+                self._folder.keep_checkpoint(instruction.job_id, instruction.checkpoint)
+
+    def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
+        now_s = self._clock.now_s()
+        if self._holdings.set_resources(resources, now_s):
+            self._folder.keep_resources(self._holdings.table.resources(now_s))
+
+    def _launch(self, instruction: LaunchGang) -> None:
+        places = self._folder.places(instruction.job_id, instruction.token)
+        self._holdings.request(instruction)  # raises if it could never be matched
+        if instruction.token < self._folder.fence(instruction.job_id):
+            return
+        lease_boottime_s = machine.boottime_s() + instruction.lease_expires_at_s - self._clock.now_s()
+        gang = RayGang(instruction=instruction, directory=places.gang, lease_boottime_s=lease_boottime_s)
+        self._remember(gang)
+        self._know(gang)
+
+    def _extend(self, instruction: ExtendLease) -> None:
+        gang = self._gangs.get((instruction.job_id, instruction.token))
+        lease_boottime_s = machine.boottime_s() + instruction.expires_at_s - self._clock.now_s()
+        if gang is not None and gang.extend(lease_boottime_s):
+            self._remember(gang)
+
+    def _stop(self, instruction: StopGang) -> None:
+        self._folder.raise_fence(instruction.job_id, instruction.token + 1)
+        gang = self._gangs.get((instruction.job_id, instruction.token))
+        if gang is not None and gang.state is not GangState.ENDED:
+            gang.stop(instruction.reason)
+            self._remember(gang)
+
+    def _forget(self, key: GangKey) -> None:
+        gang = self._gangs.get(key)
+        if gang is None or gang.state is not GangState.ENDED:
+            return
+        self._folder.raise_fence(key[0], key[1] + 1)
+        gang.forget()
+        del self._gangs[key]
+        self._forgetting[key] = set(gang.parts)
+        self._sharing.take(key)
+        if not any(job_id == key[0] for job_id, _ in self._gangs):
+            self._logs.forget(key[0])
+
+    # --- what Ray and its nodes are told and say ------------------------------------------------------------------
+
+    def _exchange(self, views: Iterable[NodeView], *, limit_s: float, groups: Collection[str] = ()) -> frozenset[str]:
+        """Give these nodes their orders, and take what came; the names of the groups that are held."""
+        gangs = [*self._gangs.values()]
+        shards = {view.node.ray_id: shards_wanted(view, gangs, self._forgetting) for view in views}
+        wanted = Wanted(
+            groups=self._holdings.groups(gangs),
+            is_whole=self._fleet.is_met,
+            orders={ray_id: Order(epoch=self._epoch, shards=wanted) for ray_id, wanted in shards.items()},
+            await_groups=frozenset(groups),
+            answer_within_s=limit_s,
+        )
+        seen = self._link.exchange(wanted)
+        self._take(seen)
+        return seen.ready
+
+    def _take(self, seen: Seen) -> None:
+        self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
+        self.calls = seen.calls or self.calls
+        self._fleet.take(seen)
+        if self._fleet.cluster is not self._cluster:
+            self._cluster = self._fleet.cluster
+            self._holdings.update([*self._gangs.values()], self._clock.now_s())
+            self._sharing = CoreSharing(self._fleet.accelerators())
+            self._fleet.forget(worker for gang in self._gangs.values() for worker in gang.instruction.worker_ids)
+        names = {view.node.ray_id: view for view in self._fleet.nodes.values()}
+        for ray_id, answer in seen.answers.items():
+            view = names.get(ray_id)
+            self._refused = answer.refused
+            if view is not None and not answer.refused:
+                self._take_shards(view, answer.shards)
+
+    def _take_shards(self, view: NodeView, shards: Iterable[ShardSeen]) -> None:
+        node, offset_s = view.node.name, view.offset_s
+        assert offset_s is not None, "a node that answered has a clock"
+        found = {shard.key for shard in shards}
+        self._lost.heard(
+            node, {shard.key for shard in shards if shard.state is not GangState.ENDED}, self._clock.now_s()
+        )
+        for key, nodes in list(self._forgetting.items()):
+            if key not in found:
+                nodes.discard(node)
+            if not nodes:
+                del self._forgetting[key]
+        for shard in shards:
+            if shard.key in self._forgetting:
+                continue
+            if shard.launch is not None:
+                self._adopt(node, shard.launch, shard.lease_node_boottime_s - offset_s)
+            gang = self._gangs.get(shard.key)
+            if gang is not None and node in gang.parts:
+                self._append_log(gang, gang.parts[node], shard)
+                gang.take(node, shard, offset_s)
+
+    def _busy_nodes(self) -> set[str]:
+        busy = {node for gang in self._gangs.values() for node, part in gang.parts.items() if not part.is_over}
+        return busy.union(*self._forgetting.values())
+
+    # --- gangs --------------------------------------------------------------------------------------------------
+
+    def _look(self, gang: RayGang) -> None:
+        was = gang.state, gang.is_stopping
+        if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
+            gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
+        for part in gang.look(self._settings.lease_grace_s, self._fleet.gone):
+            until_s = part.lease_boottime_s + self._settings.lease_grace_s + LOST_MARGIN_S
+            self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
+        if gang.state is GangState.ENDED:
+            self._holdings.table.release(gang.key)
+        if (gang.state, gang.is_stopping) != was:
+            self._remember(gang)
+
+    def _start_matched(self, now_s: float) -> None:
+        """1 match, 2 reserve in Ray, 3 tell the nodes. What takes longer than its limit goes on at the next look."""
+        waiting = [
+            gang
+            for gang in self._gangs.values()
+            if gang.state is GangState.WAITING and not self._lost.may_run(gang.key)
+        ]
+        matched = self._holdings.match(waiting, now_s)
+        reserving = [gang for gang in waiting if self._holdings.table.holds(gang.key)]
+        if not reserving:
+            return
+        names = [gang.group_name for gang in reserving if gang.key in matched]
+        ready = self._exchange((), limit_s=START_LIMIT_S if names else 0.0, groups=names)
+        started = [gang for gang in reserving if gang.group_name in ready and self._divide(gang)]
+        nodes = {node for gang in started for node in gang.parts}
+        if nodes:
+            self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
+
+    def _divide(self, gang: RayGang) -> bool:
+        parts = parts_of(gang, self._fleet, self._settings)
+        if parts is None:
+            return False
+        gang.parts, gang.state = parts, GangState.RUNNING
+        self._remember(gang)  # before any node hears of it
+        return True
+
+    def _running(self) -> Iterable[RayGang]:
+        return (gang for gang in self._gangs.values() if gang.state is GangState.RUNNING)
+
+    def _seen(self, gang: RayGang, now_s: float) -> GangSeen:
+        fresh = tuple(gang.fresh)
+        gang.fresh.clear()
+        if fresh and not self._sharing.take(gang.key):
+            fresh = tuple(replace(report, is_representative=False) for report in fresh)
+        is_ended = gang.state is GangState.ENDED
+        handed = (*gang.reports, *fresh) if is_ended else fresh
+        gang.reports.extend(fresh)
+        return GangSeen(
+            job_id=gang.instruction.job_id,
+            token=gang.instruction.token,
+            state=gang.state,
+            accelerator_type=gang.instruction.accelerator_type,
+            worker_ids=gang.instruction.worker_ids,
+            started_at_s=self._instant_s(gang.started_boottime_s),
+            ended_at_s=self._instant_s(gang.ended_boottime_s) if is_ended else None,
+            exit=gang.exit if is_ended else None,
+            reports=handed,
+            waiting_for=self._waiting_for(gang, now_s) if gang.state is GangState.WAITING else "",
+        )
+
+    def _waiting_for(self, gang: RayGang, now_s: float) -> str:
+        node = self._lost.may_run(gang.key)
+        if node:
+            return f"the gang before it may run on lost node {node} until its lease ends"
+        return self._holdings.missing(gang, now_s)
+
+    def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
+        if shard.log and shard.log_offset > part.log_offset:
+            self._logs.append(gang.instruction.job_id, shard.log)
+            if machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
+                self._remember(gang)
+
+    # --- restart ------------------------------------------------------------------------------------------------
+
+    def _adopt_own(self) -> None:
+        """What an earlier service kept here; the nodes then say what has become of it."""
+        for directory, _ in self._folder.gangs():
+            gang = read_gang(directory, self._clock.now_s())
+            if gang is not None:
+                self._know(gang)
+                self._sharing.doubt(gang.key, gang.instruction.worker_ids)
+
+    def _adopt(self, node: str, launch: ShardLaunch, lease_boottime_s: float) -> None:
+        """A part that we did not ask for: of a gang that a lost state folder knew, or of one given up for lost."""
+        gang = self._gangs.get(launch.key)
+        if gang is None:
+            places = self._folder.places(*launch.key)
+            gang = RayGang(instruction=launch.instruction, directory=places.gang, lease_boottime_s=lease_boottime_s)
+            gang.state = GangState.RUNNING
+            self._know(gang)
+        if node not in gang.parts and gang.state is GangState.RUNNING:
+            gang.parts[node] = Part(
+                node=node,
+                launch=launch,
+                lease_boottime_s=lease_boottime_s,
+                lease_node_boottime_s=lease_boottime_s + (self._fleet.nodes[node].offset_s or 0.0),
+            )
+            self._remember(gang)
+            self._holdings.hold(gang, self._clock.now_s())
+
+    def _know(self, gang: RayGang) -> None:
+        job_id, token = gang.key
+        self._gangs[gang.key] = gang
+        self._folder.assume_fence(job_id, token + 1)
+
+    def _remember(self, gang: RayGang) -> None:
+        gang.remember(self._clock.now_s())
+
+    def _instant_s(self, boottime_s: float | None) -> float | None:
+        return None if boottime_s is None else self._clock.now_s() - machine.boottime_s() + boottime_s

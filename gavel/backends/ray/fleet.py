@@ -1,0 +1,152 @@
+"""The nodes as the service sees them: which there are, what is wrong with them, their clocks, their free ports."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gavel.backends import machine
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.ray.nodes import Numbering, as_node, as_worker
+from gavel.backends.ray.words import Answer, RayNode, Seen, Slot
+from gavel.types import Cluster, WorkerId
+
+IDLE_EVERY_S = 1.0  # how often a node without gangs is asked
+MEET_LIMIT_S = 15.0  # a node that has not answered by then after the service's start is met later
+CPUS_PER_NODE = 1 << 16
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeView:
+    """One node: `offset_s` is how far its boottime is ahead of ours, at least (None: it has not answered yet)."""
+
+    node: RayNode
+    workers: dict[WorkerId, Slot]
+    offset_s: float | None = None
+    boot_id: str = ""
+    ports: list[int] = field(default_factory=list)
+    promised: set[int] = field(default_factory=set)
+    asked_boottime_s: float = 0.0
+    found_boottime_s: float = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """True if gangs may start there."""
+        return self.offset_s is not None and not self.node.problem
+
+    def take(self, answer: Answer) -> None:
+        """The node answered just now. Its clock is behind what it said then by less than the answer took to come."""
+        now_s = machine.boottime_s()
+        offset_s = answer.node_boottime_s - now_s
+        is_same = self.offset_s is not None and answer.boot_id == self.boot_id
+        self.offset_s = max(self.offset_s or offset_s, offset_s) if is_same else offset_s
+        self.boot_id = answer.boot_id
+        self.promised &= set(answer.ports)
+        self.ports = [port for port in answer.ports if port not in self.promised]
+
+    def take_ports(self, count: int) -> tuple[int, ...]:
+        """Ports that are free there, promised to nobody else. Raises IndexError if there are too few for now."""
+        if len(self.ports) < count:
+            raise IndexError(f"{self.node.name} has {len(self.ports)} free ports")
+        taken, self.ports = self.ports[:count], self.ports[count:]
+        self.promised.update(taken)
+        return tuple(taken)
+
+
+class Fleet:
+    """Every node by name, and every worker that ever had one."""
+
+    def __init__(self, numbering: Path) -> None:
+        self._numbering = Numbering(numbering)
+        self._met_boottime_s: float | None = None  # when Ray first listed its nodes to us
+        self._has_met = False
+        self.nodes: dict[str, NodeView] = {}
+        self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
+        self.cluster = Cluster()
+        self.gone: dict[str, str] = {}  # nodes that Ray has lost -> the story
+
+    def take(self, seen: Seen) -> None:
+        """What the bridge saw. Raises OSError if names of new workers cannot be kept."""
+        if seen.is_connected and self._met_boottime_s is None:
+            self._met_boottime_s = machine.boottime_s()
+        if seen.is_connected:
+            self._take_nodes(seen.nodes)
+        by_id = {view.node.ray_id: view for view in self.nodes.values()}
+        for ray_id, answer in seen.answers.items():
+            if ray_id in by_id:
+                by_id[ray_id].take(answer)
+        cluster = self._cluster()
+        if cluster != self.cluster:
+            self.cluster = cluster
+
+    @property
+    def is_met(self) -> bool:
+        """True once every node had the chance to say what runs there: an absence means something only then."""
+        if self._met_boottime_s is not None and not self._has_met:
+            views = self.nodes.values()
+            all_heard = all(view.offset_s is not None or view.node.problem or not view.workers for view in views)
+            self._has_met = all_heard or machine.boottime_s() - self._met_boottime_s > MEET_LIMIT_S
+        return self._has_met
+
+    def due(self, busy: Iterable[str]) -> list[NodeView]:
+        """The nodes to ask now: those that have gangs, and the others now and then."""
+        now_s, chosen = machine.boottime_s(), set(busy)
+        due = [
+            view
+            for name, view in self.nodes.items()
+            if view.workers and (name in chosen or not view.is_usable or now_s - view.asked_boottime_s >= IDLE_EVERY_S)
+        ]
+        for view in due:
+            view.asked_boottime_s = now_s
+        return due
+
+    def accelerators(self) -> list[LocalAccelerator]:
+        """The workers there are, with cores that are numbered over all nodes: for who shares a core with whom."""
+        found = []
+        for index, view in enumerate(self.nodes.values()):
+            for worker, slot in view.workers.items():
+                cpus = tuple(index * CPUS_PER_NODE + cpu for cpu in slot.cpus)
+                seen = as_worker(worker, view.node.name, slot, shares_core=False)
+                found.append(LocalAccelerator(worker=seen, cpus=cpus))
+        return found
+
+    def forget(self, in_use: Iterable[WorkerId]) -> None:
+        """Names of workers whose node is gone may be given again, but for those that gangs still go by."""
+        used = {self.place_of[worker][0] for worker in in_use if worker in self.place_of}
+        gone = set(self.gone) - used - self.nodes.keys()
+        self._numbering.forget(gone)
+        self.place_of = {worker: place for worker, place in self.place_of.items() if place[0] not in gone}
+
+    def _take_nodes(self, listed: Iterable[RayNode]) -> None:
+        by_name = {node.name: node for node in listed}
+        for name in self.nodes.keys() - by_name.keys():
+            del self.nodes[name]
+            self.gone[name] = f"Ray lost node {name}"
+        for name, node in by_name.items():
+            known = self.nodes.get(name)
+            if known is None or known.node.ray_id != node.ray_id:
+                self._meet(node)
+            else:
+                known.node = node
+
+    def _meet(self, node: RayNode) -> None:
+        """A new node, or one that has come back with another id of Ray's: what its agent knows is to be heard anew."""
+        workers = self._numbering.workers(node.name, node.slots) if node.slots else {}
+        self.nodes[node.name] = NodeView(node=node, workers=workers, found_boottime_s=machine.boottime_s())
+        self.place_of |= {worker: (node.name, slot) for worker, slot in workers.items()}
+        self.gone.pop(node.name, None)
+
+    def _cluster(self) -> Cluster:
+        """Every node that has accelerators; the workers of those that are usable."""
+        nodes = sorted((view for view in self.nodes.values() if view.workers), key=lambda view: view.node.name)
+        cores = [(view.node.name, cpu) for view in nodes for slot in view.workers.values() for cpu in slot.cpus]
+        workers = tuple(
+            as_worker(worker, view.node.name, slot, shares_core=_shares(view.node.name, slot, cores))
+            for view in nodes
+            if view.is_usable
+            for worker, slot in view.workers.items()
+        )
+        return Cluster(nodes=tuple(as_node(view.node) for view in nodes), workers=workers)
+
+
+def _shares(node: str, slot: Slot, cores: list[tuple[str, int]]) -> bool:
+    return any(cores.count((node, cpu)) > 1 for cpu in slot.cpus)

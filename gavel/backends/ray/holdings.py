@@ -1,0 +1,101 @@
+"""Who holds which worker and which ephemeral resource: the table and matcher of `gavel.ephemeral` over Ray's nodes."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+from gavel.backends.ray.fleet import Fleet
+from gavel.backends.ray.gang import RayGang
+from gavel.backends.ray.words import GangKey, Group
+from gavel.ephemeral.matcher import match
+from gavel.ephemeral.resources import GangRequest, Member, ResourceTable
+from gavel.errors import Conflict, NotFound, StaleVersion
+from gavel.ports import LaunchGang
+from gavel.types import EphemeralResource, GangState
+
+
+class Holdings:
+    """The table, kept in step with the nodes there are. `kept`: what an earlier service set."""
+
+    def __init__(self, fleet: Fleet, kept: Iterable[EphemeralResource]) -> None:
+        self._fleet = fleet
+        self._kept = list(kept)
+        self._nodes: dict[str, tuple[str, ...]] = {}  # name -> workers
+        self.table = ResourceTable()
+
+    def set_resources(self, resources: Iterable[EphemeralResource], now_s: float) -> bool:
+        """False if a newer word is known, or a node has gone meanwhile: nothing is written then."""
+        try:
+            self.table.set_resources(resources, now_s=now_s)
+        except (StaleVersion, NotFound):
+            return False
+        return True
+
+    def match(self, gangs: Sequence[RayGang], now_s: float) -> set[GangKey]:
+        """The gangs that hold from now on what they require."""
+        return {found.gang for found in match(self.table, [self.request(gang.instruction) for gang in gangs], now_s)}
+
+    def request(self, instruction: LaunchGang) -> GangRequest:
+        """Of each rank; one whose worker is not known (any more) waits for it."""
+        members = (
+            Member(requires={instruction.resource: 1, f"node/worker-{worker}": 1}, node=self._node_of(worker))
+            for worker in instruction.worker_ids
+        )
+        return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
+
+    def missing(self, gang: RayGang, now_s: float) -> str:
+        """Why it waits."""
+        if self.table.holds(gang.key):
+            units = ", ".join(f"{count} {resource}" for _, resource, count in self.group(gang).bundles)
+            return f"Ray has not reserved {gang.group_name} ({units}) yet: others may hold them"
+        return self.table.missing(self.request(gang.instruction), now_s)
+
+    def groups(self, gangs: Iterable[RayGang]) -> tuple[Group, ...]:
+        """What is to be held in Ray: by every gang that runs or has been matched."""
+        return tuple(self.group(gang) for gang in gangs if self._wants_group(gang))
+
+    def group(self, gang: RayGang) -> Group:
+        """Of each of its nodes, as many units as the gang has ranks there."""
+        units: Counter[tuple[str, str]] = Counter()
+        for worker in gang.instruction.worker_ids:
+            node, slot = self._fleet.place_of[worker]
+            units[(node, slot.resource)] += 1
+        ids = {name: view.node.ray_id for name, view in self._fleet.nodes.items()}
+        bundles = ((ids.get(node, node), resource, count) for (node, resource), count in units.items())
+        return Group(name=gang.group_name, bundles=tuple(bundles))
+
+    def hold(self, gang: RayGang, now_s: float) -> None:
+        """What runs holds its workers, and what is left of its ephemeral resource."""
+        self.table.release(gang.key)
+        there = [each for each in self.request(gang.instruction).members if each.node in self._nodes]
+        whole = [(each.node, each.requires) for each in there if each.node]
+        workers = [(node, {name: 1 for name in needs if name.startswith("node/")}) for node, needs in whole]
+        for placements in (whole, workers):
+            try:
+                self.table.acquire(gang.key, placements, now_s)
+            except Conflict:
+                continue  # its resource has expired, or a node is gone
+            return
+
+    def update(self, gangs: Collection[RayGang], now_s: float) -> None:
+        """Nodes came or went: the table knows those there are, and what runs there holds its workers again."""
+        here = {name: tuple(view.workers) for name, view in self._fleet.nodes.items() if view.workers}
+        for name in self._nodes.keys() - here.keys():
+            self.table.remove_node(name)
+        changed = {name for name, workers in here.items() if self._nodes.get(name) != workers}
+        for name in sorted(changed):
+            self.table.add_node(name, {f"worker-{worker}": 1 for worker in here[name]})
+        self._nodes = here
+        if changed:
+            self.set_resources([each for each in self._kept if each.node in changed], now_s)
+            self._kept = [each for each in self._kept if each.node not in changed]
+            for gang in gangs:
+                if gang.state is GangState.RUNNING:
+                    self.hold(gang, now_s)
+
+    def _wants_group(self, gang: RayGang) -> bool:
+        is_placed = all(worker in self._fleet.place_of for worker in gang.instruction.worker_ids)
+        return is_placed and gang.state is not GangState.ENDED and (bool(gang.parts) or self.table.holds(gang.key))
+
+    def _node_of(self, worker: str) -> str | None:
+        place = self._fleet.place_of.get(worker)
+        return place[0] if place else None

@@ -1,0 +1,32 @@
+"""The bounded log of each job, of what its ranks print on all nodes."""
+
+from pathlib import Path
+
+from gavel.backends.output import Log
+from gavel.types import JobId
+
+
+class JobLogs:
+    """Appends to `folder/JOB.log`, as a supervisor does; a file stays open while its job may print."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self._limit_bytes = limit_bytes
+        self._logs: dict[JobId, Log] = {}
+
+    def append(self, job_id: JobId, output: bytes) -> None:
+        """More of what it printed. Raises OSError if there is no folder for it."""
+        if job_id not in self._logs:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._logs[job_id] = Log(str(self._folder / f"{job_id}.log"), self._limit_bytes)
+        self._logs[job_id].write(output)
+
+    def forget(self, job_id: JobId) -> None:
+        """Nothing of the job runs any more; what it printed stays."""
+        if job_id in self._logs:
+            self._logs.pop(job_id).close()
+
+    def close(self) -> None:
+        """Let go of every file."""
+        for job_id in list(self._logs):
+            self.forget(job_id)

@@ -1,0 +1,201 @@
+"""A bounded Ray cluster of several nodes on this machine, for demo, tests and benchmarks; stopped whole."""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from gavel.errors import BackendUnavailable
+
+START_LIMIT_S = 90.0
+STOP_LIMIT_S = 5.0
+OBJECT_STORE_BYTES = 80_000_000
+REPORT_PERIOD_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSpec:
+    """A node to start: what `ray start` is told. Two CPUs keep its workers warm; they run nothing of a job."""
+
+    name: str
+    resources: Mapping[str, int]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cpus: int = 2
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def arguments(self) -> list[str]:
+        """Of `ray start`."""
+        labels = {"gavel/node": self.name, **self.labels}
+        return [
+            f"--num-cpus={self.cpus}",
+            f"--resources={json.dumps(dict(self.resources))}",
+            "--labels=" + ",".join(f"{name}={value}" for name, value in labels.items()),
+            f"--object-store-memory={OBJECT_STORE_BYTES}",
+            "--disable-usage-stats",
+            "--include-log-monitor=false",
+            "--block",
+        ]
+
+
+class LocalRayCluster:
+    """Ray nodes as processes of this machine, the first one the head; own port, token and temporary folder.
+
+    `environment` is what a driver needs to join: give it to the service, with `address`. Raises BackendUnavailable with
+    Ray's own words if a node does not start.
+    """
+
+    def __init__(self, nodes: Sequence[NodeSpec], *, report_period_s: float = REPORT_PERIOD_S) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self._head = nodes[0].name
+        self._folder = Path(tempfile.mkdtemp(prefix="gavel-ray-", dir="/tmp"))  # sockets below it: a short path
+        self._host = _host()
+        self._port = _free_port(self._host)
+        self._system = {
+            "raylet_report_resources_period_milliseconds": round(report_period_s * 1000),
+            "health_check_initial_delay_ms": 1000,
+            "health_check_period_ms": 1000,
+            "health_check_failure_threshold": 3,
+        }
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(24)}
+
+    @property
+    def address(self) -> str:
+        """Where a driver joins."""
+        return f"{self._host}:{self._port}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """All nodes run; the head first, the others at the same time."""
+        try:
+            self._spawn(self._head)
+            self._await(self._head)
+            others = [name for name in self.nodes if name != self._head]
+            for name in others:
+                self._spawn(name)
+            for name in others:
+                self._await(name)
+        except BaseException:
+            self.stop()
+            raise
+
+    def start_node(self, name: str) -> None:
+        """This node runs (again)."""
+        self._spawn(name)
+        self._await(name)
+
+    def kill_node(self, name: str) -> None:
+        """All of Ray that runs for this node is gone, without a word, as when power is cut."""
+        process = self._processes.pop(name)
+        for each in _tree(process.pid):
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.wait(STOP_LIMIT_S)
+
+    def kill_all(self) -> None:
+        """The whole cluster is gone without a word."""
+        for name in [*self._processes][::-1]:
+            self.kill_node(name)
+
+    def pids(self, name: str) -> list[int]:
+        """Every process of a node."""
+        return [each.pid for each in _tree(self._processes[name].pid)]
+
+    def stop(self) -> None:
+        """Nothing is left: no process, no folder. Stopping twice does no harm."""
+        self.kill_all()  # there is nothing worth leaving in good order, and that takes seconds
+        for each in self._strays():
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _strays(self) -> list[psutil.Process]:
+        """What names our folder on its command line: all of Ray's own processes do."""
+        found = psutil.process_iter(["cmdline"])
+        return [each for each in found if any(str(self._folder) in word for word in each.info["cmdline"] or ())]
+
+    def _spawn(self, name: str) -> None:
+        spec = self.nodes[name]
+        program = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={self._folder / 't'}"]
+        if name == self._head:
+            where = ["--head", f"--port={self._port}", "--include-dashboard=false"]
+            where += [f"--system-config={json.dumps(self._system)}"]
+        else:
+            where = [f"--address={self.address}"]
+        with self._log(name).open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [*program, *where, *spec.arguments()],
+                env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1", **spec.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _await(self, name: str) -> None:
+        """Until it runs. On a busy machine Ray gives a start up after half a minute: it is tried once more."""
+        if self._comes_up(name):
+            return
+        self.kill_node(name)
+        self._spawn(name)
+        if not self._comes_up(name):
+            text = self._log(name).read_text(errors="replace").strip()
+            raise BackendUnavailable(f"Ray node {name} did not start: {text[-500:]}")
+
+    def _comes_up(self, name: str) -> bool:
+        gives_up_at_s = time.monotonic() + START_LIMIT_S
+        while b"Ray runtime started" not in self._log(name).read_bytes():
+            if self._processes[name].poll() is not None or time.monotonic() > gives_up_at_s:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    try:
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _host() -> str:
+    """The address that Ray gives this machine: that of the route outwards, since it does not work over loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return socket.gethostbyname(socket.gethostname())
+        address: str = probe.getsockname()[0]
+        return address
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,61 @@
+"""Parts of gangs on nodes that Ray has lost: nobody knows whether they run on, so no newer gang of the job starts yet.
+
+A node that is cut off ends its gangs with their leases. Until then, or until the node is back and says that it has
+ended them, a second gang of the job would run beside the first.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from gavel.backends import machine
+from gavel.backends.gang import read_object
+from gavel.backends.ray.words import GangKey
+from gavel.types import JobId
+
+FILE = "lost.json"
+
+
+class LostParts:
+    """(job, token, node) -> until when it may run, in our boottime; kept in files for a service that is restarted."""
+
+    def __init__(self, gangs: Path, now_s: float) -> None:
+        self._gangs = gangs
+        self._until_s: dict[tuple[JobId, int, str], float] = {}
+        for path in gangs.glob(f"*/{FILE}"):
+            for token, node, until_at_s in (read_object(path) or {"parts": []})["parts"]:
+                until_s = machine.boottime_s() + until_at_s - now_s
+                self._until_s[path.parent.name, token, node] = until_s
+
+    def add(self, key: GangKey, node: str, until_boottime_s: float, now_s: float) -> None:
+        """This part may run on there until then. Raises OSError."""
+        self._until_s[*key, node] = until_boottime_s
+        self._write(key[0], now_s)
+
+    def heard(self, node: str, running: Collection[GangKey], now_s: float) -> None:
+        """The node is back and runs these: its other parts are over. Raises OSError."""
+        over = [each for each in self._until_s if each[2] == node and each[:2] not in running]
+        for each in over:
+            del self._until_s[each]
+            self._write(each[0], now_s)
+
+    def may_run(self, key: GangKey) -> str:
+        """The node on which an older gang of the job may still run; "" if there is none."""
+        now_s = machine.boottime_s()
+        live = (
+            node
+            for (job, token, node), until_s in self._until_s.items()
+            if job == key[0] and token < key[1] and until_s > now_s
+        )
+        return next(live, "")
+
+    def _write(self, job_id: JobId, now_s: float) -> None:
+        """What is over by now is left out."""
+        boottime_s = machine.boottime_s()
+        parts = [
+            (token, node, now_s + until_s - boottime_s)
+            for (job, token, node), until_s in self._until_s.items()
+            if job == job_id and until_s > boottime_s
+        ]
+        folder = self._gangs / job_id
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        machine.write_json(str(folder / FILE), {"parts": parts})

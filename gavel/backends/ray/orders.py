@@ -1,0 +1,97 @@
+"""What each node is told of each gang: the parts of a gang whose group is held, and the order for the next call."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gavel.backends.ray.fleet import Fleet, NodeView
+from gavel.backends.ray.gang import Part, RayGang
+from gavel.backends.ray.words import GangKey, ShardLaunch, ShardWanted
+from gavel.types import GangState
+
+PORTS_PER_GANG = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSettings:
+    """What is the same for every gang. `environment` is added to that of every process."""
+
+    environment: Mapping[str, str]
+    lease_grace_s: float
+    log_bytes: int
+    checkpoints: str
+
+
+def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str, Part] | None:
+    """The gang divided among its nodes; None if one of them cannot start anything now."""
+    worker_ids = gang.instruction.worker_ids
+    node_of_rank = tuple(fleet.place_of[worker][0] for worker in worker_ids)
+    views = [fleet.nodes[node] for node in dict.fromkeys(node_of_rank) if node in fleet.nodes]
+    if len(views) < len(set(node_of_rank)) or not all(view.is_usable for view in views):
+        return None
+    head = views[0]
+    if len(head.ports) < PORTS_PER_GANG:
+        return None  # it has kept more by its next answer
+    ports = head.take_ports(PORTS_PER_GANG)
+    address = head.node.address if len(views) > 1 else "127.0.0.1"
+    environment = {**settings.environment, **_meeting_place(address, ports, len(worker_ids))}
+    parts = {}
+    for view in views:
+        ranks = tuple(rank for rank, node in enumerate(node_of_rank) if node == view.node.name)
+        launch = ShardLaunch(
+            instruction=gang.instruction,
+            ranks=ranks,
+            slots=tuple(fleet.place_of[worker_ids[rank]][1] for rank in ranks),
+            node_of_rank=node_of_rank,
+            environment=environment,
+            lease_grace_s=settings.lease_grace_s,
+            log_bytes=settings.log_bytes,
+            checkpoints=settings.checkpoints,
+            ports=ports if view is head else (),
+        )
+        parts[view.node.name] = Part(
+            node=view.node.name, launch=launch, lease_boottime_s=0.0, lease_node_boottime_s=0.0
+        )
+    return parts
+
+
+def shards_wanted(
+    view: NodeView, gangs: Iterable[RayGang], forgetting: Mapping[GangKey, set[str]]
+) -> tuple[ShardWanted, ...]:
+    """Everything a node is to know of; once the order is given, it may hold the leases that it names."""
+    node = view.node.name
+    wanted = [_wanted(gang, gang.parts[node], view) for gang in gangs if node in gang.parts]
+    gone = [
+        ShardWanted(key=key, lease_node_boottime_s=0.0, forget=True)
+        for key, nodes in forgetting.items()
+        if node in nodes
+    ]
+    return (*wanted, *gone)
+
+
+def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
+    if view.offset_s is not None and not gang.is_stopping and gang.lease_boottime_s > part.lease_boottime_s:
+        part.lease_boottime_s = gang.lease_boottime_s
+        part.lease_node_boottime_s = gang.lease_boottime_s + view.offset_s
+    return ShardWanted(
+        key=gang.key,
+        lease_node_boottime_s=part.lease_node_boottime_s,
+        stop=gang.is_stopping and part.state is not GangState.ENDED,
+        reason=gang.reason,
+        launch=None if part.is_known else part.launch,
+        reports_after=part.reports_after,
+        log_offset=part.log_offset,
+    )
+
+
+def _meeting_place(address: str, ports: tuple[int, ...], world_size: int) -> dict[str, str]:
+    """What torch.distributed (env://), jax.distributed and our own runtime need to find rank 0."""
+    master, hub = ports
+    return {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(master),
+        "JAX_COORDINATOR_ADDRESS": f"{address}:{master}",
+        "JAX_NUM_PROCESSES": str(world_size),
+        "GAVEL_HUB": f"{address}:{hub}",
+        "GAVEL_GANG_KEY": secrets.token_hex(16),
+    }

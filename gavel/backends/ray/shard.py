@@ -1,0 +1,205 @@
+"""One node's part of a gang: the local backend's supervisor and directory, with ranks counted over all nodes."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gavel.backends import machine
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.gang import START_LIMIT_S, SUPERVISOR, LocalGang, read_object
+from gavel.backends.launch import Places, launch_json
+from gavel.backends.logs import read_log
+from gavel.backends.ray.slots import environment_of
+from gavel.backends.ray.words import GangKey, ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.reports import ReportReader
+from gavel.ports import LaunchGang
+from gavel.types import GangState, Report, Worker
+
+LOG_BYTES_PER_ANSWER = 1 << 16
+REPORTS_PER_ANSWER = 256
+DETACHED = '"$@" &'
+
+
+class DetachedGang(LocalGang):
+    """A gang whose supervisor is no child of ours: Ray kills the children of a worker that it ends."""
+
+    def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
+        """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""
+        self._write("launch.json", launch)
+        argv = ["/bin/sh", "-c", DETACHED, "sh", sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
+        ]
+        pid = os.posix_spawn(
+            argv[0], [*argv, str(self.directory)], dict(environment), file_actions=files, setsigmask=()
+        )
+        os.waitpid(pid, 0)
+        self._announced_until_boottime_s = machine.boottime_s() + START_LIMIT_S
+        self.state = GangState.RUNNING
+        return pid
+
+
+class Shard:
+    """What runs here of one gang, from its launch until it is forgotten."""
+
+    def __init__(self, launch: ShardLaunch, places: Places, gang: LocalGang) -> None:
+        self.launch = launch
+        self.gang = gang
+        self._places = places
+        self._log = places.gang / "output.log"
+        self._kept: list[Report] = []
+        self._dropped = 0  # sequence of the newest report that the service has taken and we keep no more
+
+    @classmethod
+    def make(cls, launch: ShardLaunch, places: Places, lease_boottime_s: float) -> "Shard":
+        """One that a restarted agent will find. Raises OSError."""
+        gang = DetachedGang(launch.instruction, places.gang, places.checkpoints, lease_boottime_s)
+        gang.remember()
+        machine.write_json(str(places.gang / "shard.json"), asdict(launch))
+        return cls(launch, places, gang)
+
+    @classmethod
+    def adopt(cls, own: Places) -> "Shard | None":
+        """The one that an earlier agent left in the gang's directory; None if its launch never became whole."""
+        said = read_object(own.gang / "shard.json")
+        if said is None:
+            return None
+        launch = launch_of(said)
+        places = shared_places(launch, own)
+        gang = DetachedGang.adopt(places.gang, places.checkpoints)
+        if gang is not None and gang.state is GangState.WAITING:
+            gang.lose("its node's agent died while starting it")
+        return None if gang is None else cls(launch, places, gang)
+
+    @property
+    def key(self) -> GangKey:
+        """Job and token."""
+        return self.launch.key
+
+    @property
+    def is_live(self) -> bool:
+        """True while it holds its slots."""
+        return self.gang.state is not GangState.ENDED
+
+    def start(self, base: Mapping[str, str], node: str) -> None:
+        """Start the supervisor; one that cannot be started is lost. The reports are read where rank 0 is."""
+        try:
+            self._places.make()
+            self.gang.start(self._launch_json(base, node), base)
+        except OSError as problem:
+            self.gang.lose(f"cannot start its supervisor: {problem}")
+
+    def seen(self, wanted: ShardWanted | None) -> ShardSeen:
+        """State, and what came after what the service has taken already."""
+        self.gang.look()
+        offset = wanted.log_offset if wanted else 0
+        log, next_offset, has_more_log = self._output(offset)
+        reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
+        return ShardSeen(
+            key=self.key,
+            state=self.gang.state,
+            lease_node_boottime_s=self.gang.lease_boottime_s,
+            started_node_boottime_s=self.gang.started_boottime_s,
+            ended_node_boottime_s=self.gang.ended_boottime_s,
+            exit=self.gang.exit,
+            reports=reports,
+            log=log,
+            log_offset=next_offset,
+            has_more=has_more_log or has_more_reports,
+            launch=None if wanted else self.launch,
+        )
+
+    def _output(self, offset: int) -> tuple[bytes, int, bool]:
+        """Whole lines from `offset` on where several nodes write one log, the offset after them, whether more came."""
+        text, end = read_log(self._log, offset, LOG_BYTES_PER_ANSWER)
+        is_full = len(text) >= LOG_BYTES_PER_ANSWER
+        if self.is_live and not is_full and len(self.launch.instruction.worker_ids) > 1:
+            cut = text.rfind(b"\n") + 1
+            text, end = text[:cut], end - (len(text) - cut)
+        return text, end, is_full
+
+    def _reports(self, after: int) -> tuple[tuple[Report, ...], bool]:
+        if 0 not in self.launch.ranks:
+            return (), False
+        if after < self._dropped:  # a new service, which lacks what the one before it took
+            self._kept, self._dropped = [], 0
+            self.gang.reports = _reader(self.launch.instruction, self._places)
+        self._kept.extend(self.gang.reports.read())
+        self._kept = [report for report in self._kept if report.sequence > after]
+        self._dropped = max(self._dropped, after)
+        given = self._kept[:REPORTS_PER_ANSWER]
+        return tuple(given), self.gang.reports.has_more or len(given) < len(self._kept)
+
+    def _launch_json(self, base: Mapping[str, str], node: str) -> dict[str, Any]:
+        """launch.json with the ranks of this node only, each told its place among all of them."""
+        launch = self.launch
+        whole = launch_json(
+            launch.instruction,
+            self._places,
+            self._accelerators(node),
+            base=base,
+            lease_expires_boottime_s=self.gang.lease_boottime_s,
+            lease_grace_s=launch.lease_grace_s,
+            log_bytes=launch.log_bytes,
+        )
+        nodes = list(dict.fromkeys(launch.node_of_rank))
+        for local, rank in enumerate(launch.ranks):
+            spec = whole["ranks"][rank]
+            spec["rank"] = rank
+            spec["env"] |= {
+                **launch.environment,
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(launch.node_of_rank)),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(len(launch.ranks)),
+                "NODE_RANK": str(nodes.index(launch.node_of_rank[rank])),
+                "JAX_PROCESS_ID": str(rank),
+            }
+        here = [whole["ranks"][rank] for rank in launch.ranks]
+        world_size = len(launch.node_of_rank)
+        return {**whole, "ranks": here, "world_size": world_size, "log_path": str(self._log)}
+
+    def _accelerators(self, node: str) -> dict[str, LocalAccelerator]:
+        """Those of this node as they are; of the others only what launch.json says of all."""
+        launch = self.launch
+        slots = dict(zip(launch.ranks, launch.slots, strict=True))
+        return {
+            worker: _accelerator(worker, launch.node_of_rank[rank], launch.instruction, slots.get(rank))
+            for rank, worker in enumerate(launch.instruction.worker_ids)
+        }
+
+
+def shared_places(launch: ShardLaunch, own: Places) -> Places:
+    """The node's own files, but for the checkpoints, which all nodes share."""
+    checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
+    return Places(gang=own.gang, work=own.work, checkpoints=checkpoints, log=own.log)
+
+
+def launch_of(said: Mapping[str, Any]) -> ShardLaunch:
+    """What `asdict` made of a ShardLaunch, as JSON kept it."""
+    instruction = dict(said["instruction"])
+    instruction |= {name: tuple(instruction[name]) for name in ("argv", "worker_ids")}
+    slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in said["slots"])
+    lists = {name: tuple(said[name]) for name in ("ranks", "node_of_rank", "ports")} | {"slots": slots}
+    return ShardLaunch(**{**said, **lists, "instruction": LaunchGang(**instruction)})
+
+
+def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | None) -> LocalAccelerator:
+    seen = Worker(id=worker, node=node, accelerator_type=instruction.accelerator_type)
+    return LocalAccelerator(worker=seen, cpus=slot.cpus if slot else (), env=environment_of(slot) if slot else {})
+
+
+def _reader(instruction: LaunchGang, places: Places) -> ReportReader:
+    return ReportReader(
+        places.gang / "reports.jsonl",
+        token=instruction.token,
+        start_step=instruction.start_step,
+        total_steps=instruction.total_steps,
+        checkpoints=places.checkpoints,
+    )

@@ -1,0 +1,177 @@
+"""Workers that are free in the middle of a round go at once to who comes next, until the round ends.
+
+A plan is amended, never replaced: leases that ended early are cut where they ended, new ones are added to it with the
+round's own end. What is given here comes on top of what the allocation promised, so nothing is charged to the ledger.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gavel.mechanism.invariants import check_plan
+from gavel.mechanism.nodes import usable
+from gavel.mechanism.placement import Layout, place
+from gavel.mechanism.planner import Ledger, Standing, choose
+from gavel.mechanism.problem import Estimate, rates_of
+from gavel.types import (
+    Cluster,
+    FloatArray,
+    GangSeen,
+    GangState,
+    IntArray,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    RoundPlan,
+    WorkerId,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What there is to fill at `now_s`: `waiting` jobs, the next one first, and the usable part of the `whole` cluster.
+
+    `ahead` is the round planned after `plan`, if it is known; `owed` the planner's ledger.
+    """
+
+    plan: RoundPlan
+    ahead: RoundPlan | None
+    jobs: Mapping[JobId, Job]
+    gangs: Sequence[GangSeen]
+    waiting: Sequence[Job]
+    cluster: Cluster
+    whole: Cluster
+    estimate: Estimate
+    owed: Ledger
+    now_s: float
+
+
+def backfill(gap: Gap) -> RoundPlan | None:
+    """The plan in force with leases for waiting jobs on workers that are free; None if there are none to give.
+
+    Whole gangs of one type, in the order of the planner: by what is owed, then by arrival on the fastest type that is
+    free. A job that the next round has a place for starts early there, under the same token, or waits for it. Raises
+    InvariantViolated.
+    """
+    live = live_leases(gap.plan, gap.jobs, gap.cluster, gap.now_s)
+    over = [lease for lease in gap.plan.leases if lease not in live]
+    taken = {worker for lease in live for worker in lease.worker_ids} | _held(gap.gangs)
+    served = {lease.job_id for lease in live}
+    waiting = [job for job in gap.waiting if job.id not in served and job.state is JobState.QUEUED]
+    if not waiting or taken.issuperset(worker.id for worker in gap.cluster.workers):
+        return None
+    ahead = gap.ahead.leases if gap.ahead else ()
+    expected = {lease.job_id for lease in ahead if _is_expected(lease, gap.jobs)}
+    early = _early(gap, expected.intersection(job.id for job in waiting), taken)
+    taken |= {worker for lease in early for worker in lease.worker_ids}
+    given = _given(gap, [job for job in waiting if job.id not in expected], taken)
+    if not early and not given:
+        return None
+    cut = (replace(lease, expires_at_s=min(lease.expires_at_s, gap.now_s)) for lease in over)
+    amended = replace(gap.plan, leases=(*cut, *live, *early, *given))
+    _check(amended, gap)
+    return amended
+
+
+def _check(amended: RoundPlan, gap: Gap) -> None:
+    """Raises InvariantViolated. What ran on a node that was just lost is no fault of the new leases."""
+    there = {worker.id for worker in gap.whole.workers}
+    plan = replace(amended, leases=tuple(each for each in amended.leases if there.issuperset(each.worker_ids)))
+    before = replace(plan, round_index=plan.parent_round_index, leases=())
+    check_plan(plan, cluster=gap.whole, jobs=gap.jobs, parent=before, now_s=gap.now_s)
+
+
+def live_leases(plan: RoundPlan, jobs: Mapping[JobId, Job], cluster: Cluster, now_s: float) -> list[Lease]:
+    """Leases whose gang runs, or may still start on the usable `cluster`; others keep no workers from anybody."""
+    there = {worker.id for worker in cluster.workers}
+    return [lease for lease in plan.leases if lease.expires_at_s > now_s and _is_live(lease, jobs, there)]
+
+
+def _is_live(lease: Lease, jobs: Mapping[JobId, Job], there: set[WorkerId]) -> bool:
+    job = jobs.get(lease.job_id)
+    if job is None or job.token > lease.token:
+        return False
+    if job.token == lease.token:
+        return job.state is JobState.LEASED
+    return job.is_wanted and there.issuperset(lease.worker_ids)
+
+
+def fill(
+    rates: FloatArray, scale_factor: IntArray, owed: FloatArray, layout: Layout
+) -> dict[int, tuple[WorkerId, ...]]:
+    """Workers for each row that gets a gang on the free workers of `layout`.
+
+    A row is a waiting job, the next one first. `rates`, `owed`: (n, m), 0 where the job cannot run; columns are
+    `layout.types`. `scale_factor`: (n,).
+    """
+    chosen, _ = choose(
+        Standing(
+            rates=rates,
+            scale_factor=scale_factor,
+            capacity_workers=layout.capacity,
+            promised=np.zeros_like(rates),
+            ledger=owed,
+            kept=np.full(len(rates), -1, dtype=np.int64),
+            round_index=0,
+        )
+    )
+    sizes = scale_factor.tolist()
+    return place([(row, layout.types[column], sizes[row]) for row, column in chosen.items()], layout, {})
+
+
+def _is_expected(lease: Lease, jobs: Mapping[JobId, Job]) -> bool:
+    return lease.job_id in jobs and lease.token > jobs[lease.job_id].token
+
+
+def _held(gangs: Iterable[GangSeen]) -> set[WorkerId]:
+    return {worker for gang in gangs if gang.state is not GangState.ENDED for worker in gang.worker_ids}
+
+
+def _early(gap: Gap, waiting: set[JobId], taken: set[WorkerId]) -> list[Lease]:
+    """Leases of the next round whose workers are all free already; a packed pair starts early together or not."""
+    there = {worker.id for worker in gap.cluster.workers} - taken
+    found = [
+        lease
+        for lease in (gap.ahead.leases if gap.ahead else ())
+        if waiting.issuperset(lease.combination) and there.issuperset(lease.worker_ids)
+    ]
+    return [_now(gap, lease) for lease in found]
+
+
+def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
+    free = Layout(usable(gap.cluster, {}, taken))
+    if not jobs or not free.types:
+        return []
+    rates = np.array([rates_of(job.spec, free.types, free.capacity, gap.estimate) for job in jobs])
+    owed = np.array([[gap.owed.get((job.id, name), 0.0) for name in free.types] for job in jobs])
+    sizes = np.array([job.spec.scale_factor for job in jobs], dtype=np.int64)
+    return [
+        _now(
+            gap,
+            Lease(
+                job_id=jobs[row].id,
+                token=_next_token(gap, jobs[row]),
+                combination=(jobs[row].id,),
+                accelerator_type=free.type_of[workers[0]],
+                worker_ids=workers,
+                round_index=gap.plan.round_index,
+                expires_at_s=gap.plan.ends_at_s,
+            ),
+        )
+        for row, workers in sorted(fill(rates, sizes, owed, free).items())
+    ]
+
+
+def _next_token(gap: Gap, job: Job) -> int:
+    """Above every token that the job had, or that a plan has written down for it."""
+    plans = (gap.plan, gap.ahead) if gap.ahead else (gap.plan,)
+    planned = [lease.token for plan in plans for lease in plan.leases if lease.job_id == job.id]
+    return max(job.token, *planned, 0) + 1
+
+
+def _now(gap: Gap, lease: Lease) -> Lease:
+    """The lease from now to the end of the round in force."""
+    index, ends_at_s = gap.plan.round_index, gap.plan.ends_at_s
+    return replace(lease, round_index=index, expires_at_s=ends_at_s, starts_at_s=gap.now_s)

@@ -1,0 +1,39 @@
+"""Gangs that no plan moves: those of jobs that cannot be preempted, until they end or their node's drain does."""
+
+from dataclasses import replace
+
+from gavel.mechanism import nodes
+from gavel.mechanism.tick import Tick
+from gavel.types import JobState, Lease, RoundPlan
+
+
+def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: float) -> tuple[Lease, ...]:
+    """Leases that go on into the round [starts, ends) before anything is planned, on cordoned nodes too.
+
+    A lease that was given to be measured does not stay: a job is not tied to the type that it was tried on.
+    """
+    present = {worker.id for worker in tick.seen.cluster.workers}
+    leases = []
+    for lease in parent.leases:
+        if not _holds_on(tick, lease) or not present.issuperset(lease.worker_ids):
+            continue
+        expires_at_s = min(ends_at_s, nodes.ends_at_most_s(lease.worker_ids, tick.seen.cluster, tick.nodes))
+        if expires_at_s > starts_at_s:
+            index = parent.round_index + 1
+            leases.append(replace(lease, round_index=index, expires_at_s=expires_at_s, starts_at_s=None))
+    return tuple(leases)
+
+
+def _holds_on(tick: Tick, lease: Lease) -> bool:
+    job = tick.jobs.get(lease.job_id)
+    if job is None or job.spec.preemptible or not job.is_wanted or lease.is_profiling:
+        return False
+    return job.state is JobState.LEASED and job.token == lease.token
+
+
+def without_ended(plan: RoundPlan, now_s: float) -> RoundPlan:
+    """The plan without leases that ended early and may have made room for others (see gavel/mechanism/backfill.py)."""
+    if all(lease.expires_at_s > now_s or lease.expires_at_s >= plan.ends_at_s for lease in plan.leases):
+        return plan
+    live = (lease for lease in plan.leases if lease.expires_at_s > now_s or lease.expires_at_s >= plan.ends_at_s)
+    return replace(plan, leases=tuple(live))

@@ -1,0 +1,87 @@
+"""A gang that exists in numbers only."""
+
+from dataclasses import dataclass, field
+from math import inf
+
+from gavel.ephemeral import Gang, GangRequest
+from gavel.ports import LaunchGang
+from gavel.types import GangExit, GangState, Report, ReportKind
+
+ROUNDING = 1e-6  # steps: what a float may lack of a whole one
+
+
+@dataclass(slots=True)
+class VirtualGang:
+    """One gang and how far it is: `base_steps` at `training_from_s`, which is its start plus the switch cost at first.
+
+    `rate_steps_per_s` is the rate that it has now, `alone_steps_per_s` what it would be on workers of its own.
+    """
+
+    launched: LaunchGang
+    request: GangRequest
+    alone_steps_per_s: float
+    rate_steps_per_s: float
+    base_steps: float
+    expires_at_s: float
+    grace_s: float
+    state: GangState = GangState.WAITING
+    started_at_s: float | None = None
+    training_from_s: float = inf
+    ended_at_s: float | None = None
+    exit: GangExit | None = None
+    reported_step: int = 0
+    sequence: int = 0
+    reports: list[Report] = field(default_factory=list)
+    is_end_seen: bool = False
+    checkpointed_at_s: float = -inf
+
+    @property
+    def key(self) -> Gang:
+        """Its job and token."""
+        return self.launched.job_id, self.launched.token
+
+    def finishes_at_s(self) -> float:
+        """When the last step is done, if its lease lasts; +inf while it waits."""
+        return self.training_from_s + (self.launched.total_steps - self.base_steps) / self.rate_steps_per_s
+
+    def ends_at_s(self) -> float:
+        """The instant at which it ends by itself; +inf once it has."""
+        if self.state is GangState.ENDED:
+            return inf
+        return min(self.finishes_at_s(), self.expires_at_s + self.grace_s)
+
+    def step_at(self, now_s: float) -> int:
+        """Whole steps done since the job's beginning."""
+        trained_s = max(0.0, now_s - self.training_from_s)
+        return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.launched.total_steps)
+
+    def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
+        """From that instant it runs at another rate; what it did until then is reported at the rate it had."""
+        self.report(ReportKind.PROGRESS, self.step_at(at_s))
+        self.base_steps += max(0.0, at_s - self.training_from_s) * self.rate_steps_per_s
+        self.training_from_s = max(self.training_from_s, at_s)
+        self.rate_steps_per_s = rate_steps_per_s
+
+    def report(self, kind: ReportKind, step: int) -> None:
+        """Append the next report, up to `step`; progress that was reported before, or a checkpoint of none, is none."""
+        steps = step - self.reported_step
+        if kind is ReportKind.PROGRESS and steps <= 0:
+            return
+        if kind is ReportKind.CHECKPOINT and step <= self.launched.start_step:
+            return
+        self.sequence += 1
+        self.reported_step = step
+        self.reports.append(
+            Report(
+                sequence=self.sequence,
+                kind=kind,
+                step=step,
+                steps=steps,
+                seconds=steps / self.rate_steps_per_s,
+                checkpoint=f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None,
+            )
+        )
+
+    def end(self, at_s: float, how: GangExit) -> None:
+        """It is over; nothing moves it any more."""
+        self.state, self.ended_at_s, self.exit = GangState.ENDED, at_s, how

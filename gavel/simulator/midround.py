@@ -1,0 +1,23 @@
+"""Workers that are free in the middle of a round, and the waiting jobs that get them, as the service decides it."""
+
+import numpy as np
+
+from gavel.mechanism.backfill import fill
+from gavel.mechanism.nodes import usable
+from gavel.mechanism.placement import Layout
+from gavel.simulator.active import Active
+from gavel.types import WorkerId
+
+
+def placed_now(active: Active, layout: Layout) -> dict[int, tuple[WorkerId, ...]]:
+    """The workers of each row of `active` that waited and can start now."""
+    taken = {worker for workers in active.workers for worker in workers}
+    waiting = np.flatnonzero(active.column < 0)
+    if not waiting.size or len(taken) == len(layout.cluster.workers):
+        return {}
+    free = Layout(usable(layout.cluster, {}, taken))
+    columns = np.array([layout.types.index(name) for name in free.types])
+    sizes = active.scale_factor[waiting]
+    rates = np.where(sizes[:, None] <= free.capacity, active.rates[np.ix_(waiting, columns)], 0.0)
+    found = fill(rates, sizes, active.ledger[np.ix_(waiting, columns)], free)
+    return {int(waiting[row]): workers for row, workers in found.items()}

@@ -1,0 +1,174 @@
+"""What happens between decisions: gangs start, run, share workers, end; and what is counted of it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gavel.mechanism.placement import Layout
+from gavel.simulator.active import Active
+from gavel.simulator.cluster import Throughput
+from gavel.simulator.envy import Envy, mean_speed
+from gavel.simulator.gang import ROUNDING
+from gavel.simulator.outcome import Scenario, Tally
+from gavel.simulator.timeline import Timeline
+from gavel.types import FloatArray, IntArray, WorkerId
+from workloads.traces.throughputs import PairThroughput
+
+
+class Motion:
+    """Moves the gangs of `active` through time and keeps `tally` and `timeline`."""
+
+    def __init__(self, scenario: Scenario, layout: Layout, active: Active, tally: Tally, timeline: Timeline) -> None:
+        self._scenario = scenario
+        self._layout = layout
+        self._active = active
+        self._tally = tally
+        self._timeline = timeline
+        self._column_of = {name: column for column, name in enumerate(layout.types)}
+        self.envy = Envy(scenario.tiers)
+
+    # --- gangs start --------------------------------------------------------------------------------------------
+
+    def start(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
+        """Gangs whose workers differ from the round before start anew, others go on."""
+        active, started = self._active, []
+        for row, before in enumerate(active.workers):
+            workers = placed.get(row, ())
+            if workers == before:
+                self._tally.kept += bool(workers)
+                continue
+            active.preemptions[row] += bool(before)
+            self._put(row, workers)
+            if workers:
+                started.append(row)
+        self._begin(started, now_s)
+        if self._scenario.beside is not None:
+            self._pair(now_s, placed, self._scenario.beside)
+        running = list(placed)
+        active.rounds_received[running, active.column[running]] += 1
+
+    def add(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
+        """More gangs start, in the middle of a round; all others go on."""
+        for row, workers in placed.items():
+            self._put(row, workers)
+        started = list(placed)
+        self._begin(started, now_s)
+        self._active.rounds_received[started, self._active.column[started]] += 1
+
+    def _put(self, row: int, workers: tuple[WorkerId, ...]) -> None:
+        active = self._active
+        active.workers[row] = workers
+        active.column[row] = self._column_of[self._layout.type_of[workers[0]]] if workers else -1
+        active.partner[row] = -1
+
+    def _begin(self, started: list[int], now_s: float) -> None:
+        active = self._active
+        active.base_steps[started] = active.steps_done[started]
+        active.training_from_s[started] = now_s
+        if self._scenario.switch_cost_s:
+            costs = [self._switch_cost_s(active.jobs[row].spec.kind) for row in started]
+            active.training_from_s[started] += costs
+            active.lost_s[started] += costs
+        active.alone_rate[started] = active.rates[started, active.column[started]]
+        if self._scenario.spread is not None:
+            self._slow_down(started, self._scenario.spread)
+        active.running_rate[started] = active.alone_rate[started]
+        self._tally.starts += len(started)
+
+    def _slow_down(self, started: Sequence[int], spread: Throughput) -> None:
+        """Gangs whose workers lie on several nodes talk over the network."""
+        for row in started:
+            workers, spec = self._active.workers[row], self._active.jobs[row].spec
+            if len({self._layout.node_of[worker] for worker in workers}) > 1:
+                rate = spread.get((spec.kind, spec.scale_factor, self._layout.type_of[workers[0]]), 0.0)
+                self._active.alone_rate[row] = rate or self._active.alone_rate[row]
+
+    def _switch_cost_s(self, kind: str) -> float:
+        costs = self._scenario.switch_cost_s
+        return costs.get(kind, costs.get("", 0.0))
+
+    def _pair(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]], beside: PairThroughput) -> None:
+        """Gangs on the same workers slow each other down from now on; one whose partner has left is itself again."""
+        active = self._active
+        on: dict[tuple[WorkerId, ...], list[int]] = {}
+        for row, workers in placed.items():
+            on.setdefault(workers, []).append(row)
+        for workers, rows in on.items():
+            for row, other in zip(rows, reversed(rows), strict=True):
+                partner = active.indices[other] if len(rows) == 2 else -1
+                self._tally.packed += partner >= 0
+                if partner == active.partner[row]:
+                    continue
+                spec, name = active.jobs[row].spec, self._layout.type_of[workers[0]]
+                key = spec.kind, active.jobs[other].spec.kind, spec.scale_factor, name
+                active.go_on(row, now_s, beside[key] if partner >= 0 else float(active.alone_rate[row]))
+                active.partner[row] = partner
+
+    # --- gangs run ----------------------------------------------------------------------------------------------
+
+    def next_end_s(self, end_s: float) -> float:
+        """When the first of the gangs ends, `end_s` at the latest."""
+        running = np.flatnonzero(self._active.column >= 0)
+        return min(end_s, float(self._active.finishes_at_s(running).min(initial=end_s)))
+
+    def run(self, now_s: float, end_s: float) -> tuple[float, IntArray, FloatArray]:
+        """Let the gangs run; (when the round ends, rows that have ended, when each did).
+
+        That is at `end_s`, or with the last gang if all end sooner.
+        """
+        active = self._active
+        running = np.flatnonzero(active.column >= 0)
+        shared_s = self._part(now_s, end_s) if any(each >= 0 for each in active.partner) else np.zeros(len(active.jobs))
+        finishes_at_s = active.finishes_at_s(running)
+        end_s = min(end_s, float(finishes_at_s.max()))
+        total, rate = active.total_steps[running], active.running_rate[running]
+        trained_s = np.maximum(0.0, end_s - active.training_from_s[running])
+        steps = np.minimum(np.floor(active.base_steps[running] + trained_s * rate + ROUNDING), total)
+        is_over = finishes_at_s <= end_s
+        steps[is_over] = total[is_over]
+        held_s = np.minimum(end_s, finishes_at_s) - now_s
+        self._account(running, steps, held_s, np.minimum(shared_s[running], held_s))
+        self._watch(now_s, end_s, running, shared_s[running] > 0)
+        return end_s, running[is_over], finishes_at_s[is_over]
+
+    def _part(self, now_s: float, end_s: float) -> FloatArray:
+        """Who outlives the partner goes on alone, at its own speed; the seconds that each job shares its workers."""
+        active, shared_s = self._active, np.zeros(len(self._active.jobs))
+        row_of = {index: row for row, index in enumerate(active.indices)}
+        for row, partner in enumerate(active.partner):
+            if partner < active.indices[row]:  # none, or done with it
+                continue
+            pair = [row, row_of[partner]]
+            until_s = active.finishes_at_s(pair)
+            first, last = pair if until_s[0] <= until_s[1] else pair[::-1]
+            shared_s[pair] = min(end_s, float(until_s.min())) - now_s
+            if until_s.min() <= end_s:
+                active.go_on(last, float(until_s.min()), float(active.alone_rate[last]))
+                active.partner[first] = active.partner[last] = -1
+        return shared_s
+
+    # --- what is counted ----------------------------------------------------------------------------------------
+
+    def _account(self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray) -> None:
+        active = self._active
+        columns, sizes = active.column[running], active.scale_factor[running]
+        active.received_s[running, columns] += held_s
+        active.shared_s[running, columns] += shared_s
+        share = np.minimum(1.0, self._layout.capacity.sum() / (len(active.jobs) * sizes))
+        gained = (steps - active.steps_done[running]) / (share * active.equal_rate[running])
+        active.isolated_time_s[running] += gained
+        active.steps_done[running] = steps
+        tiers = active.tier[running].astype(np.int64)
+        np.add.at(self._tally.busy_s, (tiers, columns), (held_s - shared_s / 2) * sizes)
+
+    def _watch(self, now_s: float, end_s: float, running: IntArray, is_shared: np.ndarray) -> None:
+        """Who holds what in this round, for the plots and for envy."""
+        active, tiers = self._active, self._scenario.tiers
+        sizes = active.scale_factor[running] * np.where(is_shared, 0.5, 1.0)
+        held = np.zeros((len(tiers), len(self._layout.types)))
+        np.add.at(held, (active.tier[running].astype(np.int64), active.column[running]), sizes)
+        waiting = len(active.jobs) - len(running)
+        self._timeline.add(now_s, held.sum(axis=0).tolist(), waiting, held.sum(axis=1).tolist())
+        if len(tiers) > 1:
+            tier = active.tier.astype(np.int64)
+            self.envy.add(held, *mean_speed(active.rates, active.scale_factor, tier, len(tiers)), end_s - now_s)

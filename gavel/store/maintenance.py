@@ -1,0 +1,141 @@
+"""Looking after a database: a copy of it, a check of all it holds, an upgrade to this Gavel's tables."""
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, select, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
+from gavel.store import codec, queries
+from gavel.store.database import checked_url, open_database, stored_revision
+from gavel.store.schema import REVISIONS, JobRow, RoundRow
+
+ROWS_A_READ = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found; no faults: everything can be read."""
+
+    revision: str | None
+    jobs: int = 0
+    rounds: int = 0
+    faults: tuple[str, ...] = ()
+
+
+def backup(url: str, path: Path) -> Report:
+    """Copy a SQLite database as of one instant, while it is in use; the check of the copy.
+
+    Raises InvalidRequest for another database or a path that is taken, StoreUnavailable.
+    """
+    place = checked_url(url)
+    if place.get_backend_name() != "sqlite":
+        raise InvalidRequest("database_url", f"PostgreSQL has its own: pg_dump --format=custom --file={path} URL")
+    if path.exists():
+        raise InvalidRequest("path", f"{path} is there already; name a new file")
+    if not Path(str(place.database)).exists():
+        raise StoreUnavailable(f"there is no database {place.database}")
+    try:
+        with closing(sqlite3.connect(str(place.database))) as connection:
+            connection.execute("VACUUM INTO ?", (str(path),))
+    except sqlite3.Error as error:
+        raise StoreUnavailable(f"{place.database} cannot be copied to {path}: {error}") from error
+    return check(f"sqlite:///{path.resolve()}")
+
+
+def check(url: str) -> Report:
+    """Read all that is stored as of one instant; changes nothing. Raises StoreUnavailable for another's database."""
+    place = checked_url(url)
+    if place.get_backend_name() == "sqlite" and not Path(str(place.database)).exists():
+        raise StoreUnavailable(f"there is no database {place.database}")
+    is_sqlite = place.get_backend_name() == "sqlite"
+    engine = create_engine(url) if is_sqlite else create_engine(url, isolation_level="REPEATABLE READ")
+    try:
+        with engine.connect() as connection:
+            if is_sqlite:
+                connection.exec_driver_sql("BEGIN")  # its module would begin with the first write only
+            revision = stored_revision(connection, place.render_as_string())
+            damage = tuple(_damage(connection))
+            if damage or revision != REVISIONS[-1]:
+                return Report(revision=revision, faults=(*damage, *_outdated(revision)))
+            return _contents(connection, revision)
+    except SQLAlchemyError as error:
+        raise StoreUnavailable(f"{place.render_as_string()} cannot be read: {str(error).splitlines()[0]}") from error
+    finally:
+        engine.dispose()
+
+
+def upgrade(url: str) -> tuple[str | None, str]:
+    """Bring the tables to this Gavel's; the revision before (None: empty) and after. Raises StoreUnavailable."""
+    place = checked_url(url)
+    engine = create_engine(url)
+    try:
+        with engine.connect() as connection:
+            before = stored_revision(connection, place.render_as_string())
+    except SQLAlchemyError as error:
+        raise StoreUnavailable(f"{place.render_as_string()} cannot be read: {str(error).splitlines()[0]}") from error
+    finally:
+        engine.dispose()
+    for opened in open_database(url, busy_timeout_s=60.0):
+        opened.dispose()
+    return before, REVISIONS[-1]
+
+
+def _outdated(revision: str | None) -> Iterator[str]:
+    if revision is None:
+        yield "the database is empty; `gavel db upgrade` or `gavel serve` makes its tables"
+    elif revision != REVISIONS[-1]:
+        yield f"the tables are at revision {revision}, this Gavel's are {REVISIONS[-1]}: run `gavel db upgrade`"
+
+
+def _damage(connection: Connection) -> Iterator[str]:
+    """What the database itself finds wrong; PostgreSQL checks its pages as it reads them."""
+    if connection.dialect.name != "sqlite":
+        return
+    for (line,) in connection.execute(text("PRAGMA integrity_check")):
+        if line != "ok":
+            yield f"damaged: {line}"
+    for table, row, parent, _ in connection.execute(text("PRAGMA foreign_key_check")):
+        yield f"row {row} of {table} names a row of {parent} that is not there"
+
+
+def _contents(connection: Connection, revision: str) -> Report:
+    """Every job, round and document decoded, as the service would."""
+    jobs, rounds = list(_ids(connection)), _rounds(connection)
+    reads: list[Callable[[], object]] = [
+        *(partial(queries.job, connection, job_id) for job_id in jobs),
+        *(partial(queries.round_record, connection, index) for index in rounds),
+        lambda: codec.cluster(queries.document(connection, "cluster")),
+        lambda: codec.throughputs(queries.document(connection, "throughputs")),
+        lambda: codec.nodes(queries.document(connection, "nodes")),
+    ]
+    faults = [fault for read in reads if (fault := _fault(read))]
+    return Report(revision=revision, jobs=len(jobs), rounds=len(rounds), faults=tuple(faults))
+
+
+def _rounds(connection: Connection) -> Sequence[int]:
+    return connection.execute(select(RoundRow.round_index).order_by(RoundRow.round_index)).scalars().all()
+
+
+def _ids(connection: Connection) -> Iterator[str]:
+    last = ""
+    while (
+        ids := connection.execute(select(JobRow.id).where(JobRow.id > last).order_by(JobRow.id).limit(ROWS_A_READ))
+        .scalars()
+        .all()
+    ):
+        yield from ids
+        last = ids[-1]
+
+
+def _fault(read: Callable[[], object]) -> str | None:
+    try:
+        read()
+    except GavelError as error:
+        return str(error)
+    return None

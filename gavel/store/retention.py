@@ -1,0 +1,20 @@
+"""What the database forgets: the oldest lines of jobs' stories and decisions of rounds, a bounded part with each round.
+
+What people decided stays in the audit log for good, as do jobs.
+"""
+
+from sqlalchemy import delete, select
+
+from gavel.store.schema import AuditRow, EventRow
+from gavel.store.writer import Transaction
+
+ROWS_A_ROUND = 5000  # more than a round writes, little enough not to be felt
+
+
+def forget(tx: Transaction, before_s: float) -> None:
+    """Drop events and decisions of rounds that are older than the instant, the oldest first."""
+    oldest = select(EventRow.sequence).order_by(EventRow.sequence).limit(ROWS_A_ROUND)
+    tx.connection.execute(delete(EventRow).where(EventRow.sequence.in_(oldest), EventRow.at_s < before_s))
+    of_rounds = AuditRow.round_index.is_not(None)
+    decisions = select(AuditRow.sequence).where(of_rounds).order_by(AuditRow.sequence).limit(ROWS_A_ROUND)
+    tx.connection.execute(delete(AuditRow).where(AuditRow.sequence.in_(decisions), AuditRow.at_s < before_s))

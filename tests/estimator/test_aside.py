@@ -1,0 +1,200 @@
+"""Gangs beside a partner, and gangs spread over nodes: measured, predicted, and worth trying."""
+
+import math
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.estimator.conformance import a_measurement
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.types import FloatArray, Job, Measurement
+from tests.builders import a_job, a_spec
+
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 15
+TYPES = ("fast", "slow")
+KINDS = tuple(f"{name}-b{size}" for name in ("cnn", "mlp", "rnn", "moe") for size in (16, 64, 256))
+SPEED = {"cnn": (100.0, 20.0), "mlp": (90.0, 60.0), "rnn": (30.0, 10.0), "moe": (50.0, 5.0)}
+ALONE = {kind: SPEED[kind[:3]] for kind in KINDS}
+PRESSES = {"cnn": 0.9, "mlp": 0.2, "rnn": 0.6, "moe": 0.4}
+
+
+def truth(kind: str, partner: str) -> float:
+    """What `kind` keeps of its rate beside `partner`: relatives press and suffer alike."""
+    return 1 / (1 + PRESSES[kind[:3]] * PRESSES[partner[:3]])
+
+
+def alone() -> list[Measurement]:
+    return [
+        a_measurement(n, kind=kind, accelerator_type=name, job_id=f"{kind}/{name}", rate_steps_per_s=1e3 * rate)
+        for kind, rates in ALONE.items()
+        for name, rate in zip(TYPES, rates, strict=True)
+        for n in range(1, 6)
+    ]
+
+
+def beside(kind: str, partner: str, name: str = "fast", share: float | None = None) -> list[Measurement]:
+    """Both members' reports; `share`: what both keep."""
+    return [
+        a_measurement(
+            n,
+            kind=own,
+            partner=other,
+            accelerator_type=name,
+            job_id=f"{own}+{other}/{name}",
+            rate_steps_per_s=1e3 * ALONE[own][TYPES.index(name)] * (share or truth(own, other)),
+        )
+        for own, other in dict.fromkeys([(kind, partner), (partner, kind)])
+        for n in range(1, 4)
+    ]
+
+
+def trying(share: float, seed: int = 0) -> ReconciledThroughputs:
+    """The estimator after a random share of all pairs was tried on both types."""
+    random = np.random.default_rng(seed)
+    reports = alone()
+    for row, kind in enumerate(KINDS):
+        for partner in KINDS[row:]:
+            for name in TYPES:
+                if random.random() < share:
+                    reports += beside(kind, partner, name)
+    return ReconciledThroughputs().learn(reports)
+
+
+def jobs() -> list[Job]:
+    return [a_job(f"{kind}/{n}", spec={"kind": kind}) for kind in KINDS for n in range(2)]
+
+
+def shares_of(estimator: ReconciledThroughputs, deviations: float = 0.0) -> FloatArray:
+    """What kinds keep of their rates, (K, K, m), in the order of KINDS."""
+    rates = estimator.pair_rates(jobs(), TYPES, deviations=deviations)
+    order = rates.kind_of_job[::2]
+    base = np.array([ALONE[kind] for kind in KINDS]) * 1e3
+    shares: FloatArray = rates.steps_per_s[order][:, order] / base[:, None, :]
+    return shares
+
+
+TRUTH = np.array([[[truth(a, b)] * 2 for b in KINDS] for a in KINDS])
+
+
+def test_few_measured_pairs_predict_the_others_better_than_a_guess() -> None:
+    guess = np.abs(shares_of(trying(0.0)) - TRUTH).mean()
+    errors = [np.abs(shares_of(trying(share)) - TRUTH).mean() for share in (0.1, 0.3)]
+    assert errors[0] < 0.5 * guess and errors[1] < 0.05 and errors[1] < errors[0]
+
+
+def test_the_interval_of_a_pair_holds_the_truth() -> None:
+    known = trying(0.15)
+    low, high = shares_of(known, -1.645), shares_of(known, 1.645)
+    assert np.mean((low <= TRUTH) & (high >= TRUTH)) >= 0.85
+
+
+def test_a_measured_pair_stands() -> None:
+    known = ReconciledThroughputs().learn([*alone(), *beside("cnn-b16", "mlp-b16", share=0.35)])
+    (found,) = known.estimate_aside(a_spec(kind="cnn-b16"), ["fast"], partner="mlp-b16")
+    assert found.is_measured and found.steps_per_s == pytest.approx(35e3, rel=0.02) and found.partner == "mlp-b16"
+    row, column = KINDS.index("cnn-b16"), KINDS.index("mlp-b16")
+    assert shares_of(known)[row, column, 0] == pytest.approx(0.35, abs=0.05)
+
+
+def test_a_pair_that_nobody_tried_is_inferred_with_its_doubt() -> None:
+    (alone_,) = trying(0.2).estimate(a_spec(kind="cnn-b16"), ["fast"])
+    (found,) = trying(0.2).estimate_aside(a_spec(kind="cnn-b16"), ["fast"], partner="nobody/knows")
+    assert found.source == "inferred" and found.steps_per_s < alone_.steps_per_s
+    assert found.relative_error > alone_.relative_error
+
+
+def test_jobs_of_one_kind_share_a_row_and_gangs_of_two_sizes_never_pack() -> None:
+    some = [a_job("a"), a_job("b"), a_job("c", spec={"scale_factor": 2})]
+    rates = ReconciledThroughputs().pair_rates(some, TYPES)
+    assert rates.kind_of_job.tolist() == [0, 0, 1] and rates.steps_per_s.shape == (2, 2, 2)
+    assert rates.steps_per_s[0, 0].min() > 0 == rates.steps_per_s[0, 1].max() == rates.steps_per_s[1, 0].max()
+
+
+def test_pairs_that_may_pay_are_tried_and_measured_ones_are_not() -> None:
+    known = ReconciledThroughputs().learn(alone())
+    some = [a_job("a", spec={"kind": "cnn-b16"}), a_job("b", spec={"kind": "mlp-b16"})]
+    assert {frozenset(pair[:2]) for pair in known.pairs_to_try(some, TYPES, most=9)} == {frozenset("ab")}
+    tried = known.learn([each for name in TYPES for each in beside("cnn-b16", "mlp-b16", name)])
+    assert tried.pairs_to_try(some, TYPES, most=9) == ()
+
+
+def test_pairs_that_certainly_pay_or_certainly_do_not_are_not_tried_first() -> None:
+    known = trying(0.5)
+    (best, *_) = known.pairs_to_try(jobs(), TYPES, most=1)
+    kinds = [job_id.partition("/")[0] for job_id in best[:2]]
+    total = truth(kinds[0], kinds[1]) + truth(kinds[1], kinds[0])
+    assert total < 1.7, kinds
+
+
+def spread(kind: str, size: int, ratio: float) -> list[Measurement]:
+    reports = []
+    for placement, rate in (("consolidated", 1.0), ("spread", ratio)):
+        for n in range(1, 4):
+            reports.append(
+                a_measurement(
+                    n, kind=kind, scale_factor=size, placement=placement, rate_steps_per_s=1e5 * rate,
+                    job_id=f"{kind}{size}{placement}",
+                )
+            )  # fmt: skip
+    return reports
+
+
+def test_a_spread_gang_loses_what_gangs_like_it_lost() -> None:
+    known = ReconciledThroughputs().learn(
+        [*alone(), *(each for kind in KINDS[:6] for each in spread(kind, 4, 0.5)), *spread("rnn-b16", 4, 1.0)]
+    )
+    one = ReconciledThroughputs().learn(spread("cnn-b16", 4, 0.5)[:3])
+    (guess,) = one.estimate_aside(a_spec(kind="cnn-b16", scale_factor=4), ["fast"], placement="spread")
+    (measured,) = known.estimate_aside(a_spec(kind="cnn-b16", scale_factor=4), ["fast"], placement="spread")
+    assert measured.is_measured and measured.steps_per_s == pytest.approx(5e4, rel=0.02)
+    (other,) = known.estimate_aside(a_spec(kind="mlp-b64", scale_factor=8), ["fast"], placement="spread")
+    (alone_,) = known.estimate(a_spec(kind="mlp-b64", scale_factor=8), ["fast"])
+    assert other.steps_per_s / alone_.steps_per_s == pytest.approx(0.5, rel=0.15)
+    assert other.placement == "spread" and guess.relative_error > measured.relative_error
+
+
+def test_a_gang_of_one_is_never_spread() -> None:
+    known = ReconciledThroughputs().learn(alone())
+    (alone_,) = known.estimate(a_spec(kind="cnn-b16"), ["fast"])
+    (found,) = known.estimate_aside(a_spec(kind="cnn-b16"), ["fast"], placement="spread")
+    assert found.steps_per_s == alone_.steps_per_s
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(KINDS[:3]),
+            st.sampled_from([*KINDS[:3], "stranger"]),
+            st.sampled_from([1, 2, 4]),
+            st.sampled_from(TYPES),
+            st.sampled_from(["consolidated", "spread"]),
+            st.floats(1e-3, 1e6),
+        ),
+        max_size=20,
+    )
+)
+def test_whatever_pairs_report_rates_are_rates(rows: list[tuple[str, str, int, str, str, float]]) -> None:
+    known = ReconciledThroughputs().learn(
+        [
+            *alone(),
+            *(
+                a_measurement(
+                    n, kind=kind, partner=partner, scale_factor=size, accelerator_type=name, placement=placement,
+                    rate_steps_per_s=rate, job_id=f"p{n}",
+                )
+                for n, (kind, partner, size, name, placement, rate) in enumerate(rows, 1)
+            ),
+        ]
+    )  # fmt: skip
+    rates = known.pair_rates(jobs()[:8], TYPES).steps_per_s
+    assert np.isfinite(rates).all() and rates.min() >= 0
+    assert (rates <= 1e3 * 100 * 1.02).all()
+    for placement in ("consolidated", "spread"):
+        for each in known.estimate_aside(
+            a_spec(kind=KINDS[0], scale_factor=2), TYPES, partner=KINDS[1], placement=placement
+        ):
+            assert math.isfinite(each.steps_per_s) and each.steps_per_s > 0 and each.relative_error > 0
