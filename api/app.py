@@ -9,8 +9,22 @@ from prometheus_client import CollectorRegistry
 from api import errors
 from api.dashboard import pages
 from api.limits import BodyLimit
+from api.live import LiveFeed
 from api.metrics import RequestMetrics, StoreCollector
-from api.routes import audit, batches, jobs, logs, nodes, operations, resources, scheduling, service, tiers
+from api.routes import (
+    audit,
+    batches,
+    jobs,
+    live,
+    logs,
+    nodes,
+    operations,
+    policy,
+    resources,
+    scheduling,
+    service,
+    tiers,
+)
 from api.services import Services
 
 __all__ = ["Services", "create_app"]
@@ -18,6 +32,22 @@ __all__ = ["Services", "create_app"]
 DESCRIPTION = (
     "Submit training jobs and see how they share a cluster of mixed accelerators. Send `Authorization: Bearer TOKEN`."
     " Errors are `application/problem+json` with a stable `type`."
+)
+
+PARTS = (
+    jobs,
+    batches,
+    audit,
+    logs,
+    live,
+    tiers,
+    nodes,
+    operations,
+    policy,
+    resources,
+    scheduling,
+    service,
+    pages,
 )
 
 
@@ -32,12 +62,13 @@ def create_app(services: Services) -> FastAPI:
         openapi_url=None,
     )
     app.state.services = services
+    app.state.live = LiveFeed(services)
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
     app.add_middleware(RequestMetrics, registry=app.state.registry)
     errors.install(app)
-    for part in (jobs, batches, audit, logs, tiers, nodes, operations, resources, scheduling, service, pages):
+    for part in PARTS:
         app.include_router(part.router)
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     return app

@@ -17,9 +17,14 @@ from gavel.errors import NotFound
 from gavel.types import Identity, Job, Scope
 
 SESSION_COOKIE = "gavel_session"
+PAGE_HEADER = "X-Gavel-Page"
 
 _bearer = HTTPBearer(auto_error=False, description="A token from `POST /v1/users/{name}/tokens`.")
-_cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, description="The dashboard's session; GET only.")
+_cookie = APIKeyCookie(
+    name=SESSION_COOKIE,
+    auto_error=False,
+    description=f"The dashboard's session; it changes things only with the header `{PAGE_HEADER}: dashboard`.",
+)
 BearerDep = Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
 CookieDep = Annotated[str | None, Security(_cookie)]
 
@@ -40,7 +45,7 @@ def identify(services: Services, token: str | None) -> Identity | None:
 
 
 def start_session(response: Response, token: str) -> None:
-    """Let a browser carry the token: not readable by scripts, not sent from other sites, good for GET only."""
+    """Let a browser carry the token: not readable by scripts, not sent from other sites, see `_is_from_our_page`."""
     response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="strict", path="/")
 
 
@@ -53,7 +58,7 @@ class Allowed:
     def __call__(self, request: Request, services: ServicesDep, bearer: BearerDep, cookie: CookieDep) -> Identity:
         """The caller's identity."""
         token = bearer.credentials if bearer else None
-        if "authorization" not in request.headers and request.method == "GET":
+        if "authorization" not in request.headers and (request.method == "GET" or _is_from_our_page(request)):
             token = cookie
         caller = identify(services, token)
         if caller is None:
@@ -66,6 +71,17 @@ class Allowed:
 
     def _names(self) -> str:
         return " or ".join(sorted(self.scopes))
+
+
+def _is_from_our_page(request: Request) -> bool:
+    """Whether a script of a page of ours sends this.
+
+    Another site's page, one on another port of this host too, cannot set this header: a browser asks first whether it
+    may (CORS), and no answer of ours allows it. The origin, where the browser names it, must be our own besides.
+    """
+    origin = request.headers.get("origin")
+    is_ours = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    return is_ours and request.headers.get(PAGE_HEADER) == "dashboard"
 
 
 async def public() -> None:

@@ -14,32 +14,39 @@ SECONDS_PER_HOUR = 3600.0
 
 def check_quotas(specs: Sequence[JobSpec], services: Services) -> None:
     """Raises a 429 problem when there are too many jobs, a 422 for one that no month of its tier can pay for."""
-    jobs = services.store.snapshot().jobs.values()
-    _check_user(specs, sum(job.spec.user == specs[0].user for job in jobs), services.settings.queued_jobs_per_user)
     tiers = {tier.name: tier for tier in services.store.tiers()}
-    unfinished = Counter(job.spec.tier for job in jobs)
-    for name, more in Counter(spec.tier for spec in specs).items():
-        _check_tier_jobs(tiers[name], unfinished[name], more)
+    _check_counts(specs, tiers, services)
     if any(_is_metered(tiers[spec.tier]) for spec in specs):
         _check_hours(specs, tiers, services)
+    services.unfinished.add(specs)
 
 
-def _check_user(specs: Sequence[JobSpec], unfinished: int, limit: int) -> None:
+def _check_counts(specs: Sequence[JobSpec], tiers: Mapping[str, Tier], services: Services) -> None:
+    """On a recent count; before anybody is refused, on an exact one."""
+    now_s = services.clock.now_s()
+    services.unfinished.count(services.store, now_s, exactly=False)
+    if _too_many(specs, tiers, services) is not None:
+        services.unfinished.count(services.store, now_s, exactly=True)
+    refusal = _too_many(specs, tiers, services)
+    if refusal is not None:
+        raise problem(429, refusal)
+
+
+def _too_many(specs: Sequence[JobSpec], tiers: Mapping[str, Tier], services: Services) -> str | None:
+    limit, unfinished = services.settings.queued_jobs_per_user, services.unfinished.of_user(specs[0].user)
     if unfinished + len(specs) > limit:
-        raise problem(
-            429,
+        return (
             f"you have {unfinished} unfinished jobs and may have {limit}, so {len(specs)} more cannot come;"
-            " wait for some, or cancel them",
+            " wait for some, or cancel them"
         )
-
-
-def _check_tier_jobs(tier: Tier, unfinished: int, more: int) -> None:
-    if tier.max_jobs is not None and unfinished + more > tier.max_jobs:
-        raise problem(
-            429,
-            f"ExceedsMaxQuota: tier {tier.name} has {unfinished} unfinished jobs and may have {tier.max_jobs},"
-            f" so {more} more cannot come; wait for some, use another tier, or ask an operator",
-        )
+    for name, more in Counter(spec.tier for spec in specs).items():
+        most, unfinished = tiers[name].max_jobs, services.unfinished.of_tier(name)
+        if most is not None and unfinished + more > most:
+            return (
+                f"ExceedsMaxQuota: tier {name} has {unfinished} unfinished jobs and may have {most},"
+                f" so {more} more cannot come; wait for some, use another tier, or ask an operator"
+            )
+    return None
 
 
 def _is_metered(tier: Tier) -> bool:

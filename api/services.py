@@ -7,6 +7,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from api.schemas import CatalogueEntry
+from api.unfinished import Unfinished
 from gavel.config import Settings
 from gavel.ports import Clock, Store
 from gavel.types import JobId
@@ -35,6 +36,7 @@ class Services:
     is_scheduler_alive: Callable[[], bool]
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
+    unfinished: Unfinished = field(default_factory=Unfinished)
 
 
 async def services_of(request: Request) -> Services:

@@ -163,17 +163,18 @@ def round_view(plan: RoundPlan, solver_outcome: str | None = None) -> RoundView:
         duration_s=plan.duration_s,
         policy=plan.policy,
         solver_outcome=solver_outcome,
-        leases=[_lease_view(lease) for lease in plan.leases],
+        leases=[_lease_view(lease, plan) for lease in plan.leases],
     )
 
 
-def _lease_view(lease: Lease) -> LeaseView:
+def _lease_view(lease: Lease, plan: RoundPlan) -> LeaseView:
     return LeaseView(
         job_id=lease.job_id,
         token=lease.token,
         accelerator_type=lease.accelerator_type,
         worker_ids=list(lease.worker_ids),
         is_profiling=lease.is_profiling,
+        starts_at_s=plan.starts_at_s if lease.starts_at_s is None else lease.starts_at_s,
         expires_at_s=lease.expires_at_s,
     )
 

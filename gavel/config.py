@@ -51,6 +51,7 @@ class Settings(BaseSettings):
         0.01, ge=0, le=1, description="Part of the accelerator time of any window that may go to profiling."
     )
     profiling_window_s: float = Field(86_400.0, gt=0, le=31_536_000, description="The window; it may go all at once.")
+    price_moves: bool = Field(True, description="Move a gang only if that pays for what starts and stops cost so far.")
     backfill: bool = Field(True, description="Give workers that get free during a round to waiting jobs at once.")
     minimum_lease_fraction: float = Field(
         0.2, ge=0, le=1, description="Part of a round that must be left for a gang to be started in its middle."

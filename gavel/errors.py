@@ -7,6 +7,7 @@ GavelError
 ├── NotFound              no such job, tier, user, round
 ├── Conflict              somebody else changed it first: read again, decide again
 │   ├── StaleVersion      an expected version or generation is no longer current
+│   ├── LeadershipLost    another process leads the scheduler now: commit nothing, step down
 │   ├── StaleToken        an older lease's token was presented
 │   └── KeyReused         an idempotency key came back with a different body
 ├── SolveFailed           no checked allocation: time-out, infeasible, inaccurate, crash of the solver
@@ -48,6 +49,10 @@ class Conflict(GavelError):
 
 class StaleVersion(Conflict):
     """The expected version or generation is no longer current."""
+
+
+class LeadershipLost(Conflict):
+    """Another process leads the scheduler now."""
 
 
 class StaleToken(Conflict):

@@ -14,9 +14,13 @@ import pytest
 
 from gavel.cli import show
 from gavel.cli.jobs import argv_of
+from gavel.policies.inline import InlineRunner
+from gavel.ports import Changes
+from gavel.store.sql import SqlStore
 from gavel.types import JobState, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
+from tests.mechanism.world import World
 
 __all__ = ["service"]
 
@@ -318,3 +322,24 @@ def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tm
     assert "copy.db holds 0 jobs" in bare.ok("db", "backup", "copy.db", "--database-url", url)
     assert bare.run("db", "backup", "copy.db", "--database-url", url).returncode == 2
     assert bare.run("db", "check").returncode == 2
+
+
+def test_a_stored_round_is_decided_again(bare: Shell, tmp_path: Path) -> None:
+    """1. A round as the driver decides it. 2. The same allocation again. 3. One that was tampered with is found out."""
+    world = World(runner=InlineRunner())
+    ids = [world.submit(10_000) for _ in range(5)]
+    world.run(lambda: world.store.round().solver_outcome == "solved")
+    record = world.store.round()
+    other = replace(record.allocation, time_fraction=record.allocation.time_fraction * 0.5)
+    url = f"sqlite:///{tmp_path}/rounds.db"
+    store = SqlStore(url)
+    for index, kept in enumerate((record, replace(record, allocation=other), replace(record, solver_outcome="reused"))):
+        plan = replace(kept.plan, round_index=index + 1, parent_round_index=index)
+        store.commit(index, Changes(round=replace(kept, plan=plan)))
+    store.close()
+    assert f"{len(ids)} jobs" in (told := bare.ok("replay", "1", "--database-url", url)) and "the same" in told
+    changed = bare.run("replay", "2", "--database-url", url)
+    assert changed.returncode == 1 and "another allocation" in changed.stdout
+    for missing, why in (("3", "reused"), ("4", "no round 4")):
+        refused = bare.run("replay", missing, "--database-url", url)
+        assert refused.returncode == 2 and why in refused.stderr

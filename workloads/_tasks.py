@@ -33,6 +33,15 @@ class Task:
         return int(said["exit_code"]) if said else None
 
     @property
+    def waiting_for(self) -> str:
+        """What it waits for; empty once it runs, and for a moment before the service has looked."""
+        try:
+            reasons = json.loads((self._directory / "waits.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return ""
+        return str(reasons.get(self.name, ""))
+
+    @property
     def message(self) -> str:
         """Why it could not be started, if so."""
         said = self._said("ends")
@@ -43,7 +52,8 @@ class Task:
         deadline_s = time.monotonic() + timeout_s
         while (exit_code := self.exit_code) is None:
             if time.monotonic() >= deadline_s:
-                raise TimeoutError(f"task {self.name} {'runs' if self.node else 'waits'} after {timeout_s:g} s")
+                state = "runs" if self.node else f"waits ({self.waiting_for or 'for the service to look'})"
+                raise TimeoutError(f"task {self.name} {state} after {timeout_s:g} s")
             time.sleep(_POLL_S)
         return exit_code
 

@@ -28,7 +28,5 @@ def list_audit(
     before: BeforeQuery = None,
     limit: LimitQuery = 50,
 ) -> AuditList:
-    """Who changed what, and which gangs the policy stopped for whom, newest first. What a round decided can be
-    followed up in `/v1/allocations/{round}`.
-    """
+    """Who changed what, and which gangs the policy stopped for whom in which round, newest first."""
     return audit_list(services.store.audit(subject=subject, user=user, before=before, limit=limit), limit)

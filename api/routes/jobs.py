@@ -5,6 +5,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi_problem.error import Problem
 
 from api.auth import AnyCaller, UserOrOperator, visible_job
 from api.deadlines import deadline_view
@@ -91,15 +92,19 @@ def submit_once(
 ) -> list[Job]:
     """The jobs of a body; those that the key made before come back whatever has become of quotas and cluster."""
     digest = body_hash(body)
-    known = services.store.submitted(caller.user, key, body_hash=digest) if key else ()
-    if not known:
+    try:
         specs = specs_of()
         check_quotas(specs, services)
+    except Problem:
+        known = services.store.submitted(caller.user, key, body_hash=digest) if key else ()
+        if not known:
+            raise
+    else:
         now_s = services.clock.now_s()
         answers = services.store.submit_many(specs, key=key, body_hash=digest, now_s=now_s, is_array=is_array)
-        if all(each.created for each in answers):
-            return [each.job for each in answers]
         known = tuple(each.job for each in answers)
+        if all(each.created for each in answers):
+            return list(known)
     response.headers["Idempotency-Replayed"] = "true"
     return list(known)
 

@@ -115,4 +115,5 @@ def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
         )
         for each in available(services.settings.policy_path)
     ]
-    return PolicyList(current=services.settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))
+    current = services.store.snapshot().policy or services.settings.policy
+    return PolicyList(current=current, items=items, tier_objectives=dict(TIER_OBJECTIVES))

@@ -14,6 +14,7 @@ class LeaseView(View):
     accelerator_type: str
     worker_ids: list[str]
     is_profiling: bool
+    starts_at_s: float = Field(description="With its round, or in the middle of it on workers that had got free.")
     expires_at_s: float
 
 

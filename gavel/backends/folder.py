@@ -86,14 +86,18 @@ class StateFolder:
 
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
         """Older checkpoints of the job go. Raises InvalidRequest."""
-        kept = _token_and_step(checkpoint)
-        if kept is None:
-            raise InvalidRequest("checkpoint", f"{checkpoint!r} is not TOKEN-STEP")
-        folder = self.places(job_id, 0).checkpoints
-        for path in folder.iterdir() if folder.is_dir() else ():
-            found = _token_and_step(path.name)
-            if found is not None and found < kept:
-                shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
+        keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
+
+
+def keep_checkpoint(folder: Path, checkpoint: str) -> None:
+    """Checkpoints in the folder that are older than this one go. Raises InvalidRequest."""
+    kept = _token_and_step(checkpoint)
+    if kept is None:
+        raise InvalidRequest("checkpoint", f"{checkpoint!r} is not TOKEN-STEP")
+    for path in folder.iterdir() if folder.is_dir() else ():
+        found = _token_and_step(path.name)
+        if found is not None and found < kept:
+            shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
 
 
 def _token_and_step(checkpoint: str) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.ports import LaunchGang
 
 RESERVED_PREFIXES = ("GAVEL_", "LD_")
-FREE_NAMES = ("GAVEL_GANG_TIMEOUT_S",)
+FREE_NAMES = ("GAVEL_GANG_TIMEOUT_S", "GAVEL_ARRAY_INDEX")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,6 +226,7 @@ class LocalBackend:
         for key, tasks in self._tasks.items():
             for found in match(self._table, tasks.requests(), now_s):
                 self._start_task(self._gangs[key], tasks, found)
+            tasks.explain(lambda request: self._table.missing(request, now_s))
 
     def _tasks_of(self, gang: LocalGang) -> GangTasks:
         if gang.key not in self._tasks:

@@ -5,7 +5,7 @@ of it is in three files of the gang's directory (docs/gang-protocol.md), so that
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends.launch import is_reserved
-from gavel.backends.machine import Lines, append_json
+from gavel.backends.machine import Lines, append_json, write_json
 from gavel.ephemeral.names import NODE_OWNER, check_requirement
 from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member
 from gavel.errors import InvalidRequest
@@ -25,6 +25,7 @@ TASKS_MAX = 1_000
 SCHEDULER_OWNER = "gavel"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NOT_STARTED = 127
+NOT_ON_ITS_NODES = "what it requires is free together on nodes of other jobs only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +47,35 @@ class GangTasks:
         self._owner = f"{job_id}/{token}"  # no gang is called so: a job's id has no slash
         self._nodes = tuple(dict.fromkeys(nodes))
         self._paths = {name: str(directory / f"{name}.jsonl") for name in ("tasks", "starts", "ends")}
+        self._paths["waits"] = str(directory / "waits.json")
+        self._explained: dict[str, str] = {}
         self._asked, self._ends = Lines(self._paths["tasks"]), Lines(self._paths["ends"])
         self._started = {line["task"]: line["node"] for line in Lines(self._paths["starts"]).read_all()}
-        self._known: dict[str, Task] = {}
+        self._alive: dict[str, Task] = {}  # wait or run
         self._ended: set[str] = set()
         self._count = 0
 
     def look(self) -> tuple[Gang, ...]:
         """Take up what was asked and what ended since the last look; the holds that are to be released."""
         ended = [str(line.get("task")) for line in self._ends.read()]
+        gone = [self._alive.pop(name) for name in ended if name in self._alive]
         self._ended.update(ended)
         for line in self._asked.read():
             self._take(line)
-        return tuple(self._key(self._known[name]) for name in ended if name in self._known)
+        return tuple(map(self._key, gone))
 
     def requests(self) -> tuple[GangRequest, ...]:
         """One for each task that waits: on any one of the gang's nodes; none while no node of it is known."""
-        waiting = (task for task in self._alive() if task.name not in self._started)
-        return tuple(map(self._request, waiting)) if self._nodes else ()
+        return tuple(map(self._request, self._waiting())) if self._nodes else ()
 
     def holds(self) -> tuple[tuple[Gang, str, Mapping[str, int]], ...]:
         """What each running task holds, and on which node: for a service that finds it running."""
-        running = (task for task in self._alive() if task.name in self._started)
+        running = (task for task in self._alive.values() if task.name in self._started)
         return tuple((self._key(task), self._started[task.name], task.requires) for task in running)
 
     def start(self, matched: Gang, node: str, launch: Mapping[str, Any]) -> None:
         """Tell the supervisor to start it on this node, like a rank that runs there. Raises OSError."""
-        task = next(task for task in self._alive() if self._key(task) == matched)
+        task = next(task for task in self._waiting() if self._key(task) == matched)
         ranks = [rank for rank in launch["ranks"] if rank["env"]["GAVEL_NODE"] == node]
         said = {
             "task": task.name,
@@ -85,25 +88,39 @@ class GangTasks:
         append_json(self._paths["starts"], said)
         self._started[task.name] = node
 
+    def explain(self, missing: Callable[[GangRequest], str]) -> None:
+        """Say in waits.json why each task waits that does, whenever that has changed; `missing` knows of all nodes."""
+        waiting = self._waiting()
+        alike = {frozenset(task.requires.items()): task for task in waiting}  # many wait for the same
+        why = {
+            needs: missing(GangRequest(self._key(task), (Member(task.requires),))) or NOT_ON_ITS_NODES
+            for needs, task in alike.items()
+        }
+        reasons = {task.name: why[frozenset(task.requires.items())] for task in waiting}
+        if reasons != self._explained:
+            with suppress(OSError):  # the reason is told at the next look that has room for it
+                write_json(self._paths["waits"], reasons)
+                self._explained = reasons
+
     def _take(self, line: Mapping[str, Any]) -> None:
         """A new task; one of a name that is known is that task, however often it is asked for."""
         name = str(line.get("task"))
-        if name in self._known or name in self._ended:
+        if name in self._alive or name in self._ended:
             return
         self._count += 1
         try:
             task = _checked(name, self._count, line, self._job_id)
-            if sum(1 for _ in self._alive()) >= TASKS_MAX:
+            if len(self._alive) >= TASKS_MAX:
                 raise InvalidRequest("tasks", f"{TASKS_MAX} tasks of this gang wait or run; wait for some of them")
         except InvalidRequest as problem:
             self._ended.add(name)
             with suppress(OSError):  # no room to say so
                 append_json(self._paths["ends"], {"task": name, "exit_code": NOT_STARTED, "message": str(problem)})
             return
-        self._known[name] = task
+        self._alive[name] = task
 
-    def _alive(self) -> Iterator[Task]:
-        return (task for name, task in self._known.items() if name not in self._ended)
+    def _waiting(self) -> list[Task]:
+        return [task for task in self._alive.values() if task.name not in self._started]
 
     def _key(self, task: Task) -> Gang:
         return self._owner, task.number

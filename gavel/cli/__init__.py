@@ -6,11 +6,11 @@ What is slow to import is imported by the command that needs it, so that `--help
 
 import sys
 
-from gavel.cli import admin, db, jobs, nodes, observe, profile, service, simulate
+from gavel.cli import admin, db, jobs, nodes, observe, profile, replay, service, simulate
 from gavel.cli.connection import app, explain
 from gavel.client import GavelApiError, ServiceUnreachable
 
-__all__ = ["admin", "app", "db", "jobs", "main", "nodes", "observe", "profile", "service", "simulate"]
+__all__ = ["admin", "app", "db", "jobs", "main", "nodes", "observe", "profile", "replay", "service", "simulate"]
 
 
 def main() -> None:

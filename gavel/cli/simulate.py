@@ -24,6 +24,7 @@ Form = Annotated[str, typer.Option("--format", help="published, csv, sacct or hi
 Lenient = Annotated[bool, typer.Option("--lenient", help="Count and skip lines that cannot be used.")]
 Parity = Annotated[bool, typer.Option("--parity", help="The published planner, a solve per 1920 s at most.")]
 SolveOn = Annotated[Literal["change", "event"], typer.Option(help="Solve each round, or on arrivals and ends only.")]
+Backfill = Annotated[bool, typer.Option("--backfill/--no-backfill", help="Free workers are given within a round too.")]
 TierText = Annotated[list[str] | None, typer.Option("--tier", metavar="NAME=WEIGHT", help="A tier; repeatable.")]
 TierShares = Annotated[str | None, typer.Option(metavar="NAME=PART,..", help="Draw the tier of each job so.")]
 Cost = Annotated[list[str] | None, typer.Option(metavar="[KIND=]SECONDS", help="What a start costs; repeatable.")]
@@ -51,6 +52,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     lenient: Lenient = False,
     parity: Parity = False,
     solve_on: SolveOn = "event",
+    backfill: Backfill = True,
     tier: TierText = None,
     tier_shares: TierShares = None,
     switch_cost_s: Cost = None,
@@ -81,6 +83,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
         lenient=lenient,
         parity=parity,
         solve_on=solve_on,
+        backfill=backfill,
         tiers=tuple(tier or ()),
         tier_shares=tier_shares,
         switch_cost_s=tuple(switch_cost_s or ()),

@@ -42,6 +42,7 @@ class Choices:
     lenient: bool
     parity: bool
     solve_on: str
+    backfill: bool
     tiers: tuple[str, ...]
     tier_shares: str | None
     switch_cost_s: tuple[str, ...]
@@ -102,11 +103,9 @@ def compared(choices: Choices) -> Comparison:
 
 def _scenario(choices: Choices, policy: str, table: ThroughputTable | None, tiers: tuple[str, ...]) -> Scenario:
     registry.load(policy, choices.policy_path)  # a mistake in the last one should not cost the runs before it
-    over: dict[str, Any] = PARITY if choices.parity else {"solve_on": choices.solve_on}
-    if choices.parity and "agnostic=true" in policy:
-        over = over | {
-            "planner": "published_shuffled"
-        }  # as the original does for policies that cannot tell types apart
+    over: dict[str, Any] = {"solve_on": choices.solve_on, "backfill": choices.backfill}
+    if choices.parity:  # as the original does, which shuffles for policies that cannot tell types apart
+        over = PARITY | ({"planner": "published_shuffled"} if "agnostic=true" in policy else {})
     if table is None and (choices.packing or choices.consolidation):
         raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
     cluster = setup.cluster_of(choices.cluster)

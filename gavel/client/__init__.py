@@ -41,6 +41,7 @@ from gavel.client.answers import (
     Worker,
 )
 from gavel.client.nodes import NodeCalls
+from gavel.client.resources import ResourceCalls
 
 __all__ = [
     "Allocation",
@@ -92,7 +93,7 @@ class ServiceUnreachable(Exception):
     """No answer came: nothing listens there, or the connection broke or was too slow."""
 
 
-class Client(NodeCalls):
+class Client(NodeCalls, ResourceCalls):
     """Calls one Gavel service as the holder of one token. Not for sharing between threads."""
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:

@@ -176,6 +176,7 @@ class Lease(TypedDict):
     accelerator_type: str
     worker_ids: list[str]
     is_profiling: bool
+    starts_at_s: float
     expires_at_s: float
 
 
@@ -294,6 +295,7 @@ class Cluster(TypedDict):
     nodes: list[dict[str, Any]]
     workers: list[Worker]
     capacity: dict[str, int]
+    notes: list[str]
     resources: list[dict[str, Any]]
 
 

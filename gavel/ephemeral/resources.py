@@ -272,7 +272,7 @@ class ResourceTable:
                 return self._shortage(full, nodes, amount, free, now_s)
         for member in request.members:
             needs_together = {**member.requires, **member.at_least}
-            if not self._resolve(needs_together, now_s):
+            if not any(member.node in (None, node) for node in self._resolve(needs_together, now_s)):
                 return f"no node has free together: {', '.join(needs_together)}"
         return ""
 

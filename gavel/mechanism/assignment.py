@@ -66,6 +66,9 @@ def _clearing_price(gain: FloatArray, size: IntArray, free: int) -> float:
     wanted = np.flatnonzero(gain > 0)
     if size[wanted].sum() <= free:
         return 0.0
+    if size.min() == size.max():  # no need to sort
+        first_out = free // int(size[0])
+        return float(-np.partition(-gain[wanted], first_out)[first_out])
     order = wanted[np.argsort(-gain[wanted])]
     return float(gain[order[np.searchsorted(np.cumsum(size[order]), free, side="right")]])
 

@@ -13,7 +13,10 @@ from gavel.mechanism.invariants import check_plan
 from gavel.mechanism.nodes import usable
 from gavel.mechanism.placement import Layout, place
 from gavel.mechanism.planner import Ledger, Standing, choose
-from gavel.mechanism.problem import Estimate, rates_of
+from gavel.mechanism.problem import Estimate, as_known, rates_of
+from gavel.mechanism.switching import ANY_OTHER
+from gavel.mechanism.tick import Tick
+from gavel.ports import ThroughputEstimator
 from gavel.types import (
     Cluster,
     FloatArray,
@@ -27,6 +30,8 @@ from gavel.types import (
     RoundPlan,
     WorkerId,
 )
+
+LOOKED_AT_ONCE = 64  # waiting jobs, at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,47 @@ class Gap:
     owed: Ledger
     now_s: float
 
+    @property
+    def question(self) -> tuple[object, ...]:
+        """Equal for two gaps only if both have the same answer: nothing to give is not worked out twice."""
+        gangs = frozenset((gang.job_id, gang.token) for gang in self.gangs if gang.state is not GangState.ENDED)
+        workers = tuple(worker.id for worker in self.cluster.workers)
+        ahead = self.ahead.round_index if self.ahead else 0
+        return self.plan.round_index, ahead, gangs, workers, tuple((job.id, job.state) for job in self.waiting)
+
+
+def gap_of(
+    tick: Tick,
+    waiting: Iterable[Job],
+    estimator: ThroughputEstimator,
+    *,
+    minimum_lease_fraction: float,
+    switch_cost_s: Mapping[str, float],
+) -> Gap | None:
+    """What may be filled in the round in force; None: there is no round, or too little is left of it.
+
+    A job waits for the next round if twice what a start of its kind costs would not fit into what is left.
+    """
+    record = next((each for each in reversed(tick.snapshot.rounds) if each.plan.starts_at_s <= tick.now_s), None)
+    is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
+    left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
+    if record is None or left_s <= 0 or left_s < minimum_lease_fraction * record.plan.duration_s:
+        return None
+    other_s = switch_cost_s.get(ANY_OTHER, 0.0)
+    worth = (job for job in waiting if 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s)
+    return Gap(
+        plan=record.plan,
+        ahead=next((each for each in tick.rounds if each.starts_at_s > tick.now_s), None),
+        jobs=tick.jobs,
+        gangs=tick.seen.gangs,
+        waiting=[as_known(job, estimator) for job in worth],
+        cluster=usable(tick.seen.cluster, tick.nodes),
+        whole=tick.seen.cluster,
+        estimate=estimator.estimate,
+        owed=record.owed_rounds,
+        now_s=tick.now_s,
+    )
+
 
 def backfill(gap: Gap) -> RoundPlan | None:
     """The plan in force with leases for waiting jobs on workers that are free; None if there are none to give.
@@ -56,7 +102,8 @@ def backfill(gap: Gap) -> RoundPlan | None:
     InvariantViolated.
     """
     live = live_leases(gap.plan, gap.jobs, gap.cluster, gap.now_s)
-    over = [lease for lease in gap.plan.leases if lease not in live]
+    held = {(lease.job_id, lease.token) for lease in live}
+    over = [lease for lease in gap.plan.leases if (lease.job_id, lease.token) not in held]
     taken = {worker for lease in live for worker in lease.worker_ids} | _held(gap.gangs)
     served = {lease.job_id for lease in live}
     waiting = [job for job in gap.waiting if job.id not in served and job.state is JobState.QUEUED]
@@ -141,9 +188,24 @@ def _early(gap: Gap, waiting: set[JobId], taken: set[WorkerId]) -> list[Lease]:
 
 
 def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
+    """Leases for `jobs`, those that are owed something first; looks no further than it takes to fill what is free."""
+    leases: list[Lease] = []
     free = Layout(usable(gap.cluster, {}, taken))
-    if not jobs or not free.types:
-        return []
+    owed = {job_id for (job_id, _), rounds in gap.owed.items() if rounds > 0}
+    most = max(free.capacity_workers.values(), default=0)
+    rest = sorted((job for job in jobs if job.spec.scale_factor <= most), key=lambda job: job.id not in owed)
+    while rest and free.types:
+        count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
+        more = _filled(gap, rest[:count], free)
+        rest = rest[count:]
+        leases += more
+        if more:
+            taken = taken | {worker for lease in more for worker in lease.worker_ids}
+            free = Layout(usable(gap.cluster, {}, taken))
+    return leases
+
+
+def _filled(gap: Gap, jobs: Sequence[Job], free: Layout) -> list[Lease]:
     rates = np.array([rates_of(job.spec, free.types, free.capacity, gap.estimate) for job in jobs])
     owed = np.array([[gap.owed.get((job.id, name), 0.0) for name in free.types] for job in jobs])
     sizes = np.array([job.spec.scale_factor for job in jobs], dtype=np.int64)

@@ -41,13 +41,21 @@ class Standing:
     is_new_allocation: bool = True
     profiling: Sequence[tuple[int, int]] = ()
     pairs: Sequence[tuple[int, int]] = ()  # p pairs of rows
-    pair_promised: FloatArray = field(
-        default_factory=lambda: np.zeros((0, 0))
-    )  # (p, m), each within both jobs' promised
+    pair_promised: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))  # (p, m), a part of both jobs' promised
     pinned: Sequence[int] = ()
     stay_rounds: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,); (0,): none
     minimum_rounds: float = 0.0  # that a gang runs once it is started
     fastest_first: Sequence[int] | None = None
+    may_fill: Bools = field(default_factory=lambda: np.ones(0, dtype=bool))  # (n,) take what is left; (0,): all
+
+    @property
+    def holds_on(self) -> bool:
+        """True if gangs do not give way to anybody who is owed more.
+
+        A minimum run counts as a price of half of it: then gangs stay that long by themselves, and the minimum hardly
+        ever keeps one where it is not owed time.
+        """
+        return bool(self.minimum_rounds or self.stay_rounds.any())
 
     @property
     def jobs_of_row(self) -> IntArray:
@@ -76,6 +84,30 @@ class Choice:
         self.served.update(jobs)
         self.free[column] -= size
         return True
+
+    def take_all(self, rows: list[int], columns: list[int]) -> None:
+        """Choose gangs that are known to fit, and none for a job that has one."""
+        self.of_row.update(zip(rows, columns, strict=True))
+        for row, column in zip(rows, columns, strict=True):
+            jobs = self.jobs(row) if self.pairs else (row,)
+            self.served.update(jobs)
+            self.free[column] -= self.sizes[jobs[0]]
+
+    def take_in_order(self, rows: Sequence[int], column: int) -> None:
+        """Choose each of the gangs that still fits, until nothing is free there."""
+        if self.pairs:
+            for row in rows:
+                self.take(row, column)
+            return
+        free = self.free[column]  # the same for jobs alone, in a tenth of the time
+        for row in rows:
+            if not free:
+                break
+            if self.sizes[row] <= free and row not in self.served:
+                self.of_row[row] = column
+                self.served.add(row)
+                free -= self.sizes[row]
+        self.free[column] = free
 
     def jobs(self, row: int) -> tuple[int, ...]:
         """The jobs of a row."""
@@ -117,23 +149,25 @@ def _choose_owed(standing: Standing, choice: Choice) -> tuple[dict[int, int], Fl
     # Every round given is a round less owed. One that nobody promised is not held against the job, unless it was taken
     # from others: a gang that stays because a move has a price runs ahead, and gives the rounds back later.
     jobs, columns = choice.cells()
-    owed[jobs, columns] -= (owed[jobs, columns] > 0) | np.isin(jobs, list(claimed))
+    is_claimed = np.zeros(len(owed), dtype=bool)
+    is_claimed[list(claimed)] = True
+    owed[jobs, columns] -= (owed[jobs, columns] > 0) | is_claimed[jobs]
     return choice.of_row, owed
 
 
 def _take_most_worth(standing: Standing, choice: Choice, owed: FloatArray) -> None:
     jobs, claims = standing.jobs_of_row, owed.copy()
-    if standing.stay_rounds.size:  # who is held is owed as much more as its move costs
+    if standing.holds_on:  # who is held is owed as much more as its move costs
         held = np.flatnonzero(standing.kept >= 0)
-        claims[held, standing.kept[held]] += standing.stay_rounds[held]
+        stay_rounds = standing.stay_rounds if standing.stay_rounds.size else np.zeros(len(owed))
+        claims[held, standing.kept[held]] += np.maximum(stay_rounds, standing.minimum_rounds / 2)[held]
     worth = np.where(_open(standing, claims), _worth(standing, claims, jobs), 0.0)
     if choice.served:
         worth[np.isin(jobs, list(choice.served)).any(axis=1)] = 0.0
     size = standing.scale_factor[jobs[:, 0]]
     column = assign(worth, size, np.array(choice.free, dtype=np.int64), jobs)
     rows = np.flatnonzero(column >= 0)
-    for row, best in zip(rows.tolist(), column[rows].tolist(), strict=True):
-        choice.take(row, best)
+    choice.take_all(rows.tolist(), column[rows].tolist())
 
 
 def _open(standing: Standing, owed: FloatArray) -> Bools:
@@ -192,10 +226,7 @@ def _choose_published(standing: Standing, choice: Choice) -> tuple[dict[int, int
         usable = np.concatenate([usable, standing.pair_promised > PROMISED_MIN])
         given = np.concatenate([received, received[pairs].mean(axis=1)])
     for column, rows in claims_published(promised, given, usable, columns):
-        for row in rows:
-            if not choice.free[column]:
-                break
-            choice.take(row, column)
+        choice.take_in_order(rows, column)
     jobs, ran = choice.cells()
     received[jobs, ran] += 1.0
     return choice.of_row, received
@@ -212,8 +243,9 @@ def _fill(standing: Standing, choice: Choice) -> None:
     if not any(choice.free):
         return
     rates = standing.rates
-    waiting = [row for row in range(len(rates)) if row not in choice.served]
-    for row in waiting if standing.stay_rounds.any() else ():
+    allowed = np.flatnonzero(standing.may_fill).tolist() if standing.may_fill.size else range(len(rates))
+    waiting = [row for row in allowed if row not in choice.served]
+    for row in waiting if standing.holds_on else ():
         column = int(standing.kept[row])
         if column >= 0 and rates[row, column] > 0:
             choice.take(row, column)

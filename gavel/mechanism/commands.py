@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gavel.errors import GavelError, InvalidRequest
-from gavel.mechanism import node_commands, resource_commands
+from gavel.mechanism import node_commands, policy_commands, resource_commands
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.types import Operation, OperationState
 
@@ -27,6 +27,7 @@ HANDLERS: Mapping[str, Handler] = {
     "node.cordon": node_commands.cordon,
     "node.uncordon": node_commands.uncordon,
     "node.drain": node_commands.drain,
+    "policy.switch": policy_commands.switch,
     "resources.set": resource_commands.write,
 }
 

@@ -10,7 +10,7 @@ from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.mechanism import holding, lifecycle, nodes, resources, timing
 from gavel.mechanism.accounting import explain_waiting, received
-from gavel.mechanism.backfill import Gap, backfill
+from gavel.mechanism.backfill import backfill, gap_of
 from gavel.mechanism.charging import charges
 from gavel.mechanism.commands import apply_commands
 from gavel.mechanism.decision import Decider
@@ -79,6 +79,7 @@ class Driver:
         self._unread: dict[tuple[JobId, int], tuple[Report, ...]] = {}  # handed over, but not committed yet
         self._extended: dict[tuple[JobId, int], float] = {}
         self._told: dict[str, float] = {}  # resource of each extended gang -> when it was told to end
+        self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
@@ -140,6 +141,7 @@ class Driver:
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
         ).take()
+        self._decider.learn_costs(tick)
         tick.resources = resources.look(tick.snapshot.resources, tick.seen, tick.jobs)
 
     def _hold(self, tick: Tick) -> None:
@@ -177,29 +179,22 @@ class Driver:
 
     def _backfill(self, tick: Tick) -> None:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
-        plans = tick.snapshot.rounds
-        record = next((each for each in reversed(plans) if each.plan.starts_at_s <= tick.now_s), None)
-        if not self._settings.backfill or self.halted or record is None:
+        if not self._settings.backfill or self.halted:
             return
-        plan, is_replaced = record.plan, tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
-        if is_replaced or plan.ends_at_s - tick.now_s < self._settings.minimum_lease_fraction * plan.duration_s:
-            return
-        gap = Gap(
-            plan=plan,
-            ahead=next((each for each in tick.rounds if each.starts_at_s > tick.now_s), None),
-            jobs=tick.jobs,
-            gangs=tick.seen.gangs,
-            waiting=self._wanting(tick),
-            cluster=nodes.usable(tick.seen.cluster, tick.nodes),
-            whole=tick.seen.cluster,
-            estimate=self._estimator.estimate,
-            owed=record.owed_rounds,
-            now_s=tick.now_s,
+        gap = gap_of(
+            tick,
+            [job for job in self._wanting(tick) if tick.snapshot.tiers[job.spec.tier].cap >= 1],
+            self._estimator,
+            minimum_lease_fraction=self._settings.minimum_lease_fraction,
+            switch_cost_s=self._decider.switch_cost_s(tick),
         )
+        if gap is None or gap.question == self._unfilled:
+            return
         try:
             tick.amended = backfill(gap)
         except InvariantViolated as violation:
             self._halt(violation)
+        self._unfilled = gap.question if tick.amended is None else None
 
     def _halt(self, violation: InvariantViolated) -> None:
         self.halted = str(violation)
@@ -257,6 +252,7 @@ class Driver:
             operations=tuple(tick.operations),
             audit=tuple(tick.audit),
             amended=tick.amended,
+            policy=tick.policy,
             usage=charges(
                 tick.snapshot.jobs,
                 tick.changed.values(),

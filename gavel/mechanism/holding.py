@@ -14,7 +14,7 @@ NAMED_MAX = 3  # how many jobs a message names
 def held(
     jobs: Iterable[Job], *, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float
 ) -> dict[JobId, tuple[str, str]]:
-    """The jobs that no round may serve now, with reason and message; a limit of a tier holds the tiers below it, too."""
+    """The jobs that no round may serve now, with reason and message; a tier's limit holds the tiers below it."""
     month = month_of(now_s)
     spent = {name: message for name in tiers if (message := _spent(name, tiers, usage, month))}
     return {job.id: why for job in jobs if (why := _hold(job, spent)) is not None}

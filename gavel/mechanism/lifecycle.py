@@ -44,6 +44,8 @@ def _after(job: Job, event: Event) -> Job:
                 token=event.token,
                 attempt=job.attempt + 1,
                 report_sequence=0,
+                trained_s=0.0,
+                trained_steps=0,
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason="Launched",
@@ -91,6 +93,8 @@ def take_reports(job: Job, event: Reported) -> Job:
             job,
             report_sequence=report.sequence,
             steps_reported=max(job.steps_reported, report.step),
+            trained_s=job.trained_s + max(0.0, report.seconds),
+            trained_steps=job.trained_steps + max(0, report.steps),
             metrics={**job.metrics, **report.metrics},
         )
         if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from gavel.mechanism import lifecycle
+from gavel.mechanism import lifecycle, switching
 from gavel.mechanism.accounting import isolated, measurements_of, received
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Reported
 from gavel.mechanism.placement import Layout
@@ -71,6 +71,9 @@ class Taking:
         if end is not None or after is not job:
             after = lifecycle.account_time(after, gang, tick.now_s)
         if end is not None:
+            cost_s = switching.measured_s(after, gang)
+            if cost_s is not None:
+                tick.switch_cost_s.append((job.spec.kind, cost_s))
             self._end(after, end)
         elif after is not job:
             tick.put(after)

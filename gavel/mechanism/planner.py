@@ -2,11 +2,12 @@
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from gavel.mechanism.caps import uncapped
 from gavel.mechanism.choice import PROMISED_MIN, Choice, Planner, Standing, choose
 from gavel.mechanism.placement import Layout, Workers, place
 from gavel.types import (
@@ -76,45 +77,24 @@ class _Shares:
 
 
 def plan_round(view: RoundView) -> tuple[RoundPlan, dict[tuple[JobId, AcceleratorType], float]]:
-    """The round's plan, and the planner's ledger after it. Whole gangs of one type only; work conserving."""
+    """The round's plan, and the planner's ledger after it. Whole gangs of one type only; work conserving.
+
+    A packed pair of the allocation gets two leases on the same workers, both with the pair as their combination.
+    """
     before = {lease.job_id: lease for lease in view.parent.leases} if view.parent else {}
     layout = view.layout or Layout(view.cluster)
     # 1. which gangs, each on which type
     standing = _standing(view, before, layout)
     chosen, ledger = choose(standing)
     # 2. which workers
-    jobs, types, count = view.jobs, view.problem.accelerator_types, len(view.jobs)
-    pairs = {count + index: pair for index, pair in enumerate(standing.pairs)}
-    sizes = standing.scale_factor.tolist()
-    gangs = [(row, types[column], sizes[pairs[row][0] if row >= count else row]) for row, column in chosen.items()]
-    held, pinned = _held(jobs, before), standing.pinned
-    placed = place(gangs, layout, held, pairs=pairs, pinned=pinned, gathers=gathers(standing))
+    placed = _placed(view, standing, chosen, before, layout)
     # 3. leases: a gang that stays keeps its token, any other gets the next
-    profiled = {row for row, column in standing.profiling if chosen.get(row) == column}
-    index = view.parent.round_index if view.parent else 0
-    leases = []
-    for row, column in sorted(chosen.items()):
-        members = pairs.get(row, (row,))
-        combination = (jobs[row].id,) if row < count else tuple(jobs[each].id for each in members)
-        for member in members:
-            job, workers = jobs[member], placed[row]
-            lease = Lease(
-                job_id=job.id,
-                token=_token(job, before.get(job.id), workers),
-                combination=combination,
-                accelerator_type=types[column],
-                worker_ids=workers,
-                round_index=index + 1,
-                expires_at_s=view.starts_at_s + view.duration_s,
-                is_profiling=row in profiled,
-            )
-            leases.append(lease)
     plan = RoundPlan(
-        round_index=index + 1,
-        parent_round_index=index,
+        round_index=standing.round_index,
+        parent_round_index=standing.round_index - 1,
         starts_at_s=view.starts_at_s,
         duration_s=view.duration_s,
-        leases=tuple(leases),
+        leases=tuple(_leases(view, standing, chosen, placed, before)),
         policy=view.allocation.policy,
         allocation_digest=digest(view.allocation),
     )
@@ -142,6 +122,7 @@ def _standing(view: RoundView, before: Mapping[JobId, Lease], layout: Layout) ->
         pinned=pinned,
         stay_rounds=stay_rounds([job.spec.kind for job in view.jobs], view.switch_cost_s, view.duration_s),
         minimum_rounds=view.minimum_run_s / view.duration_s,
+        may_fill=uncapped(view.problem),
     )
 
 
@@ -268,7 +249,45 @@ def _is_young(view: RoundView, job: Job, lease: Lease, layout: Layout) -> bool:
     return ran_s < view.minimum_run_s and is_whole and not lease.is_profiling and not _is_over(job, lease)
 
 
-# --- workers and tokens ----------------------------------------------------------------------------------------------
+# --- workers, leases and tokens --------------------------------------------------------------------------------------
+
+
+def _placed(
+    view: RoundView, standing: Standing, chosen: Mapping[int, int], before: Mapping[JobId, Lease], layout: Layout
+) -> dict[int, Workers]:
+    """The workers of each chosen row."""
+    types, count = view.problem.accelerator_types, len(view.jobs)
+    pairs = {count + index: pair for index, pair in enumerate(standing.pairs)}
+    sizes = standing.scale_factor.tolist()
+    gangs = [(row, types[column], sizes[pairs[row][0] if row >= count else row]) for row, column in chosen.items()]
+    held, pinned = _held(view.jobs, before), standing.pinned
+    return place(gangs, layout, held, pairs=pairs, pinned=pinned, gathers=gathers(standing))
+
+
+def _leases(
+    view: RoundView,
+    standing: Standing,
+    chosen: Mapping[int, int],
+    placed: Mapping[int, Workers],
+    before: Mapping[JobId, Lease],
+) -> Iterator[Lease]:
+    jobs, types, count = view.jobs, view.problem.accelerator_types, len(view.jobs)
+    profiled = {row for row, column in standing.profiling if chosen.get(row) == column}
+    for row in sorted(chosen):
+        members = (row,) if row < count else standing.pairs[row - count]
+        combination, workers = tuple([jobs[member].id for member in members]), placed[row]
+        for member in members:
+            job = jobs[member]
+            yield Lease(
+                job_id=job.id,
+                token=_token(job, before.get(job.id), workers),
+                combination=combination,
+                accelerator_type=types[chosen[row]],
+                worker_ids=workers,
+                round_index=standing.round_index,
+                expires_at_s=view.starts_at_s + view.duration_s,
+                is_profiling=row in profiled,
+            )
 
 
 def _held(jobs: Sequence[Job], before: Mapping[JobId, Lease]) -> dict[int, Workers]:

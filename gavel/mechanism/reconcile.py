@@ -45,7 +45,8 @@ def reconcile(
     launches = tuple(
         lease
         for lease in in_force.values()
-        if _may_start(job := jobs[lease.job_id], lease, gangs)
+        if lease.expires_at_s > now_s
+        and _may_start(job := jobs[lease.job_id], lease, gangs)
         and (there if job.state is JobState.LEASED else is_open).issuperset(lease.worker_ids)
     )
     leaving = dict.fromkeys(overdue(seen, nodes, lease_grace_s=lease_grace_s))

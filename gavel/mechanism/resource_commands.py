@@ -1,8 +1,8 @@
 """What applications ask of ephemeral resources: one command is one transaction over any number of names and nodes.
 
 The body: `resources`, a list of items {owner, name, capacity, nodes, ttl_s, num_nodes?, expect_generation?, expect?};
-and `job_id`, whose gang's nodes are the only ones then. A generation is the command's sequence number, so it grows for
-ever, over deletions too; a renewal keeps it.
+and `job_id`, whose gang's nodes are the only ones then. A generation is twice the command's sequence number: it grows
+for ever, over deletions too, which the cluster is told one above what they delete. A renewal keeps it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,6 +19,7 @@ RESOURCES_MAX = 10_000
 """Names on nodes that applications may have at a time, each node counted."""
 
 TTL_MAX_S = 604_800.0
+AUDITED_MAX = 20  # names of an operator's batch that the audit log lists
 
 Key = tuple[str, str, str]
 Wanted = dict[Key, ApplicationResource]
@@ -39,15 +40,18 @@ def write(tick: Tick, command: Operation) -> Outcome:
             written.append(_write(tick, wanted, item, node, command))
     if len(wanted) > RESOURCES_MAX:
         raise InvalidResource("resources", f"{RESOURCES_MAX} names are the most there may be; delete or wait for some")
-    result = {"resources": [_shown(each) for each in written]}
-    return Outcome(result=result, resources=tuple(wanted.values()), after=None if job_id else result)
+    return Outcome(
+        result={"resources": [_shown(each) for each in written]},
+        resources=tuple(wanted.values()),
+        after=None if job_id else {"names": sorted({f"{each.owner}/{each.name}" for each in written})[:AUDITED_MAX]},
+    )
 
 
 def _write(tick: Tick, wanted: Wanted, item: Mapping[str, Any], node: str, command: Operation) -> EphemeralResource:
     key = (item["owner"], item["name"], node)
     before = wanted.get(key)
     _check_expected(item, before, node)
-    after = _after(before, item, node, command.sequence, tick.now_s)
+    after = _after(before, item, node, 2 * command.sequence, tick.now_s)
     if not after.capacity:
         wanted.pop(key, None)
     else:
@@ -58,7 +62,7 @@ def _write(tick: Tick, wanted: Wanted, item: Mapping[str, Any], node: str, comma
 
 
 def _after(
-    before: ApplicationResource | None, item: Mapping[str, Any], node: str, sequence: int, now_s: float
+    before: ApplicationResource | None, item: Mapping[str, Any], node: str, generation: int, now_s: float
 ) -> EphemeralResource:
     if not 0 < item["ttl_s"] <= TTL_MAX_S:
         raise InvalidResource("ttl_s", f"must be above 0 and at most {TTL_MAX_S:g} seconds")
@@ -68,7 +72,7 @@ def _after(
         capacity=item["capacity"],
         owner=item["owner"],
         lease_expires_at_s=now_s + item["ttl_s"],
-        generation=sequence,
+        generation=generation,
     )
     if after.owner == SCHEDULER_OWNER:
         raise InvalidResource("owner", f"{SCHEDULER_OWNER!r} owns the scheduler's gangs; choose another owner")

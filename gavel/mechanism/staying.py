@@ -14,13 +14,15 @@ def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: flo
     """
     present = {worker.id for worker in tick.seen.cluster.workers}
     leases = []
-    for lease in parent.leases:
-        if not _holds_on(tick, lease) or not present.issuperset(lease.worker_ids):
-            continue
+    holding = [lease for lease in parent.leases if _holds_on(tick, lease) and present.issuperset(lease.worker_ids)]
+    held_jobs = {lease.job_id for lease in holding}
+    for lease in holding:
         expires_at_s = min(ends_at_s, nodes.ends_at_most_s(lease.worker_ids, tick.seen.cluster, tick.nodes))
         if expires_at_s > starts_at_s:
             index = parent.round_index + 1
-            leases.append(replace(lease, round_index=index, expires_at_s=expires_at_s, starts_at_s=None))
+            together = lease.combination if held_jobs.issuperset(lease.combination) else (lease.job_id,)
+            kept = replace(lease, round_index=index, expires_at_s=expires_at_s, starts_at_s=None)
+            leases.append(replace(kept, combination=together))
     return tuple(leases)
 
 

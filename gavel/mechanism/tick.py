@@ -33,6 +33,7 @@ class Outcome:
     nodes: tuple[NodeStatus, ...] = ()
     resources: tuple[ApplicationResource, ...] | None = None  # replaces all
     instructions: tuple[Instruction, ...] = ()
+    policy: str | None = None  # in force from the next round on
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
@@ -53,6 +54,8 @@ class Tick:
     audit: list[AuditEntry] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     held: Mapping[JobId, tuple[str, str]] = field(default_factory=dict)  # why no round may serve them
+    switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
+    policy: str | None = None  # switched to in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
 
@@ -74,6 +77,7 @@ class Tick:
         self.instructions.extend(outcome.instructions)
         if outcome.resources is not None:
             self.resources = outcome.resources
+        self.policy = self.policy if outcome.policy is None else outcome.policy
         if outcome.is_pending:
             if outcome.result != command.result:
                 self.operations.append(replace(command, result=outcome.result))

@@ -15,7 +15,7 @@ from gavel.ports.cluster import (
 )
 from gavel.ports.estimator import ProfilingChoice, ThroughputEstimate, ThroughputEstimator
 from gavel.ports.policy import Policy, PolicyRunner
-from gavel.ports.store import AuditEntry, Changes, JobEdit, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
+from gavel.ports.store import AuditEntry, Changes, Feed, JobEdit, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
 from gavel.ports.time import Clock
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Clock",
     "ClusterBackend",
     "ExtendLease",
+    "Feed",
     "ForgetGang",
     "Instruction",
     "JobEdit",

@@ -51,7 +51,9 @@ class Snapshot:
 
     `rounds` holds the newest rounds, oldest first, at most two: the one in force and the one planned ahead.
     `version` grows with each commit of the scheduler and with nothing else. `commands` are the pending operations,
-    oldest first; `nodes` what is kept of each node by its name; `usage` of the newest two months by (tier, month).
+    oldest first; `nodes` what is kept of each node by its name; `usage` of the newest two months by (tier, month);
+    `policy` the one that an operator switched to, empty: that of the settings; `preemptions` how many gangs rounds
+    have ever stopped or moved.
     """
 
     version: int
@@ -62,6 +64,8 @@ class Snapshot:
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
     resources: tuple[ApplicationResource, ...] = ()
     usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    policy: str = ""
+    preemptions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +93,8 @@ class Changes:
 
     `jobs` replace the scheduler's fields of the stored rows (never spec, nor the cancel wish set by the API meanwhile).
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
-    replace all that is kept of nodes. `usage` is added to what the tiers used before.
+    replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
+    tiers used before.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -103,10 +108,11 @@ class Changes:
     nodes: tuple[NodeStatus, ...] | None = None
     resources: tuple[ApplicationResource, ...] | None = None
     usage: tuple[Usage, ...] = ()
+    policy: str | None = None
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
-        replaced = self.nodes is not None or self.resources is not None
+        replaced = any(each is not None for each in (self.nodes, self.resources, self.policy))
         return bool(lists or self.round or self.cluster or self.amended or replaced)
 
 
@@ -137,6 +143,19 @@ class Page:
 
     jobs: tuple[Job, ...]
     next_cursor: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feed:
+    """What was written after a position, as it is now, each with its own, oldest first; ask again from `position`.
+
+    A position counts commits of anybody. A job or plan that was written again later is only in the later feed, so who
+    reads on from position to position ends with everything as it is. `newest` is the position of the newest commit.
+    """
+
+    position: int
+    newest: int
+    items: tuple[tuple[int, Job | RoundPlan], ...] = ()
 
 
 class Store(Protocol):
@@ -191,6 +210,12 @@ class Store(Protocol):
 
     def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
         """Events of a job with sequence > after, oldest first."""
+
+    def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
+        """Jobs and rounds written after a position; None: nothing but where the feed is now.
+
+        About `limit` of each, and never part of a commit.
+        """
 
     def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
         """Newest first, with round_index < before."""

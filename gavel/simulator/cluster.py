@@ -1,5 +1,6 @@
 """A cluster that exists in numbers only: gangs progress at known rates on a clock that somebody else moves."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -72,6 +73,9 @@ class VirtualCluster:
         self._lease_grace_s = lease_grace_s
         self._gangs: dict[Gang, VirtualGang] = {}
         self._fence: dict[JobId, int] = {}  # the lowest token that may still start
+        self.shared_s: defaultdict[tuple[JobId, AcceleratorType], float] = defaultdict(
+            float
+        )  # seconds on workers of another gang too
         self.table = ResourceTable()
         for node in cluster.nodes:
             self._add_to_table(node.name)
@@ -197,10 +201,19 @@ class VirtualCluster:
         workers = gang.launched.worker_ids
         there = [each for each in self._gangs.values() if each.launched.worker_ids == workers]
         running = [each for each in there if each.state is GangState.RUNNING]
+        for each in there:
+            self._count_shared(each, at_s, is_shared=each in running and len(running) > 1)
         for each, other in zip(running, reversed(running), strict=True):
             rate = each.alone_steps_per_s if each is other else self._packed_rate(each, other)
             if rate != each.rate_steps_per_s:
                 each.go_on(at_s, rate)
+
+    def _count_shared(self, gang: VirtualGang, at_s: float, *, is_shared: bool) -> None:
+        if is_shared and gang.shared_from_s is None:
+            gang.shared_from_s = at_s
+        elif not is_shared and gang.shared_from_s is not None:
+            self.shared_s[gang.launched.job_id, gang.launched.accelerator_type] += at_s - gang.shared_from_s
+            gang.shared_from_s = None
 
     def _packed_rate(self, gang: VirtualGang, other: VirtualGang) -> float:
         launched = gang.launched

@@ -4,6 +4,7 @@ Slower than the lean replay, and for what that leaves out: throughputs that have
 """
 
 import time
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,7 +21,7 @@ from gavel.simulator.replay import LEASE_GRACE_S, World
 from gavel.simulator.report import JobRow, row_of
 from gavel.simulator.rows import Rows
 from gavel.simulator.timeline import Timeline
-from gavel.types import FloatArray, Job, RoundRecord
+from gavel.types import Allocation, AllocationProblem, FloatArray, Job, RoundRecord
 from workloads.traces.job import TraceJob
 
 
@@ -32,6 +33,7 @@ class DrivenWorld:
         self._scenario = scenario
         self._types = scenario.cluster.accelerator_types
         self._tiers = sorted(tier.name for tier in scenario.tiers)
+        self._tally = Tally()
         known = KnownThroughputs(scenario.throughput, scenario.beside or {})
         backend = VirtualCluster(
             scenario.cluster,
@@ -51,11 +53,11 @@ class DrivenWorld:
             ),
             ReconciledThroughputs() if scenario.is_estimated else known,
             scenario.outages,
-            runner,
+            _Timed(runner, self._tally.solve_s),
         )
         self._world.add_tiers(scenario.tiers)
+        self._backend = backend
         self._prices = prices_of(scenario.cluster)
-        self._tally = Tally()
         self._timeline = Timeline()
         self._envy = Envy(sorted(scenario.tiers, key=lambda tier: tier.name))
         self._workers: dict[str, tuple[str, ...]] = {}  # of each lease of the round before
@@ -80,10 +82,8 @@ class DrivenWorld:
     def _count(self, record: RoundRecord) -> None:
         tally, problem, leases = self._tally, record.problem, record.plan.leases
         tally.rounds += 1
-        tally.solves += record.solver_outcome == "solved"
+        tally.solves = len(tally.solve_s)
         tally.failed_solves += record.allocation.is_fallback
-        if record.solver_outcome == "solved":
-            tally.solve_s.append(record.allocation.solve_time_s)
         before, self._workers = self._workers, {lease.job_id: lease.worker_ids for lease in leases}
         kept = sum(before.get(job_id) == workers for job_id, workers in self._workers.items())
         tally.kept, tally.starts = tally.kept + kept, tally.starts + len(leases) - kept
@@ -91,7 +91,9 @@ class DrivenWorld:
         held = np.zeros((len(problem.tiers), len(self._types)))
         for lease in leases:
             if lease.job_id in tier_of:  # not one that no plan moves
-                held[tier_of[lease.job_id], self._types.index(lease.accelerator_type)] += len(lease.worker_ids)
+                workers = len(lease.worker_ids) / len(lease.combination)
+                held[tier_of[lease.job_id], self._types.index(lease.accelerator_type)] += workers
+                tally.packed += len(lease.combination) > 1
         waiting = len(tier_of) - len(leases)
         self._timeline.add(record.plan.starts_at_s, held.sum(axis=0).tolist(), waiting, held.sum(axis=1).tolist())
         rates = np.zeros((len(tier_of), len(self._types)))  # 0 on a type whose nodes are all away
@@ -138,16 +140,23 @@ class DrivenWorld:
     def _busy_s(self, jobs: Sequence[Job]) -> FloatArray:
         busy_s = np.zeros((len(self._tiers), len(self._types)))
         for job in jobs:
-            for name, seconds in job.received_s.items():
-                busy_s[self._tiers.index(job.spec.tier), self._types.index(name)] += seconds * job.spec.scale_factor
+            for name, seconds in self._worker_s(job).items():
+                busy_s[self._tiers.index(job.spec.tier), self._types.index(name)] += seconds
         return busy_s
+
+    def _worker_s(self, job: Job) -> dict[str, float]:
+        """Worker seconds by type; of shared workers half."""
+        shared_s = self._backend.shared_s
+        return {
+            name: (seconds - shared_s.get((job.id, name), 0.0) / 2) * job.spec.scale_factor
+            for name, seconds in job.received_s.items()
+        }
 
     def _row(self, job: Job) -> JobRow:
         """The service's own figures of a job, and what only a simulation knows."""
         spec = job.spec
         rates = [self._scenario.throughput.get((spec.kind, spec.scale_factor, name), 0.0) for name in self._types]
         cost_s = self._scenario.switch_cost_s.get(spec.kind, self._scenario.switch_cost_s.get("", 0.0))
-        hours = {name: seconds * spec.scale_factor / 3600.0 for name, seconds in job.received_s.items()}
         return replace(
             row_of(job),
             scale_factor=spec.scale_factor,
@@ -155,6 +164,23 @@ class DrivenWorld:
             finished_at_s=job.finished_at_s,
             fastest_s=spec.total_steps / max(rates),
             lost_s=job.attempt * cost_s,
-            cost_usd=sum(self._prices[name] * of for name, of in hours.items()),
+            packed_s=sum(self._backend.shared_s.get((job.id, name), 0.0) for name in self._types),
+            cost_usd=sum(self._prices[name] * seconds / 3600.0 for name, seconds in self._worker_s(job).items()),
             deadline_at_s=spec.deadline_at_s,
         )
+
+
+class _Timed:
+    """A runner that notes how long each allocation took."""
+
+    def __init__(self, runner: PolicyRunner, seconds: "array[float]") -> None:
+        self._runner = runner
+        self._seconds = seconds
+        self.warm, self.close = runner.warm, runner.close
+
+    def allocate(self, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation:
+        """The runner's answer."""
+        began_s = time.perf_counter()
+        answer = self._runner.allocate(policy, problem, time_limit_s)
+        self._seconds.append(time.perf_counter() - began_s)
+        return answer

@@ -34,6 +34,7 @@ class VirtualGang:
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
     checkpointed_at_s: float = -inf
+    shared_from_s: float | None = None  # since when another gang runs on its workers
 
     @property
     def key(self) -> Gang:

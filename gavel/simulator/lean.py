@@ -13,6 +13,7 @@ from math import inf
 import numpy as np
 
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
+from gavel.mechanism.caps import capped
 from gavel.mechanism.choice import PROMISED_MIN, Standing, choose
 from gavel.mechanism.invariants import check_allocation
 from gavel.mechanism.placement import Layout, place
@@ -156,7 +157,7 @@ class LeanWorld:
         active = self._active
         self._tally.rounds += 1
         pairs, of_pair, promised = self._paired(active.promised)
-        kinds = [job.spec.kind for job in active.jobs] if self._scenario.switch_cost_s else []
+        costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
         return Standing(
             rates=active.rates,
             scale_factor=active.scale_factor,
@@ -169,7 +170,7 @@ class LeanWorld:
             is_new_allocation=is_new,
             pairs=pairs,
             pair_promised=of_pair,
-            stay_rounds=stay_rounds(kinds, self._scenario.switch_cost_s, self._settings.round_duration_s),
+            stay_rounds=stay_rounds([job.spec.kind for job in active.jobs], costs, self._settings.round_duration_s),
             fastest_first=active.fastest_first,
         )
 
@@ -199,6 +200,7 @@ class LeanWorld:
             if self._solved_at_s == -inf:  # else the last allocation, for the jobs that are still there
                 self._promise(EqualShare().allocate(replace(problem, pair_rates=None)))
             return True
+        allocation = capped(allocation, problem)
         check_allocation(allocation)
         self._tally.solve_s.append(time.perf_counter() - began_s)
         self._tally.solves += 1
@@ -276,7 +278,8 @@ class LeanWorld:
             return
         self._admit(now_s)
         if end_s - now_s >= least_s:
-            self._motion.add(now_s, placed_now(self._active, self._layout))
+            left_s, start_s = end_s - now_s, self._motion.start_s
+            self._motion.add(now_s, placed_now(self._active, self._layout, left_s=left_s, start_s=start_s))
 
     def _idle(self, now_s: float, end_s: float) -> float:
         """Nothing fits: only an arrival can change that, and there must be one."""

@@ -1,5 +1,7 @@
 """Workers that are free in the middle of a round, and the waiting jobs that get them, as the service decides it."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gavel.mechanism.backfill import fill
@@ -9,10 +11,16 @@ from gavel.simulator.active import Active
 from gavel.types import WorkerId
 
 
-def placed_now(active: Active, layout: Layout) -> dict[int, tuple[WorkerId, ...]]:
-    """The workers of each row of `active` that waited and can start now."""
+def placed_now(
+    active: Active, layout: Layout, *, left_s: float, start_s: Callable[[str], float]
+) -> dict[int, tuple[WorkerId, ...]]:
+    """The workers of each row of `active` that waited and can start now, with `left_s` of the round to go.
+
+    As in the service, a job waits for the next round if twice what a start of its kind costs (`start_s`) is more.
+    """
     taken = {worker for workers in active.workers for worker in workers}
-    waiting = np.flatnonzero(active.column < 0)
+    is_worth = np.array([2 * start_s(job.spec.kind) <= left_s for job in active.jobs], dtype=bool)
+    waiting = np.flatnonzero((active.column < 0) & is_worth)
     if not waiting.size or len(taken) == len(layout.cluster.workers):
         return {}
     free = Layout(usable(layout.cluster, {}, taken))

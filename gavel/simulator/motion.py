@@ -66,7 +66,7 @@ class Motion:
         active.base_steps[started] = active.steps_done[started]
         active.training_from_s[started] = now_s
         if self._scenario.switch_cost_s:
-            costs = [self._switch_cost_s(active.jobs[row].spec.kind) for row in started]
+            costs = [self.start_s(active.jobs[row].spec.kind) for row in started]
             active.training_from_s[started] += costs
             active.lost_s[started] += costs
         active.alone_rate[started] = active.rates[started, active.column[started]]
@@ -83,7 +83,8 @@ class Motion:
                 rate = spread.get((spec.kind, spec.scale_factor, self._layout.type_of[workers[0]]), 0.0)
                 self._active.alone_rate[row] = rate or self._active.alone_rate[row]
 
-    def _switch_cost_s(self, kind: str) -> float:
+    def start_s(self, kind: str) -> float:
+        """What a start of a gang of the kind costs."""
         costs = self._scenario.switch_cost_s
         return costs.get(kind, costs.get("", 0.0))
 
@@ -164,6 +165,9 @@ class Motion:
     def _watch(self, now_s: float, end_s: float, running: IntArray, is_shared: np.ndarray) -> None:
         """Who holds what in this round, for the plots and for envy."""
         active, tiers = self._active, self._scenario.tiers
+        if len(tiers) == 1 and not self._timeline.is_due:
+            self._timeline.skip()
+            return
         sizes = active.scale_factor[running] * np.where(is_shared, 0.5, 1.0)
         held = np.zeros((len(tiers), len(self._layout.types)))
         np.add.at(held, (active.tier[running].astype(np.int64), active.column[running]), sizes)

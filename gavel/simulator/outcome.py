@@ -52,7 +52,7 @@ class Scenario:
     @property
     def needs_service(self) -> bool:
         """True if the lean replay cannot run it."""
-        return self.is_estimated or bool(self.outages)
+        return self.is_estimated or bool(self.outages) or self.settings.minimum_run_s > 0
 
 
 @dataclass(slots=True, kw_only=True)

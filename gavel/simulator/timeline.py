@@ -24,11 +24,20 @@ class Timeline:
         self._stride = 1
         self._seen = 0
 
+    @property
+    def is_due(self) -> bool:
+        """True if the next round would be kept."""
+        return self._seen % self._stride == 0
+
+    def skip(self) -> None:
+        """A round whose turn it is not."""
+        self._seen += 1
+
     def add(
         self, at_s: float, held_workers: Sequence[float], waiting_jobs: int, of_tiers: Sequence[float] = ()
     ) -> None:
         """One round; kept if it is its turn."""
-        if self._seen % self._stride == 0:
+        if self.is_due:
             if len(self.moments) == POINTS_MAX:
                 self.moments = self.moments[::2]
                 self._stride *= 2

@@ -135,6 +135,7 @@ def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
         "allocation": record.allocation,
         "owed_rounds": owed,
         "solver_outcome": record.solver_outcome,
+        "switch_cost_s": record.switch_cost_s,
     }
     return _pack(record.plan), _pack(decision)
 
@@ -155,6 +156,7 @@ def record(row: Any) -> RoundRecord:
             allocation=_allocation(decision["allocation"]),
             owed_rounds={(job_id, name): rounds for job_id, name, rounds in decision["owed_rounds"]},
             solver_outcome=decision["solver_outcome"],
+            switch_cost_s=decision.get("switch_cost_s", {}),
         )
 
 
@@ -187,7 +189,7 @@ def pack_plan(plan: RoundPlan) -> bytes:
 
 
 def pack_document(
-    value: Cluster | tuple[ThroughputEstimate, ...] | tuple[NodeStatus, ...] | tuple[ApplicationResource, ...],
+    value: Cluster | tuple[ThroughputEstimate, ...] | tuple[NodeStatus, ...] | tuple[ApplicationResource, ...] | str,
 ) -> bytes:
     """Something that is stored and replaced whole."""
     return _pack(value)
@@ -215,3 +217,9 @@ def resources(body: bytes | None) -> tuple[ApplicationResource, ...]:
     """The ephemeral resources that applications want; empty if there are none."""
     with readable("the ephemeral resources"):
         return () if body is None else _RESOURCES.validate_python(_unpack(body))
+
+
+def policy(body: bytes | None) -> str:
+    """The policy that an operator switched to; empty if none did."""
+    with readable("the policy"):
+        return "" if body is None else str(_unpack(body))

@@ -87,6 +87,7 @@ class Commit:
             "throughputs": changes.throughputs,
             "nodes": changes.nodes,
             "resources": changes.resources,
+            "policy": changes.policy,
         }
         self._documents = {name: codec.pack_document(each) for name, each in documents.items() if each is not None}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
 from gavel.ports import Changes, JobEvent, JobFilter, Store, ThroughputEstimate
-from gavel.store import conformance_operations, conformance_wishes
+from gavel.store import conformance_live, conformance_operations, conformance_wishes
 from gavel.store.samples import refused, round_record, same, spec
 from gavel.types import Cluster, Identity, Job, JobState, Node, Scope, Tier, User, Worker
 
@@ -362,6 +362,7 @@ CHECKS: tuple[Callable[[Store], None], ...] = (
     tiers_form_a_tree_with_feasible_guarantees,
     users_have_tiers_that_exist,
     a_token_tells_who_holds_it,
+    *conformance_live.CHECKS,
     *conformance_operations.CHECKS,
     *conformance_wishes.CHECKS,
 )

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
 from gavel.store import codec, queries
 from gavel.store.database import checked_url, open_database, stored_revision
 from gavel.store.schema import REVISIONS, JobRow, RoundRow
+from gavel.types import RoundRecord
 
 ROWS_A_READ = 500
 
@@ -50,20 +51,34 @@ def backup(url: str, path: Path) -> Report:
 
 def check(url: str) -> Report:
     """Read all that is stored as of one instant; changes nothing. Raises StoreUnavailable for another's database."""
+    with _looking(url) as (connection, revision):
+        damage = tuple(_damage(connection))
+        if damage or revision != REVISIONS[-1]:
+            return Report(revision=revision, faults=(*damage, *_outdated(revision)))
+        return _contents(connection, revision)
+
+
+def stored_round(url: str, round_index: int) -> RoundRecord:
+    """A round with all it was decided on. Raises NotFound, StoreUnavailable."""
+    with _looking(url) as (connection, revision):
+        if revision != REVISIONS[-1]:
+            raise StoreUnavailable("; ".join(_outdated(revision)))
+        return queries.round_record(connection, round_index)
+
+
+@contextmanager
+def _looking(url: str) -> Iterator[tuple[Connection, str | None]]:
+    """A connection that sees one instant and changes nothing, and the revision of the tables."""
     place = checked_url(url)
-    if place.get_backend_name() == "sqlite" and not Path(str(place.database)).exists():
-        raise StoreUnavailable(f"there is no database {place.database}")
     is_sqlite = place.get_backend_name() == "sqlite"
+    if is_sqlite and not Path(str(place.database)).exists():
+        raise StoreUnavailable(f"there is no database {place.database}")
     engine = create_engine(url) if is_sqlite else create_engine(url, isolation_level="REPEATABLE READ")
     try:
         with engine.connect() as connection:
             if is_sqlite:
                 connection.exec_driver_sql("BEGIN")  # its module would begin with the first write only
-            revision = stored_revision(connection, place.render_as_string())
-            damage = tuple(_damage(connection))
-            if damage or revision != REVISIONS[-1]:
-                return Report(revision=revision, faults=(*damage, *_outdated(revision)))
-            return _contents(connection, revision)
+            yield connection, stored_revision(connection, place.render_as_string())
     except SQLAlchemyError as error:
         raise StoreUnavailable(f"{place.render_as_string()} cannot be read: {str(error).splitlines()[0]}") from error
     finally:

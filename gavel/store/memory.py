@@ -3,11 +3,13 @@
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from gavel.errors import Conflict, StaleVersion
 from gavel.ports import (
     Changes,
+    Feed,
     Snapshot,
     ThroughputEstimate,
 )
@@ -65,6 +67,7 @@ class MemoryStore(JobsInMemory):
         self._nodes: tuple[NodeStatus, ...] = ()
         self._resources: tuple[ApplicationResource, ...] = ()
         self._cluster = Cluster()
+        self._policy = ""
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._users: dict[str, User] = {}
@@ -90,6 +93,7 @@ class MemoryStore(JobsInMemory):
                 nodes={node.name: node for node in self._nodes},
                 resources=self._resources,
                 usage=self._newest_usage(),
+                policy=self._policy,
             )
         return self._snapshot
 
@@ -114,14 +118,18 @@ class MemoryStore(JobsInMemory):
         if changes.amended is not None:
             index = changes.amended.round_index
             self._rounds[index] = replace(self._rounds[index], plan=changes.amended)
+            self._note_write(index)
         if changes.round is not None:
             index = changes.round.plan.round_index
             self._rounds[index] = changes.round
+            self._note_write(index)
             self._rounds.pop(index - self._keep_rounds, None)
+            self._written.pop(index - self._keep_rounds, None)
         self._cluster = self._cluster if changes.cluster is None else changes.cluster
         self._throughputs = self._throughputs if changes.throughputs is None else changes.throughputs
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
+        self._policy = self._policy if changes.policy is None else changes.policy
         self._snapshot = None
         return self._version
 
@@ -153,6 +161,13 @@ class MemoryStore(JobsInMemory):
         return next(reversed(self._rounds), 0)
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
+
+    def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
+        """Jobs and rounds written after a position, all at once; None: nothing but where the feed is now."""
+        check_limit(limit, 1000)
+        recent = takewhile(lambda each: after is not None and each[1] > after, reversed(self._written.items()))
+        items = [(at, self._jobs[what] if isinstance(what, str) else self._rounds[what].plan) for what, at in recent]
+        return Feed(position=self._writes, newest=self._writes, items=tuple(reversed(items)))
 
     def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
         """Newest first, with round_index < before; limit 1..1000."""

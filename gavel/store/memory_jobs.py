@@ -26,8 +26,16 @@ class JobsInMemory:
         self._decided = 0
         self._sequence = 0
         self._snapshot: Snapshot | None = None
+        self._written: dict[JobId | int, int] = {}  # job or round -> its last write; the latest last
+        self._writes = 0
+
+    def _note_write(self, what: JobId | int) -> None:
+        self._writes += 1
+        self._written.pop(what, None)
+        self._written[what] = self._writes
 
     def _put_job(self, job: Job) -> None:
+        self._note_write(job.id)
         self._jobs[job.id] = job
         if job.state.is_terminal:
             self._active.pop(job.id, None)

@@ -20,7 +20,7 @@ from gavel.store.schema import (
     TokenRow,
     UserRow,
 )
-from gavel.types import Identity, Job, JobId, JobState, RoundPlan, RoundRecord, Scope, Tier, User
+from gavel.types import ApplicationResource, Identity, Job, JobId, JobState, RoundPlan, RoundRecord, Scope, Tier, User
 
 _JOBS = JobRow.__table__
 _ROUNDS = RoundRow.__table__
@@ -168,6 +168,7 @@ class SnapshotCache:
         self._lock = threading.Lock()
         self._change = -1
         self._snapshot = Snapshot(version=0, jobs={}, tiers={})
+        self._decoded: tuple[bytes | None, tuple[ApplicationResource, ...]] = (None, ())
 
     def read(self, connection: Connection) -> Snapshot:
         """The snapshot as of this connection's transaction."""
@@ -182,7 +183,8 @@ class SnapshotCache:
                     commands=operations.pending(connection),
                     usage=audit.newest_usage(connection),
                     nodes={node.name: node for node in codec.nodes(document(connection, "nodes"))},
-                    resources=codec.resources(document(connection, "resources")),
+                    resources=self._resources(connection),
+                    policy=codec.policy(document(connection, "policy")),
                 )
                 self._change = counters.change
             return self._snapshot
@@ -195,6 +197,12 @@ class SnapshotCache:
         if not rows:
             return self._snapshot.jobs
         return _with_rows(self._snapshot.jobs, rows)
+
+    def _resources(self, connection: Connection) -> tuple[ApplicationResource, ...]:
+        body = document(connection, "resources")
+        if body != self._decoded[0]:
+            self._decoded = (body, codec.resources(body))
+        return self._decoded[1]
 
     def _rounds(self, connection: Connection) -> tuple[RoundRecord, ...]:
         query = select(_ROUNDS).where(RoundRow.change > self._change).order_by(RoundRow.round_index.desc()).limit(2)

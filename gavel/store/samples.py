@@ -76,7 +76,10 @@ def round_record(round_index: int, job_id: str = "j", *, parent: int | None = No
         warm_start={"prices": np.array([5e-324, -0.0]), "round": 1, "names": ["a"]},
     )
     owed = {(job_id, "v100"): -1 / 7}
-    return RoundRecord(plan=plan, problem=_problem(job_id), allocation=allocation, owed_rounds=owed)
+    costs = {"mlp": 1 / 3, "": 0.1}
+    return RoundRecord(
+        plan=plan, problem=_problem(job_id), allocation=allocation, owed_rounds=owed, switch_cost_s=costs
+    )
 
 
 def _problem(job_id: str) -> AllocationProblem:

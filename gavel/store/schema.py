@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -37,12 +37,27 @@ class Base(DeclarativeBase):
 
 
 class CountersRow(Base):
-    """One row. `version` counts the scheduler's commits; `change` counts commits of anybody, and orders them."""
+    """One row. `version` counts the scheduler's commits; `change` counts commits of anybody, and orders them.
+
+    `preemptions` counts gangs that rounds stopped or moved.
+    """
 
     __tablename__ = "counters"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     version: Mapped[int]
     change: Mapped[int]
+    preemptions: Mapped[int] = mapped_column(server_default="0")
+
+
+class LeadershipRow(Base):
+    """One row, or none before anybody led: who plans. See leadership.py."""
+
+    __tablename__ = "leadership"
+    id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    generation: Mapped[int]
+    holder: Mapped[str]
+    beat: Mapped[int]
+    lease_s: Mapped[float]
 
 
 class JobRow(Base):

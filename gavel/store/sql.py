@@ -15,6 +15,7 @@ from gavel.errors import StoreUnavailable
 from gavel.ports import (
     AuditEntry,
     Changes,
+    Feed,
     JobEdit,
     JobEvent,
     JobFilter,
@@ -25,6 +26,7 @@ from gavel.ports import (
 )
 from gavel.store import audit, codec, commands, operations, queries, wishes
 from gavel.store.database import open_database
+from gavel.store.feed import feed
 from gavel.store.notices import Listener
 from gavel.store.rules import KEEP_EVENTS_S, KEEP_ROUNDS, JobIds, check_limit, check_token_hash
 from gavel.store.writer import Transaction, Writer
@@ -176,6 +178,11 @@ class SqlStore:
         return self._read(lambda connection: queries.events(connection, job_id, after, limit))
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
+
+    def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
+        """Jobs and rounds written after a position; None: nothing but where the feed is now; limit 1..1000."""
+        check_limit(limit, 1000)
+        return self._read(lambda connection: feed(connection, after, limit))
 
     def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
         """Newest first, with round_index < before; limit 1..1000."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from gavel.errors import KeyReused
 from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter, Submitted
@@ -77,9 +77,8 @@ def request_cancel_all(
     """The unfinished jobs that fit, but those to keep: each now carries the wish."""
     alive = replace(where, states=tuple(state for state in ACTIVE if where.states is None or state in where.states))
     found = [job for job in queries.all_jobs(tx.connection, alive) if job.id not in set(keep)]
-    for job in found:
-        if not job.cancel_requested:
-            _wish(tx, replace(job, cancel_requested=True), "cancel.requested", now_s, by)
+    wished = [replace(job, cancel_requested=True) for job in found if not job.cancel_requested]
+    _wish_all(tx, wished, "cancel.requested", now_s, by)
     return tuple(job.id for job in found)
 
 
@@ -106,7 +105,7 @@ def edit_job(tx: Transaction, job_id: JobId, edit: JobEdit, expected_version: in
     if spec.labels != job.spec.labels:
         tx.connection.execute(delete(JobLabelRow).where(JobLabelRow.job_id == job_id))
         _add_labels(tx, [new])
-    _tell(tx, wish_told(new, "job.edited", now_s, by, before, after))
+    _tell(tx, [wish_told(new, "job.edited", now_s, by, before, after)])
     return new
 
 
@@ -127,18 +126,42 @@ def add_events(tx: Transaction, events: Iterable[JobEvent]) -> None:
 
 
 def _wish(tx: Transaction, wished: Job, kind: str, now_s: float, by: str) -> Job:
-    job = replace(wished, version=wished.version + 1)
-    columns = {"cancel_requested": job.cancel_requested, "pause_requested": job.pause_requested}
-    is_it = JobRow.id == job.id
-    tx.connection.execute(update(JobRow).where(is_it).values(columns | {"version": job.version, "change": tx.change}))
-    _tell(tx, wish_told(job, kind, now_s, by, None, {}))
+    (job,) = _wish_all(tx, [wished], kind, now_s, by)
     return job
 
 
-def _tell(tx: Transaction, told: tuple[JobEvent, AuditEntry]) -> None:
-    event, entry = told
-    add_events(tx, [event])
-    add_audit(tx, [entry])
+def _wish_all(tx: Transaction, wished: Sequence[Job], kind: str, now_s: float, by: str) -> list[Job]:
+    """The jobs, stored with their wishes and one version on."""
+    jobs = [replace(job, version=job.version + 1) for job in wished]
+    rows = [
+        {
+            "job_id": job.id,
+            "new_version": job.version,
+            "wants_cancel": job.cancel_requested,
+            "wants_pause": job.pause_requested,
+        }
+        for job in jobs
+    ]
+    if rows:
+        tx.connection.execute(_UPDATE_WISHES.values(change=tx.change), rows)
+    _tell(tx, [wish_told(job, kind, now_s, by, None, {}) for job in jobs])
+    return jobs
+
+
+_UPDATE_WISHES = (
+    update(JobRow.__table__)  # type: ignore[arg-type]
+    .where(JobRow.id == bindparam("job_id"))
+    .values(
+        cancel_requested=bindparam("wants_cancel"),
+        pause_requested=bindparam("wants_pause"),
+        version=bindparam("new_version"),
+    )
+)
+
+
+def _tell(tx: Transaction, told: Sequence[tuple[JobEvent, AuditEntry]]) -> None:
+    add_events(tx, [event for event, _ in told])
+    add_audit(tx, [entry for _, entry in told])
 
 
 def _new_row(job: Job, change: int) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Job:
     share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
+    `trained_s` and `trained_steps` are what the newest gang has reported as training.
     """
 
     id: JobId
@@ -93,6 +94,8 @@ class Job:
     failures: int = 0
     losses: int = 0
     retry_at_s: float = 0.0
+    trained_s: float = 0.0
+    trained_steps: int = 0
     reason: str = "PendingEvaluation"
     message: str = ""
     preemptions: int = 0

@@ -48,7 +48,8 @@ class RoundPlan:
 class RoundRecord:
     """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included.
 
-    With the published planner it holds the rounds received since the last solve instead.
+    With the published planner it holds the rounds received since the last solve instead. `switch_cost_s`: what a move
+    was measured to cost, by job kind.
     """
 
     plan: RoundPlan
@@ -56,6 +57,7 @@ class RoundRecord:
     allocation: Allocation
     owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
     solver_outcome: str = "solved"
+    switch_cost_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

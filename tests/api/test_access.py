@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api.app import Services, create_app
-from api.auth import SESSION_COOKIE, Allowed, public
+from api.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
 from gavel.types import NodeStatus, Scope
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
@@ -36,7 +36,13 @@ class Everybody:
     def asking(self, method: str, path: str, **body: Any) -> dict[str, int]:
         path = path.format(job=self.job_id, user=self.user, operation=self.operation)
         names = ("anonymous", "stranger", "bob", "ann", "job", "other", "operator")
-        return {name: getattr(self, name).request(method, path, **body).status_code for name in names}
+        return {name: status_of(getattr(self, name), method, path, **body) for name in names}
+
+
+def status_of(client: httpx.Client, method: str, path: str, **body: Any) -> int:
+    """Without reading the answer, which may have no end."""
+    with client.stream(method, path, **body) as answer:
+        return answer.status_code
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +104,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/nodes/node-0/uncordon": (403, 403, 403, 403, 202),
     "POST /v1/nodes/node-0/drain": (403, 403, 403, 403, 202),
     "GET /v1/operations/{operation}": (404, 200, 404, 404, 200),
+    "GET /v1/events": (200, 200, 403, 403, 200),
+    "PUT /v1/policy": (403, 403, 403, 403, 202),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
@@ -110,6 +118,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs:array": {"job": PROGRAM, "count": 2},
     "POST /v1/jobs:batchCancel": {"label": "no=such"},
     "PUT /v1/users/{user}": {"tiers": ["gold", "silver"]},
+    "PUT /v1/policy": {"policy": "max_min_fairness"},
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/resources:batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
@@ -160,12 +169,26 @@ def test_headers_that_hold_no_token_are_nobodys(service: Service, header: str) -
     assert answer.status_code == 401, answer.text
 
 
+def test_a_session_changes_things_only_for_a_script_of_our_own_page(service: Service) -> None:
+    name, _ = service.user()
+    browser = service.client()
+    browser.cookies.set(SESSION_COOKIE, service.token(name))
+    for headers in ({PAGE_HEADER: "dashboard"}, {PAGE_HEADER: "dashboard", "Origin": service.url}):
+        assert browser.post("/v1/jobs", json=PROGRAM, headers=headers).status_code == 201
+    asked = browser.options(
+        "/v1/jobs", headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    )
+    assert "access-control-allow-origin" not in asked.headers
+
+
 def test_a_session_reads_and_changes_nothing(service: Service) -> None:
     name, _ = service.user()
     browser = service.client()
     browser.cookies.set(SESSION_COOKIE, service.token(name))
     assert browser.get("/v1/jobs").status_code == 200
     assert browser.post("/v1/jobs", json=PROGRAM).status_code == 401
+    from_elsewhere = {PAGE_HEADER: "dashboard", "Origin": "http://127.0.0.1:1"}
+    assert browser.post("/v1/jobs", json=PROGRAM, headers=from_elsewhere).status_code == 401
     # A header says more than a cookie, also when it says something wrong.
     assert browser.get("/v1/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
 

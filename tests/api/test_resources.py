@@ -7,11 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
+from gavel.client import Client
+from gavel.client.answers import Operation
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.cluster import VirtualCluster
+from gavel.types import Scope
 from tests.api.conftest import Service
 from tests.builders import a_cluster
 
@@ -68,6 +71,23 @@ def test_a_name_is_put_shown_changed_and_deleted(steered: Steered) -> None:
     assert steered.ask("DELETE", "resources/lb").json()["state"] == "done"
     assert steered.shown() == {}
     assert steered.ask("DELETE", "resources/lb").json()["result"] == {"resources": []}
+
+
+def test_the_client_says_the_same(service: Service, steered: Steered) -> None:
+    def finished(asked: Operation) -> Operation:
+        steered.driver.tick()
+        return client.operation(asked["id"])
+
+    with Client(service.url, service.token("operator", Scope.OPERATOR)) as client:
+        done = finished(client.set_resource("lb", 2, ["node-0"], owner="app", wait_s=0))
+        generation = done["result"]["resources"][0]["generation"]
+        assert client.cluster()["resources"][0]["capacity"] == 2
+        stale = finished(client.set_resource("lb", 3, "node-0", owner="app", generation=generation + 1000, wait_s=0))
+        assert stale["state"] == "failed"
+        finished(client.set_resources([{"name": "x", "owner": "app", **a_name()}], wait_s=0))
+        assert set(steered.shown()) == {"app/lb", "app/x"}
+        finished(client.delete_resource("lb", owner="app", generation=generation, wait_s=0))
+        assert set(steered.shown()) == {"app/x"}
 
 
 def test_preconditions_are_those_of_http(steered: Steered) -> None:

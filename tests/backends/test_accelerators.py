@@ -57,6 +57,16 @@ def test_each_type_can_hold_a_gang_of_two() -> None:
     assert any("gang of two" in note for note in found.notes)
 
 
+def test_virtual_nodes_are_dealt_the_workers_of_each_type() -> None:
+    alone, found = discover(), discover(virtual_nodes=2)
+    assert {each.worker.id for each in found.accelerators} == {each.worker.id for each in alone.accelerators}
+    assert len({each.worker.node for each in alone.accelerators}) == 1
+    for kind in {each.worker.accelerator_type for each in found.accelerators}:
+        nodes = [each.worker.node for each in found.accelerators if each.worker.accelerator_type == kind]
+        assert len(set(nodes)) == 2 and abs(nodes.count(nodes[0]) - nodes.count(nodes[1])) <= 1
+    assert any("poses as 2 nodes" in note for note in found.notes)
+
+
 @pytest.mark.parametrize(("cores", "types"), [([3], 2), ([0, 1], 2), (list(range(8)), 2)])
 def test_cpus_without_avx_differ_by_threads(monkeypatch: pytest.MonkeyPatch, cores: list[int], types: int) -> None:
     monkeypatch.setattr(accelerators, "_numpy_features", lambda: ["NEON"])

@@ -93,6 +93,28 @@ def test_a_task_starts_where_its_resource_is_in_either_order(nodes: TwoNodes, is
     assert nodes.held("j1/near") == {}
 
 
+def test_a_task_that_waits_knows_for_what(nodes: TwoNodes) -> None:
+    nodes.set("shared", "lb", "south", 1)
+    ask = """
+tasks = {name: job.launch(["true"], requires={name: 1}) for name in ("near", "shared/lb")}
+while not all(task.waiting_for for task in tasks.values()):
+    time.sleep(0.01)
+for task in tasks.values():
+    print(task.waiting_for)
+try:
+    tasks["near"].wait(0)
+except TimeoutError as error:
+    print(error)
+"""
+    nodes.start(ask, "a-0")
+    exit_of(nodes, "j1")
+    assert nodes.log().splitlines() == [
+        "j1/near is not there (needs 1)",
+        "what it requires is free together on nodes of other jobs only",
+        "task rank-0-1 waits (j1/near is not there (needs 1)) after 0 s",
+    ]
+
+
 def test_tasks_share_what_there_is(nodes: TwoNodes) -> None:
     """Ten tasks, two units: never more than two at once, and all of them in the end."""
     nodes.set("j1", "slots", "north", 2)

@@ -17,7 +17,8 @@ NODES = ("a", "b", "c")
 NAMES = ("p", "q")
 nodes, names, amounts = st.sampled_from(NODES), st.sampled_from(NAMES), st.integers(0, 4)
 requirements = st.dictionaries(st.sampled_from(("node/cpu", "app/p", "app/q")), st.integers(1, 2), min_size=1)
-members = st.builds(Member, requirements, st.none() | nodes)
+thresholds = st.dictionaries(st.sampled_from(("node/cpu", "app/p", "app/q")), st.integers(1, 4), max_size=1)
+members = st.builds(Member, requirements, st.none() | nodes, thresholds)
 
 
 @dataclass
@@ -140,6 +141,8 @@ class ResourceHistory(RuleBasedStateMachine):
             self.held[request.gang] = []
             for node, member in zip(where, request.members, strict=True):
                 assert member.node in (None, node)
+                for full, amount in member.at_least.items():
+                    assert self.capacity(full, node) - used[full, node] >= amount, "below its threshold"
                 self.held[request.gang].append((node, dict(member.requires)))
         for (full, node), amount in self.used().items():
             if amount > used[full, node]:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,36 @@ def test_gangs_never_evict_each_other_round_after_round(shares: list[float], pri
         assert (stints >= np.floor(price)).all()
 
 
+def swaps_back(columns: np.ndarray[Any, Any], types: int) -> list[int]:
+    """The rounds in which a gang took back a place that it gave just before, of a gang that took it; (rounds, jobs)."""
+    found = []
+    for index, (before, now, after) in enumerate(zip(columns, columns[1:], columns[2:], strict=False)):
+        for column in range(types):
+            came, left = (now == column) & (before != column), (now != column) & (before == column)
+            if (came & (after != column)).any() and (left & (after == column)).any():
+                found.append(index)
+    return found
+
+
+@pytest.mark.parametrize("gangs", [False, True], ids=["single workers", "gangs of 1 to 8"])
+def test_with_a_price_hardly_a_gang_and_never_twice_in_a_row_takes_back_the_place_it_just_gave(gangs: bool) -> None:
+    found = {}
+    for price in (0.0, 1.5):
+        instance = an_instance(60, 1.0, 0, gangs=gangs)
+        standing = a_standing(
+            instance.promised,
+            instance.capacity_workers.tolist(),
+            scale_factor=instance.scale_factor,
+            stay_rounds=np.full(60, price),
+        )
+        runs = np.full((ROUNDS, 60), -1)
+        for index, (chosen, _) in enumerate(rounds_of(standing, ROUNDS)):
+            runs[index, list(chosen)] = list(chosen.values())
+        found[price] = swaps_back(runs, 3)
+    assert len(found[0.0]) > ROUNDS and len(found[1.5]) <= (ROUNDS / 100 if gangs else 0)
+    assert all(one + 1 < other for one, other in pairwise(found[1.5]))
+
+
 def test_a_gang_that_stays_for_a_price_gives_the_rounds_back() -> None:
     standing = a_standing([[0.5], [0.5]], [1], stay_rounds=np.full(2, 1.5))
     got = np.zeros(2)
@@ -147,3 +178,21 @@ def test_the_published_rule_takes_pairs_by_their_own_priority() -> None:
     standing = a_packed_standing([(0, 1)], [[0.9]], [[0.1], [0.0]], [1], planner="published")
     chosen, ledger = choose(standing)
     assert chosen == {2: 0} and ledger.tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize("load", [0.4, 0.8, 1.0])
+@pytest.mark.parametrize("minimum", [2, 4])
+def test_a_minimum_run_costs_no_more_lag_than_its_rounds(minimum: int, load: float) -> None:
+    instance = an_instance(60, load, 1)
+    standing = a_standing(instance.promised, instance.capacity_workers.tolist(), minimum_rounds=float(minimum))
+    since, lag = np.zeros(60), 0.0
+    for index in range(1, ROUNDS + 1):
+        young = (standing.kept >= 0) & (index - since < minimum)
+        chosen, ledger = choose(replace(standing, pinned=tuple(np.flatnonzero(young).tolist()), round_index=index))
+        kept = np.full(60, -1)
+        kept[list(chosen)] = list(chosen.values())
+        assert (kept[young] == standing.kept[young]).all()
+        since = np.where(kept == standing.kept, since, index)
+        standing = replace(standing, kept=kept, ledger=ledger)
+        lag = max(lag, float(ledger.max()))
+    assert 1.25 < lag <= 1.25 + minimum

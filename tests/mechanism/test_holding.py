@@ -243,3 +243,63 @@ def test_the_audit_log_tells_who_lost_a_worker_to_whom_in_which_round() -> None:
     plan = world.store.round(entry.round_index).plan
     assert [lease.job_id for lease in plan.leases] == [second]
     assert list(preemptions(plan, plan, {}, 0.0)) == []
+
+
+# --- caps -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [0.25, 0.5])
+def test_a_capped_tier_has_no_more_than_its_part_over_time_though_nobody_else_wants_the_rest(cap: float) -> None:
+    world = World(cluster=a_cluster(fast=1))
+    put_tier(world, Tier(name="default", cap=cap))
+    job_id = world.submit(1_000_000)
+    world.run_until_s(1000)
+    held_s = sum(world.job(job_id).received_s.values())
+    assert held_s == pytest.approx(cap * 1000, abs=30)  # three rounds
+    notes = dict(world.store.round().allocation.notes)
+    assert f"cap of {cap:.0%}" in notes[job_id]
+
+
+def test_what_a_capped_tier_may_not_have_goes_to_others() -> None:
+    world = World(cluster=a_cluster(fast=2))
+    put_tier(world, Tier(name="default", cap=0.25))
+    put_tier(world, Tier(name="free"))
+    mine = [world.submit(1_000_000) for _ in range(2)]
+    others = [world.submit(1_000_000, tier="free") for _ in range(2)]
+    world.run_until_s(1000)
+    of_mine, of_others = (sum(sum(world.job(each).received_s.values()) for each in ids) for ids in (mine, others))
+    assert of_mine == pytest.approx(500, abs=60) and of_mine + of_others == pytest.approx(2000, abs=60)
+
+
+# --- any web of jobs --------------------------------------------------------------------------------------------
+
+
+@PROFILE
+@given(data=st.data(), count=st.integers(2, 7))
+def test_in_any_web_of_jobs_each_runs_after_those_it_names_or_fails_with_them(data: st.DataObject, count: int) -> None:
+    """1. Each job names some earlier ones, some are doomed. 2. All end. 3. Order and failures are as they must be."""
+    world = World()
+    ids: list[str] = []
+    after: dict[str, list[str]] = {}
+    doomed = data.draw(st.sets(st.integers(0, count - 1), max_size=2))
+    for _ in range(count):
+        named = data.draw(st.lists(st.sampled_from(ids), unique=True, max_size=3)) if ids else []
+        ids.append(world.submit(60, after=tuple(named)))
+        after[ids[-1]] = named
+    for _ in range(400):
+        world.run(lambda: True)
+        for index in sorted(doomed):
+            if runs(world, ids[index]):
+                crash(world, ids[index])
+        if all(world.job(each).state.is_terminal for each in ids):
+            break
+        world.clock.advance(1.0)
+    failed = {job_id for job_id in ids if world.job(job_id).state is JobState.FAILED}
+    must_fail = {ids[index] for index in doomed}
+    for job_id in ids:
+        if must_fail.intersection(after[job_id]):
+            must_fail.add(job_id)
+    assert failed == must_fail and world.is_done(*set(ids) - failed)
+    ends = {e.job_id: e.sequence for i in ids for e in world.store.events(i) if e.kind == "job.completed"}
+    starts = {i: [e.sequence for e in world.store.events(i) if e.kind == "gang.launched"] for i in ids}
+    assert all(min(starts[i]) > ends[earlier] for i in ids if starts[i] for earlier in after[i])

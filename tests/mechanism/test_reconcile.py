@@ -3,7 +3,7 @@ from typing import Any
 
 from gavel.mechanism.reconcile import gang_resources, launch, reconcile
 from gavel.ports import ExtendLease, ForgetGang, SetResources, StopGang
-from gavel.types import GangSeen, GangState, Job, JobState, Lease, Observation, RoundPlan
+from gavel.types import GangSeen, GangState, Job, JobState, Lease, NodeState, NodeStatus, Observation, RoundPlan
 from tests.builders import a_cluster, a_job
 
 CLUSTER = a_cluster(fast=2)
@@ -106,3 +106,39 @@ def test_a_gang_is_said_as_one_resource_a_node_with_a_unit_a_task() -> None:
     said = gang_resources(lease, {"fast-0": "n0", "fast-1": "n0"}, lease_grace_s=5.0).resources
     assert [(each.name, each.node, each.capacity, each.generation) for each in said] == [("gang-a-1", "n0", 2, 1)]
     assert launch(lease, a_job("a", steps_done=7, checkpoint="0-7")).resource == "gavel/gang-a-1"
+
+
+def test_a_lease_that_was_cut_is_history_and_launches_nothing() -> None:
+    """It was given to a gang that could not start; its workers have gone to another since."""
+    cut = replace(a_lease(), expires_at_s=0.5)
+    other = replace(a_lease("b"), starts_at_s=0.5)
+    decision = decide([a_plan(cut, other)], [a_job("a"), a_job("b")])
+    assert decision.launches == (other,)
+
+
+def test_nothing_new_is_launched_on_a_closed_node_but_what_was_committed_is() -> None:
+    """A launch that was committed, and then lost with its process, is carried out: its job counts on it."""
+    nodes = {"node-0": NodeStatus(name="node-0", state=NodeState.CORDONED, is_cordoned=True)}
+    seen = Observation(observed_at_s=1.0, cluster=CLUSTER, gangs=())
+    committed = a_job("b", token=1, state=JobState.LEASED)
+    plan = a_plan(a_lease(), a_lease("b", workers=("fast-1",)))
+    jobs = {"a": a_job("a"), "b": committed}
+    decision = reconcile([plan], jobs, seen, lease_grace_s=5.0, nodes=nodes)
+    assert [lease.job_id for lease in decision.launches] == ["b"]
+
+
+def test_what_is_left_on_a_draining_node_is_stopped_a_grace_before_its_window_ends() -> None:
+    status = NodeStatus(name="node-0", state=NodeState.DRAINING, is_cordoned=True, drain_by_s=7.0)
+    jobs = {"a": a_job("a", token=1, state=JobState.LEASED)}
+
+    def stops_at(at_s: float) -> list[StopGang]:
+        seen = Observation(observed_at_s=at_s, cluster=CLUSTER, gangs=(a_gang(),))
+        decision = reconcile([a_plan(a_lease())], jobs, seen, lease_grace_s=5.0, nodes={"node-0": status})
+        return [each for each in decision.instructions if isinstance(each, StopGang)]
+
+    assert stops_at(1.9) == [] and [(stop.job_id, stop.token) for stop in stops_at(2.0)] == [("a", 1)]
+
+
+def test_a_lease_on_workers_that_are_gone_is_not_launched() -> None:
+    plan = a_plan(a_lease(workers=("gone-0",)))
+    assert decide([plan], [a_job("a")]).launches == ()

@@ -44,21 +44,21 @@ def test_a_command_sets_a_name_and_the_store_keeps_it() -> None:
     world = Steered()
     done = world.ask({"name": "lb", "capacity": 2})
     assert done.state is OperationState.DONE
-    assert world.there() == {"app/lb": (2, done.sequence)}
+    assert world.there() == {"app/lb": (2, 2 * done.sequence)}
     (kept,) = world.store.resources()
-    assert (kept.resource.capacity, kept.resource.generation, kept.free) == (2, done.sequence, 2)
+    assert (kept.resource.capacity, kept.resource.generation, kept.free) == (2, 2 * done.sequence, 2)
 
 
 def test_a_renewal_keeps_the_generation_and_a_change_or_a_shorter_lease_raises_it() -> None:
     world = Steered()
-    first = world.ask({"name": "lb"}).sequence
+    first = 2 * world.ask({"name": "lb"}).sequence
     world.clock.advance(1.0)
     world.ask({"name": "lb"})
     assert world.there() == {"app/lb": (1, first)}
     changed = world.ask({"name": "lb", "capacity": 3})
-    assert world.there() == {"app/lb": (3, changed.sequence)}
+    assert world.there() == {"app/lb": (3, 2 * changed.sequence)}
     shorter = world.ask({"name": "lb", "capacity": 3, "ttl_s": 2.0})
-    assert world.there() == {"app/lb": (3, shorter.sequence)}
+    assert world.there() == {"app/lb": (3, 2 * shorter.sequence)}
     world.clock.advance(3.0)
     world.driver.tick()
     assert world.there() == {} and world.store.resources() == ()
@@ -70,7 +70,7 @@ def test_capacity_zero_deletes_and_a_name_that_comes_again_is_not_refused_as_sta
     world.ask({"name": "lb", "capacity": 0})
     assert world.there() == {} and world.store.resources() == ()
     again = world.ask({"name": "lb", "capacity": 4})
-    assert world.there() == {"app/lb": (4, again.sequence)}
+    assert world.there() == {"app/lb": (4, 2 * again.sequence)}
 
 
 @pytest.mark.parametrize("expected", [{"expect_generation": 0}, {"expect": {"capacity": 1, "free": 0}}])
@@ -79,8 +79,10 @@ def test_compare_and_set_refuses_what_has_moved_on_and_a_batch_is_whole(expected
     first = world.ask({"name": "lb"})
     refused = world.ask({"name": "other"}, {"name": "lb", "capacity": 5, **expected})
     assert (refused.state, refused.error_kind) == (OperationState.FAILED, "StaleVersion")
-    assert world.there() == {"app/lb": (1, first.sequence)}
-    assert world.ask({"name": "lb", "capacity": 5, "expect_generation": first.sequence}).state is OperationState.DONE
+    assert world.there() == {"app/lb": (1, 2 * first.sequence)}
+    assert (
+        world.ask({"name": "lb", "capacity": 5, "expect_generation": 2 * first.sequence}).state is OperationState.DONE
+    )
     assert world.ask({"name": "lb", "capacity": 6, "expect": {"capacity": 5, "free": 5}}).state is OperationState.DONE
 
 
@@ -128,6 +130,19 @@ def test_a_job_sets_names_on_the_nodes_it_holds_and_they_go_with_it() -> None:
     assert world.there() == {} and world.store.resources() == ()
 
 
+def test_a_name_that_went_with_its_job_may_come_again_at_once() -> None:
+    """The cluster still refuses what is older than the deletion, which no command asked for."""
+    world = Steered()
+    job = world.running()
+    world.ask({"name": "near"}, job_id=job.id)
+    world.store.request_cancel(job.id, now_s=world.clock.now_s())
+    world.run(lambda: world.job(job.id).state is JobState.CANCELLED)
+    world.driver.tick()
+    assert world.there() == {}
+    again = world.ask({"name": "near", "owner": job.id, "capacity": 3})
+    assert world.there() == {f"{job.id}/near": (3, 2 * again.sequence)}
+
+
 def test_a_node_that_comes_back_is_told_what_is_still_leased_once() -> None:
     world = Steered()
     set_ = world.ask({"name": "lb", "capacity": 2})
@@ -136,7 +151,7 @@ def test_a_node_that_comes_back_is_told_what_is_still_leased_once() -> None:
     assert world.there() == {} and len(world.store.resources()) == 1
     world.backend.return_node("node-0")
     world.driver.tick()
-    assert world.there() == {"app/lb": (2, set_.sequence)}
+    assert world.there() == {"app/lb": (2, 2 * set_.sequence)}
 
 
 def test_names_that_nobody_wants_any_more_are_collected() -> None:

@@ -1,5 +1,6 @@
 """Classes of identical jobs: exact, in any order, and never joining jobs that differ in a number of the key."""
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from gavel.policies import _classes
 from gavel.policies._classes import classes
+from gavel.policies._names import of_jobs_and_pairs
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
@@ -63,3 +65,14 @@ def test_identical_jobs_get_identical_time() -> None:
 def test_time_of_a_class_counts_for_each_of_its_members() -> None:
     problem = replace(a_problem([[2.0]] * 6, [3]), weight=np.ones(6))
     assert MaxMinFairness().allocate(problem).time_fraction[:, 0] == pytest.approx([0.5] * 6)
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_naming_many_combinations_leaves_the_garbage_collector_as_it_was(was_enabled: bool) -> None:
+    (gc.enable if was_enabled else gc.disable)()
+    try:
+        names = of_jobs_and_pairs(("a", "b", "c"), np.asarray([0, 1]), np.asarray([2, 2]))
+        assert gc.isenabled() == was_enabled
+    finally:
+        gc.enable()
+    assert names == (("a",), ("b",), ("c",), ("a", "c"), ("b", "c"))

@@ -52,6 +52,13 @@ def test_the_same_seed_gives_the_same_bytes(trace: Path, tmp_path: Path) -> None
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
 
 
+def test_without_backfill_jobs_wait_for_the_boundary(trace: Path, tmp_path: Path) -> None:
+    for name, more in (("at-once", []), ("waits", ["--no-backfill"])):
+        assert simulated(trace, tmp_path / name, "--policy", "fifo", *more)[0] == 0
+    at_once, waits = (results(tmp_path / name)["figures"]["mean_jct_h"] for name in ("at-once", "waits"))
+    assert at_once < waits
+
+
 def test_only_measured_jobs_are_in_the_result(trace: Path, tmp_path: Path) -> None:
     assert simulated(trace, tmp_path / "out", "--policy", "fifo", "--measure", "5:9")[0] == 0
     (result,) = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
@@ -128,6 +135,31 @@ def test_throughputs_can_be_hidden_and_nodes_fail(trace: Path, rates: Path, tmp_
     assert lost["figures"]["mean_jct_h"] > 1.1 * known["figures"]["mean_jct_h"]
     assert hidden["figures"]["mean_jct_h"] != known["figures"]["mean_jct_h"]
     assert known["figures"]["jct_floor_h"] == hidden["figures"]["jct_floor_h"]
+
+
+READ = {
+    "published": ["steep\trun\tdir\t--steps\t0\t900\t1\t1\t-1\t0", "flat\trun\tdir\t--steps\t0\t600.5\t2\t1\t-1\t60"],
+    "csv": ["submit_time_s,duration_s,num_gpus,deadline_s", "0,300,1,1000", "60,300,2,"],
+    "sacct": [
+        "JobID|User|Submit|ElapsedRaw|AllocTRES",
+        "7|ann|2026-01-31T12:00:00|300|gres/gpu=1",
+        "8|bob|2026-01-31T12:01:00|300|gres/gpu=2",
+    ],
+    "history": [
+        '{"kind": "steep", "submitted_at_s": 0, "total_steps": 900}',
+        '{"kind": "flat", "submitted_at_s": 9, "total_steps": 9}',
+    ],
+}
+
+
+@pytest.mark.parametrize("form", READ)
+def test_a_file_of_every_form_is_replayed(form: str, rates: Path, tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    path.write_text("\n".join(READ[form]) + "\n", encoding="utf-8")
+    assert simulated(path, tmp_path / "out", "--throughputs", str(rates), "--policy", "max_min_fairness")[0] == 0
+    found = results(tmp_path / "out")
+    assert [job["state"] for job in found["jobs"]] == ["COMPLETED"] * 2
+    assert found["figures"]["deadlines"] == (form == "csv")
 
 
 def test_tiers_have_their_shares_and_their_envy(trace: Path, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def bytes_at_the_end(folder: Path, jobs: int) -> int:
 
 def test_a_longer_trace_takes_a_few_bytes_a_job_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "POINTS_MAX", 32)  # bounded anyway, but this soon
-    short, long = 200, 1200
+    short, long = 100, 600
     bytes_at_the_end(tmp_path, short)  # what is imported and remembered once
     grown = bytes_at_the_end(tmp_path, long) - bytes_at_the_end(tmp_path, short)
     assert grown < BYTES_PER_JOB_MAX * (long - short)

@@ -51,7 +51,7 @@ def submit(store: SqlStore, key: str | None = None) -> str:
     return store.submit(a_spec(), key=key, body_hash="h", now_s=1.0).job.id
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS if IS_FULL else CHECKS[::3], ids=lambda check: check.__name__)
 def test_the_sql_store_conforms_on_postgresql(check: Callable[[Store], None], open_store: OpenStore) -> None:
     check(open_store())
 
@@ -69,7 +69,7 @@ def test_the_sql_store_on_postgresql_agrees_with_a_dictionary(url: str) -> None:
         emptied(url)
         return lambda: SqlStore(url)
 
-    few = PROFILE if IS_FULL else settings(PROFILE, max_examples=5)
+    few = PROFILE if IS_FULL else settings(PROFILE, max_examples=3)
     run_state_machine_as_test(lambda: StoreMachine(one_database()), settings=few)  # type: ignore[arg-type]
 
 

@@ -162,9 +162,19 @@ def test_a_throughput_table_keeps_spread_gangs_apart(tmp_path: Path) -> None:
     assert (table.kinds, table.accelerator_types) == (("LM",), ("v100",))
 
 
+def test_rates_of_gangs_that_share_workers_are_read_beside_those_alone(tmp_path: Path) -> None:
+    """Zero means that the two do not fit together; a pair is of one scale factor."""
+    path = tmp_path / "t.json"
+    pairs = {"('A3C', 1)": [2.0, 1.5], "('LM', 1)": [0.0, 0.0], "('LM', 2)": [1.0, 1.0]}
+    path.write_text(json.dumps({"v100": {"('LM', 1)": {"null": 3.0, **pairs}}}), encoding="utf-8")
+    assert read_throughputs(path).beside == {("LM", "A3C", 1, "v100"): 2.0}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ('{"v100": {"(\'LM\', 1)": {"null": 3, "(\'LM\', 1)": [1]}}}', r"v100: .*LM.* is \[1\]; give two rates"),
+        ('{"v100": {"(\'LM\', 1)": {"null": 3, "(\'LM\', 1)": [1, -1]}}}', r"is \[1, -1\]; give two rates"),
         ('{"v100": {"LM": {"null": 3}}}', "v100: key 'LM' is not"),
         ('{"v100": {"(\'LM\', 1)": {"null": -1}}}', '"null" is -1; give steps/s'),
         ("{", "line 1: is no JSON"),

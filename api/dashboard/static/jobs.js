@@ -7,7 +7,7 @@ import { mark, markedJob, onMark } from "./highlight.js";
 import { colourOf } from "./palette.js";
 import { speedOf } from "./speed.js";
 
-const ORDER = ["RUNNING", "PROFILING", "CANCELLING", "LOST", "PREEMPTED", "QUEUED", "FAILED", "CANCELLED", "COMPLETED"];
+const ORDER = ["RUNNING", "PROFILING", "CANCELLING", "LOST", "PREEMPTED", "QUEUED", "PAUSED", "FAILED", "CANCELLED", "COMPLETED"];
 const COLUMNS = [
   ["name", "Job", (job) => labelOf(job)],
   ["kind", "Kind", (job) => job.kind],

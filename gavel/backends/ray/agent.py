@@ -13,7 +13,8 @@ from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import read_object
 from gavel.backends.launch import base_environment
-from gavel.backends.ray.shard import Shard, shared_places
+from gavel.backends.ray.shard import Shard
+from gavel.backends.ray.transfers import Transfers
 from gavel.backends.ray.words import PROTOCOL, Answer, GangKey, Order, ShardLaunch, ShardWanted
 from gavel.errors import BackendUnavailable
 
@@ -36,6 +37,7 @@ class NodeAgent:
         self._base = base_environment()
         self._shards: dict[GangKey, Shard] = {}
         self._ports = PortsKept()
+        self._transfers = Transfers()
         for directory, _ in self._folder.gangs():
             self._adopt(directory)
 
@@ -48,12 +50,15 @@ class NodeAgent:
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
         for wanted in order.shards:
             self._obey(wanted)
+        for shard in self._shards.values():
+            shard.start(self._base, self._node)
         return self._answer(order.shards)
 
     def close(self) -> None:
         """Let go of the folder and the ports; gangs go on to the end of their leases."""
         self._folder.close()
         self._ports.release(self._ports.free())
+        self._transfers.close()
 
     def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
         by_key = {wanted.key: wanted for wanted in asked}
@@ -74,7 +79,7 @@ class NodeAgent:
             if wanted.launch is not None and not wanted.stop and not wanted.forget:
                 self._launch(wanted.launch, wanted.lease_node_boottime_s)
         elif wanted.forget and not shard.is_live:
-            shard.gang.forget()
+            shard.forget()
             del self._shards[wanted.key]
         elif wanted.stop or wanted.forget:
             shard.gang.stop(wanted.reason)
@@ -88,20 +93,23 @@ class NodeAgent:
             return
         self._ports.release(launch.ports)
         own = self._folder.places(*launch.key)
-        shard = Shard.make(launch, shared_places(launch, own), lease_boottime_s)
+        shard = Shard.make(launch, own, lease_boottime_s, self._transfers)
         self._know(shard)
-        shard.start(self._base, self._node)
 
     def _holds(self, launch: ShardLaunch) -> bool:
+        """True while a gang other than the one it is packed with has one of its slots."""
         wanted = {(slot.resource, slot.index) for slot in launch.slots}
         for shard in self._shards.values():
             shard.gang.look()
-            if shard.is_live and wanted & {(slot.resource, slot.index) for slot in shard.launch.slots}:
+            is_partner = shard.key[0] == launch.instruction.shares_with
+            held = {(slot.resource, slot.index) for slot in shard.launch.slots}
+            if shard.is_live and not is_partner and wanted & held:
                 return True
         return False
 
     def _adopt(self, directory: Path) -> None:
-        shard = Shard.adopt(self._folder.places(directory.parent.name, int(directory.name)))
+        own = self._folder.places(directory.parent.name, int(directory.name))
+        shard = Shard.adopt(own, self._transfers)
         if shard is not None:
             self._know(shard)
 

@@ -21,6 +21,7 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
+from gavel.backends.ray.transfers import Retention
 from gavel.backends.ray.words import (
     GangKey,
     Order,
@@ -78,6 +79,7 @@ class RayBackend:
         self._forgetting: dict[GangKey, set[str]] = {}  # gone from our view, not yet from these nodes
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
+        self._retention = Retention(self._settings.checkpoints)
         self._refused = ""
         self._notes: tuple[str, ...] = ()
         self.calls: Mapping[str, int] = {}
@@ -145,6 +147,7 @@ class RayBackend:
         """Let go of the cluster; gangs go on to the end of their leases. Closing twice does no harm."""
         self._link.close()
         self._logs.close()
+        self._retention.close()
         self._folder.close()
 
     def notes(self) -> tuple[str, ...]:
@@ -166,7 +169,7 @@ class RayBackend:
             case ForgetGang():
                 self._forget((instruction.job_id, instruction.token))
             case KeepCheckpoint():
-                self._folder.keep_checkpoint(instruction.job_id, instruction.checkpoint)
+                self._retention.keep(instruction.job_id, instruction.checkpoint)
 
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
         now_s = self._clock.now_s()
@@ -186,7 +189,14 @@ class RayBackend:
     def _extend(self, instruction: ExtendLease) -> None:
         gang = self._gangs.get((instruction.job_id, instruction.token))
         lease_boottime_s = machine.boottime_s() + instruction.expires_at_s - self._clock.now_s()
-        if gang is not None and gang.extend(lease_boottime_s):
+        if gang is None:
+            return
+        makes_room = instruction.shares_with is not None and gang.instruction.shares_with is None
+        if makes_room:
+            gang.instruction = replace(gang.instruction, shares_with=instruction.shares_with)
+            if self._holdings.table.holds(gang.key):
+                self._holdings.hold(gang, self._clock.now_s())
+        if gang.extend(lease_boottime_s) or makes_room:
             self._remember(gang)
 
     def _stop(self, instruction: StopGang) -> None:
@@ -207,6 +217,7 @@ class RayBackend:
         self._sharing.take(key)
         if not any(job_id == key[0] for job_id, _ in self._gangs):
             self._logs.forget(key[0])
+            self._retention.forget(key[0])
 
     # --- what Ray and its nodes are told and say ------------------------------------------------------------------
 
@@ -292,9 +303,10 @@ class RayBackend:
         reserving = [gang for gang in waiting if self._holdings.table.holds(gang.key)]
         if not reserving:
             return
-        names = [gang.group_name for gang in reserving if gang.key in matched]
-        ready = self._exchange((), limit_s=START_LIMIT_S if names else 0.0, groups=names)
-        started = [gang for gang in reserving if gang.group_name in ready and self._divide(gang)]
+        names = self._holdings.names_of_groups([*self._gangs.values()])
+        fresh = {names[key] for key in matched if key in names}
+        ready = self._exchange((), limit_s=START_LIMIT_S if fresh else 0.0, groups=fresh)
+        started = [gang for gang in reserving if names.get(gang.key) in ready and self._divide(gang)]
         nodes = {node for gang in started for node in gang.parts}
         if nodes:
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)

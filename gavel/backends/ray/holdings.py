@@ -7,10 +7,11 @@ from gavel.backends.ray.fleet import Fleet
 from gavel.backends.ray.gang import RayGang
 from gavel.backends.ray.words import GangKey, Group
 from gavel.ephemeral.matcher import match
+from gavel.ephemeral.names import WORKER_UNITS
 from gavel.ephemeral.resources import GangRequest, Member, ResourceTable
 from gavel.errors import Conflict, NotFound, StaleVersion
 from gavel.ports import LaunchGang
-from gavel.types import EphemeralResource, GangState
+from gavel.types import EphemeralResource, GangState, WorkerId
 
 
 class Holdings:
@@ -35,9 +36,10 @@ class Holdings:
         return {found.gang for found in match(self.table, [self.request(gang.instruction) for gang in gangs], now_s)}
 
     def request(self, instruction: LaunchGang) -> GangRequest:
-        """Of each rank; one whose worker is not known (any more) waits for it."""
+        """Of each rank; one whose worker is not known (any more) waits for it. A packed pair's takes half a worker."""
+        units = WORKER_UNITS if instruction.shares_with is None else 1
         members = (
-            Member(requires={instruction.resource: 1, f"node/worker-{worker}": 1}, node=self._node_of(worker))
+            Member(requires={instruction.resource: 1, f"node/worker-{worker}": units}, node=self._node_of(worker))
             for worker in instruction.worker_ids
         )
         return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
@@ -49,9 +51,18 @@ class Holdings:
             return f"Ray has not reserved {gang.group_name} ({units}) yet: others may hold them"
         return self.table.missing(self.request(gang.instruction), now_s)
 
-    def groups(self, gangs: Iterable[RayGang]) -> tuple[Group, ...]:
-        """What is to be held in Ray: by every gang that runs or has been matched."""
-        return tuple(self.group(gang) for gang in gangs if self._wants_group(gang))
+    def groups(self, gangs: Sequence[RayGang]) -> tuple[Group, ...]:
+        """What is to be held in Ray: by every gang that runs or has been matched; a packed pair holds it once."""
+        names = self.names_of_groups(gangs)
+        return tuple(self.group(gang) for gang in gangs if names.get(gang.key) == gang.group_name)
+
+    def names_of_groups(self, gangs: Sequence[RayGang]) -> dict[GangKey, str]:
+        """The group that reserves each gang's workers: its own, or that of its partner on the same workers."""
+        name_of: dict[frozenset[WorkerId], str] = {}
+        wanting = [gang for gang in gangs if self._wants_group(gang)]
+        for gang in sorted(wanting, key=lambda gang: not gang.parts):  # who runs keeps its own
+            name_of.setdefault(frozenset(gang.instruction.worker_ids), gang.group_name)
+        return {gang.key: name_of[frozenset(gang.instruction.worker_ids)] for gang in wanting}
 
     def group(self, gang: RayGang) -> Group:
         """Of each of its nodes, as many units as the gang has ranks there."""
@@ -68,7 +79,9 @@ class Holdings:
         self.table.release(gang.key)
         there = [each for each in self.request(gang.instruction).members if each.node in self._nodes]
         whole = [(each.node, each.requires) for each in there if each.node]
-        workers = [(node, {name: 1 for name in needs if name.startswith("node/")}) for node, needs in whole]
+        workers = [
+            (node, {name: units for name, units in needs.items() if name.startswith("node/")}) for node, needs in whole
+        ]
         for placements in (whole, workers):
             try:
                 self.table.acquire(gang.key, placements, now_s)
@@ -83,7 +96,7 @@ class Holdings:
             self.table.remove_node(name)
         changed = {name for name, workers in here.items() if self._nodes.get(name) != workers}
         for name in sorted(changed):
-            self.table.add_node(name, {f"worker-{worker}": 1 for worker in here[name]})
+            self.table.add_node(name, {f"worker-{worker}": WORKER_UNITS for worker in here[name]})
         self._nodes = here
         if changed:
             self.set_resources([each for each in self._kept if each.node in changed], now_s)

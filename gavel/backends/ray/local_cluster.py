@@ -137,7 +137,8 @@ class LocalRayCluster:
 
     def _spawn(self, name: str) -> None:
         spec = self.nodes[name]
-        program = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={self._folder / 't'}"]
+        own = self._folder / str([*self.nodes].index(name))  # two that start at once in one take the same socket
+        program = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={own}"]
         if name == self._head:
             where = ["--head", f"--port={self._port}", "--include-dashboard=false"]
             where += [f"--system-config={json.dumps(self._system)}"]

@@ -23,18 +23,25 @@ def ray_nodes(listed: Iterable[Mapping[str, Any]]) -> tuple[RayNode, ...]:
     added, so that a label should name them: names with an id change when Ray is restarted.
     """
     alive = [each for each in listed if each["Alive"]]
-    count = Counter(_name(each) for each in alive)
-    nodes = (_ray_node(each, is_unique=count[_name(each)] == 1) for each in alive)
+    names = node_names(alive)
+    nodes = (_ray_node(each, names[str(each["NodeID"])]) for each in alive)
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
-def _ray_node(listed: Mapping[str, Any], *, is_unique: bool) -> RayNode:
+def node_names(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What each node that is alive is called, by Ray's id."""
+    alive = {str(each["NodeID"]): _name(each) for each in listed if each["Alive"]}
+    count = Counter(alive.values())
+    return {ray_id: name if count[name] == 1 else f"{name}-{ray_id[:6]}" for ray_id, name in alive.items()}
+
+
+def _ray_node(listed: Mapping[str, Any], name: str) -> RayNode:
     labels, resources = listed.get("Labels", {}), listed.get("Resources", {})
     ray_id = str(listed["NodeID"])
     slots = slots_of(resources, labels)
     return RayNode(
         ray_id=ray_id,
-        name=_name(listed) if is_unique else f"{_name(listed)}-{ray_id[:6]}",
+        name=name,
         address=str(listed["NodeManagerAddress"]),
         cpu_cores=int(resources.get("CPU", 0)),
         memory_bytes=int(resources.get("memory", 0)),

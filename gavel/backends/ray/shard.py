@@ -1,9 +1,10 @@
 """One node's part of a gang: the local backend's supervisor and directory, with ranks counted over all nodes."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from gavel.backends.gang import START_LIMIT_S, SUPERVISOR, LocalGang, read_objec
 from gavel.backends.launch import Places, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.ray.slots import environment_of
+from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
 from gavel.backends.ray.words import GangKey, ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
-from gavel.types import GangState, Report, Worker
+from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker
 
 LOG_BYTES_PER_ANSWER = 1 << 16
 REPORTS_PER_ANSWER = 256
@@ -48,24 +50,27 @@ class DetachedGang(LocalGang):
 class Shard:
     """What runs here of one gang, from its launch until it is forgotten."""
 
-    def __init__(self, launch: ShardLaunch, places: Places, gang: LocalGang) -> None:
+    def __init__(self, launch: ShardLaunch, places: Places, gang: LocalGang, transfers: Transfers) -> None:
         self.launch = launch
         self.gang = gang
+        self._transfers = transfers
+        self._lost_checkpoints: list[str] = []
         self._places = places
         self._log = places.gang / "output.log"
         self._kept: list[Report] = []
         self._dropped = 0  # sequence of the newest report that the service has taken and we keep no more
 
     @classmethod
-    def make(cls, launch: ShardLaunch, places: Places, lease_boottime_s: float) -> "Shard":
+    def make(cls, launch: ShardLaunch, own: Places, lease_boottime_s: float, transfers: Transfers) -> "Shard":
         """One that a restarted agent will find. Raises OSError."""
+        places = shared_places(launch, own)
         gang = DetachedGang(launch.instruction, places.gang, places.checkpoints, lease_boottime_s)
         gang.remember()
         machine.write_json(str(places.gang / "shard.json"), asdict(launch))
-        return cls(launch, places, gang)
+        return cls(launch, places, gang, transfers)
 
     @classmethod
-    def adopt(cls, own: Places) -> "Shard | None":
+    def adopt(cls, own: Places, transfers: Transfers) -> "Shard | None":
         """The one that an earlier agent left in the gang's directory; None if its launch never became whole."""
         said = read_object(own.gang / "shard.json")
         if said is None:
@@ -75,7 +80,7 @@ class Shard:
         gang = DetachedGang.adopt(places.gang, places.checkpoints)
         if gang is not None and gang.state is GangState.WAITING:
             gang.lose("its node's agent died while starting it")
-        return None if gang is None else cls(launch, places, gang)
+        return None if gang is None else cls(launch, places, gang, transfers)
 
     @property
     def key(self) -> GangKey:
@@ -88,12 +93,30 @@ class Shard:
         return self.gang.state is not GangState.ENDED
 
     def start(self, base: Mapping[str, str], node: str) -> None:
-        """Start the supervisor; one that cannot be started is lost. The reports are read where rank 0 is."""
+        """Start the supervisor once the checkpoint is here; one that cannot be started is lost. Asked until it runs."""
+        if self.gang.state is not GangState.WAITING:
+            return
+        if machine.boottime_s() >= self.gang.lease_boottime_s:
+            self.gang.end(GangOutcome.PREEMPTED, "its lease ended while its checkpoint was fetched")
+            return
         try:
-            self._places.make()
-            self.gang.start(self._launch_json(base, node), base)
+            if self._has_checkpoint():
+                self._places.make()
+                self.gang.start(self._launch_json(base, node), base)
         except OSError as problem:
             self.gang.lose(f"cannot start its supervisor: {problem}")
+
+    def _has_checkpoint(self) -> bool:
+        """True once the checkpoint to restore is on this node; a gang whose checkpoint cannot be fetched is lost."""
+        job_id, name, url = self.launch.key[0], self.launch.instruction.checkpoint, self.launch.checkpoints
+        if name is None or not is_url(url) or (self._places.checkpoints / name).is_dir():
+            return True
+        path = self._places.checkpoints / name
+        try:
+            self._transfers.done((*self.key, "fetch", name), lambda: RemoteCheckpoints(url).fetch(job_id, path))
+        except Exception as problem:  # of whichever storage this is
+            self.gang.lose(f"cannot fetch its checkpoint {name} from {url}: {problem}")
+        return False
 
     def seen(self, wanted: ShardWanted | None) -> ShardSeen:
         """State, and what came after what the service has taken already."""
@@ -107,7 +130,7 @@ class Shard:
             lease_node_boottime_s=self.gang.lease_boottime_s,
             started_node_boottime_s=self.gang.started_boottime_s,
             ended_node_boottime_s=self.gang.ended_boottime_s,
-            exit=self.gang.exit,
+            exit=self._exit(),
             reports=reports,
             log=log,
             log_offset=next_offset,
@@ -133,8 +156,40 @@ class Shard:
         self._kept.extend(self.gang.reports.read())
         self._kept = [report for report in self._kept if report.sequence > after]
         self._dropped = max(self._dropped, after)
-        given = self._kept[:REPORTS_PER_ANSWER]
+        given = self._stored(self._kept[:REPORTS_PER_ANSWER])
         return tuple(given), self.gang.reports.has_more or len(given) < len(self._kept)
+
+    def _stored(self, reports: list[Report]) -> list[Report]:
+        """Those up to the first whose checkpoint is not stored yet; one that cannot be is only progress."""
+        given = []
+        for report in reports:
+            try:
+                if report.checkpoint is not None and not self._is_stored(report.checkpoint):
+                    break
+            except Exception as problem:  # of whichever storage this is
+                self._lost_checkpoints.append(f"checkpoint {report.checkpoint} could not be stored: {problem}")
+                report = replace(report, kind=ReportKind.PROGRESS, checkpoint=None)  # noqa: PLW2901
+            given.append(report)
+        return given
+
+    def _is_stored(self, checkpoint: str) -> bool:
+        job_id, url = self.launch.key[0], self.launch.checkpoints
+        path = self._places.checkpoints / checkpoint
+        return not is_url(url) or self._transfers.done((*self.key, checkpoint), lambda: store(url, job_id, path))
+
+    def _exit(self) -> GangExit | None:
+        """How it ended, and what of its work could not be kept."""
+        if self.gang.exit is None or not self._lost_checkpoints:
+            return self.gang.exit
+        message = "; ".join(filter(None, (self.gang.exit.message, self._lost_checkpoints[-1])))
+        return replace(self.gang.exit, message=message)
+
+    def forget(self) -> None:
+        """Nothing is kept of it here."""
+        self.gang.forget()
+        self._transfers.forget(lambda name: isinstance(name, tuple) and name[:2] == self.key)
+        if is_url(self.launch.checkpoints):
+            shutil.rmtree(self._places.checkpoints, ignore_errors=True)
 
     def _launch_json(self, base: Mapping[str, str], node: str) -> dict[str, Any]:
         """launch.json with the ranks of this node only, each told its place among all of them."""
@@ -176,7 +231,9 @@ class Shard:
 
 
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
-    """The node's own files, but for the checkpoints, which all nodes share."""
+    """The node's own files, but for the checkpoints if they are in a folder that all nodes share."""
+    if is_url(launch.checkpoints):
+        return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
     return Places(gang=own.gang, work=own.work, checkpoints=checkpoints, log=own.log)
 

@@ -26,21 +26,21 @@ from gavel.types import FloatArray, IntArray
 
 TOLERANCE = 1e-9  # of the congestion
 LOOSE_TOLERANCE = 2e-8  # accepted where many jobs stay ambiguous, as among types that are all alike
+COARSE, FINE = 1e-6, 0.1 * TOLERANCE  # of the interior point, before its prices are nearly right and after
 MOST_ROUNDS = 40
-MOST_BY_SIMPLEX = 250
-ALL_AT_ONCE = 800
-LEAST_SAMPLE = 300
-GROWTH = 5
-LEAST_PER_SAMPLE = 10
-FIRST_ROUNDS = 2
-MOST_BY_INTERIOR_POINT = 3000
-WARM_BAND, WARM_LEVEL = 2e-3, 1.03
-LEAST_BAND = 1e-6
-FRESH_BAND = 1e-4
-COARSE, FINE = 1e-6, 0.1 * TOLERANCE  # of the interior point
+MOST_BY_SIMPLEX = 300  # jobs; beyond, an interior point is faster
+FEW = 1000  # jobs for which a coarse answer saves nothing
+MOST_BY_INTERIOR_POINT = 3000  # at first
+
+ALL_AT_ONCE = 800  # jobs; with more, prices from samples come first
+LEAST_SAMPLE, GROWTH, LEAST_PER_SAMPLE = 300, 5, 10
+FIRST_ROUNDS, SAMPLE_TOLERANCE = 2, 1e-2
+
+WARM_BAND, WARM_LEVEL = 0.6, 1.03  # over the square root of the jobs; times the last level
+WIDTH = 0.1  # of the band, over the last change of the prices
+WIDER = 3.0
 AFTER_COARSE = 0.03
-WIDTH, WIDER = 0.1, 3.0
-SAMPLE_TOLERANCE = 1e-2
+LEAST_BAND, FRESH_BAND = 1e-6, 1e-4
 PINNED = 1 - 1e-9
 ROUNDING = 1e-12
 
@@ -91,7 +91,7 @@ class _Search:
     ) -> None:
         self.market, self.elastic, self.targets = market, elastic, targets
         self.level = targets.end
-        self.band = 1.0 if guess is None else WARM_BAND
+        self.band = 1.0 if guess is None else WARM_BAND / np.sqrt(len(market.scale))
         self.limit = max(MOST_BY_INTERIOR_POINT, len(market.scale) // 20)
         self.prices = self._normal(even if guess is None else guess.prices)
         self.proof: FloatArray | None = None
@@ -109,7 +109,7 @@ class _Search:
             vertex = priced.vertex(wanted)
             jobs = self._ambiguous(priced, vertex)
             answer = self._least_congestion(vertex, jobs, wanted)
-            most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE else TOLERANCE)
+            most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE or len(jobs) <= FEW else TOLERANCE)
             is_reached = answer.z <= 1 + TOLERANCE
             if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= most):
                 fractions = vertex.of_types(len(self.elastic))
@@ -185,27 +185,35 @@ class _Search:
             exact = by_simplex(asked)
             if exact is not None:
                 return Answer(exact.z, exact.fractions, exact.prices / unit)
-        close = by_interior_point(asked, self.tolerance)
+        close = by_interior_point(asked, self.tolerance if len(jobs) > FEW else FINE)
         return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
 
     def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
         """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
         prices = self._normal(answer.prices)
-        if self._least(prices, wanted) > 1 + 0.1 * TOLERANCE:
+        proven = self._least(prices, wanted)
+        if proven > 1 + 0.1 * TOLERANCE:
             ratio = np.abs(prices - self.prices) / np.maximum(np.maximum(prices, self.prices), 1e-300)
             self.band = min(1.0, max(WIDTH * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
             self.prices = prices
             return True
-        if self.tolerance > FINE and size > MOST_BY_SIMPLEX:  # these prices were not meant to prove the last digits
+        if self.tolerance > FINE and size > FEW:  # these prices were not meant to prove the last digits
             self.tolerance, self.band = FINE, max(LEAST_BAND, AFTER_COARSE * self.band)
             self.prices = prices
             return False
-        middle = self._normal((prices + self.prices) / 2)
-        self.prices = max((self.prices, prices, middle), key=lambda each: self._least(each, wanted))
+        self.prices = self._best_of(prices, proven, wanted)
         # where rounding has the upper hand, or all jobs were asked already: as few as possible again
         self.band = FRESH_BAND if self.band >= 1 or not answer.is_settled else min(1.0, WIDER * self.band)
         self.limit = 2 * max(self.limit, size)
         return False
+
+    def _best_of(self, prices: FloatArray, proven: float, wanted: FloatArray) -> FloatArray:
+        """Of the last prices, these, and the mean of both: those which prove most."""
+        last = 1.0 if self.proof is self.prices else self._least(self.prices, wanted)
+        middle = self._normal((prices + self.prices) / 2)
+        if self._least(middle, wanted) > max(last, proven):
+            return middle
+        return prices if proven > last else self.prices
 
     def _least(self, prices: FloatArray, wanted: FloatArray) -> float:
         """The congestion that `prices` prove `wanted` to need at least."""

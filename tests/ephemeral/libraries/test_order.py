@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gavel.ephemeral import GangRequest, Member, match
 from gavel.ephemeral.libraries import Alternative, Barrier, Objective, Soft, compose
 from gavel.errors import InvalidResource
 from tests.ephemeral.libraries.scene import a_scene, histories
@@ -46,6 +47,15 @@ def test_who_waits_for_a_threshold_is_told_which() -> None:
     scene.submit("x", Greedy("app/worth", {"a": 8}))
     assert scene.start() == []
     assert "app/worth" in scene.table.missing(scene.waiting["x"], 0.0)
+
+
+def test_a_threshold_counts_on_the_node_that_the_task_names() -> None:
+    table = a_scene(a=4, b=4).table
+    table.set_resource("worth", 9, "b", 60.0, "app", 0.0)
+    table.set_resource("worth", 2, "a", 60.0, "app", 0.0)
+    request = GangRequest(("x", 1), (Member({"app/worth": 1}, "a", {"app/worth": 5}),))
+    assert match(table, [request], 0.0) == ()
+    assert "app/worth" in table.missing(request, 0.0)
 
 
 def test_thresholds_compose_with_other_libraries() -> None:

@@ -1,0 +1,55 @@
+"""What happens, as it happens: jobs, rounds and allocations as server-sent events."""
+
+from typing import Annotated, Any, cast
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.sse import EventSourceResponse
+
+from api.auth import UserOrOperator
+from api.errors import documented, problem
+from api.live import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
+from gavel.types import Scope
+
+router = APIRouter(prefix="/v1", tags=["scheduling"])
+
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "required": ["event", "data", "id"],
+    "properties": {
+        "event": {"type": "string", "enum": ["hello", "reset", "job", "round", "allocation"]},
+        "data": {"type": "string", "description": "JSON: JobView of a job, RoundView of a round, AllocationNews."},
+        "id": {
+            "type": "string",
+            "description": "The position after it; the last of a commit has it.",
+        },
+    },
+}
+OK: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Events without end.", "content": {"text/event-stream": {"schema": EVENT}}}
+}
+
+
+@router.get(
+    "/events", operation_id="follow_events", response_class=Response, responses=OK | documented(401, 403, 422, 503)
+)
+async def follow_events(
+    request: Request,
+    caller: UserOrOperator,
+    after: Annotated[int | None, Query(ge=0, le=2**53, description="A position; without it, from now on.")] = None,
+    last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
+) -> Response:
+    """Your jobs, rounds with your leases (an operator's: everything, and allocations) as they are written.
+
+    The first event is `hello`: read the lists after it, and nothing is missed in between. `Last-Event-ID` goes on after
+    that position (before `after`), with jobs as they are then; `reset` says that the position is of another database.
+    """
+    live = cast(LiveFeed, request.app.state.live)
+    if not live.has_room:
+        raise problem(
+            503,
+            f"{STREAMS_MAX} clients listen already; come again",
+            headers={"Retry-After": str(COME_AGAIN_MS // 1000)},
+        )
+    start = after if last_event_id is None else last_event_id
+    audience = None if caller.scope is Scope.OPERATOR else caller.user
+    return EventSourceResponse(live.stream(audience, start), headers={"Cache-Control": "no-store"})

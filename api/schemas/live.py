@@ -1,0 +1,19 @@
+"""What live events carry besides jobs and rounds."""
+
+from pydantic import Field
+
+from api.schemas.fields import View
+
+
+class AllocationNews(View):
+    """A new allocation: what the solver came to, and each tier's part of each accelerator type's workers."""
+
+    round_index: int
+    policy: str
+    solver: str
+    solver_outcome: str
+    solve_time_s: float
+    is_fallback: bool
+    types: list[str]
+    capacity: dict[str, int]
+    tiers: dict[str, list[float]] = Field(description="By tier, a part between 0 and 1 for each of `types`.")

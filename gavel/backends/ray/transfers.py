@@ -1,0 +1,138 @@
+"""Checkpoints at an fsspec URL (`s3://bucket/gavel`, `gs://..`): nodes store and fetch them in the background.
+
+A gang writes its checkpoints to its node's disk; one becomes known to the service only once it is stored, so whatever
+the store accepts can be restored anywhere.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from gavel.backends.folder import keep_checkpoint
+from gavel.types import JobId
+
+CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+TRIES = 5
+PAUSE_S = 1.0  # after a first failure; doubles
+
+
+def is_url(checkpoints: str) -> bool:
+    """True for an fsspec URL, False for a folder that all nodes see."""
+    return "://" in checkpoints
+
+
+class RemoteCheckpoints:
+    """The checkpoints of all jobs below one URL. Every method may block for long and raise what fsspec raises."""
+
+    def __init__(self, url: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._files, self._root = url_to_fs(url)
+
+    def put(self, job_id: JobId, path: Path) -> None:
+        """Store the folder under its own name."""
+        self._files.makedirs(f"{self._root}/{job_id}", exist_ok=True)
+        self._files.put(f"{path}/", f"{self._root}/{job_id}/{path.name}/", recursive=True)
+
+    def fetch(self, job_id: JobId, path: Path) -> None:
+        """The folder is there under its own name, whole."""
+        partial = path.with_name(f".{path.name}.fetching")
+        shutil.rmtree(partial, ignore_errors=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._files.get(f"{self._root}/{job_id}/{path.name}/", f"{partial}/", recursive=True)
+        partial.rename(path)
+
+    def keep(self, job_id: JobId, checkpoint: str) -> None:
+        """Older checkpoints of the job go."""
+        folder = f"{self._root}/{job_id}"
+        for found in self._files.ls(folder, detail=False) if self._files.exists(folder) else ():
+            if is_older(found.rstrip("/").rpartition("/")[2], checkpoint):
+                self._files.rm(found, recursive=True)
+
+
+class Transfers:
+    """Copies in threads; each is asked for by name until it is done."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="gavel-checkpoints")
+        self._futures: dict[object, Future[None]] = {}
+
+    def done(self, name: object, copy: Callable[[], None]) -> bool:
+        """True once `copy`, started with the first call of this name, is through; raises what its last try raised."""
+        future = self._futures.get(name)
+        if future is None:
+            self._futures[name] = self._threads.submit(_try, copy)
+            return False
+        if future.done():
+            future.result()
+        return future.done()
+
+    def forget(self, holds: Callable[[object], bool]) -> None:
+        """Nobody will ask for these names any more."""
+        for name in [name for name, future in self._futures.items() if future.done() and holds(name)]:
+            del self._futures[name]
+
+    def close(self) -> None:
+        """Begin no other copy."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Retention:
+    """Drops the checkpoints that nobody needs any more, of a folder that all nodes share or at a URL."""
+
+    def __init__(self, checkpoints: str) -> None:
+        self._checkpoints = checkpoints
+        self._transfers = Transfers(threads=1)
+
+    def keep(self, job_id: JobId, checkpoint: str) -> None:
+        """Older ones of the job go: at a URL in the background, and with the next checkpoint if that fails.
+
+        Raises InvalidRequest.
+        """
+        if not is_url(self._checkpoints):
+            keep_checkpoint(Path(self._checkpoints) / job_id, checkpoint)
+            return
+        with suppress(Exception):  # what an earlier try for the same checkpoint came to
+            self._transfers.done(
+                (job_id, checkpoint), lambda: RemoteCheckpoints(self._checkpoints).keep(job_id, checkpoint)
+            )
+
+    def forget(self, job_id: JobId) -> None:
+        """No gang of the job is left."""
+        self._transfers.forget(lambda name: isinstance(name, tuple) and name[0] == job_id)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._transfers.close()
+
+
+def store(url: str, job_id: JobId, path: Path) -> None:
+    """Store a checkpoint, then drop the older ones of the job from this node's disk."""
+    RemoteCheckpoints(url).put(job_id, path)
+    for other in path.parent.iterdir():
+        if is_older(other.name, path.name):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def is_older(name: str, than: str) -> bool:
+    """True for the name of a checkpoint with a smaller token, or of the same token after fewer steps."""
+    one, other = CHECKPOINT.fullmatch(name), CHECKPOINT.fullmatch(than)
+    if one is None or other is None:
+        return False
+    return (int(one[1]), int(one[2])) < (int(other[1]), int(other[2]))
+
+
+def _try(copy: Callable[[], None]) -> None:
+    """Copy, with pauses between tries: storage has bad moments. Raises what the last try raised."""
+    for tried in range(1, TRIES):
+        try:
+            copy()
+        except Exception:  # of whichever storage this is
+            time.sleep(PAUSE_S * 2 ** (tried - 1))
+        else:
+            return
+    copy()

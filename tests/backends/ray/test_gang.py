@@ -1,0 +1,211 @@
+"""What the parts of a gang make of the whole, lost parts, and clocks of nodes: without Ray."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gavel.backends import machine
+from gavel.backends.ray.fleet import NodeView
+from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
+from gavel.backends.ray.lost import LostParts
+from gavel.backends.ray.words import Answer, RayNode, ShardSeen
+from gavel.types import GangExit, GangOutcome, GangState
+from tests.backends.ray.test_agent import a_launch
+
+EXITED, PREEMPTED, LOST, NOT_STARTED = (
+    GangOutcome.EXITED,
+    GangOutcome.PREEMPTED,
+    GangOutcome.LOST,
+    GangOutcome.NOT_STARTED,
+)
+
+
+def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, token: int = 1) -> RayGang:
+    """A gang that runs with one rank on each node."""
+    now_s = machine.boottime_s()
+    launch = a_launch(folder, token=token)
+    made = RayGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=now_s + lasts_s)
+    for rank, node in enumerate(nodes):
+        mine = a_launch(folder, token=token, ranks=(rank,), node_of_rank=nodes)
+        made.parts[node] = Part(
+            node=node, launch=mine, lease_boottime_s=now_s + lasts_s, lease_node_boottime_s=0.0, is_known=True
+        )
+    made.state = GangState.RUNNING
+    return made
+
+
+def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = "") -> ShardSeen:
+    said = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail)
+    return ShardSeen(
+        key=("j1", 1), state=GangState.ENDED, lease_node_boottime_s=0.0, ended_node_boottime_s=at_s, exit=said
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ([ended(EXITED), ended(EXITED)], "exited 0"),
+        ([ended(PREEMPTED, 75), ended(PREEMPTED, 75)], "preempted 75"),
+        ([ended(EXITED, 9, at_s=2.0), ended(PREEMPTED, 75, at_s=1.0)], "exited 9"),
+        ([ended(EXITED, 9, at_s=2.0), ended(EXITED, 4, at_s=1.0)], "exited 4"),
+        ([ended(EXITED), ended(PREEMPTED, 75)], "preempted 75"),
+        ([ended(EXITED), ended(NOT_STARTED, 127)], "not_started 127"),
+        ([ended(LOST, at_s=3.0), ended(EXITED, 1, at_s=2.0)], "exited 1"),
+    ],
+)
+def test_the_first_part_that_failed_speaks_for_the_gang(tmp_path: Path, parts: list[ShardSeen], expected: str) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    for node, seen in zip(("n0", "n1"), parts, strict=True):
+        gang.take(node, seen, 0.0)
+    gang.look(0.3, {})
+    assert gang.state is GangState.ENDED
+    assert gang.exit is not None
+    assert gang.exit.message == expected
+
+
+def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.take("n0", ended(PREEMPTED, 75, tail="loss is nan"), 0.0)
+    gang.take("n1", ended(LOST), 0.0)
+    gang.look(0.3, {})
+    assert gang.exit is not None
+    assert (gang.exit.outcome, gang.exit.log_tail) == (LOST, "loss is nan")
+
+
+def test_a_part_that_ends_well_does_not_stop_the_others(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.take("n0", ended(EXITED), 0.0)
+    gang.look(0.3, {})
+    assert (gang.state, gang.is_stopping) == (GangState.RUNNING, False)
+
+
+def test_a_part_that_fails_stops_the_others(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.take("n0", ended(EXITED, 1), 0.0)
+    gang.look(0.3, {})
+    assert (gang.state, gang.is_stopping) == (GangState.RUNNING, True)
+
+
+def test_a_part_on_a_lost_node_is_lost_at_once_and_told_as_doubtful(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    (doubtful,) = gang.look(0.3, {"n1": "Ray lost node n1"})
+    assert doubtful.node == "n1"
+    assert gang.is_stopping
+    assert gang.look(0.3, {"n1": "Ray lost node n1"}) == []
+    gang.take("n0", ended(PREEMPTED, 75), 0.0)
+    gang.look(0.3, {})
+    assert gang.exit is not None
+    assert (gang.exit.outcome, gang.exit.message) == (LOST, "Ray lost node n1")
+
+
+def test_a_silent_part_is_lost_only_when_its_last_lease_is_over(tmp_path: Path) -> None:
+    silent = a_gang(tmp_path, "n0", lasts_s=-1.0)
+    assert silent.look(5.0, {}) == []
+    assert silent.state is GangState.RUNNING
+    over = a_gang(tmp_path, "n0", lasts_s=-LOST_MARGIN_S - 1.0)
+    assert over.look(0.3, {}) == []
+    assert over.exit is not None
+    assert over.exit.outcome is LOST
+
+
+def test_a_part_that_no_node_ever_showed_was_not_started(tmp_path: Path) -> None:
+    """No attempt of the job is lost with it."""
+    gang = a_gang(tmp_path, "n0", lasts_s=-10.0)
+    gang.parts["n0"].is_known = False
+    gang.look(0.3, {})
+    assert gang.exit is not None
+    assert gang.exit.outcome is PREEMPTED
+
+
+def test_a_gang_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.parts["n1"].log_offset = 17
+    gang.remember(1000.0)
+    again = read_gang(gang.directory, 1010.0)
+    assert again is not None
+    assert again.instruction == gang.instruction
+    assert again.state is GangState.RUNNING
+    assert {node: part.launch for node, part in again.parts.items()} == {
+        node: part.launch for node, part in gang.parts.items()
+    }
+    assert again.parts["n1"].log_offset == 17
+    assert again.lease_boottime_s == pytest.approx(gang.lease_boottime_s - 10.0, abs=0.5)
+
+
+def test_an_end_is_read_back(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0")
+    gang.take("n0", ended(EXITED, 3), 0.0)
+    gang.look(0.3, {})
+    gang.remember(0.0)
+    again = read_gang(gang.directory, 0.0)
+    assert again is not None
+    assert (again.state, again.exit) == (GangState.ENDED, gang.exit)
+
+
+# --- lost parts -------------------------------------------------------------------------------------------------
+
+
+def test_a_newer_gang_waits_for_a_lost_part_until_its_lease_is_over(tmp_path: Path) -> None:
+    lost = LostParts(tmp_path, 0.0)
+    lost.add(("j1", 4), "n1", machine.boottime_s() + 60, 0.0)
+    assert lost.may_run(("j1", 5)) == "n1"
+    assert lost.may_run(("j1", 4)) == ""
+    assert lost.may_run(("j2", 5)) == ""
+    lost.add(("j3", 1), "n1", machine.boottime_s() - 1, 0.0)
+    assert lost.may_run(("j3", 2)) == ""
+
+
+def test_a_node_that_is_back_says_what_it_still_runs(tmp_path: Path) -> None:
+    lost = LostParts(tmp_path, 0.0)
+    for job_id in ("j1", "j2"):
+        lost.add((job_id, 1), "n1", machine.boottime_s() + 60, 0.0)
+    lost.heard("n2", [], 0.0)
+    assert lost.may_run(("j1", 2)) == "n1"
+    lost.heard("n1", [("j2", 1)], 0.0)
+    assert (lost.may_run(("j1", 2)), lost.may_run(("j2", 2))) == ("", "n1")
+
+
+def test_a_restarted_service_knows_which_parts_are_lost(tmp_path: Path) -> None:
+    lost = LostParts(tmp_path, 1000.0)
+    lost.add(("j1", 1), "n1", machine.boottime_s() + 60, 1000.0)
+    assert LostParts(tmp_path, 1030.0).may_run(("j1", 2)) == "n1"
+    assert LostParts(tmp_path, 1061.0).may_run(("j1", 2)) == ""
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    ahead_s=st.floats(-1e6, 1e6),
+    back_s=st.lists(st.floats(0, 2), min_size=1, max_size=20),
+)
+def test_a_nodes_clock_is_never_thought_further_ahead_than_it_is(ahead_s: float, back_s: list[float]) -> None:
+    """So a lease that is told in the node's own clock never ends later there than here, however slow an answer was."""
+    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    for each_s in back_s:
+        view.take(Answer(boot_id="b", node_boottime_s=machine.boottime_s() - each_s + ahead_s))
+        assert view.offset_s is not None
+        assert view.offset_s <= ahead_s + 1e-6
+    best_s = min(back_s)
+    assert view.offset_s is not None
+    assert view.offset_s >= ahead_s - best_s - 0.5
+
+
+def test_another_boot_begins_another_clock() -> None:
+    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    view.take(Answer(boot_id="one", node_boottime_s=machine.boottime_s() + 500))
+    view.take(Answer(boot_id="two", node_boottime_s=machine.boottime_s() - 500))
+    assert view.offset_s == pytest.approx(-500, abs=0.5)
+
+
+def test_a_port_is_promised_once() -> None:
+    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    answer = Answer(boot_id="b", node_boottime_s=0.0, ports=(10, 11, 12))
+    view.take(answer)
+    assert view.take_ports(2) == (10, 11)
+    view.take(answer)  # given before the node heard of it
+    assert view.take_ports(1) == (12,)
+    with pytest.raises(IndexError):
+        view.take_ports(1)
