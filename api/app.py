@@ -4,26 +4,37 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.telemetry import TelemetryConfig
+from opentelemetry.trace import TracerProvider
 from prometheus_client import CollectorRegistry
+from starlette.types import Scope
 
 from api import errors
 from api.dashboard import pages
 from api.limits import BodyLimit
 from api.live import LiveFeed
-from api.metrics import RequestMetrics, StoreCollector
+from api.metrics import StoreCollector
+from api.recent import Recent
+from api.requests import RequestLog
 from api.routes import (
     audit,
     batches,
+    explain,
     jobs,
     live,
     logs,
     nodes,
     operations,
+    overview,
     policy,
+    preview,
+    replay,
     resources,
     scheduling,
     service,
+    simulate,
     tiers,
+    tokens,
 )
 from api.services import Services
 
@@ -37,13 +48,19 @@ DESCRIPTION = (
 PARTS = (
     jobs,
     batches,
+    explain,
     audit,
     logs,
     live,
     tiers,
+    tokens,
     nodes,
     operations,
+    overview,
     policy,
+    preview,
+    simulate,
+    replay,
     resources,
     scheduling,
     service,
@@ -51,8 +68,11 @@ PARTS = (
 )
 
 
-def create_app(services: Services) -> FastAPI:
-    """The application over `services`: /v1, /healthz, /readyz, /metrics, /docs, and the dashboard at /."""
+def create_app(services: Services, tracer_provider: TracerProvider | None = None) -> FastAPI:
+    """The application over `services`: /v1, /healthz, /readyz, /metrics, /docs, and the dashboard at /.
+
+    With a `tracer_provider` each request is a trace of OpenTelemetry.
+    """
     app = FastAPI(
         title="Gavel",
         version="1",
@@ -60,18 +80,33 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        telemetry=_telemetry(tracer_provider),
     )
     app.state.services = services
     app.state.live = LiveFeed(services)
+    app.state.recent = Recent(services)
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
-    app.add_middleware(RequestMetrics, registry=app.state.registry)
+    app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
     errors.install(app)
     for part in PARTS:
         app.include_router(part.router)
+    app.state.paths = frozenset(route.path for part in PARTS for route in part.router.routes)
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     return app
+
+
+def _telemetry(tracer_provider: TracerProvider | None) -> TelemetryConfig:
+    """Traces only: metrics are Prometheus', logs structlog's."""
+    if tracer_provider is None:
+        return {"tracing": False, "metrics": False, "logs": False}
+    return {"tracer_provider": tracer_provider, "metrics": False, "logs": False, "exclude": _is_watched}
+
+
+def _is_watched(scope: Scope) -> bool:
+    """What monitors ask every few seconds."""
+    return scope.get("path") in ("/healthz", "/readyz", "/metrics")
 
 
 def _describe(app: FastAPI) -> dict[str, Any]:

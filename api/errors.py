@@ -16,6 +16,7 @@ from gavel.errors import (
     GavelError,
     InvalidRequest,
     KeyReused,
+    LimitReached,
     NotFound,
     StaleVersion,
     StoreUnavailable,
@@ -100,6 +101,8 @@ def of_gavel(error: GavelError) -> Problem:
             return problem(412, str(error))
         case Conflict():
             return problem(409, str(error))
+        case LimitReached():
+            return problem(429, str(error))
         case StoreUnavailable() | BackendUnavailable():
             return problem(503, str(error))
         case _:

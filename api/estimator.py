@@ -1,6 +1,7 @@
 """What `GET /v1/estimator` says: every estimate with its interval and sources, and statements held against facts."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from pydantic import Field
 
@@ -9,6 +10,7 @@ from api.views import throughput_view
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.references import reference_table
 from gavel.estimator.statements import Reputation, Statement, statements
+from gavel.estimator.tables import is_aside, key_of, side_key_of
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, JobSpec
 
@@ -61,16 +63,17 @@ def estimator_view(
 ) -> EstimatorView:
     """The store's table with what follows from it for `types`; kinds and users that the caller may not see left out."""
     estimator = ReconciledThroughputs.from_table(table, references=reference_table())
-    shown = [row for row in table if may_see_kind(row.kind)]
+    may_see = cache(may_see_kind)
+    shown = [row for row in table if may_see(row.kind) and (row.partner is None or may_see(row.partner))]
     measured = {(row.kind, row.scale_factor) for row in shown if row.partner is None}
-    known = {(row.kind, row.scale_factor, row.accelerator_type) for row in shown}
+    known = {key_of(row) for row in shown if not is_aside(row)}
     guesses = [
         guess
         for kind, size in measured
         for guess in estimator.estimate(_spec(kind, size), types)
-        if (kind, size, guess.accelerator_type) not in known
+        if key_of(guess) not in known
     ]
-    rows = sorted([*shown, *guesses], key=lambda row: (row.kind, row.scale_factor, row.accelerator_type))
+    rows = sorted([*shown, *guesses], key=side_key_of)
     said = [each for each in statements(shown) if may_see_user(each.user)]
     return EstimatorView(
         types=sorted({row.accelerator_type for row in rows}),

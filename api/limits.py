@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -13,6 +13,7 @@ from starlette.types import Scope as HttpScope
 
 from api.auth import may_see
 from api.errors import invalid, problem
+from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArray, JobSubmit
 from api.services import Services
 from gavel.errors import NotFound
@@ -41,15 +42,12 @@ class BodyLimit:
         await self.app(scope, counted if scope["type"] == "http" else receive, send)
 
 
-def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
-    """The job's specification; raises a 422 or 503 problem that says what to change."""
-    tiers = {tier.name: tier for tier in services.store.tiers()}
-    tier = _tier(body.tier, caller, list(tiers))
-    kind, argv = _kind_and_argv(body, caller.user, services.catalogue)
+def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
+    """The job's specification; raises a 422 or 503 problem that says what to change. See `check_predecessors` too."""
+    tier = _tier(body.tier, caller, rules.tiers)
+    kind, argv = _kind_and_argv(body, caller.user, rules.catalogue)
     _check_env(body.env)
-    _check_fit(body, services.store.cluster().capacity_workers())
-    for job_id in body.after:
-        _check_predecessor(job_id, caller, services)
+    _check_fit(body, rules.capacity)
     return JobSpec(
         kind=kind,
         user=caller.user,
@@ -66,15 +64,15 @@ def spec_of(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
         memory_bytes=body.memory_bytes,
         labels=dict(body.labels),
         throughput_steps_per_s=dict(body.throughputs),
-        priority=checked_priority(body.priority, tiers[tier], caller),
+        priority=checked_priority(body.priority, rules.tiers[tier], caller),
         max_retries=body.max_retries,
         after=tuple(dict.fromkeys(body.after)),
     )
 
 
-def specs_of_array(body: JobArray, caller: Identity, services: Services) -> list[JobSpec]:
+def specs_of_array(body: JobArray, caller: Identity, rules: Rules) -> list[JobSpec]:
     """A specification for each combination of the parameters, the last one varying fastest; raises as `spec_of`."""
-    spec = spec_of(body.job, caller, services)
+    spec = spec_of(body.job, caller, rules)
     for name in body.parameters:
         if name.startswith("GAVEL_"):
             raise invalid(f"parameters.{name}", "names beginning with GAVEL_ are set by the service; choose another")
@@ -107,6 +105,12 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
     return wanted
 
 
+def check_predecessors(body: JobSubmit, caller: Identity, services: Services) -> None:
+    """Raises a 422 problem for a job to wait for that the caller cannot see."""
+    for job_id in body.after:
+        _check_predecessor(job_id, caller, services)
+
+
 def _check_predecessor(job_id: str, caller: Identity, services: Services) -> None:
     try:
         is_visible = may_see(caller, services.store.job(job_id))
@@ -121,7 +125,7 @@ def body_hash(body: BaseModel) -> str:
     return hashlib.sha256(json.dumps(body.model_dump(exclude_defaults=True), sort_keys=True).encode()).hexdigest()
 
 
-def _tier(wanted: str | None, caller: Identity, existing: Sequence[str]) -> str:
+def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> str:
     """The tier asked for, or the caller's first; operators may use any."""
     choices = [tier for tier in caller.tiers if tier in existing]
     if caller.scope is Scope.OPERATOR:

@@ -1,56 +1,126 @@
-"""Prometheus: what the store knows, read at each scrape, and HTTP requests by templated route."""
+"""Prometheus: what the store knows, read at each scrape, so that any process of the service may serve it."""
 
-import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from statistics import fmean
+from typing import TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily, Metric
+import numpy as np
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.services import Services
-from api.views import received_of_job, target_of_jobs
+from api.views import finish_time_fairness, received_of_job, target_of_jobs
 from gavel.errors import NotFound
-from gavel.types import Job, JobId, RoundRecord
+from gavel.ports import Snapshot, ThroughputEstimate
+from gavel.simulator.envy import Envy, mean_speed
+from gavel.types import Cluster, FloatArray, Job, JobId, JobState, RoundRecord
+
+Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 class StoreCollector(Collector):
-    """Gauges of jobs, the newest round and its allocation, read from the store: any process may serve them."""
+    """Jobs, the newest round and its allocation, estimates, the scheduler."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as they are now."""
+        store, now_s = self._services.store, self._services.clock.now_s()
         yield self._jobs()
-        jobs = self._services.store.snapshot().jobs
-        yield _gauge("preemptions_of_unfinished_jobs", "Preemptions so far.", sum(j.preemptions for j in jobs.values()))
+        snapshot = store.snapshot()
+        yield _queue(snapshot.jobs.values())
+        preemptions = snapshot.preemptions
+        yield CounterMetricFamily("gavel_preemptions", "Gangs that a round stopped or moved.", value=preemptions)
+        yield from _fairness(snapshot.jobs.values(), now_s)
+        yield from _estimator(store.throughputs())
+        yield from _workers(store.cluster(), snapshot)
+        yield from self._scheduler()
         try:
-            record = self._services.store.round()
+            record = store.round()
         except NotFound:
             return
-        yield _gauge("round_index", "The newest round, which may be planned ahead.", record.plan.round_index)
-        yield _gauge("solve_seconds", "What its allocation took to solve.", record.allocation.solve_time_s)
-        yield _gauge("solver_fallback", "1 if its allocation is a fallback.", float(record.allocation.is_fallback))
-        yield from _shares(record, jobs, self._services.clock.now_s())
+        yield from _round(record)
+        yield from _shares(record, snapshot.jobs, now_s)
+        yield _envy(record, snapshot.jobs, now_s)
 
     def _jobs(self) -> Metric:
-        family = GaugeMetricFamily("gavel_jobs", "Jobs by core state and tier.", labels=["state", "tier"])
-        for (state, tier), count in self._services.store.count_jobs().items():
-            family.add_metric([state.value, tier], count)
-        return family
+        counts = {
+            (state.value, tier): float(count) for (state, tier), count in self._services.store.count_jobs().items()
+        }
+        return _by("gavel_jobs", "Jobs by core state and tier.", ("state", "tier"), counts)
+
+    def _scheduler(self) -> Iterable[Metric]:
+        leads, is_alive = self._services.leads_scheduler(), self._services.is_scheduler_alive()
+        yield _gauge("scheduler_leads", "1 if it is this process that plans, of all that serve one database.", leads)
+        yield _gauge("scheduler_alive", "1 if a scheduler plans, in whichever process.", is_alive)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"gavel_{name}", text, value=value)
+    return GaugeMetricFamily(f"gavel_{name}", text, value=float(value))
+
+
+def _by(name: str, text: str, labels: Key, values: Mapping[Key, float]) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _queue(jobs: Iterable[Job]) -> Metric:
+    waiting = Counter((job.spec.tier, job.reason) for job in jobs if job.state is JobState.QUEUED)
+    counts = {key: float(count) for key, count in waiting.items()}
+    return _by("gavel_queue_jobs", "Jobs that wait, by tier and by why.", ("tier", "reason"), counts)
+
+
+def _fairness(jobs: Iterable[Job], now_s: float) -> Iterable[Metric]:
+    """Themis' rho of unfinished jobs that have trained: 1 is what an equal share would have given."""
+    rhos: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for job in jobs:
+        if (rho := finish_time_fairness(job, now_s)) is not None:
+            rhos[(job.spec.tier,)].append(rho)
+    mean, worst = {key: fmean(each) for key, each in rhos.items()}, {key: max(each) for key, each in rhos.items()}
+    yield _by("gavel_finish_time_fairness_mean", "Finish-time fairness rho of unfinished jobs.", ("tier",), mean)
+    yield _by("gavel_finish_time_fairness_worst", "The largest rho among them.", ("tier",), worst)
+
+
+def _estimator(table: Iterable[ThroughputEstimate]) -> Iterable[Metric]:
+    errors: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for row in table:
+        errors[(row.source,)].append(row.relative_error)
+    mean, count = {key: fmean(each) for key, each in errors.items()}, {key: float(len(errors[key])) for key in errors}
+    text = "Mean standard error of log(steps/s) of the estimates, by where they come from."
+    yield _by("gavel_estimator_relative_error", text, ("source",), mean)
+    yield _by("gavel_estimator_estimates", "Estimates of a kind, scale factor and type.", ("source",), count)
+
+
+def _workers(cluster: Cluster, snapshot: Snapshot) -> Iterable[Metric]:
+    labels = ("accelerator_type",)
+    capacity = {(each,): float(count) for each, count in cluster.capacity_workers().items()}
+    yield _by("gavel_workers", "Workers by accelerator type.", labels, capacity)
+    held: dict[tuple[str, ...], set[str]] = {key: set() for key in capacity}
+    live = {(job.id, job.token) for job in snapshot.jobs.values() if job.state is JobState.LEASED}
+    for record in snapshot.rounds:
+        for lease in record.plan.leases:
+            if (lease.job_id, lease.token) in live:
+                held.setdefault((lease.accelerator_type,), set()).update(lease.worker_ids)
+    leased = {key: float(len(workers)) for key, workers in held.items()}
+    yield _by("gavel_workers_leased", "Workers that gangs hold.", labels, leased)
+
+
+def _round(record: RoundRecord) -> Iterable[Metric]:
+    yield _gauge("round_index", "The newest round, which may be planned ahead.", record.plan.round_index)
+    yield _gauge("round_duration_seconds", "Its length.", record.plan.duration_s)
+    yield _gauge("solve_seconds", "What its allocation took to solve.", record.allocation.solve_time_s)
+    yield _gauge("solver_fallback", "1 if its allocation is a fallback.", record.allocation.is_fallback)
 
 
 def _shares(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Iterable[Metric]:
     """Part of each type that a tier's unfinished jobs should have, and have had since they were submitted."""
     types = record.allocation.accelerator_types
-    target: dict[tuple[str, str], float] = defaultdict(float)
-    received: dict[tuple[str, str], float] = defaultdict(float)
+    target: dict[tuple[str, ...], float] = defaultdict(float)
+    received: dict[tuple[str, ...], float] = defaultdict(float)
     capacity = [max(1, count) for count in record.problem.capacity_workers.tolist()]
     for job_id, fractions in target_of_jobs(record.allocation).items():
         if job_id not in jobs:
@@ -60,44 +130,34 @@ def _shares(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Ite
         for each, count, wanted, got in zip(types, capacity, fractions, had, strict=True):
             target[job.spec.tier, each] += wanted * job.spec.scale_factor / count
             received[job.spec.tier, each] += got * job.spec.scale_factor / count
-    yield _by_tier_and_type("gavel_allocation_target_fraction", "Part of the type's workers the policy wants.", target)
-    yield _by_tier_and_type("gavel_allocation_received_fraction", "Part of the type's workers received.", received)
+    labels = ("tier", "accelerator_type")
+    yield _by("gavel_allocation_target_fraction", "Part of the type's workers the policy wants.", labels, target)
+    yield _by("gavel_allocation_received_fraction", "Part of the type's workers received.", labels, received)
 
 
-def _by_tier_and_type(name: str, text: str, values: Mapping[tuple[str, str], float]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["tier", "accelerator_type"])
-    for (tier, each), value in values.items():
-        family.add_metric([tier, each], value)
-    return family
+def _envy(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Metric:
+    """Of what the unfinished jobs of each tier have held since they were submitted (DRF, NSDI '11, section 3)."""
+    problem = record.problem
+    rates, held = _rates(record), np.zeros((len(problem.tiers), len(problem.accelerator_types)))
+    for index, job_id in enumerate(problem.job_ids):
+        if job := jobs.get(job_id):
+            had = received_of_job(job, problem.accelerator_types, now_s)
+            held[problem.tier_of_job[index]] += np.array(had) * job.spec.scale_factor
+    envy = Envy(problem.tiers)
+    envy.add(held, *mean_speed(rates, problem.scale_factor, problem.tier_of_job, len(problem.tiers)), 1.0)
+    gains = zip(problem.tiers, envy.by_tier().tolist(), strict=True)
+    text = "By which part a tier's jobs would have run faster on what another tier had, weights counted; 0: no envy."
+    return _by("gavel_tier_envy", text, ("tier",), {(tier.name,): gain for tier, gain in gains})
 
 
-class RequestMetrics:
-    """ASGI middleware: counts and times requests by method, route template and status."""
-
-    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        self.app = app
-        labels = ("method", "route")
-        self._count = Counter("gavel_http_requests", "Requests.", (*labels, "status"), registry=registry)
-        self._seconds = Histogram("gavel_http_seconds", "Until the last byte.", labels, registry=registry)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve, then count."""
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        status, begun = 500, time.perf_counter()
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watched)
-        finally:
-            # Paths nobody serves share one name, else any caller could grow the number of series.
-            route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if route != "none" else "any"
-            self._count.labels(method, route, str(status)).inc()
-            self._seconds.labels(method, route).observe(time.perf_counter() - begun)
+def _rates(record: RoundRecord) -> FloatArray:
+    """Steps per second of each job alone on each type, (n, m)."""
+    problem = record.problem
+    alone = {
+        combination[0]: rates[0]
+        for combination, rates in zip(problem.combinations, problem.throughput_steps_per_s, strict=True)
+        if len(combination) == 1
+    }
+    nothing = np.zeros(len(problem.accelerator_types))
+    rows = [alone.get(index, nothing) for index in range(len(problem.job_ids))]
+    return np.array(rows).reshape(len(rows), len(nothing))

@@ -7,11 +7,12 @@ twice in between is told once.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from fastapi.sse import format_sse_event
 
-from api.schemas import JobView, RoundView
-from api.schemas.live import AllocationNews
+from api.schemas.fields import View
+from api.schemas.live import AllocationNews, ChangedNews
 from api.services import Services
 from api.views import job_view, leases_in_force, round_view, target_of_jobs
 from gavel.ports import Feed, Snapshot
@@ -19,7 +20,16 @@ from gavel.types import Job, JobId, RoundPlan, RoundRecord
 
 PAGE_ITEMS = 200
 
-Audience = str | None  # the user whose jobs are told; None: an operator, who hears of all
+Kind = Literal["job", "round", "allocation", "changed"]
+DEFAULT_KINDS: frozenset[Kind] = frozenset({"job", "round", "allocation"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who hears the same. `user`: whose jobs and leases are told; None: an operator, who hears of all."""
+
+    user: str | None
+    kinds: frozenset[Kind] = DEFAULT_KINDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +47,11 @@ def read_news(services: Services, after: int | None, audiences: Iterable[Audienc
     events: dict[Audience, bytes] = dict.fromkeys(audiences, b"")
     if feed.items:
         snapshot = services.store.snapshot()
+        kinds = {kind for audience in events for kind in audience.kinds}
         shown = _Shown(
             feed=feed,
-            jobs=_jobs(services, feed),
-            allocations=_allocations(feed, snapshot),
+            jobs=_jobs(services, feed) if "job" in kinds else {},
+            allocations=_allocations(feed, snapshot) if "allocation" in kinds else {},
             owner_of={job_id: job.spec.user for job_id, job in snapshot.jobs.items()},
         )
         events = {audience: _joined([*shown.events(audience)]) for audience in events}
@@ -58,17 +69,24 @@ class _Shown:
 
     def events(self, audience: Audience) -> Iterator[tuple[int, bytes]]:
         """Positions and events; an operator hears of all, a user of its own jobs and leases, not of the allocation."""
+        told = 0
         for position, item in self.feed.items:
-            if isinstance(item, RoundPlan):
-                yield position, _event("round", self._round(item, audience))
-                if audience is None and item.round_index in self.allocations:
-                    yield position, _event("allocation", self.allocations[item.round_index])
-            elif audience in (None, item.spec.user):
-                yield position, self.jobs[item.id]
+            if isinstance(item, RoundPlan) or audience.user in (None, item.spec.user):
+                told += 1
+                yield from ((position, event) for event in self._events_of(item, audience))
+        if told and "changed" in audience.kinds:
+            yield self.feed.position, _event("changed", ChangedNews(items=told))
 
-    def _round(self, plan: RoundPlan, audience: Audience) -> RoundView:
-        mine = [each for each in plan.leases if audience in (None, self.owner_of.get(each.job_id))]
-        return round_view(replace(plan, leases=tuple(mine)))
+    def _events_of(self, item: Job | RoundPlan, audience: Audience) -> Iterator[bytes]:
+        if isinstance(item, Job):
+            if "job" in audience.kinds:
+                yield self.jobs[item.id]
+            return
+        if "round" in audience.kinds:
+            mine = [each for each in item.leases if audience.user in (None, self.owner_of.get(each.job_id))]
+            yield _event("round", round_view(replace(item, leases=tuple(mine))))
+        if "allocation" in audience.kinds and audience.user is None and item.round_index in self.allocations:
+            yield _event("allocation", self.allocations[item.round_index])
 
 
 def _jobs(services: Services, feed: Feed) -> dict[JobId, bytes]:
@@ -106,7 +124,7 @@ def allocation_news(record: RoundRecord, snapshot: Snapshot) -> AllocationNews:
     )
 
 
-def _event(kind: str, view: JobView | RoundView | AllocationNews) -> bytes:
+def _event(kind: Kind, view: View) -> bytes:
     return format_sse_event(event=kind, data_str=view.model_dump_json())
 
 

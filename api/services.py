@@ -6,8 +6,8 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from api.forecasts import Forecasts
 from api.schemas import CatalogueEntry
-from api.unfinished import Unfinished
 from gavel.config import Settings
 from gavel.ports import Clock, Store
 from gavel.types import JobId
@@ -34,9 +34,10 @@ class Services:
     clock: Clock
     read_log: ReadLog
     is_scheduler_alive: Callable[[], bool]
+    leads_scheduler: Callable[[], bool] = lambda: True  # whether it is this process that plans
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
-    unfinished: Unfinished = field(default_factory=Unfinished)
+    forecasts: Forecasts = field(default_factory=Forecasts)
 
 
 async def services_of(request: Request) -> Services:

@@ -201,6 +201,11 @@ def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float
     types = list(allocation.accelerator_types)
     notes = dict(allocation.notes)
     capacity = dict(zip(types, record.problem.capacity_workers.tolist(), strict=True))
+    rows = [
+        _row(jobs[job_id], target, received_of_job(jobs[job_id], types, now_s), notes.get(job_id, ""))
+        for job_id, target in target_of_jobs(allocation).items()
+        if job_id in jobs
+    ]
     return AllocationView(
         round_index=record.plan.round_index,
         policy=record.plan.policy,
@@ -213,11 +218,9 @@ def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float
         ),
         types=types,
         capacity=capacity,
-        rows=[
-            _row(jobs[job_id], target, received_of_job(jobs[job_id], types, now_s), notes.get(job_id, ""))
-            for job_id, target in target_of_jobs(allocation).items()
-            if job_id in jobs
-        ],
+        rows=rows,
+        is_grouped=False,
+        jobs=len(rows),
     )
 
 
@@ -231,6 +234,7 @@ def _row(job: Job, target: list[float], received: list[float], note: str) -> All
         target=target,
         received=received,
         note=note,
+        jobs=1,
     )
 
 
@@ -311,6 +315,7 @@ def tier_view(tier: Tier) -> TierView:
         max_jobs=tier.max_jobs,
         accelerator_hours_per_month=tier.accelerator_hours_per_month,
         budget_usd_per_month=tier.budget_usd_per_month,
+        parent=tier.parent,
         version=tier.version,
     )
 

@@ -203,32 +203,44 @@ def spec(kind: str, size: int = 1) -> JobSpec:
 
 def alone_rows(truth: Published, draws: int) -> Iterator[Row]:
     """Each kind in turn is new: the others were measured on every type, it itself on one."""
-    profiled: dict[str, list[float]] = {name: [] for name in TYPES}
+    profiled: dict[str, list[float]] = defaultdict(list)
+    nameless: dict[str, list[float]] = defaultdict(list)
     held, after = [], []
     for seed in range(draws):
         random = np.random.default_rng(seed)
-        for row, kind in enumerate(truth.kinds):
-            others = [
-                each
-                for other, rates in zip(truth.kinds, truth.rates, strict=True)
-                if other != kind
-                for name, rate in zip(TYPES, rates, strict=True)
-                for each in measured(other, 1, name, rate, 5, random)
-            ]
-            known = ReconciledThroughputs().learn(others)
+        for kind, rates in zip(truth.kinds, truth.rates, strict=True):
+            known = all_but(kind, truth, random)
             for column, name in enumerate(TYPES):
-                learned = known.learn(measured(kind, 1, name, truth.rates[row, column], 3, random))
-                errors, inside = ratio_errors(learned, kind, truth.rates[row], column)
+                reports = measured(kind, 1, name, rates[column], 3, random)
+                errors, inside = ratio_errors(known.learn(reports), kind, rates, column)
                 profiled[name] += errors
                 held += inside
+                unnamed = known.learn([replace(each, kind="ann/train") for each in reports])
+                nameless[name] += ratio_errors(unnamed, "ann/train", rates, column)[0]
             for column, name in enumerate(TYPES):
-                known = known.learn(measured(kind, 1, name, truth.rates[row, column], 3, random))
-            after += ratio_errors(known, kind, truth.rates[row], 0)[0]
+                known = known.learn(measured(kind, 1, name, rates[column], 3, random))
+            after += ratio_errors(known, kind, rates, 0)[0]
     for name, errors in profiled.items():
-        yield Row(f"new kind, profiled on {name} alone: median error of its ratios", float(np.median(errors)), "", 0.10)
-        yield Row(f"new kind, profiled on {name} alone: mean error of its ratios", float(np.mean(errors)), "")
+        where = f"new kind, profiled on {name} alone"
+        yield Row(f"{where}: median error of its ratios", float(np.median(errors)), "", 0.10)
+        yield Row(f"{where}: mean error of its ratios", float(np.mean(errors)), "")
+        yield Row(f"{where}, its name says nothing: median error", float(np.median(nameless[name])), "")
+        yield Row(f"{where}, its name says nothing: mean error", float(np.mean(nameless[name])), "")
     yield coverage("new kind", float(np.mean(held)))
     yield Row("new kind after 3 rounds, one on each type: mean error of its ratios", float(np.mean(after)), "", 0.05)
+
+
+def all_but(kind: str, truth: Published, random: np.random.Generator) -> ReconciledThroughputs:
+    """Knows every other kind alone on every type."""
+    return ReconciledThroughputs().learn(
+        [
+            each
+            for other, rates in zip(truth.kinds, truth.rates, strict=True)
+            if other != kind
+            for name, rate in zip(TYPES, rates, strict=True)
+            for each in measured(other, 1, name, rate, 5, random)
+        ]
+    )
 
 
 def ratio_errors(

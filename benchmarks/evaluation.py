@@ -1,6 +1,7 @@
 """The evaluation suite: published traces under the production functions, our figures beside the published ones.
 
-Needs the published traces: GAVEL_DATA names their folder (see the Makefile). The quick form leaves out the longest run.
+Needs the published traces: GAVEL_DATA names their folder (see the Makefile). The quick form leaves out two
+runs of minutes.
 """
 
 import os

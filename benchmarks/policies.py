@@ -27,8 +27,10 @@ from benchmarks import baselines_policies as published
 from benchmarks.table import Row, run
 from gavel.policies import measures, named_pairs, registry, with_pairs
 from gavel.policies.finish_time_fairness import FinishTimeFairness
+from gavel.policies.hierarchical import Hierarchical
 from gavel.policies.makespan import Makespan
 from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray, PairRates, Tier
 
 TYPES = ("k80", "p100", "v100")
@@ -116,6 +118,43 @@ def hierarchical() -> Iterator[Row]:
     ):
         problem = a_problem(jobs, load, unique=True, tiers=5)
         yield Row(f"hierarchical, {jobs} unique in 5 tiers, {name}", cpu_s(policy, problem, 3), "CPU s", most)
+    yield from tiers_below_tiers(policy)
+
+
+def tiers_below_tiers(policy: Policy) -> Iterator[Row]:
+    for load, name in ((CONTENDED, "contended"), (SPARE, "spare")):
+        problem = a_problem(2_048, load, unique=True, tiers=5)
+        for what, given in (
+            ("", in_departments(problem)),
+            (", guarantees", in_departments(problem, guarantee=0.2)),
+            (", caps", in_departments(problem, cap=0.15)),
+        ):
+            most = 0.05 if name == "contended" and not what else None
+            row = f"hierarchical, 2048 unique in 5 tiers of 2 departments{what}, {name}"
+            yield Row(row, cpu_s(policy, given, 3), "CPU s", most)
+    problem = in_departments(a_problem(256, CONTENDED, unique=True, tiers=5), cap=0.15)
+    ours, theirs = (
+        measures.service(problem, each.time_fraction)
+        for each in (policy.allocate(problem), Hierarchical().program(problem))
+    )
+    apart = float(np.abs(ours - theirs).max() / theirs.max())
+    yield Row("hierarchical, 256 unique in departments, caps: service apart from the program's by", apart, "", 1e-4)
+
+
+def in_departments(problem: AllocationProblem, *, guarantee: float = 0.0, cap: float = 1.0) -> AllocationProblem:
+    """The tiers of `problem` below two departments; every other one with a guarantee, or with a cap."""
+    tiers = tuple(
+        replace(
+            tier,
+            parent=f"department-{index % 2}",
+            guarantee=0.0 if index % 2 else guarantee,
+            cap=1.0 if index % 2 else cap,
+        )
+        for index, tier in enumerate(problem.tiers)
+    )
+    promised = sum(tier.guarantee for tier in tiers)
+    departments = (Tier(name="department-0", weight=2.0, guarantee=promised), Tier(name="department-1"))
+    return replace(problem, tiers=tiers + departments)
 
 
 def simple_objectives() -> Iterator[Row]:

@@ -18,6 +18,7 @@ class Settings(BaseSettings):
     database_url: str | None = Field(None, description="SQLAlchemy URL; default: SQLite in the state folder.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port the API listens on; 0: a free one.")
+    public_url: str = Field("", max_length=300, description="Address that jobs reach the API by; default: this one's.")
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
     backend: Literal["local", "ray"] = Field("local", description="Run gangs on this machine, or on a Ray cluster.")
@@ -45,6 +46,10 @@ class Settings(BaseSettings):
     idle_tick_s: float = Field(1.0, ge=0.01, le=60, description="The same while idle; a submit wakes the loop.")
     solve_time_limit_s: float = Field(5.0, gt=0, le=3_600, description="Most a solve may take (and 20 % of a round).")
     solve_memory_limit_bytes: int = Field(4 << 30, ge=1 << 29, le=1 << 40, description="Most the solver may map.")
+    leader_lease_s: float = Field(
+        10.0, ge=0.5, le=600, description="Longest silence of a leading scheduler before another process takes over."
+    )
+    what_if_time_limit_s: float = Field(30.0, ge=1, le=600, description="Most that a what-if or a preview may take.")
     lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
     profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")
     profiling_budget_fraction: float = Field(
@@ -59,6 +64,12 @@ class Settings(BaseSettings):
     lost_retries: int = Field(10, ge=0, le=10_000, description="Gangs a job may lose in a row; the next is its end.")
     lost_backoff_s: float = Field(1.0, ge=0, le=3_600, description="Pause after a second loss; doubles to an hour.")
     log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
+    log_requests: Literal["none", "failed", "all"] = Field(
+        "failed", description="Which requests to the API get a line in the log."
+    )
+    telemetry_url: str = Field(
+        "", max_length=300, description="OTLP/HTTP collector of traces, as http://host:4318; default: no traces."
+    )
     keep_rounds: int = Field(2_000, ge=2, le=10_000_000, description="Rounds kept with their problems; older ones go.")
     keep_events_s: float = Field(
         90 * 86_400.0, ge=3_600, le=3e9, description="How long jobs' stories and decisions of rounds are kept."
@@ -77,6 +88,11 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments above environment above TOML."""
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+    @property
+    def lease_of_leader_s(self) -> float:
+        """A round at the most, so that the next leader plans within two; but a slow disk is no death."""
+        return min(self.leader_lease_s, max(2.0, self.round_duration_s))
 
     @property
     def url(self) -> str:

@@ -10,6 +10,7 @@ GavelError
 │   ├── LeadershipLost    another process leads the scheduler now: commit nothing, step down
 │   ├── StaleToken        an older lease's token was presented
 │   └── KeyReused         an idempotency key came back with a different body
+├── LimitReached          a user or a tier has as many unfinished jobs as it may have
 ├── SolveFailed           no checked allocation: time-out, infeasible, inaccurate, crash of the solver
 ├── InvalidTransition     a (state, event) pair outside the lifecycle table; tells the job's story
 ├── InvariantViolated     a named invariant does not hold: planning stops, leases go on
@@ -61,6 +62,10 @@ class StaleToken(Conflict):
 
 class KeyReused(Conflict):
     """An idempotency key came back with a different request body."""
+
+
+class LimitReached(GavelError):
+    """A user or a tier has as many unfinished jobs as it may have; the message has the figures."""
 
 
 class SolveFailed(GavelError):

@@ -1,13 +1,46 @@
 """Structured logs: one JSON object a line, bounded on disk."""
 
+import fcntl
 import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import structlog
 
+from gavel.errors import BackendUnavailable
+
 LOG_BYTES = 8 << 20
 LOG_FILES_KEPT = 3
+PROCESSES_MAX = 64
+
+
+@contextmanager
+def claim_log(folder: Path) -> Iterator[Path]:
+    """A log file of this process alone: service.log, or service-2.log and so on beside other processes."""
+    for name in ("service", *(f"service-{number}" for number in range(2, PROCESSES_MAX + 1))):
+        lock = _lock(folder / f"{name}.lock")
+        if lock is not None:
+            break
+    else:
+        raise BackendUnavailable(f"{PROCESSES_MAX} services run in {folder} already")
+    try:
+        yield folder / f"{name}.log"
+    finally:
+        os.close(lock)
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that keeps other processes out until it is closed; None: one of them has it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return None
+    return lock
 
 
 def configure_logs(path: Path) -> None:

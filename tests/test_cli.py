@@ -306,13 +306,26 @@ def test_the_submit_says_whether_the_deadline_can_be_met(shell: Shell) -> None:
 
 
 def test_a_tier_keeps_the_limits_that_a_change_does_not_name(shell: Shell) -> None:
-    shell.ok("tiers", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7")
+    shell.ok("tiers", "set", "above")
+    shell.ok("tiers", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7", "--parent", "above")
     changed = json.loads(shell.ok("tiers", "set", "capped", "--weight", "2", "--json"))[0]
     assert (changed["weight"], changed["cap"], changed["accelerator_hours_per_month"]) == (2.0, 0.5, 10.0)
+    assert changed["parent"] == "above"
+    assert json.loads(shell.ok("tiers", "set", "capped", "--parent", "", "--json"))[0]["parent"] is None
     free = json.loads(shell.ok("tiers", "set", "capped", "--unlimited", "--max-jobs", "3", "--json"))[0]
     assert (free["cap"], free["accelerator_hours_per_month"], free["max_jobs"]) == (0.5, None, 3)
     assert "accelerator hours" in shell.ok("tiers", "usage", "capped")
     assert "tier.changed" in shell.ok("audit", "--subject", "tier/capped")
+
+
+def test_tiers_are_listed_as_a_tree(shell: Shell) -> None:
+    shell.ok("tiers", "set", "research")
+    for team in ("vision", "language"):
+        shell.ok("tiers", "set", team, "--parent", "research")
+    names = [line.split("  1 ")[0].rstrip() for line in shell.ok("tiers").splitlines()]
+    place = names.index("research")
+    assert names[place : place + 3] == ["research", "  language", "  vision"]
+    assert shell.run("tiers", "set", "research", "--parent", "vision").returncode == 2
 
 
 def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tmp_path: Path) -> None:
@@ -333,13 +346,16 @@ def test_a_stored_round_is_decided_again(bare: Shell, tmp_path: Path) -> None:
     other = replace(record.allocation, time_fraction=record.allocation.time_fraction * 0.5)
     url = f"sqlite:///{tmp_path}/rounds.db"
     store = SqlStore(url)
-    for index, kept in enumerate((record, replace(record, allocation=other), replace(record, solver_outcome="reused"))):
+    bare_record = replace(record, inputs=None)  # its leases cannot be compared, as of rounds of older releases
+    for index, kept in enumerate(
+        (record, replace(bare_record, allocation=other), replace(bare_record, solver_outcome="reused"))
+    ):
         plan = replace(kept.plan, round_index=index + 1, parent_round_index=index)
         store.commit(index, Changes(round=replace(kept, plan=plan)))
     store.close()
     assert f"{len(ids)} jobs" in (told := bare.ok("replay", "1", "--database-url", url)) and "the same" in told
     changed = bare.run("replay", "2", "--database-url", url)
     assert changed.returncode == 1 and "another allocation" in changed.stdout
-    for missing, why in (("3", "reused"), ("4", "no round 4")):
-        refused = bare.run("replay", missing, "--database-url", url)
-        assert refused.returncode == 2 and why in refused.stderr
+    assert "no allocation of its own" in bare.ok("replay", "3", "--database-url", url)
+    refused = bare.run("replay", "4", "--database-url", url)
+    assert refused.returncode == 2 and "no round 4" in refused.stderr

@@ -17,33 +17,72 @@ from hypothesis import strategies as st
 
 import gavel.client as module
 from api import schemas
-from gavel.client import Client, GavelApiError, ServiceUnreachable
+from api.estimator import EstimatorView
+from api.schemas import explain as schemas_of_explain
+from api.schemas import operations as schemas_of_operations
+from api.schemas import overview as schemas_of_overview
+from gavel.client import Client, GavelApiError, ServiceUnreachable, explain, overview, script
+from gavel.client.errors import refusal
 from gavel.types import JobState, Lease, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
 
 __all__ = ["service"]
 
-VIEWS = {
-    module.Job: schemas.JobView,
-    module.Event: schemas.EventView,
-    module.Tier: schemas.TierView,
-    module.User: schemas.UserView,
-    module.Lease: schemas.LeaseView,
-    module.Round: schemas.RoundView,
-    module.AllocationRow: schemas.AllocationRow,
-    module.Allocation: schemas.AllocationView,
-    module.Throughput: schemas.ThroughputView,
-    module.Throughputs: schemas.ThroughputList,
-    module.Worker: schemas.WorkerView,
-    module.Cluster: schemas.ClusterView,
-    module.Submission: schemas.JobSubmit,
-    module.JobBatch: schemas.JobBatchView,
-    module.Cancelled: schemas.CancelledView,
-    module.Deadline: schemas.DeadlineView,
-    module.Usage: schemas.UsageView,
-    module.AuditEntry: schemas.AuditView,
-}
+VIEWS = (
+    {
+        module.Job: schemas.JobView,
+        module.Event: schemas.EventView,
+        module.Tier: schemas.TierView,
+        module.User: schemas.UserView,
+        module.Lease: schemas.LeaseView,
+        module.Round: schemas.RoundView,
+        module.AllocationRow: schemas.AllocationRow,
+        module.Allocation: schemas.AllocationView,
+        module.Throughput: schemas.ThroughputView,
+        module.Throughputs: schemas.ThroughputList,
+        module.Worker: schemas.WorkerView,
+        module.Cluster: schemas.ClusterView,
+        module.Submission: schemas.JobSubmit,
+        module.JobBatch: schemas.JobBatchView,
+        module.Cancelled: schemas.CancelledView,
+        module.Deadline: schemas.DeadlineView,
+        module.Usage: schemas.UsageView,
+        module.AuditEntry: schemas.AuditView,
+        module.BearerToken: schemas.TokenView,
+        module.Node: schemas_of_operations.NodeStatusView,
+        module.Operation: schemas_of_operations.OperationView,
+        module.Estimator: EstimatorView,
+        overview.Shares: schemas_of_overview.SharesView,
+    }
+    | {
+        getattr(overview, name): getattr(schemas_of_overview, name)
+        for name in (
+            "RoundSummary",
+            "SolveSummary",
+            "WorstJob",
+            "Summary",
+            "PlacedRound",
+            "PlacementBlock",
+            "Placements",
+            "QueueItem",
+            "Queue",
+        )
+    }
+    | {
+        getattr(explain, name): getattr(schemas_of_explain, of)
+        for name, of in {
+            "Binding": "BindingView",
+            "Explanation": "ExplainView",
+            "Calibration": "CalibrationView",
+            "TierEffect": "TierEffect",
+            "JobEffect": "JobEffect",
+            "Effects": "EffectsView",
+            "LeaseDifference": "LeaseDifference",
+            "Replayed": "ReplayView",
+        }.items()
+    }
+)
 PROGRAM = ["python", "train.py"]
 
 
@@ -85,7 +124,7 @@ def test_a_job_can_be_submitted_read_listed_and_cancelled(service: Service, ann:
 
 
 def test_jobs_come_page_after_page_up_to_the_limit(ann: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE_LIMIT", 3)
+    monkeypatch.setattr(script, "PAGE_LIMIT", 3)
     ids = [ann.submit(argv=PROGRAM, total_steps=1)["id"] for _ in range(7)]
     assert [job["id"] for job in ann.jobs()] == ids[::-1]
     assert [job["id"] for job in ann.jobs(limit=5)] == ids[:1:-1]
@@ -179,7 +218,7 @@ def test_followed_logs_hold_every_character_once_and_end_with_the_job(service: S
     job = ann.submit(argv=PROGRAM, total_steps=1)
     path = service.logs / job["id"]
     path.write_bytes("première".encode()[:6])  # half of the è is still to come
-    parts = ann.read_logs(job["id"], follow=True, poll_s=0.01)
+    parts = ann.read_logs(job["id"], follow=True)
     assert next(parts) == "premi"
     path.write_bytes("première\n".encode())
     end(service, job["id"])
@@ -213,7 +252,7 @@ class Wire(httpx.BaseTransport):
 
 @pytest.fixture
 def breaking(service: Service, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Client, Wire]]:
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(script, "PAUSES_S", (0.0, 0.0, 0.0, 0.0))
     name, _ = service.user()
     wire = Wire(losses=2)
     with Client(service.url, service.token(name)) as client:
@@ -239,7 +278,7 @@ def test_a_call_that_must_not_be_repeated_is_not(breaking: tuple[Client, Wire]) 
 
 
 def test_nothing_listening_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
+    monkeypatch.setattr(script, "PAUSES_S", (0.0, 0.0, 0.0, 0.0))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}/", "t") as client, pytest.raises(ServiceUnreachable, match=str(port)):
@@ -260,7 +299,7 @@ def test_nothing_listening_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> 
 )
 def test_any_refusal_becomes_an_error_that_can_be_printed(status: int, body: bytes, kind: str) -> None:
     answer = httpx.Response(status, content=body, headers={"Content-Type": kind})
-    error = module._refusal(answer)
+    error = refusal(answer)
     assert error.status == status and str(status) in str(error)
 
 
@@ -270,7 +309,7 @@ def test_a_problem_document_is_read_field_by_field() -> None:
         "detail": "weight: too large",
         "errors": [{"field": "weight", "message": "m"}],
     }
-    error = module._refusal(httpx.Response(422, json=problem))
+    error = refusal(httpx.Response(422, json=problem))
     assert (error.title, error.detail, error.field) == ("No", "weight: too large", "weight")
     assert str(error) == "No (422): weight: too large"
 

@@ -1,9 +1,10 @@
-"""The dashboard: two server-rendered pages that plain JavaScript keeps current over the REST API.
+"""The dashboard: server-rendered pages that plain JavaScript keeps current over the REST API and its events.
 
 Everything a page needs is served from here; scripts and styles come from files, never from the page itself, which the
 Content-Security-Policy enforces.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,13 +15,47 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.auth import PUBLIC, CookieDep, identify, start_session
 from api.errors import documented, problem
-from api.services import ServicesDep
-from gavel.types import Identity, Scope
+from api.services import Services, ServicesDep
+from gavel.types import Scope
 
 HERE = Path(__file__).parent
-MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
 FILES: Final[Mapping[str, Path]] = {
-    path.name: path for path in sorted((HERE / "static").iterdir()) if path.suffix in MEDIA_TYPES
+    path.name: path for path in sorted((HERE / "static").rglob("*")) if path.suffix in MEDIA_TYPES
+}
+PAGES: Final[Mapping[str, str]] = {
+    "/": "Overview",
+    "/allocation": "Allocation",
+    "/placements": "Placements",
+    "/queue": "Queue",
+    "/tiers": "Tiers",
+    "/estimator": "Estimator",
+    "/nodes": "Nodes",
+    "/policy": "Policy",
+}
+IMPORT: Final = re.compile(r'from "\./([a-z]+\.js)"')
+PLOTTED: Final = frozenset({"/tiers"})  # pages that load the plotting library
+FEATURES: Final[Mapping[str, str]] = {  # what pages use only where this service has it
+    "explain": "/v1/jobs/{job_id}/explain",
+    "calibration": "/v1/explain/calibration",
+    "preview": "/v1/tiers:preview",
+    "simulate": "/v1/simulate",
+}
+
+
+def _imported(name: str) -> frozenset[str]:
+    """The scripts that a script imports, those they import included."""
+    found: set[str] = set()
+    new = {name}
+    while new:
+        found |= new
+        new = {each for path in new for each in IMPORT.findall(FILES[path].read_text())} - found
+    return frozenset(found - {name})
+
+
+PRELOADED: Final[Mapping[str, tuple[str, ...]]] = {  # asked for at once, not each when another has come
+    f"{name}.js": tuple(sorted(_imported(f"{name}.js")))
+    for name in (*(path.strip("/") or "overview" for path in PAGES), "job")
 }
 POLICY = "; ".join(
     (
@@ -48,17 +83,20 @@ _templates = Environment(
 )
 
 
-@router.get("/", response_class=HTMLResponse)
-def overview(request: Request, services: ServicesDep, session: CookieDep) -> Response:
-    """The cluster at a glance; without a session, how to get one (401)."""
-    kind = next(iter(services.catalogue), "")
-    return _page("overview.html", request, identify(services, session), kind=kind)
+def page(request: Request, services: ServicesDep, session: CookieDep) -> Response:
+    """A page of `PAGES`; without a session, how to get one (401)."""
+    path = request.url.path
+    return _page(path.strip("/") or "overview", path, request, services, session)
+
+
+for each in PAGES:
+    router.get(each, response_class=HTMLResponse)(page)
 
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep) -> Response:
     """One job. The page asks the API for it, which decides whether the caller may see it."""
-    return _page("job.html", request, identify(services, session), job_id=job_id)
+    return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
 
 
 @router.get("/login")
@@ -87,18 +125,37 @@ def favicon() -> Response:
     return static("icon.svg")
 
 
-def _page(template: str, request: Request, caller: Identity | None, **values: str) -> HTMLResponse:
+def _page(
+    name: str, here: str, request: Request, services: Services, session: str | None, job_id: str = ""
+) -> HTMLResponse:
     """A page for the caller; the login page for nobody, and for a job's token, which may not look around."""
+    caller = identify(services, session)
     if caller is None or caller.scope is Scope.JOB:
         return _login_page(request)
-    return _render(template, request, 200, user=caller.user, scope=caller.scope.value, **values)
+    offered = request.app.state.paths
+    return _render(
+        f"{name}.html",
+        request,
+        200,
+        title=PAGES.get(here, here),
+        here=here,
+        pages=tuple(PAGES.items()),
+        script=f"{name}.js",
+        preloaded=PRELOADED[f"{name}.js"],
+        plots=here in PLOTTED,
+        user=caller.user,
+        scope=caller.scope.value,
+        kind=next(iter(services.catalogue), ""),
+        features=" ".join(feature for feature, path in FEATURES.items() if path in offered),
+        job_id=job_id,
+    )
 
 
 def _login_page(request: Request, refusal: str = "") -> HTMLResponse:
     return _render("login.html", request, 401, refusal=refusal)
 
 
-def _render(template: str, request: Request, status: int, **values: str) -> HTMLResponse:
+def _render(template: str, request: Request, status: int, **values: object) -> HTMLResponse:
     base = str(request.base_url).rstrip("/")
     text = _templates.get_template(template).render(base=base, **values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)

@@ -1,13 +1,16 @@
 """Many jobs at once: submitted together or as an array, cancelled by what they have in common."""
 
+from functools import partial
+
 from fastapi import APIRouter, Response
 from fastapi_problem.error import Problem
 
 from api.auth import UserOrOperator
 from api.errors import documented, problem
-from api.limits import spec_of, specs_of_array
+from api.limits import check_predecessors, spec_of, specs_of_array
 from api.routes.jobs import show, submit_once
 from api.routes.parameters import IdempotencyKey
+from api.rules import Rules
 from api.schemas import CancelBatch, CancelledView, JobArray, JobBatch, JobBatchView
 from api.services import Services, ServicesDep
 from gavel.ports import JobFilter
@@ -27,9 +30,8 @@ def submit_batch(
     idempotency_key: IdempotencyKey = None,
 ) -> JobBatchView:
     """Submit many jobs in one transaction: all of them, or none and a 422 that names each item that is wrong."""
-    jobs = submit_once(
-        lambda: _specs(body, caller, services), body, response, caller, services, idempotency_key, is_array=False
-    )
+    make = partial(_specs, body, caller, services)
+    jobs = submit_once(make, body, response, caller, services, idempotency_key, is_array=False)
     return JobBatchView(array_id=None, items=show(services, jobs))
 
 
@@ -42,9 +44,8 @@ def submit_array(
     idempotency_key: IdempotencyKey = None,
 ) -> JobBatchView:
     """Submit one job for each combination of parameters, such as a sweep, in one transaction."""
-    jobs = submit_once(
-        lambda: specs_of_array(body, caller, services), body, response, caller, services, idempotency_key, is_array=True
-    )
+    make = partial(_array, body, caller, services)
+    jobs = submit_once(make, body, response, caller, services, idempotency_key, is_array=True)
     return JobBatchView(array_id=jobs[0].spec.array_id, items=show(services, jobs))
 
 
@@ -69,12 +70,18 @@ def cancel_batch(body: CancelBatch, caller: UserOrOperator, services: ServicesDe
     return CancelledView(cancelling=sorted(ended), skipped=skipped)
 
 
-def _specs(body: JobBatch, caller: Identity, services: Services) -> list[JobSpec]:
+def _array(body: JobArray, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
+    check_predecessors(body.job, caller, services)
+    return specs_of_array(body, caller, rules)
+
+
+def _specs(body: JobBatch, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
     specs: list[JobSpec] = []
     refused: list[dict[str, str]] = []
     for index, job in enumerate(body.jobs):
         try:
-            specs.append(spec_of(job, caller, services))
+            specs.append(spec_of(job, caller, rules))
+            check_predecessors(job, caller, services)
         except Problem as error:
             if error.status != 422:
                 raise

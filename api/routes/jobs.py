@@ -1,17 +1,20 @@
 """Jobs: submit, list, look, cancel, and their story."""
 
+from asyncio import wrap_future
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
 from fastapi_problem.error import Problem
 
 from api.auth import AnyCaller, UserOrOperator, visible_job
 from api.deadlines import deadline_view
 from api.errors import documented, problem
-from api.limits import body_hash, checked_priority, spec_of
-from api.quotas import check_quotas
+from api.limits import body_hash, check_predecessors, checked_priority, spec_of
+from api.quotas import any_metered, check_hours
+from api.recent import RecentDep
 from api.routes.parameters import (
     UNCHANGED,
     BeforeQuery,
@@ -23,6 +26,7 @@ from api.routes.parameters import (
     names_version,
     version_in,
 )
+from api.rules import Rules, rules_of
 from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, ShownState
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request
 from api.services import Services, ServicesDep
@@ -32,6 +36,7 @@ from gavel.types import Identity, Job, JobSpec, JobState, Scope
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
+REPLAYED = {"Idempotency-Replayed": "true"}
 SCANNED_PAGES = 25  # a list filtered by a shown state looks through this many pages before it answers with a short one
 
 ETAG: dict[str, Any] = {"ETag": {"description": "The version of what is shown.", "schema": {"type": "string"}}}
@@ -62,26 +67,50 @@ CREATED: dict[int | str, dict[str, Any]] = {
 
 
 @router.post(
-    "", status_code=201, operation_id="submit_job", responses=CREATED | documented(400, 401, 403, 413, 422, 429, 503)
+    "",
+    status_code=201,
+    operation_id="submit_job",
+    response_model=JobView,
+    responses=CREATED | documented(400, 401, 403, 413, 422, 429, 503),
 )
-def submit(
+async def submit(
     body: JobSubmit,
-    response: Response,
     caller: UserOrOperator,
     services: ServicesDep,
+    recent: RecentDep,
     idempotency_key: IdempotencyKey = None,
-) -> JobView:
+) -> Response:
     """Submit a job. The answer comes after the job is durable; send the same Idempotency-Key again when in doubt."""
-    (job,) = submit_once(
-        lambda: [spec_of(body, caller, services)], body, response, caller, services, idempotency_key, is_array=False
-    )
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
-    response.headers["ETag"] = etag(job)
-    return show(services, [job])[0]
+    digest, rules = body_hash(body), await recent.rules()
+    try:
+        spec = spec_of(body, caller, rules)
+        if body.after or any_metered([spec], rules):  # only these have something to look up
+            await run_sync(_check_further, body, spec, caller, services, rules)
+    except Problem:
+        known = await run_sync(_known, services, caller, idempotency_key, digest)
+        if not known:
+            raise
+        return await _created(services, known[0], created=False)
+    now_s = services.clock.now_s()
+    (answer,) = await wrap_future(services.store.start_submit(spec, key=idempotency_key, body_hash=digest, now_s=now_s))
+    return await _created(services, answer.job, created=answer.created)
+
+
+def _check_further(body: JobSubmit, spec: JobSpec, caller: Identity, services: Services, rules: Rules) -> None:
+    check_predecessors(body, caller, services)
+    check_hours([spec], rules, services)
+
+
+async def _created(services: Services, job: Job, *, created: bool) -> Response:
+    """The answer to a submit, made without another look into the database where nothing there could matter."""
+    is_plain = job.state is JobState.QUEUED and job.spec.deadline_at_s is None
+    view = job_view(job, None, services.clock.now_s()) if is_plain else (await run_sync(show, services, [job]))[0]
+    headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job)} | ({} if created else REPLAYED)
+    return Response(view.model_dump_json(), 201, headers, "application/json")
 
 
 def submit_once(
-    specs_of: Callable[[], list[JobSpec]],
+    specs_of: Callable[[Rules], list[JobSpec]],
     body: Request,
     response: Response,
     caller: Identity,
@@ -91,12 +120,12 @@ def submit_once(
     is_array: bool,
 ) -> list[Job]:
     """The jobs of a body; those that the key made before come back whatever has become of quotas and cluster."""
-    digest = body_hash(body)
+    digest, rules = body_hash(body), rules_of(services)
     try:
-        specs = specs_of()
-        check_quotas(specs, services)
+        specs = specs_of(rules)
+        check_hours(specs, rules, services)
     except Problem:
-        known = services.store.submitted(caller.user, key, body_hash=digest) if key else ()
+        known = _known(services, caller, key, digest)
         if not known:
             raise
     else:
@@ -105,8 +134,12 @@ def submit_once(
         known = tuple(each.job for each in answers)
         if all(each.created for each in answers):
             return list(known)
-    response.headers["Idempotency-Replayed"] = "true"
+    response.headers.update(REPLAYED)
     return list(known)
+
+
+def _known(services: Services, caller: Identity, key: str | None, digest: str) -> Sequence[Job]:
+    return services.store.submitted(caller.user, key, body_hash=digest) if key else ()
 
 
 @router.get("", operation_id="list_jobs", responses=documented(401, 403, 422, 503))

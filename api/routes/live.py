@@ -8,6 +8,7 @@ from fastapi.sse import EventSourceResponse
 from api.auth import UserOrOperator
 from api.errors import documented, problem
 from api.live import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
+from api.news import DEFAULT_KINDS, Audience, Kind
 from gavel.types import Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
@@ -16,8 +17,11 @@ EVENT: dict[str, Any] = {
     "type": "object",
     "required": ["event", "data", "id"],
     "properties": {
-        "event": {"type": "string", "enum": ["hello", "reset", "job", "round", "allocation"]},
-        "data": {"type": "string", "description": "JSON: JobView of a job, RoundView of a round, AllocationNews."},
+        "event": {"type": "string", "enum": ["hello", "reset", "job", "round", "allocation", "changed"]},
+        "data": {
+            "type": "string",
+            "description": "JSON: JobView of a job, RoundView of a round, and what api/schemas/live.py says.",
+        },
         "id": {
             "type": "string",
             "description": "The position after it; the last of a commit has it.",
@@ -36,6 +40,9 @@ async def follow_events(
     request: Request,
     caller: UserOrOperator,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="A position; without it, from now on.")] = None,
+    kind: Annotated[
+        list[Kind] | None, Query(max_length=4, description="Only events of these kinds; default: all but `changed`.")
+    ] = None,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
 ) -> Response:
     """Your jobs, rounds with your leases (an operator's: everything, and allocations) as they are written.
@@ -51,5 +58,6 @@ async def follow_events(
             headers={"Retry-After": str(COME_AGAIN_MS // 1000)},
         )
     start = after if last_event_id is None else last_event_id
-    audience = None if caller.scope is Scope.OPERATOR else caller.user
+    user = None if caller.scope is Scope.OPERATOR else caller.user
+    audience = Audience(user=user, kinds=frozenset(kind) if kind else DEFAULT_KINDS)
     return EventSourceResponse(live.stream(audience, start), headers={"Cache-Control": "no-store"})

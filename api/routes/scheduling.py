@@ -1,17 +1,20 @@
 """What the scheduler decided and knows: allocations, rounds, throughputs, the cluster, kinds and policies."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
 from api.auth import AnyCaller, UserOrOperator, may_see
 from api.errors import documented
 from api.estimator import EstimatorView, estimator_view
+from api.grouping import ROWS_MAX, grouped_view, rows_of
 from api.schemas import (
     AllocationView,
     CatalogueList,
     ClusterView,
+    Kind,
+    Name,
     PolicyList,
     PolicyView,
     RoundList,
@@ -20,6 +23,9 @@ from api.schemas import (
 )
 from api.services import Services, ServicesDep
 from api.views import allocation_view, cluster_view, leases_in_force, round_view, throughput_view
+from gavel.errors import NotFound
+from gavel.estimator.kinds import OWN_KIND
+from gavel.estimator.tables import is_aside
 from gavel.types import Identity, Job, JobId, Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
@@ -30,11 +36,29 @@ def _visible(services: Services, caller: Identity) -> Mapping[JobId, Job]:
     return {job.id: job for job in services.store.snapshot().jobs.values() if may_see(caller, job)}
 
 
-@router.get("/allocations/current", operation_id="get_allocation", responses=documented(401, 403, 404, 503))
-def get_allocation(caller: UserOrOperator, services: ServicesDep) -> AllocationView:
+@router.get("/allocations/current", operation_id="get_allocation", responses=documented(401, 403, 404, 422, 503))
+def get_allocation(
+    caller: UserOrOperator,
+    services: ServicesDep,
+    group_by: Annotated[
+        Literal["none", "tier_and_kind", "auto"],
+        Query(description=f"One row for the jobs of a tier and kind; auto: when there are more than {ROWS_MAX}."),
+    ] = "none",
+    tier: Annotated[Name | None, Query(description="Only rows of this tier.")] = None,
+    kind: Annotated[Kind | None, Query(description="Only rows of this job kind.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000_000, description="Most rows; `jobs` says how many there are.")] = 10**6,
+) -> AllocationView:
     """The newest allocation, with the rows of your unfinished jobs (an operator's: everybody's). 404 before any."""
-    record = services.store.round()
-    return allocation_view(record, _visible(services, caller), services.clock.now_s())
+    newest = services.store.snapshot().rounds
+    record = newest[-1] if newest else services.store.round()
+    jobs = {
+        job_id: job
+        for job_id, job in _visible(services, caller).items()
+        if tier in (None, job.spec.tier) and kind in (None, job.spec.kind)
+    }
+    is_grouped = group_by == "tier_and_kind" or (group_by == "auto" and rows_of(record, jobs) > ROWS_MAX)
+    view = (grouped_view if is_grouped else allocation_view)(record, jobs, services.clock.now_s())
+    return view.model_copy(update={"rows": view.rows[:limit]})
 
 
 @router.get("/rounds", operation_id="list_rounds", responses=documented(401, 403, 422, 503))
@@ -59,8 +83,9 @@ def get_round(index: Annotated[int, Path(ge=0, le=2**53)], caller: UserOrOperato
 
 @router.get("/throughputs", operation_id="list_throughputs", responses=documented(401, 403, 503))
 def list_throughputs(caller: UserOrOperator, services: ServicesDep) -> ThroughputList:
-    """What is believed of job kinds: those of the catalogue and your own (an operator's list: all)."""
-    items = [throughput_view(each) for each in services.store.throughputs() if _may_see_kind(caller, each.kind)]
+    """What was measured of job kinds alone: those of the catalogue and your own (an operator's list: all)."""
+    alone = [each for each in services.store.throughputs() if not is_aside(each)]
+    items = [throughput_view(each) for each in alone if _may_see_kind(services, caller, each.kind)]
     return ThroughputList(types=sorted({item.accelerator_type for item in items}), items=items)
 
 
@@ -70,14 +95,27 @@ def get_estimator(caller: UserOrOperator, services: ServicesDep) -> EstimatorVie
     return estimator_view(
         services.store.throughputs(),
         services.store.cluster().accelerator_types,
-        may_see_kind=lambda kind: _may_see_kind(caller, kind),
+        may_see_kind=lambda kind: _may_see_kind(services, caller, kind),
         may_see_user=lambda user: caller.scope is Scope.OPERATOR or user == caller.user,
     )
 
 
-def _may_see_kind(caller: Identity, kind: str) -> bool:
-    owner, slash, _ = kind.partition("/")
-    return caller.scope is Scope.OPERATOR or not slash or owner == caller.user
+def _may_see_kind(services: Services, caller: Identity, kind: str) -> bool:
+    """Kinds of the catalogue, the caller's own, and that of a single job that the caller may see; an operator: all."""
+    name, _, job_id = kind.partition(OWN_KIND)
+    if caller.scope is Scope.OPERATOR:
+        return True
+    if job_id:
+        return _may_see_job(services, caller, job_id)
+    owner, slash, _ = name.partition("/")
+    return not slash or owner == caller.user
+
+
+def _may_see_job(services: Services, caller: Identity, job_id: JobId) -> bool:
+    try:
+        return may_see(caller, services.store.snapshot().jobs.get(job_id) or services.store.job(job_id))
+    except NotFound:
+        return False
 
 
 @router.get("/cluster", operation_id="get_cluster", responses=documented(401, 403, 503))

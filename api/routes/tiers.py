@@ -62,7 +62,7 @@ def put_tier(
     with _one_at_a_time:
         before = _find(services, name)
         _check_precondition(before, if_match, if_none_match)
-        _check_rules(services, name, body)
+        check_rules(services, name, body)
         wanted = Tier(
             name=name,
             weight=body.weight,
@@ -73,7 +73,7 @@ def put_tier(
             max_jobs=body.max_jobs,
             accelerator_hours_per_month=body.accelerator_hours_per_month,
             budget_usd_per_month=body.budget_usd_per_month,
-            parent=before.parent if before else None,
+            parent=body.parent,
         )
         expected = before.version if before else None
         tier = services.store.put_tier(wanted, expected_version=expected, by=caller.user, now_s=services.clock.now_s())
@@ -132,16 +132,24 @@ def _check_precondition(before: Tier | None, if_match: str | None, if_none_match
         raise problem(412, f"tier {before.name} is at version {_etag(before)} now; read it again")
 
 
-def _check_rules(services: Services, name: str, body: TierPut) -> None:
+def check_rules(services: Services, name: str, body: TierPut) -> None:
+    """Raises a 422 problem for an objective no tier can have, or guarantees that do not fit together."""
     from gavel.policies.registry import TIER_OBJECTIVES
 
     if body.objective not in TIER_OBJECTIVES:
         raise invalid("objective", f"no tier can have {body.objective}; one of {', '.join(sorted(TIER_OBJECTIVES))}")
-    others = sum(tier.guarantee for tier in services.store.tiers() if tier.name != name)
-    if others + body.guarantee > 1 + 1e-9:
-        raise invalid(
-            "guarantee", f"the other tiers have {others:g} of the cluster; at most {max(0, 1 - others):g} is left"
-        )
+    tiers = {tier.name: tier for tier in services.store.tiers() if tier.name != name}
+    if body.parent is not None and body.parent not in tiers:
+        raise invalid("parent", f"there is no other tier {body.parent}; there are {', '.join(tiers)}")
+    promised = tiers[body.parent].guarantee if body.parent else 1.0
+    beside = sum(tier.guarantee for tier in tiers.values() if tier.parent == body.parent)
+    if beside + body.guarantee > promised + 1e-9:
+        of_whom = f"tier {body.parent}'s {promised:g}" if body.parent else "the cluster"
+        left = max(0, promised - beside)
+        raise invalid("guarantee", f"the other tiers have {beside:g} of {of_whom}; at most {left:g} is left")
+    below = sum(tier.guarantee for tier in tiers.values() if tier.parent == name)
+    if below > body.guarantee + 1e-9:
+        raise invalid("guarantee", f"the tiers below are promised {below:g}; give at least that, or lower theirs")
 
 
 @router.get("/users", operation_id="list_users", responses=documented(401, 403, 503))

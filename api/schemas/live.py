@@ -17,3 +17,9 @@ class AllocationNews(View):
     types: list[str]
     capacity: dict[str, int]
     tiers: dict[str, list[float]] = Field(description="By tier, a part between 0 and 1 for each of `types`.")
+
+
+class ChangedNews(View):
+    """Something changed: how many jobs and rounds. For pages that read lists anew."""
+
+    items: int

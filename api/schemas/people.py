@@ -25,6 +25,10 @@ class TierPut(Request):
     )
     budget_usd_per_month: float | None = Field(None, ge=0, le=1e9, description="By the workers' prices.")
 
+    parent: Name | None = Field(
+        None, description="The tier that this one is below, and shares with; null: the cluster."
+    )
+
     @model_validator(mode="after")
     def _reaches_what_it_is_promised(self) -> Self:
         if self.guarantee > self.cap:
@@ -44,6 +48,7 @@ class TierView(View):
     max_jobs: int | None
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
+    parent: str | None
     version: int
 
 
@@ -91,6 +96,21 @@ class TokenCreate(Request):
     """What a new token may do."""
 
     scope: Literal["user", "operator"] = "user"
+
+
+class TokenView(View):
+    """A bearer token, without what it opens with."""
+
+    id: str = Field(description="The start of its SHA-256, in hex.")
+    user: str
+    scope: str
+    created_at_s: float
+
+
+class TokenList(View):
+    """Oldest first."""
+
+    items: list[TokenView]
 
 
 class TokenCreated(View):

@@ -44,7 +44,7 @@ class CertificateView(View):
 
 
 class AllocationRow(View):
-    """One job: the time fractions the policy wants, and the part of its time since submission it has had, by type."""
+    """A job, or the mean of many: time fractions that the policy wants and those had since submission, by type."""
 
     job_id: str
     name: str
@@ -54,6 +54,7 @@ class AllocationRow(View):
     target: list[float]
     received: list[float]
     note: str = Field("", description="What the policy has to say of this job: a deadline that cannot be met, say.")
+    jobs: int = Field(description="1; of a row that stands for many: their number, `job_id` and `name` are empty then.")
 
 
 class AllocationView(View):
@@ -69,6 +70,8 @@ class AllocationView(View):
     types: list[str]
     capacity: dict[str, int] = Field(description="Workers by accelerator type.")
     rows: list[AllocationRow]
+    is_grouped: bool = Field(description="Each row is the mean of the jobs of one kind and tier.")
+    jobs: int = Field(description="How many jobs there are rows for, those cut off included.")
 
 
 class ThroughputView(View):

@@ -1,7 +1,5 @@
 """The state directory of a local cluster: what is where, and the few files that outlive a service."""
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -11,19 +9,24 @@ from pathlib import Path
 from gavel.backends.gang import read_object
 from gavel.backends.launch import Places
 from gavel.backends.machine import write_json
-from gavel.errors import BackendUnavailable, InvalidRequest
-from gavel.types import EphemeralResource, JobId
+from gavel.backends.tenure import Tenure
+from gavel.errors import InvalidRequest
+from gavel.types import EphemeralResource, JobId, Term
 
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 class StateFolder:
-    """Holds the directory against every other service until `close`. Raises BackendUnavailable if one has it."""
+    """Holds the directory against every other service until `close`, or until a newer term of its database.
 
-    def __init__(self, path: Path) -> None:
+    What is written for gangs goes through `own` paths, which fail once another has taken over. Raises
+    BackendUnavailable if another service has the directory.
+    """
+
+    def __init__(self, path: Path, term: Term | None = None) -> None:
         self._path = path.resolve()
-        self._lock = _lock(self._path)
+        self._tenure = Tenure(self._path, term)
         self._fences = {
             path.parent.name: int((read_object(path) or {"fence": 0})["fence"])
             for path in (self._path / "gangs").glob("*/fence.json")
@@ -31,25 +34,30 @@ class StateFolder:
 
     def close(self) -> None:
         """Let go of the directory. Closing twice does no harm."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._tenure.close()
+
+    def own(self, path: Path) -> Path:
+        """A path below the directory by the name that is ours: it leads nowhere once another has taken over."""
+        return self._tenure.path / path.relative_to(self._path)
 
     def places(self, job_id: JobId, token: int) -> Places:
         """Where the files of one gang are. Raises InvalidRequest."""
-        if not JOB_ID.fullmatch(job_id):
-            raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
         places = Places(
             gang=self._path / "gangs" / job_id / str(token),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
-            log=self._path / "logs" / f"{job_id}.log",
+            log=log_path(self._path, job_id),
         )
         assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
         return places
 
+    def own_gang(self, places: Places) -> Path:
+        """The same for a gang's directory, which can be made there now."""
+        places.gang.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.own(places.gang)
+
     def gangs(self) -> Iterator[tuple[Path, Path]]:
-        """Directory and checkpoint directory of each gang that was launched, in the order in which they came."""
+        """Directory and checkpoints of each gang that was launched, in the order in which they came."""
         found = (self._path / "gangs").glob("*/*/gang.json")
         for path in sorted(found, key=lambda path: path.stat().st_mtime):
             yield path.parent, self._path / "checkpoints" / path.parent.parent.name
@@ -70,7 +78,7 @@ class StateFolder:
         known = read_object(path)
         if known is None or known["fence"] < fence:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_json(str(path), {"fence": fence})
+            write_json(str(self.own(path)), {"fence": fence})
         self.assume_fence(job_id, fence)
 
     # --- what else is kept ---
@@ -82,11 +90,18 @@ class StateFolder:
 
     def keep_resources(self, resources: Iterable[EphemeralResource]) -> None:
         """A restarted service finds these."""
-        write_json(str(self._path / "resources.json"), {"resources": [asdict(each) for each in resources]})
+        write_json(str(self.own(self._path / "resources.json")), {"resources": [asdict(each) for each in resources]})
 
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
         """Older checkpoints of the job go. Raises InvalidRequest."""
         keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
+
+
+def log_path(state_dir: Path, job_id: JobId) -> Path:
+    """Where a job's log is, for whoever only reads. Raises InvalidRequest."""
+    if not JOB_ID.fullmatch(job_id):
+        raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
+    return state_dir / "logs" / f"{job_id}.log"
 
 
 def keep_checkpoint(folder: Path, checkpoint: str) -> None:
@@ -103,17 +118,3 @@ def keep_checkpoint(folder: Path, checkpoint: str) -> None:
 def _token_and_step(checkpoint: str) -> tuple[int, int] | None:
     found = CHECKPOINT.fullmatch(checkpoint)
     return (int(found[1]), int(found[2])) if found else None
-
-
-def _lock(state_dir: Path) -> int:
-    """A descriptor that keeps every other service out of the directory; its holder's death frees it."""
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = os.open(state_dir / "backend.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as problem:
-        os.close(lock)
-        raise BackendUnavailable(
-            f"another service uses {state_dir}: stop it, or give this one its own state_dir"
-        ) from problem
-    return lock

@@ -28,8 +28,10 @@ class LocalGang:
     """A gang that the local backend knows. `state` moves only forward: WAITING, RUNNING, ENDED."""
 
     def __init__(self, instruction: LaunchGang, directory: Path, checkpoints: Path, lease_boottime_s: float) -> None:
+        """`directory` may lead through a name that is only ours; the gang's processes know it by its real one."""
         self.instruction = instruction
         self.directory = directory
+        self._home = directory.resolve()
         self.state = GangState.WAITING
         self.lease_boottime_s = lease_boottime_s
         self.is_stopping = False
@@ -55,14 +57,15 @@ class LocalGang:
 
     def remember(self) -> None:
         """A restarted service finds this gang again, even while it only waits."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)
         said = {"boot_id": machine.boot_id(), "lease_boottime_s": self.lease_boottime_s}
         self._write("gang.json", said | {"instruction": asdict(self.instruction)})
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor; its pid, at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(self.directory)]
+        argv = [sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(self._home)]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -190,7 +193,7 @@ class LocalGang:
 
     def _kill_leftovers(self) -> bool:
         """Ranks die with their supervisor, what they started may not: True while something was still there."""
-        left = [pid for pid in _processes_with(f"GAVEL_GANG_DIR={self.directory}".encode())]
+        left = [pid for pid in _processes_with(f"GAVEL_GANG_DIR={self._home}".encode())]
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

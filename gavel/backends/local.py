@@ -45,6 +45,7 @@ from gavel.types import (
     Node,
     Observation,
     Report,
+    Term,
 )
 
 REPORTS_KEPT = 64
@@ -52,6 +53,8 @@ REPORTS_KEPT = 64
 
 class LocalBackend:
     """Runs gangs as processes of this machine. One service at a time per `state_dir`; not thread-safe but `read_log`.
+
+    A service with a newer `term` of the same database takes over from one that is only asleep, whose acts then fail.
 
     `lease_grace_s`: from the end of a lease to the kill of what still runs. `on_change` is called, from another thread,
     when a gang has ended. `environment` is added to every process of every job. Workers that name several nodes make
@@ -69,6 +72,7 @@ class LocalBackend:
         log_bytes_per_job: int,
         on_change: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] | None = None,
+        term: Term | None = None,
     ) -> None:
         self._clock = clock
         self._lease_grace_s = lease_grace_s
@@ -87,7 +91,7 @@ class LocalBackend:
         self._reports: dict[GangKey, deque[Report]] = {}
         self._tasks: dict[GangKey, GangTasks] = {}  # of running gangs
         with _answering("open"):
-            self._folder = StateFolder(state_dir)
+            self._folder = StateFolder(state_dir, term)
             self._watch = Watch(on_change)
             self._adopt()
 
@@ -170,7 +174,7 @@ class LocalBackend:
         if instruction.token < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
-        gang = LocalGang(instruction, places.gang, places.checkpoints, lease_boottime_s)
+        gang = LocalGang(instruction, self._folder.own(places.gang), places.checkpoints, lease_boottime_s)
         gang.remember()
         self._know(gang)
 
@@ -297,7 +301,7 @@ class LocalBackend:
         here = {node.name for node in self._cluster.nodes}
         self._table.set_resources([each for each in self._folder.resources() if each.node in here], now_s=now_s)
         for directory, checkpoints in self._folder.gangs():
-            gang = LocalGang.adopt(directory, checkpoints)
+            gang = LocalGang.adopt(self._folder.own(directory), checkpoints)
             if gang is not None:
                 self._know(gang)
                 self._take_up(gang, now_s)

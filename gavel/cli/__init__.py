@@ -1,16 +1,46 @@
 """The command line: `gavel serve`, `gavel submit train.py --steps 5000`, `gavel jobs`, .. (`gavel --help`).
 
-Exit codes: 0 done (with --wait: the job completed), 1 the job failed or was cancelled, 2 refused or no answer.
+Exit codes: 0 done, 2 refused or no answer; of `submit --wait` the job's own (128 + signal; 1: cancelled).
 What is slow to import is imported by the command that needs it, so that `--help` is quick.
 """
 
 import sys
 
-from gavel.cli import admin, db, jobs, nodes, observe, profile, replay, service, simulate
+from gavel.cli import (
+    admin,
+    db,
+    jobs,
+    live,
+    nodes,
+    observe,
+    overview,
+    profile,
+    replay,
+    resources,
+    service,
+    simulate,
+    why,
+)
 from gavel.cli.connection import app, explain
 from gavel.client import GavelApiError, ServiceUnreachable
 
-__all__ = ["admin", "app", "db", "jobs", "main", "nodes", "observe", "profile", "replay", "service", "simulate"]
+__all__ = [
+    "admin",
+    "app",
+    "db",
+    "jobs",
+    "live",
+    "main",
+    "nodes",
+    "observe",
+    "overview",
+    "profile",
+    "replay",
+    "resources",
+    "service",
+    "simulate",
+    "why",
+]
 
 
 def main() -> None:

@@ -4,12 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from gavel.cli import show
+from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
 
 tiers = typer.Typer(help="List tiers, or change one.", invoke_without_command=True)
 users = typer.Typer(help="List users, or say which tiers one may use.", invoke_without_command=True)
-token = typer.Typer(help="Make bearer tokens.", no_args_is_help=True)
+token = typer.Typer(help="Make bearer tokens, list them, take them back.", no_args_is_help=True)
+TierName = Annotated[str, typer.Argument(metavar="TIER", autocompletion=completion.tiers)]
+UserName = Annotated[str, typer.Argument(metavar="USER", autocompletion=completion.users)]
+
 app.add_typer(tiers, name="tiers")
 app.add_typer(users, name="users")
 app.add_typer(token, name="token")
@@ -31,7 +34,7 @@ def list_tiers(as_json: Json = False) -> None:
 
 @tiers.command("set")
 def set_tier(  # noqa: PLR0913  one option per field of a tier
-    name: str,
+    name: TierName,
     *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
     objective: Annotated[str | None, typer.Option(help="Objective inside the tier, see `gavel policies`.")] = None,
@@ -41,6 +44,7 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     max_jobs: Annotated[int | None, typer.Option(min=0, help="Unfinished jobs.")] = None,
     hours: Annotated[float | None, typer.Option(help="Accelerator hours a month, at each job's best speed.")] = None,
     budget: Annotated[float | None, typer.Option(help="USD a month, by the workers' prices.")] = None,
+    parent: Annotated[str | None, typer.Option(help="The tier that this one is below; '' for none.")] = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="Drop the limits that no option names.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -55,18 +59,27 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     limits = {"max_jobs": max_jobs, "accelerator_hours_per_month": hours, "budget_usd_per_month": budget}
     with connect() as client:
         known = next((tier for tier in client.tiers() if tier["name"] == name), None)
-        kept = named | ({} if unlimited else limits)
+        kept = named | {"parent": None} | ({} if unlimited else limits)
         stay: dict[str, Any] = (
             {} if known is None else {field: value for field, value in known.items() if field in kept}
         )
+        if parent is not None:
+            stay["parent"] = parent or None
         changed = {field: value for field, value in (named | limits).items() if value is not None}
         tier = client.put_tier(name, **stay | changed, version=known["version"] if known else None)
     show.answer([tier], as_json, show.tiers)
 
 
+@tiers.command("show")
+def show_tier(name: TierName, as_json: Json = False) -> None:
+    """Show one tier."""
+    with connect() as client:
+        show.answer(client.tier(name), as_json, lambda tier: show.tiers([tier]))
+
+
 @tiers.command("usage")
 def show_usage(
-    name: str,
+    name: TierName,
     month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="UTC; default: this month.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -102,9 +115,16 @@ def list_users(as_json: Json = False) -> None:
         show.answer(client.users(), as_json, show.users)
 
 
+@users.command("show")
+def show_user(name: UserName, as_json: Json = False) -> None:
+    """Show one user and its tiers."""
+    with connect() as client:
+        show.answer(client.user(name), as_json, lambda user: show.users([user]))
+
+
 @users.command("set")
 def set_user(
-    name: str,
+    name: UserName,
     tier: Annotated[
         list[str] | None, typer.Option(help="A tier it may use; repeatable, the first is the default.")
     ] = None,
@@ -119,10 +139,29 @@ def set_user(
 
 @token.command("create")
 def create_token(
-    user: str,
+    user: UserName,
     scope: Annotated[str, typer.Option(help="user, or operator.")] = "user",
     as_json: Json = False,
 ) -> None:
     """Make a token for a user and print it; it cannot be shown again."""
     with connect() as client:
         show.answer({"user": user, "scope": scope, "token": client.create_token(user, scope)}, as_json, show.token)
+
+
+@token.command("list")
+def list_tokens(user: UserName, as_json: Json = False) -> None:
+    """List a user's tokens by their ids; what they open with is not kept."""
+    with connect() as client:
+        show.answer(client.tokens(user), as_json, show.tokens)
+
+
+@token.command("revoke")
+def revoke_token(
+    user: UserName,
+    token_ids: Annotated[list[str], typer.Argument(metavar="ID..", help="As `gavel token list` shows them.")],
+    as_json: Json = False,
+) -> None:
+    """Take tokens back: they open nothing any more. Shows those that are left."""
+    with connect() as client:
+        left = [client.revoke_token(user, each) for each in token_ids][-1]
+        show.answer(left, as_json, show.tokens)

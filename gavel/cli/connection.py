@@ -13,7 +13,17 @@ if TYPE_CHECKING:
     from gavel.config import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
-JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel jobs` shows it.")]
+
+
+def _job_ids(incomplete: str) -> list[str]:
+    from gavel.cli import completion
+
+    return completion.jobs(incomplete)
+
+
+JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel jobs` shows it.", autocompletion=_job_ids)
+]
 
 app = typer.Typer(
     help="Schedule training jobs on mixed accelerators.",
@@ -48,7 +58,7 @@ def _options(
 
 def connect() -> Client:
     """A client for the chosen service."""
-    connection = _resolve(_chosen["url"], _chosen["token"])
+    connection = resolve(_chosen["url"], _chosen["token"])
     _used.append(connection)
     return Client(connection.url, connection.token)
 
@@ -85,7 +95,8 @@ def explain(error: GavelApiError | ServiceUnreachable) -> str:
     return str(error)
 
 
-def _resolve(url: str | None, token: str | None) -> Connection:
+def resolve(url: str | None, token: str | None) -> Connection:
+    """The service to talk to, and as whom; ends the command with what to do where none is known."""
     if url and token:
         return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
     state_dir = settings().state_dir

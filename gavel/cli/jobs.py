@@ -1,27 +1,32 @@
-"""Commands about jobs: submit, jobs, job, set, pause, resume, cancel, logs, events."""
+"""Commands about jobs: submit, submit-batch, jobs, job, set, pause, resume, cancel, logs, events."""
 
+import json
 import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
-from gavel.cli import show
+from gavel.cli import completion, show
 from gavel.cli.connection import JobId, Json, app, connect, fail
 from gavel.client import Client, Job, Submission
 
 Repeated = list[str] | None
-JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.")]
+JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.", autocompletion=completion.jobs)]
 Program = Annotated[
     Repeated,
     typer.Argument(metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; options of its own after --."),
 ]
 Steps = Annotated[int, typer.Option(help="Training steps until the job is complete.")]
-Kind = Annotated[str | None, typer.Option(help="Job kind: of the catalogue, or user/name.")]
+Kind = Annotated[
+    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
+]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
-SubmitTier = Annotated[str | None, typer.Option(help="One of your tiers; default: your first.")]
+SubmitTier = Annotated[
+    str | None, typer.Option(help="One of your tiers; default: your first.", autocompletion=completion.tiers)
+]
 ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.")]
 Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
@@ -100,6 +105,30 @@ def submit(  # noqa: PLR0913  one option per field of a job
     raise typer.Exit(_exit_code(job))
 
 
+@app.command("submit-batch")
+def submit_batch(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON: a list of jobs, or one a line. `-`: stdin.")],
+    as_json: Json = False,
+) -> None:
+    """Submit many jobs in one transaction: all of them, or none.
+
+    Each job is an object as `POST /v1/jobs` takes it: {"kind": "mlp-b256", "total_steps": 500, "tier": "gold"}
+    """
+    try:
+        wanted = listed_jobs(sys.stdin.read() if str(path) == "-" else path.read_text())
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+    with connect() as client:
+        show.answer(client.submit_batch(wanted)["items"], as_json, show.jobs)
+
+
+def listed_jobs(text: str) -> list[Submission]:
+    """The jobs of a file: a JSON list, or an object a line. Raises ValueError."""
+    if text.lstrip().startswith("["):
+        return cast(list[Submission], json.loads(text))
+    return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+
 @app.command("jobs")
 def list_jobs(
     state: Annotated[str | None, typer.Option(help="QUEUED, RUNNING, COMPLETED, ..")] = None,
@@ -127,7 +156,9 @@ def job(job_id: JobId, as_json: Json = False) -> None:
 
 @app.command()
 def cancel(
-    job_ids: Annotated[list[str] | None, typer.Argument(metavar="[JOB..]", help="Ids of jobs.")] = None,
+    job_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB..]", help="Ids of jobs.", autocompletion=completion.jobs)
+    ] = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="All with this label.")] = None,
     array: Annotated[str | None, typer.Option(metavar="ID", help="All of this array.")] = None,
     keep: Annotated[Repeated, typer.Option(metavar="JOB", help="But not this one; repeatable.")] = None,
@@ -262,4 +293,8 @@ def _show(job: Job, as_json: bool) -> None:
 
 
 def _exit_code(job: Job) -> int:
-    return int(job["state"] in ("FAILED", "CANCELLED"))
+    """The job's own, as a shell says it (128 + signal); 1 where it has none to blame."""
+    if job["state"] not in ("FAILED", "CANCELLED"):
+        return 0
+    code = job["exit_code"] or 1
+    return 128 - code if code < 0 else code

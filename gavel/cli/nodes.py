@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
-from gavel.cli import show
+from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect
 from gavel.client import Client, Operation
 
 node = typer.Typer(help="Take a node out of service, or back.", no_args_is_help=True)
 app.add_typer(node, name="node")
 
-Name = Annotated[str, typer.Argument(metavar="NODE", help="Its name, as `gavel nodes` shows it.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NODE", help="Its name, as `gavel nodes` shows it.", autocompletion=completion.nodes)
+]
 
 
 @app.command("nodes")
@@ -19,6 +21,25 @@ def list_nodes(as_json: Json = False) -> None:
     """List nodes with their states: ready, cordoned, draining, drained, lost."""
     with connect() as client:
         show.answer(client.nodes(), as_json, show.nodes)
+
+
+@node.command("show")
+def show_node(name: Name, as_json: Json = False) -> None:
+    """Show one node."""
+    with connect() as client:
+        show.answer(client.node(name), as_json, lambda found: show.nodes([found]))
+
+
+@app.command("operation")
+def show_operation(
+    operation_id: Annotated[str, typer.Argument(metavar="ID", help="As the call that asked for it said.")],
+    as_json: Json = False,
+) -> None:
+    """Show what became of something asked of the scheduler; exit code 1 if it failed."""
+    with connect() as client:
+        found = client.operation(operation_id)
+    show.answer(found, as_json, show.operation)
+    raise typer.Exit(int(found["state"] == "failed"))
 
 
 @node.command("cordon")

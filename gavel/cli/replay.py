@@ -1,46 +1,53 @@
-"""The command that decides a stored round's allocation again, from what is kept with it, and compares."""
+"""The command that decides a stored round again, from what is kept with it, and compares."""
 
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gavel.cli.connection import app, fail, settings
 
+if TYPE_CHECKING:
+    from gavel.simulator.round_again import Verdict
+
 Url = Annotated[
     str | None, typer.Option("--database-url", help="Default: GAVEL_DATABASE_URL, else SQLite in the state folder.")
 ]
-SAME = 1e-6  # time fractions closer than this are the same decision
 
 
 @app.command()
 def replay(round_index: Annotated[int, typer.Argument(metavar="ROUND", min=1)], url: Url = None) -> None:
-    """Decide a stored round's allocation again from its stored problem; exit code 1 if it comes out otherwise.
+    """Decide a stored round again, its allocation and its leases; exit code 1 if anything comes out otherwise.
 
-    Reads the database; needs no running service. A round whose solver failed, or that used an older answer again, is
-    named as such: there is nothing to decide.
+    Reads the database; needs no running service. What cannot be compared is said: a round whose solver failed or that
+    used an older answer again has no allocation of its own, and leases need the ledger of the round before.
     """
-    import numpy as np
-
     from gavel.errors import GavelError
-    from gavel.mechanism.caps import capped
-    from gavel.policies.inline import InlineRunner
-    from gavel.policies.registry import load
+    from gavel.simulator.round_again import decided_again
+    from gavel.simulator.round_again import stored_round as taken
     from gavel.store.maintenance import stored_round
 
     known = settings(database_url=url)
     try:
-        record = stored_round(known.url, round_index)
-        stored = record.allocation
-        if record.solver_outcome != "solved":
-            fail(f"round {round_index} has no solve of its own: {record.solver_outcome}")
-        policy = known.policy if known.policy.partition("?")[0] == stored.policy else stored.policy
-        runner = InlineRunner(lambda name: load(name, known.policy_path))
-        again = capped(runner.allocate(policy, record.problem, known.solve_time_limit_s), record.problem)
+        found = decided_again(taken(partial(stored_round, known.url), round_index, known))
     except GavelError as error:
         fail(str(error))
-    is_alike = again.combinations == stored.combinations and again.accelerator_types == stored.accelerator_types
-    off = float(np.abs(again.time_fraction - stored.time_fraction).max(initial=0.0)) if is_alike else np.inf
-    leases = len(record.plan.leases)
-    what = f"round {round_index}, policy {policy}, {len(record.problem.job_ids)} jobs, {leases} leases"
-    typer.echo(f"{what}: {'the same' if off <= SAME else 'another'} allocation (largest difference {off:.1e})")
-    raise typer.Exit(int(off > SAME))
+    _tell(found)
+    raise typer.Exit(int(not found.is_same))
+
+
+def _tell(found: "Verdict") -> None:
+    what = f"round {found.round_index}, policy {found.policy}, {found.jobs} jobs, {found.leases} leases"
+    if found.largest_difference is None:
+        told = "no allocation of its own"
+    elif found.largest_difference <= 1e-6:
+        told = f"the same allocation (largest difference {found.largest_difference:.1e})"
+    else:
+        told = f"another allocation (largest difference {found.largest_difference:.1e})"
+    differ = len(found.missing) + len(found.extra)
+    typer.echo(f"{what}: {told}, {'the same leases' if not differ else f'{differ} leases differ'}")
+    for side, leases in (("only stored", found.missing), ("only decided again", found.extra)):
+        for lease in leases:
+            typer.echo(f"  {side}: job {lease.job_id} on {', '.join(lease.worker_ids)} ({lease.accelerator_type})")
+    if found.note:
+        typer.echo(f"  {found.note}")

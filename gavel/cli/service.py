@@ -13,16 +13,18 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: a free one.")] = None,
     policy: Annotated[str | None, typer.Option(help="Cluster-wide policy, see `gavel policies`.")] = None,
     round_duration_s: Annotated[float | None, typer.Option(help="Length of a round in seconds.")] = None,
+    api_only: Annotated[bool, typer.Option("--api-only", help="Serve the API of a database that others plan.")] = False,
 ) -> None:
     """Run the service, the scheduler and the dashboard on this machine, until Ctrl-C.
 
+    Of several on one database one plans, the others serve the API and stand by for it.
     Settings are read from gavel.toml, then GAVEL_* variables, then these options.
     """
     chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
 
     from gavel.daemon import serve as serve_until_stopped
 
-    raise typer.Exit(serve_until_stopped(chosen))
+    raise typer.Exit(serve_until_stopped(chosen, is_api_only=api_only))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -10,15 +10,18 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gavel.cli.table import FirstThatFits, Rows
 from gavel.client import (
     Allocation,
     AuditEntry,
+    BearerToken,
     Cancelled,
     Cluster,
     Estimator,
     Event,
     Job,
     Node,
+    Operation,
     Round,
     Tier,
     Usage,
@@ -59,9 +62,13 @@ def harmless(text: str) -> str:
     return text.translate(CONTROLS)
 
 
-def jobs(items: Iterable[Job]) -> Table:
+def jobs(items: Iterable[Job]) -> Rows:
     """One line a job."""
-    table = _table("JOB", "NAME", "KIND", "TIER", "STATE", "DONE", "ON", "RHO", "REASON")
+    table = Rows(
+        *("JOB", "NAME", "KIND", "TIER", "STATE", "DONE", "ON", "RHO", "REASON"),
+        spare=("RHO", "KIND", "ON", "TIER", "NAME"),
+        long=("REASON",),
+    )
     for each in items:
         table.add_row(
             each["id"],
@@ -79,8 +86,13 @@ def jobs(items: Iterable[Job]) -> Table:
 
 def job(each: Job) -> Table:
     """Everything about one job, a line each."""
+    return grid(dict(_facts(each)))
+
+
+def grid(facts: Mapping[str, str | Text]) -> Table:
+    """A line for each fact that there is."""
     table = Table.grid(padding=(0, 2))
-    for label, value in _facts(each):
+    for label, value in facts.items():
         if value:
             table.add_row(Text(label, style="dim"), value)
     return table
@@ -101,7 +113,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("deadline", f"{each['deadline']['can_be_met']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
-        ("submitted", _instant(each["submitted_at_s"])),
+        ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
@@ -115,21 +127,25 @@ def cancelled(done: Cancelled) -> Text:
     return Text("\n".join(done["cancelling"]) + left)
 
 
-def audit(items: Iterable[AuditEntry]) -> Table:
+def audit(items: Iterable[AuditEntry]) -> Rows:
     """One line a decision."""
-    table = _table("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "BEFORE", "AFTER")
+    table = Rows(
+        *("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "BEFORE", "AFTER"),
+        spare=("ROUND", "BEFORE", "USER", "AFTER"),
+        long=("BEFORE", "AFTER"),
+    )
     for each in items:
         before, after = (
             json.dumps(part, ensure_ascii=False) if part else "" for part in (each["before"], each["after"])
         )
         row = (each["by"], each["action"], each["subject"], each["user"], _or_blank(each["round_index"]))
-        table.add_row(_instant(each["at_s"]), *row, harmless(before), harmless(after))
+        table.add_row(instant(each["at_s"]), *row, harmless(before), harmless(after))
     return table
 
 
-def usage(month: Usage) -> Table:
+def usage(month: Usage) -> Rows:
     """What a tier used, beside its limits."""
-    table = _table("", "USED", "LIMIT")
+    table = Rows("", "USED", "LIMIT")
     table.title = f"{month['tier']}, {month['month']}"
     table.add_row(
         "accelerator hours", f"{month['accelerator_hours']:.2f}", _limit(month["accelerator_hours_per_month"])
@@ -139,21 +155,24 @@ def usage(month: Usage) -> Table:
     return table
 
 
-def events(items: Iterable[Event]) -> Table:
+def events(items: Iterable[Event]) -> Rows:
     """A job's story."""
-    table = _table("AT", "EVENT", "ROUND", "MESSAGE")
+    table = Rows("AT", "EVENT", "ROUND", "MESSAGE", spare=("ROUND",), long=("MESSAGE",))
     for each in items:
-        table.add_row(_instant(each["at_s"]), each["kind"], _or_blank(each["round_index"]), harmless(each["message"]))
+        table.add_row(instant(each["at_s"]), each["kind"], _or_blank(each["round_index"]), harmless(each["message"]))
     return table
 
 
-def tiers(items: Iterable[Tier]) -> Table:
-    """One line a tier."""
-    table = _table("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH")
-    for each in items:
+def tiers(items: Iterable[Tier]) -> Rows:
+    """One line a tier, those below it under it and further in."""
+    table = Rows(
+        *("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH"),
+        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP"),
+    )
+    for depth, each in _tree(list(items)):
         limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
         table.add_row(
-            each["name"],
+            "  " * depth + each["name"],
             f"{each['weight']:g}",
             each["objective"],
             f"{each['guarantee']:.0%}",
@@ -164,30 +183,52 @@ def tiers(items: Iterable[Tier]) -> Table:
     return table
 
 
-def users(items: Iterable[User]) -> Table:
+def _tree(items: Sequence[Tier], parent: str | None = None, depth: int = 0) -> Iterator[tuple[int, Tier]]:
+    """The tiers below `parent` with their depths, each before those below it; on top whoever is below nobody here."""
+    here = {each["name"] for each in items}
+    for each in items:
+        if (each["parent"] if each["parent"] in here else None) == parent:
+            yield depth, each
+            yield from _tree(items, each["name"], depth + 1)
+
+
+def users(items: Iterable[User]) -> Rows:
     """One line a user."""
-    table = _table("USER", "TIERS")
+    table = Rows("USER", "TIERS", long=("TIERS",))
     for each in items:
         table.add_row(each["name"], ", ".join(each["tiers"]))
     return table
 
 
-def allocation(current: Allocation) -> Table:
-    """The matrix: target and received, each cell shaded by its value relative to the largest."""
-    largest = max((value for row in current["rows"] for value in row["target"] + row["received"]), default=0.0)
-    table = _table("JOB", "NAME", "TIER", *(f"{name} ×{current['capacity'].get(name, 0)}" for name in current["types"]))
-    table.title = f"{current['policy']}, round {current['round_index']}: target | received"
-    for row in current["rows"]:
-        cells = [_cell(*pair, largest) for pair in zip(row["target"], row["received"], strict=True)]
-        table.add_row(row["job_id"], row["name"], row["tier"], *cells)
-    remarks = [f"{row['job_id']}: {row['note']}" for row in current["rows"] if row["note"]]
-    if current["is_fallback"]:
-        remarks.append(f"fallback: the solver gave no checked answer ({current['solver_outcome']})")
-    table.caption = "\n".join(remarks) or None
+def tokens(items: Iterable[BearerToken]) -> Rows:
+    """One line a token."""
+    table = Rows("TOKEN", "USER", "SCOPE", "MADE")
+    for each in items:
+        table.add_row(each["id"], each["user"], each["scope"], instant(each["created_at_s"]))
     return table
 
 
-def throughputs(known: Estimator) -> Table:
+def allocation(current: Allocation) -> FirstThatFits:
+    """The matrix: target and received, each cell shaded by its value relative to the largest; else a line an entry."""
+    largest = max((value for row in current["rows"] for value in row["target"] + row["received"]), default=0.0)
+    types = [f"{name} ×{current['capacity'].get(name, 0)}" for name in current["types"]]
+    wide = Rows("JOB", "NAME", "TIER", *types, spare=("TIER", "NAME"))
+    narrow = Rows("JOB", "NAME", "ON", "TARGET", "RECEIVED", spare=("NAME",))
+    for row in current["rows"]:
+        pairs = list(zip(row["target"], row["received"], strict=True))
+        wide.add_row(row["job_id"], row["name"], row["tier"], *(_cell(*pair, largest) for pair in pairs))
+        for name, pair in zip(types, pairs, strict=True):
+            narrow.add_row(row["job_id"], row["name"], name, *(_shaded(value, largest) for value in pair))
+    remarks = [f"{row['job_id']}: {row['note']}" for row in current["rows"] if row["note"]]
+    if current["is_fallback"]:
+        remarks.append(f"fallback: the solver gave no checked answer ({current['solver_outcome']})")
+    for shape in (wide, narrow):
+        shape.title = f"{current['policy']}, round {current['round_index']}: target | received"
+        shape.caption = "\n".join(remarks) or None
+    return FirstThatFits(wide, narrow)
+
+
+def throughputs(known: Estimator) -> FirstThatFits:
     """Steps per second, kind by type, with the half width of the 90 % interval; sources other than measuring marked."""
     rows: dict[tuple[str, int, str], dict[str, str]] = {}
     for each in known["items"]:
@@ -196,51 +237,57 @@ def throughputs(known: Estimator) -> Table:
         refused = f" ({each['refused']} impossible reports)" if each["refused"] else ""
         where = ", ".join(filter(None, [each["partner"] and f"beside {each['partner']}", _spread(each["placement"])]))
         rows.setdefault((each["kind"], each["scale_factor"], where), {})[each["accelerator_type"]] = text + refused
-    table = _table("KIND", "SCALE FACTOR", "", *known["types"])
+    wide = Rows("KIND", "SCALE FACTOR", "", *known["types"])
+    narrow = Rows("KIND", "SCALE FACTOR", "", "ON", "STEPS/S", spare=("SCALE FACTOR",), long=("",))
     for (kind, scale_factor, where), by_type in rows.items():
-        table.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in known["types"]))
-    off = [each for each in known["users"] if each["is_off"]]
-    table.caption = (
-        "\n".join(f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off)
-        or None
-    )
-    return table
+        wide.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in known["types"]))
+        for name, text in by_type.items():
+            narrow.add_row(kind, str(scale_factor), where, name, text)
+    off = (each for each in known["users"] if each["is_off"])
+    remarks = [f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off]
+    for shape in (wide, narrow):
+        shape.caption = "\n".join(remarks) or None
+    return FirstThatFits(wide, narrow)
 
 
 def _spread(placement: str) -> str:
     return "" if placement == "consolidated" else placement
 
 
-def rounds(items: Iterable[Round]) -> Table:
+def rounds(items: Iterable[Round]) -> Rows:
     """One line a round."""
-    table = _table("ROUND", "STARTS", "POLICY", "LEASES")
+    table = Rows("ROUND", "STARTS", "POLICY", "LEASES", spare=("POLICY", "STARTS"), long=("LEASES",))
     for each in items:
         leases = ", ".join(
             f"{lease['job_id']}→{'+'.join(lease['worker_ids'])}{' (profiling)' if lease['is_profiling'] else ''}"
             for lease in each["leases"]
         )
-        table.add_row(str(each["round_index"]), _instant(each["starts_at_s"]), each["policy"], leases)
+        table.add_row(str(each["round_index"]), instant(each["starts_at_s"]), each["policy"], leases)
     return table
 
 
-def cluster(current: Cluster) -> Table:
+def cluster(current: Cluster) -> Rows:
     """One line a worker."""
-    table = _table("WORKER", "TYPE", "NODE", "JOB")
+    table = Rows("WORKER", "TYPE", "NODE", "JOB", spare=("NODE", "TYPE"))
     for each in current["workers"]:
         holder = each["job_id"] or ("(another user's)" if each["busy"] else "")
         table.add_row(each["id"], each["accelerator_type"], each["node"], holder)
     return table
 
 
-def nodes(items: Iterable[Node]) -> Table:
+def nodes(items: Iterable[Node]) -> Rows:
     """One line a node."""
-    table = _table("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS")
+    table = Rows(
+        *("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS"),
+        spare=("SINCE", "BY", "WORKERS", "EMPTY BY"),
+        long=("WORKERS", "JOBS"),
+    )
     for each in items:
         table.add_row(
             harmless(each["name"]),
             each["state"],
-            _instant(each["since_s"]),
-            "" if each["drain_by_s"] is None else _instant(each["drain_by_s"]),
+            instant(each["since_s"]),
+            "" if each["drain_by_s"] is None else instant(each["drain_by_s"]),
             each["by"],
             ", ".join(f"{count} {name}" for name, count in sorted(each["capacity"].items())),
             ", ".join(each["jobs"]),
@@ -248,9 +295,31 @@ def nodes(items: Iterable[Node]) -> Table:
     return table
 
 
-def policies(known: Mapping[str, Any]) -> Table:
+def catalogue(items: Iterable[Mapping[str, Any]]) -> Rows:
+    """One line a job kind."""
+    table = Rows("KIND", "TRAINS", long=("TRAINS",))
+    for each in items:
+        table.add_row(each["name"], each["description"])
+    return table
+
+
+def operation(asked: Operation) -> Table:
+    """What was asked, and what became of it."""
+    why = asked["error"] or {}
+    told = json.dumps(asked["result"], ensure_ascii=False) if asked["result"] else ""
+    facts = {
+        "operation": f"{asked['id']}  {asked['kind']}  {asked['subject']}",
+        "state": asked["state"],
+        "by": f"{asked['by']}, {instant(asked['created_at_s'])}",
+        "result": harmless(told),
+        "error": harmless(", ".join(str(value) for value in why.values() if value)),
+    }
+    return grid(facts)
+
+
+def policies(known: Mapping[str, Any]) -> Rows:
     """Policies, the current one first marked, then the objectives that a tier may have."""
-    table = _table("", "POLICY", "STATES", "FROM")
+    table = Rows("", "POLICY", "STATES", "FROM", spare=("FROM",), long=("STATES", "FROM"))
     for each in known["items"]:
         mark = "*" if each["name"] == known["current"].partition("?")[0] else ""
         table.add_row(mark, each["name"], each["formula"], each["source"])
@@ -264,13 +333,6 @@ def token(created: Mapping[str, str]) -> Text:
 
 
 # --- small parts
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", title_justify="left", caption_justify="left")
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name in ("JOB", "STATE", "AT"))
-    return table
 
 
 def _state(each: Job) -> Text:
@@ -309,7 +371,8 @@ def _or_blank(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _instant(at_s: float) -> str:
+def instant(at_s: float) -> str:
+    """An instant as people here write it."""
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -27,13 +27,14 @@ class Submission(TypedDict, total=False):
 
 
 class TierLimits(TypedDict, total=False):
-    """What a tier may have; what is left out is not limited."""
+    """What a tier may have, and the tier it is below; what is left out is not limited."""
 
     cap: float
     default_priority: int
     max_jobs: int | None
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
+    parent: str | None
 
 
 class Deadline(TypedDict):
@@ -131,6 +132,7 @@ class Tier(TypedDict):
     max_jobs: int | None
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
+    parent: str | None
     version: int
 
 
@@ -202,6 +204,7 @@ class AllocationRow(TypedDict):
     target: list[float]
     received: list[float]
     note: str
+    jobs: int
 
 
 class Allocation(TypedDict):
@@ -217,6 +220,8 @@ class Allocation(TypedDict):
     types: list[str]
     capacity: dict[str, int]
     rows: list[AllocationRow]
+    is_grouped: bool
+    jobs: int
 
 
 class Throughput(TypedDict):

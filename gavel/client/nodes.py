@@ -1,37 +1,44 @@
-"""The client's calls about nodes, and about operations, which is what such calls answer with."""
+"""The clients' calls about nodes, and about operations, which is what such calls answer with."""
 
-from typing import Any, cast
-from urllib.parse import quote
+from typing import Any
 
 from gavel.client.answers import Node, Operation
+from gavel.client.script import Method, Script, asked, get, listed, part
 
 
 class NodeCalls:
-    """Part of `Client`."""
+    """Part of both clients."""
 
-    def nodes(self) -> list[Node]:
+    @Method
+    def nodes(self) -> Script[list[Node]]:
         """Nodes with their states, by name."""
-        return cast(list[Node], self._call("GET", "/v1/nodes")["items"])
+        return listed("/v1/nodes")
 
-    def cordon(self, node: str, *, wait_s: int = 2) -> Operation:
+    @Method
+    def node(self, name: str) -> Script[Node]:
+        """One node."""
+        return get(f"/v1/nodes/{part(name)}")
+
+    @Method
+    def cordon(self, node: str, *, wait_s: int = 2) -> Script[Operation]:
         """No new leases there. Waits so long for the scheduler; `pending` afterwards: it will be done."""
-        return self._ask(node, "cordon", wait_s)
+        return _wish(node, "cordon", wait_s)
 
-    def uncordon(self, node: str, *, wait_s: int = 2) -> Operation:
+    @Method
+    def uncordon(self, node: str, *, wait_s: int = 2) -> Script[Operation]:
         """New leases there again; ends a drain."""
-        return self._ask(node, "uncordon", wait_s)
+        return _wish(node, "uncordon", wait_s)
 
-    def drain(self, node: str, window_s: float, *, wait_s: int = 2) -> Operation:
+    @Method
+    def drain(self, node: str, window_s: float, *, wait_s: int = 2) -> Script[Operation]:
         """No lease there outlives the window; the node is `drained` once nothing runs there."""
-        return self._ask(node, "drain", wait_s, json={"window_s": float(window_s)})
+        return _wish(node, "drain", wait_s, json={"window_s": float(window_s)})
 
-    def operation(self, operation_id: str) -> Operation:
+    @Method
+    def operation(self, operation_id: str) -> Script[Operation]:
         """What became of something asked of the scheduler."""
-        return cast(Operation, self._call("GET", f"/v1/operations/{quote(operation_id, safe='')}"))
+        return get(f"/v1/operations/{part(operation_id)}")
 
-    def _ask(self, node: str, what: str, wait_s: int, **request: Any) -> Operation:
-        path = f"/v1/nodes/{quote(node, safe='')}/{what}"
-        return cast(Operation, self._call("POST", path, headers={"Prefer": f"wait={wait_s}"}, **request))
 
-    def _call(self, method: str, path: str, **request: Any) -> Any:
-        raise NotImplementedError
+def _wish(node: str, what: str, wait_s: int, **request: Any) -> Script[Any]:
+    return asked("POST", f"/v1/nodes/{part(node)}/{what}", wait_s, **request)

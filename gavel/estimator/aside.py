@@ -12,12 +12,26 @@ import numpy as np
 from gavel.estimator.beliefs import Beliefs
 from gavel.estimator.evidence import Evidence
 from gavel.estimator.pairs import PairEstimates, PairSeen, Sized, pair_estimates
-from gavel.estimator.spread import SpreadSeen, log_ratios
+from gavel.estimator.spread import PRIOR_LOG_RATIO, PRIOR_VARIANCE, SpreadSeen, log_ratios
 from gavel.estimator.tables import Key, SideKey, row_of
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, FloatArray
 
 SPREAD = "spread"
+
+
+def gathered(aside: Mapping[SideKey, Evidence]) -> dict[Key, Evidence]:
+    """What gangs measured spread over nodes say of the same ones on as few as can be: roughly, one report each."""
+    return {
+        key[:3]: replace(
+            rate,
+            published=rate.published * math.exp(-PRIOR_LOG_RATIO),
+            weight=1.0,
+            variance=rate.error**2 + PRIOR_VARIANCE,
+        )
+        for key, rate in aside.items()
+        if key[4] == SPREAD and not key[3] and rate.is_representative
+    }
 
 
 class Aside:

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from gavel.estimator import scaling
 from gavel.estimator.evidence import Evidence, errors, on_grid
 from gavel.estimator.hardware import log_peak
-from gavel.estimator.kinds import RELATIVES_MAX, Population, completed, family_of, population
+from gavel.estimator.kinds import OWN_KIND, RELATIVES_MAX, Population, completed, family_of, population
 from gavel.types import AcceleratorType, FloatArray, IntArray
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
@@ -44,6 +45,7 @@ class Beliefs:
     log_rate: FloatArray  # (K, m) at the kind's own size, NaN where not measured
     variance: FloatArray  # (K, m)
     own_size: IntArray  # (K,)
+    is_apart: npt.NDArray[np.bool_]  # (K,), whose level says nothing of their relatives'
     weights: FloatArray  # (K, H) of the hypotheses on scaling
     believed: Population
     mean: FloatArray  # (K, m)
@@ -95,7 +97,8 @@ class Beliefs:
         rates = np.vstack([self.log_rate[relatives], unknown])
         names = [*(self.kinds[row] for row in relatives), kind]
         noise = np.vstack([self.variance[relatives], unknown])
-        means, covariances = completed(self.believed, rates, noise, names)
+        is_apart = np.append(self.is_apart[relatives], False)
+        means, covariances = completed(self.believed, rates, noise, names, is_apart)
         level = float(np.mean(self.mean[relatives])) if relatives else 0.0
         centred = np.eye(len(self.types)) - 1 / len(self.types)
         return Belief(
@@ -117,16 +120,18 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
     at_own, noise = _at_own_size(log_rate, variance, weights, own, sizes)
     peaks = np.array([log_peak(name) for name in columns])
     believed = population(at_own, noise, peaks)
-    mean, covariance = completed(believed, at_own, noise, names)
     family: dict[str, list[int]] = defaultdict(list)
     for row, name in enumerate(names):
         family[family_of(name)].append(row)
+    is_apart = _apart(names, own, family)
+    mean, covariance = completed(believed, at_own, noise, names, is_apart)
     return Beliefs(
         kinds=tuple(names),
         types=tuple(columns),
         log_rate=at_own,
         variance=noise,
         own_size=sizes[own],
+        is_apart=is_apart,
         weights=weights,
         believed=believed,
         mean=mean,
@@ -135,6 +140,18 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
         row_of={name: row for row, name in enumerate(names)},
         family={name: tuple(rows) for name, rows in family.items()},
     )
+
+
+def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[int]]) -> npt.NDArray[np.bool_]:
+    """Kinds of one job, and those whose rates are of another gang size than most of the family's."""
+    family_at = np.empty(len(names), dtype=np.int64)
+    for number, rows in enumerate(family.values()):
+        family_at[rows] = number
+    counts = np.zeros((len(family), 1 + max(own, default=0)), dtype=np.int64)
+    np.add.at(counts, (family_at, own), 1)
+    is_of_one_job = np.array([OWN_KIND in name for name in names], dtype=bool)
+    is_apart: npt.NDArray[np.bool_] = is_of_one_job | (own != counts.argmax(axis=1)[family_at])
+    return is_apart
 
 
 def _cube(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gavel.estimator import statements
-from gavel.estimator.aside import Aside
+from gavel.estimator.aside import Aside, gathered
 from gavel.estimator.beliefs import Belief, Beliefs, believe
 from gavel.estimator.doubts import Doubt
 from gavel.estimator.evidence import Evidence, on_grid
@@ -259,7 +259,7 @@ class ReconciledThroughputs:
     def _beliefs(self, types: Sequence[AcceleratorType]) -> Beliefs:
         known = self._memory.beliefs
         if known is None or not set(types) <= set(known.types):
-            rates = {**self.known.references, **self.known.rates.flat()}
+            rates = {**self.known.references, **gathered(self.known.side_rates.flat()), **self.known.rates.flat()}
             asked = {*types, *(known.types if known else ())}
             known = self._memory.beliefs = believe(rates, sorted(asked))
         return known

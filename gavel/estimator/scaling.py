@@ -45,7 +45,9 @@ def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray) -> FloatA
         speedup = log_speedup(sizes).T
         squares = (trust * rates**2).sum(axis=1)[:, None] - 2 * (trust * rates) @ speedup + trust @ speedup**2
         sums = (trust * rates).sum(axis=1)[:, None] - trust @ speedup
-        np.add.at(evidence, kind, -0.5 * (squares - sums**2 / trust.sum(axis=1)[:, None]))
+        starts = np.flatnonzero(np.diff(kind, prepend=-1))  # the rows of a kind follow each other
+        fit = squares - sums**2 / trust.sum(axis=1)[:, None]
+        evidence[kind[starts]] = -0.5 * np.add.reduceat(fit, starts, axis=0)
     likelihood = np.exp(evidence - evidence.max(axis=1, keepdims=True))
     measured = np.unique(kind)
     shown = likelihood[measured] / likelihood[measured].sum(axis=1, keepdims=True)

@@ -13,6 +13,7 @@ from gavel.types import AcceleratorType, FloatArray
 
 PRIOR_LOG_RATIO = -0.4
 COMMON, OF_TYPE, OF_KIND, OF_KIND_ON_TYPE = 0.05, 0.1, 0.05, 0.1  # variances of the parts
+PRIOR_VARIANCE = COMMON + OF_TYPE + OF_KIND + OF_KIND_ON_TYPE
 GANG_LENGTH = 4.0  # doublings of the gang over which what was measured at one size holds
 OBSERVED_MAX = 1_000  # gangs used, the newest
 
@@ -42,7 +43,7 @@ def log_ratios(
     if scale_factor == 1:
         return np.zeros(len(types)), np.zeros(len(types))
     seen = seen[-OBSERVED_MAX:]
-    prior = np.full(len(types), COMMON + OF_TYPE + OF_KIND + OF_KIND_ON_TYPE)
+    prior = np.full(len(types), PRIOR_VARIANCE)
     if not seen:
         return np.full(len(types), PRIOR_LOG_RATIO), np.sqrt(prior)
     every = list(dict.fromkeys([kind, *(each.kind for each in seen)]))

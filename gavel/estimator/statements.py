@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gavel.estimator.tables import is_aside
 from gavel.ports import ThroughputEstimate
 from gavel.types import AcceleratorType, FloatArray
 
@@ -67,7 +68,7 @@ def statements(table: Iterable[ThroughputEstimate]) -> tuple[Statement, ...]:
             measured_steps_per_s=row.steps_per_s,
         )
         for row in table
-        if row.is_measured and row.partner is None
+        if row.is_measured and not is_aside(row)
         for user, stated in sorted(row.stated_by.items())
     )
 

@@ -19,8 +19,9 @@ from gavel.types import (
 )
 
 
-def measurements_of(job: Job, gang: GangSeen, partner: str | None = None) -> tuple[Measurement, ...]:
+def measurements_of(job: Job, gang: GangSeen, layout: Layout, partner: str | None = None) -> tuple[Measurement, ...]:
     """What a gang's new reports measured, beside a job of kind `partner` if any; `job` as it was before them."""
+    placement = "spread" if _is_spread(gang, layout) else "consolidated"
     return tuple(
         Measurement(
             job_id=job.id,
@@ -33,12 +34,20 @@ def measurements_of(job: Job, gang: GangSeen, partner: str | None = None) -> tup
             steps=report.steps,
             seconds=report.seconds,
             partner=partner,
+            placement=placement,
             is_representative=report.is_representative,
             stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
         )
         for report in gang.reports
         if report.steps > 0 and report.sequence > job.report_sequence
     )
+
+
+def _is_spread(gang: GangSeen, layout: Layout) -> bool:
+    """True for a gang on more nodes than it would need if all were free; of workers that are gone nothing is known."""
+    workers, name = gang.worker_ids, gang.accelerator_type
+    is_whole = len(workers) > 1 and layout.is_gang(workers, name, len(workers))
+    return is_whole and layout.nodes(workers) > layout.fewest_nodes(name, len(workers))
 
 
 def isolated(job: Job, steps: int, *, jobs_alive: int, layout: Layout, estimate: Estimate) -> Job:
@@ -81,7 +90,7 @@ def unmeasured(
 
 def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, str, str]]:
     """(job, reason, message) for each queued job that the round leaves out, with numbers a user can act on."""
-    leased = Counter(lease.accelerator_type for lease in record.plan.leases for _ in lease.worker_ids)
+    leased = _leased(record)
     served = {lease.job_id for lease in record.plan.leases}
     ahead: Counter[str] = Counter()
     problem = record.problem
@@ -98,3 +107,15 @@ def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[
             queue = f"{ahead[tier]} waiting ahead in tier {tier}"
             yield job_id, code, f"leased {full}; owed {share:.0%} of the time; {queue}"
         ahead[tier] += 1
+
+
+def _leased(record: RoundRecord) -> Counter[AcceleratorType]:
+    """Workers of each type that are leased to the end of the round, of those that its allocation was to share."""
+    plan, shared = record.plan, set(record.problem.job_ids)
+    holding = {
+        worker: lease.accelerator_type
+        for lease in plan.leases
+        if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
+        for worker in lease.worker_ids
+    }
+    return Counter(holding.values())

@@ -9,6 +9,7 @@ from gavel.config import Settings
 from gavel.errors import InvalidRequest, SolveFailed
 from gavel.mechanism import nodes
 from gavel.mechanism.accounting import unmeasured
+from gavel.mechanism.again import inputs_of
 from gavel.mechanism.caps import capped
 from gavel.mechanism.invariants import check_allocation, check_plan
 from gavel.mechanism.placement import Layout
@@ -106,6 +107,7 @@ class Decider:
             owed_rounds=owed,
             solver_outcome=outcome,
             switch_cost_s=costs,
+            inputs=inputs_of(view, kept, self._policy),
         )
 
     def _follow(self, tick: Tick) -> None:

@@ -11,10 +11,12 @@ from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, St
 from gavel.mechanism import holding, lifecycle, nodes, resources, timing
 from gavel.mechanism.accounting import explain_waiting, received
 from gavel.mechanism.backfill import backfill, gap_of
+from gavel.mechanism.caps import is_capped
 from gavel.mechanism.charging import charges
 from gavel.mechanism.commands import apply_commands
 from gavel.mechanism.decision import Decider
 from gavel.mechanism.events import Launched
+from gavel.mechanism.forecast import doubt, errors_of, predictions
 from gavel.mechanism.observing import Taking, learned
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import schedulable
@@ -40,6 +42,7 @@ from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, Opera
 log = structlog.get_logger("gavel.driver")
 
 SOLVER_KEPT_S = 60.0  # how long an idle service keeps its solver warm
+MOST_PREDICTED = 256  # jobs a round, the first ones
 RETRY_S = 0.5  # how long to leave a store or backend alone that did not answer
 
 
@@ -80,6 +83,7 @@ class Driver:
         self._extended: dict[tuple[JobId, int], float] = {}
         self._told: dict[str, float] = {}  # resource of each extended gang -> when it was told to end
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
+        self.newest_round = (0, 0.0)  # its index, and seconds from the observation to its commit
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
@@ -96,9 +100,12 @@ class Driver:
             self._hold(tick)
             self._plan_if_due(tick)  # 4. who runs where in the next round, and on what is free in this one
             self._backfill(tick)
+            self._predict(tick)
             self._explain(tick)
             decision = self._reconcile(tick)  # 5. what to tell the cluster
             self._commit(tick)  # 6. the one commit
+            if tick.record:
+                self.newest_round = (tick.record.plan.round_index, self._clock.now_s() - now_s)
             self._execute(tick, decision)  # 7. act
         except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
             log.warning("tick.skipped", error=str(error))
@@ -131,7 +138,7 @@ class Driver:
 
     def _take_observation(self, tick: Tick) -> None:
         tick.nodes = nodes.look(tick.snapshot.nodes, tick.seen)
-        estimator = learned(tick, self._estimator)
+        estimator = learned(tick, self._layout, self._estimator)
         self._has_learned = self._has_learned or estimator is not self._estimator
         self._estimator = estimator
         Taking(
@@ -183,7 +190,7 @@ class Driver:
             return
         gap = gap_of(
             tick,
-            [job for job in self._wanting(tick) if tick.snapshot.tiers[job.spec.tier].cap >= 1],
+            [job for job in self._wanting(tick) if not is_capped(job.spec.tier, tick.snapshot.tiers)],
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
@@ -195,6 +202,17 @@ class Driver:
         except InvariantViolated as violation:
             self._halt(violation)
         self._unfilled = gap.question if tick.amended is None else None
+
+    def _predict(self, tick: Tick) -> None:
+        """Note when jobs that are in a round for the first time should start and end, to be held against what comes."""
+        if tick.record is None:
+            return
+        before = set(tick.snapshot.rounds[-1].problem.job_ids if tick.snapshot.rounds else ())
+        new = [job_id for job_id in tick.record.problem.job_ids if job_id not in before][:MOST_PREDICTED]
+        if new:
+            types = tick.record.problem.accelerator_types
+            doubts = {job_id: doubt(self._estimator.estimate(tick.jobs[job_id].spec, types)) for job_id in new}
+            tick.predictions = predictions(tick.record, doubts, errors_of(self._store.predictions()))
 
     def _halt(self, violation: InvariantViolated) -> None:
         self.halted = str(violation)
@@ -253,6 +271,7 @@ class Driver:
             audit=tuple(tick.audit),
             amended=tick.amended,
             policy=tick.policy,
+            predictions=tick.predictions,
             usage=charges(
                 tick.snapshot.jobs,
                 tick.changed.values(),

@@ -6,7 +6,7 @@ from dataclasses import replace
 from gavel.mechanism import lifecycle
 from gavel.mechanism.events import Dismissed, EventKind
 from gavel.ports import JobEvent
-from gavel.types import Job, JobId, JobState, Tier, Usage, month_of
+from gavel.types import Job, JobId, JobState, Tier, Usage, chain_of, month_of
 
 NAMED_MAX = 3  # how many jobs a message names
 
@@ -36,7 +36,7 @@ def release(job: Job, states: Mapping[JobId, JobState], now_s: float) -> tuple[J
 
 def used(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], month: str) -> Usage:
     """What a tier and those below it used in a month."""
-    parts = [usage[key] for key in usage if key[1] == month and name in _chain(key[0], tiers)]
+    parts = [usage[key] for key in usage if key[1] == month and name in chain_of(key[0], tiers)]
     return Usage(
         tier=name,
         month=month,
@@ -58,7 +58,7 @@ def _hold(job: Job, spent: Mapping[str, str]) -> tuple[str, str] | None:
 
 def _spent(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], month: str) -> str | None:
     """Which limit of the tier, or of one above it, is reached this month, with the figures; None: none is."""
-    for tier in (tiers[each] for each in _chain(name, tiers)):
+    for tier in (tiers[each] for each in chain_of(name, tiers)):
         so_far = used(tier.name, tiers, usage, month)
         for limit, spent, unit in (
             (tier.accelerator_hours_per_month, so_far.accelerator_hours, "accelerator hours"),
@@ -70,13 +70,3 @@ def _spent(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str],
                     " goes on next month, or when an operator raises the limit"
                 )
     return None
-
-
-def _chain(name: str, tiers: Mapping[str, Tier]) -> list[str]:
-    """The tier and those above it."""
-    chain: list[str] = []
-    above: str | None = name
-    while above is not None and above in tiers:
-        chain.append(above)
-        above = tiers[above].parent
-    return chain

@@ -12,14 +12,14 @@ from gavel.ports import ThroughputEstimator
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, JobState, WorkerId
 
 
-def learned(tick: Tick, estimator: ThroughputEstimator) -> ThroughputEstimator:
+def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
     """The estimator with what the gangs' new reports measured; the same one if that is nothing."""
     beside = _partners(tick)
     measured = [
         measurement
         for gang in tick.seen.gangs
         if (job := tick.jobs.get(gang.job_id)) is not None and gang.token == job.token
-        for measurement in measurements_of(job, gang, beside.get(job.id))
+        for measurement in measurements_of(job, gang, layout, beside.get(job.id))
     ]
     return estimator.learn(measured) if measured else estimator
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -27,10 +28,19 @@ class Layout:
         self.workers_of: dict[AcceleratorType, list[WorkerId]] = {name: [] for name in self.capacity_workers}
         for worker in cluster.workers:
             self.workers_of[worker.accelerator_type].append(worker.id)
+        on_node = Counter((worker.accelerator_type, worker.node) for worker in cluster.workers)
+        self._largest_nodes: dict[AcceleratorType, list[int]] = {name: [] for name in self.capacity_workers}
+        for (name, _), workers in on_node.most_common():
+            self._largest_nodes[name].append(workers)
 
     def nodes(self, workers: Workers) -> int:
         """How many nodes the workers lie on."""
         return len({self.node_of[worker] for worker in workers})
+
+    def fewest_nodes(self, accelerator_type: AcceleratorType, size: int) -> int:
+        """On how few nodes so many workers of the type could lie if all were free; they are that many at least."""
+        held = accumulate(self._largest_nodes[accelerator_type])
+        return 1 + sum(workers < size for workers in held)
 
     def is_gang(self, workers: Workers, accelerator_type: AcceleratorType, size: int) -> bool:
         """True if these are so many workers, all still there and of the type."""

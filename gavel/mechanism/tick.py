@@ -13,6 +13,7 @@ from gavel.types import (
     Observation,
     Operation,
     OperationState,
+    Prediction,
     RoundPlan,
     RoundRecord,
 )
@@ -58,6 +59,7 @@ class Tick:
     policy: str | None = None  # switched to in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
+    predictions: tuple[Prediction, ...] = ()  # of jobs that are in a round for the first time
 
     def put(self, job: Job, *events: JobEvent) -> None:
         """Replace a job; a terminal one leaves the projection."""

@@ -81,8 +81,10 @@ class Stated:
 
     def within(self, workers: FloatArray | None) -> None:
         """Ask from now on within `workers` (m,) of each type; None: the whole cluster."""
-        whole = self._program.given.capacity_workers.astype(float)
-        self._program.capacity.value = whole if workers is None else workers
+        limits = self._program.limits.copy()
+        if workers is not None:
+            limits[: len(workers)] = workers
+        self._program.capacity.value = limits
 
     def ask(self, service: FloatArray, way: FloatArray) -> Answer:
         """How far along `way` every job can rise together from `service`."""

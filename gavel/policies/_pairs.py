@@ -63,6 +63,16 @@ def named_pairs(problem: AllocationProblem, among: Iterable[tuple[JobId, ...]] |
     )
 
 
+def can_be_named(problem: AllocationProblem) -> bool:
+    """Whether its pairs by kind are few enough to be written out by job."""
+    return problem.pair_rates is None or _most_pairs(problem.pair_rates) <= MOST_NAMED_PAIRS
+
+
+def _most_pairs(rates: PairRates) -> int:
+    packable = int((rates.kind_of_job >= 0).sum())
+    return packable * (packable - 1) // 2
+
+
 def rates_of_pairs(problem: AllocationProblem, rates: PairRates, pairs: IntArray) -> FloatArray:
     """Steps per second of both jobs of each of the `pairs` (p, 2), (p, 2, types); 0 where either cannot run."""
     kinds = rates.kind_of_job[pairs]
@@ -77,10 +87,9 @@ def rates_of_pairs(problem: AllocationProblem, rates: PairRates, pairs: IntArray
 
 def _that_can_run(problem: AllocationProblem, rates: PairRates) -> IntArray:
     packable = np.flatnonzero(rates.kind_of_job >= 0)
-    most = len(packable) * (len(packable) - 1) // 2
-    if most > MOST_NAMED_PAIRS:
-        fix = "give max_min_fairness, which needs no names, or fewer jobs"
-        raise InvalidProblem("pair_rates", f"makes up to {most} pairs of jobs, most: {MOST_NAMED_PAIRS}; {fix}")
+    if not can_be_named(problem):
+        most, fix = f"most: {MOST_NAMED_PAIRS}", "give max_min_fairness, which needs no names, or fewer jobs"
+        raise InvalidProblem("pair_rates", f"makes up to {_most_pairs(rates)} pairs of jobs, {most}; {fix}")
     first, second = np.triu_indices(len(packable), 1)
     pairs = np.column_stack([packable[first], packable[second]])
     can_run = rates_of_pairs(problem, rates, pairs).any(axis=(1, 2))

@@ -14,7 +14,7 @@ import numpy as np
 from gavel.errors import SolveFailed
 from gavel.policies import _names, measures
 from gavel.policies._validate import check_problem
-from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
+from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 Solver = Literal["clarabel", "highs"]
 MOST_VIOLATION = 1e-6
@@ -43,7 +43,8 @@ class Program:
     matrices behind them. `capacity` (m,) is a cvxpy parameter, preset to `limits`: the problem's workers.
 
     `shared` (k, n) adds k resources that are not workers, as the part of the cluster's total that each job holds while
-    it runs; they become further rows of `held`, each with a limit of 1.
+    it runs. Each of the `parts` says that some jobs (rows) together hold no more than a fraction of every type's
+    workers; a packed pair counts whole for both its jobs. Both become further rows of `held` and of `limits`.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Program:
         solver: Solver = "clarabel",
         time_limit_s: float = 60.0,
         shared: FloatArray | None = None,
+        parts: Sequence[tuple[IntArray, float]] = (),
     ) -> None:
         cp = cvxpy()
 
@@ -64,10 +66,11 @@ class Program:
         self.entries = np.nonzero(measures.can_run(problem))
         self.rates, self.times, self.held = _matrices(problem, self.entries)
         self.limits = problem.capacity_workers.astype(float)
-        self._shared = np.zeros((0, len(problem.job_ids))) if shared is None else shared
-        if len(self._shared):
-            self.held = _stacked(self.held, self._shared @ self.times)
-            self.limits = np.append(self.limits, np.ones(len(self._shared)))
+        workers, held = self.limits, self.held
+        if shared is not None:
+            self._limit(shared @ self.times, np.ones(len(shared)))
+        for jobs, part in parts:
+            self._limit(held.multiply(self.times[jobs].sum(axis=0) > 0), part * workers)
         self.service_per_step = measures.service_per_step(problem)
         self.runnable = self.rates.sum(axis=1) > 0
         if self.is_idle:
@@ -78,6 +81,13 @@ class Program:
         self.capacity = cp.Parameter(self.held.shape[0], nonneg=True, value=self.limits)
         self.time_limit = self.times @ self.x <= 1
         self.capacity_limit = self.held @ self.x <= self.capacity
+
+    def _limit(self, held: Any, limits: FloatArray) -> None:
+        """More rows of `held` (k, v), which may be dense, and their `limits` (k,)."""
+        from scipy import sparse
+
+        self.held = sparse.vstack([self.held, sparse.csr_array(held)], format="csr")
+        self.limits = np.append(self.limits, limits)
 
     @property
     def is_idle(self) -> bool:
@@ -138,12 +148,18 @@ class Program:
         if not self.is_idle:
             x = np.clip(self.x.value, 0.0, 1.0)
             fractions[self.entries] = np.where(x < NEGLIGIBLE, 0.0, x)
-        also_held = self._shared @ measures.time_of_jobs(self.given, fractions)
-        broken_by = max(measures.violation(self.given, fractions), float(also_held.max(initial=1.0)) - 1.0)
+        broken_by = max(measures.violation(self.given, fractions), self._beyond_workers(fractions))
         if not broken_by <= MOST_VIOLATION:
             raise SolveFailed(f"{self.solver}'s answer breaks a limit by {broken_by:.1e} (most: {MOST_VIOLATION:.0e})")
         certificate = Certificate(primal_violation=broken_by, dual_gap=dual_gap)
         return named(self.given, fractions, certificate, policy, self.solver, self.solve_time_s)
+
+    def _beyond_workers(self, fractions: FloatArray) -> float:
+        """How far, relatively, `fractions` break a limit of `held` that is not simply a type's workers."""
+        types = len(self.given.capacity_workers)
+        held, limits = (self.held @ fractions[self.entries])[types:], self.limits[types:]
+        over = np.divide(held - limits, limits, out=np.zeros_like(limits), where=limits > 0)
+        return max(0.0, float(over.max(initial=0.0)))
 
     def solve(self, policy: str, objective: Any, constraints: Sequence[Any] = ()) -> Allocation:
         """State, solve, clip, check: the whole way of a policy that is one program. Raises SolveFailed."""
@@ -187,12 +203,6 @@ def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any
     workers = measures.gang_size(problem)[rows].astype(float)
     held = sparse.csr_array((workers, (types, column)), shape=(len(problem.accelerator_types), len(rows)))
     return rates, times, held
-
-
-def _stacked(above: Any, below: FloatArray) -> Any:
-    from scipy import sparse
-
-    return sparse.vstack([above, sparse.csr_array(below)], format="csr")
 
 
 def warm_up() -> None:

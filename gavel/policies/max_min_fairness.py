@@ -5,15 +5,16 @@ from typing import ClassVar
 
 import numpy as np
 
+from gavel.errors import SolveFailed
 from gavel.policies import measures
 from gavel.policies._curves import One, Share
 from gavel.policies._filling import Filling, Stated
-from gavel.policies._pairs import named_pairs
+from gavel.policies._pairs import can_be_named, named_pairs
 from gavel.policies._program import Program, Solver, cvxpy
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import evenly
 from gavel.policies.fast.packed import evenly_packed
-from gavel.types import Allocation, AllocationProblem, FloatArray
+from gavel.types import Allocation, AllocationProblem, FloatArray, PairRates
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,19 @@ class MaxMinFairness:
         For a problem with rates of pairs by kind it names the jobs alone and the pairs that have time.
         """
         check_problem(problem, takes_pair_rates=True)
-        pairs, limit_s = problem.pair_rates, self.time_limit_s
-        if pairs is not None:
-            return evenly_packed(problem, pairs, self.name, whole=self.water_filling, time_limit_s=limit_s)
+        if problem.pair_rates is not None:
+            return self._packed(problem, problem.pair_rates)
         return evenly(problem, self.name, problem.weight, whole=self.water_filling) or self.program(problem)
+
+    def _packed(self, problem: AllocationProblem, pairs: PairRates) -> Allocation:
+        """By classes; where these give no certified answer, by the program, if that can name all pairs."""
+        whole, limit_s = self.water_filling, self.time_limit_s
+        try:
+            return evenly_packed(problem, pairs, self.name, whole=whole, time_limit_s=limit_s)
+        except SolveFailed:
+            if not can_be_named(problem):
+                raise
+        return self.program(named_pairs(problem))
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """The same by the cvxpy program over named combinations, which defines it."""

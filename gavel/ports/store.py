@@ -1,12 +1,14 @@
 """Who keeps what must not be lost."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gavel.ports.estimator import ThroughputEstimate
 from gavel.types import (
     ApplicationResource,
+    BearerToken,
     Cluster,
     Identity,
     Job,
@@ -16,6 +18,7 @@ from gavel.types import (
     NodeStatus,
     Operation,
     OperationId,
+    Prediction,
     RoundPlan,
     RoundRecord,
     Scope,
@@ -94,7 +97,7 @@ class Changes:
     `jobs` replace the scheduler's fields of the stored rows (never spec, nor the cancel wish set by the API meanwhile).
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
     replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
-    tiers used before.
+    tiers used before. `predictions` of jobs that have one already are left out.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -109,6 +112,7 @@ class Changes:
     resources: tuple[ApplicationResource, ...] | None = None
     usage: tuple[Usage, ...] = ()
     policy: str | None = None
+    predictions: tuple[Prediction, ...] = ()
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
@@ -159,7 +163,15 @@ class Feed:
 
 
 class Store(Protocol):
-    """Everything durable. A call that returned has been committed."""
+    """Everything durable. A call that returned has been committed.
+
+    `edition` grows, before the call returns, when this process has written tiers, users or the cluster, or taken a
+    token back: what was read of them under another edition may be out of date.
+    """
+
+    @property
+    def edition(self) -> int:
+        """How often this process has changed the rules."""
 
     # the scheduler's side
     def snapshot(self) -> Snapshot:
@@ -170,12 +182,20 @@ class Store(Protocol):
 
     # the API's side
     def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job and event in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
+        """Job and event in one transaction. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
+
+    def start_submit(
+        self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
+    ) -> "Future[tuple[Submitted, ...]]":
+        """`submit_many` of one without waiting; the answer comes from another thread. Raises StoreUnavailable."""
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
     ) -> tuple[Submitted, ...]:
-        """All of them, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
+        """All of them, of one user, or none, in one transaction.
+
+        Raises KeyReused, InvalidRequest (`after`), LimitReached.
+        """
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
         """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
@@ -246,6 +266,9 @@ class Store(Protocol):
     ) -> tuple[AuditEntry, ...]:
         """Decisions that touched a subject or a user (None: any), newest first, with sequence < before."""
 
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """What was expected of the jobs that completed last, and what became of it; newest first."""
+
     def usage(self, month: str) -> tuple[Usage, ...]:
         """What tiers used in a month (`2026-11`), sorted by tier; tiers that used nothing are left out."""
 
@@ -268,6 +291,12 @@ class Store(Protocol):
 
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""
+
+    def tokens(self, user: str) -> tuple[BearerToken, ...]:
+        """The user's bearer tokens, oldest first; not those of its jobs."""
+
+    def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
+        """Forget a token: it opens nothing any more. Raises NotFound."""
 
     def close(self) -> None:
         """Finish what is queued, then let go of the database."""

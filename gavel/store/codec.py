@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,10 @@ from gavel.types import (
     Certificate,
     Cluster,
     Job,
+    Lease,
     NodeStatus,
     PairRates,
+    RoundInputs,
     RoundPlan,
     RoundRecord,
     Tier,
@@ -34,6 +37,7 @@ Json = Any
 _JOB = TypeAdapter(Job)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
+_LEASES = TypeAdapter(tuple[Lease, ...])
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
@@ -48,8 +52,7 @@ _JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB
 
 def dump(value: Any) -> str:
     """Compact JSON text. Characters that no database takes (lone surrogates, from odd log bytes) become `?`."""
-    text = json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace").decode()
+    return _ENCODER.encode(value).encode("utf-8", "replace").decode()
 
 
 def plain_text(text: str) -> str:
@@ -77,8 +80,17 @@ def _plain(value: Any) -> Json:
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+        kind: Any = type(value)
+        return {name: getattr(value, name) for name in _names(kind)}
     raise TypeError(f"{type(value).__name__} cannot be stored as JSON")
+
+
+_ENCODER = json.JSONEncoder(default=_plain, ensure_ascii=False, separators=(",", ":"))
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
 
 
 def _restore(item: dict[str, Any]) -> Any:
@@ -136,6 +148,7 @@ def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
         "owed_rounds": owed,
         "solver_outcome": record.solver_outcome,
         "switch_cost_s": record.switch_cost_s,
+        "inputs": record.inputs,
     }
     return _pack(record.plan), _pack(decision)
 
@@ -157,6 +170,7 @@ def record(row: Any) -> RoundRecord:
             owed_rounds={(job_id, name): rounds for job_id, name, rounds in decision["owed_rounds"]},
             solver_outcome=decision["solver_outcome"],
             switch_cost_s=decision.get("switch_cost_s", {}),
+            inputs=_inputs(decision.get("inputs")),
         )
 
 
@@ -176,6 +190,21 @@ def _allocation(item: dict[str, Any]) -> Allocation:
             "accelerator_types": tuple(item["accelerator_types"]),
             "certificate": Certificate(**item["certificate"]),
             "notes": tuple((job_id, text) for job_id, text in item.get("notes", ())),
+        }
+    )
+
+
+def _inputs(item: dict[str, Any] | None) -> RoundInputs | None:
+    if item is None:
+        return None
+    return RoundInputs(
+        **item
+        | {
+            "cluster": _CLUSTER.validate_python(item["cluster"]),
+            "parent": None if item["parent"] is None else _PLAN.validate_python(item["parent"]),
+            "kept": _LEASES.validate_python(item["kept"]),
+            "kinds": tuple(item["kinds"]),
+            "to_profile": tuple((job_id, name) for job_id, name in item["to_profile"]),
         }
     )
 

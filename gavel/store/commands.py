@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from gavel.errors import Conflict, StaleVersion
 from gavel.ports import Changes
-from gavel.store import audit, codec, operations, queries
+from gavel.store import audit, codec, operations, predictions, queries
 from gavel.store.retention import forget
 from gavel.store.rules import (
     Progress,
@@ -15,6 +15,7 @@ from gavel.store.rules import (
     check_progress,
     check_round,
     check_user,
+    count_preemptions,
     next_tier,
     no_job,
     tenant_told,
@@ -100,6 +101,8 @@ class Commit:
         operations.update_operations(tx, self._changes.operations)
         audit.add_audit(tx, self._changes.audit)
         audit.add_usage(tx, self._changes.usage)
+        predictions.add_predictions(tx, self._changes.predictions)
+        predictions.settle(tx, self._changes.jobs)
         if self._changes.amended is not None:
             self._amend_round(tx, self._changes.amended)
         if self._changes.round is not None:
@@ -110,7 +113,9 @@ class Commit:
 
     def _count_version(self, tx: Transaction) -> None:
         expected = update(CountersRow).where(CountersRow.version == self._expected_version)
-        if tx.connection.execute(expected.values(version=CountersRow.version + 1)).rowcount != 1:
+        preemptions = CountersRow.preemptions + count_preemptions(self._changes.audit)
+        counted = expected.values(version=CountersRow.version + 1, preemptions=preemptions)
+        if tx.connection.execute(counted).rowcount != 1:
             current = tx.connection.execute(select(CountersRow.version)).scalar_one()
             raise StaleVersion(
                 f"the scheduler's version is {current}, not {self._expected_version}: another scheduler committed; "

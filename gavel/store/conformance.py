@@ -12,7 +12,7 @@ from typing import Any
 
 from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
 from gavel.ports import Changes, JobEvent, JobFilter, Store, ThroughputEstimate
-from gavel.store import conformance_live, conformance_operations, conformance_wishes
+from gavel.store import conformance_live, conformance_operations, conformance_tokens, conformance_wishes
 from gavel.store.samples import refused, round_record, same, spec
 from gavel.types import Cluster, Identity, Job, JobState, Node, Scope, Tier, User, Worker
 
@@ -281,6 +281,7 @@ def cluster_and_throughputs_are_replaced_whole(store: Store) -> None:
 def tiers_are_created_and_replaced_by_version(store: Store) -> None:
     """Versions start at 1 and grow by one; an unexpected one is stale."""
     gold = Tier(name="gold", weight=2.5, objective="fifo", guarantee=0.5, parent="default", version=77)
+    default = _put_tier(store, Tier(name="default", guarantee=0.5), 1)
     assert _put_tier(store, gold) == replace(gold, version=1)
     for stale in (None, 2, 77):
         with refused(StaleVersion):
@@ -288,21 +289,26 @@ def tiers_are_created_and_replaced_by_version(store: Store) -> None:
     assert _put_tier(store, replace(gold, weight=3.0), 1).version == 2
     with refused(StaleVersion):
         _put_tier(store, Tier(name="new"), 1)
-    assert store.tiers() == (Tier(name="default"), replace(gold, weight=3.0, version=2))
+    assert store.tiers() == (default, replace(gold, weight=3.0, version=2))
     assert store.snapshot().tiers["gold"].weight == 3.0
 
 
 def tiers_form_a_tree_with_feasible_guarantees(store: Store) -> None:
-    """An unknown parent, a circle, and guarantees of siblings above one are refused."""
+    """An unknown parent, a circle, and guarantees of siblings above that of their parent are refused."""
     with refused(NotFound):
         _put_tier(store, Tier(name="a", parent="none"))
     with refused(InvalidRequest):
         _put_tier(store, Tier(name="default", parent="default"), 1)
+    with refused(InvalidRequest):
+        _put_tier(store, Tier(name="a", parent="default", guarantee=0.1))
+    _put_tier(store, Tier(name="default", guarantee=0.8), 1)
     _put_tier(store, Tier(name="a", parent="default", guarantee=0.7))
-    with refused(InvalidRequest):
-        _put_tier(store, Tier(name="default", parent="a"), 1)
-    with refused(InvalidRequest):
-        _put_tier(store, Tier(name="b", parent="default", guarantee=0.4))
+    for wrong in (Tier(name="default", parent="a"), Tier(name="default", guarantee=0.6)):
+        with refused(InvalidRequest):
+            _put_tier(store, wrong, 2)
+    for wrong in (Tier(name="b", parent="default", guarantee=0.2), Tier(name="b", guarantee=0.3)):
+        with refused(InvalidRequest):
+            _put_tier(store, wrong)
     assert [tier.name for tier in store.tiers()] == ["a", "default"]
 
 
@@ -364,5 +370,6 @@ CHECKS: tuple[Callable[[Store], None], ...] = (
     a_token_tells_who_holds_it,
     *conformance_live.CHECKS,
     *conformance_operations.CHECKS,
+    *conformance_tokens.CHECKS,
     *conformance_wishes.CHECKS,
 )

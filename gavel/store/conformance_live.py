@@ -6,7 +6,7 @@ from typing import Any
 
 from gavel.ports import Changes, Feed, Store
 from gavel.store.samples import round_record, spec
-from gavel.types import Job, JobState, RoundPlan
+from gavel.types import Expected, Job, JobState, Prediction, RoundPlan
 
 
 def _submit(store: Store, now_s: float = 1.0) -> Job:
@@ -90,10 +90,28 @@ def a_policy_that_was_chosen_stays(store: Store) -> None:
     assert store.snapshot().policy == "hierarchical?x=1"
 
 
+def what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes(store: Store) -> None:
+    """A second prediction changes nothing; a job that did not complete is never settled; the newest end comes first."""
+    first, second, third = (_submit(store) for _ in range(3))
+    start, finish = Expected(at_s=2.0, low_s=1.0, high_s=1 / 3), Expected(at_s=9.0, low_s=8.0, high_s=0.1 + 0.2)
+    made = Prediction(job_id=first.id, made_at_s=1.0, start=start, finish=finish)
+    others = [Prediction(job_id=job.id, made_at_s=2.0, finish=finish) for job in (second, third)]
+    _commit(store, predictions=(made, *others), round=round_record(1))
+    _commit(store, predictions=(replace(made, made_at_s=5.0),), round=round_record(2))
+    assert store.predictions() == ()
+    ended = replace(first, state=JobState.COMPLETED, steps_done=100, started_at_s=3.0, finished_at_s=7.0)
+    later = replace(second, state=JobState.COMPLETED, steps_done=100, started_at_s=3.0, finished_at_s=8.0)
+    _commit(store, jobs=(ended, later, replace(third, state=JobState.CANCELLED, finished_at_s=9.0)))
+    settled = replace(made, started_at_s=3.0, finished_at_s=7.0)
+    assert store.predictions() == (replace(others[0], started_at_s=3.0, finished_at_s=8.0), settled)
+    assert [each.job_id for each in store.predictions(limit=1)] == [second.id]
+
+
 CHECKS: tuple[Callable[[Store], None], ...] = (
     a_feed_tells_what_was_written_since,
     a_feed_read_in_pages_loses_nothing,
     a_position_ahead_of_the_feed_is_answered_with_where_it_is,
     a_job_written_again_is_told_again,
     a_policy_that_was_chosen_stays,
+    what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes,
 )

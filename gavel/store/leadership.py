@@ -5,7 +5,8 @@ monotonic clock, never by comparing the clocks of two hosts, and takes over by r
 every commit of the leader before is refused, in the transaction that would have written it, however late it comes.
 """
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gavel.errors import LeadershipLost, StoreUnavailable
 from gavel.store.schema import LeadershipRow
 from gavel.store.writer import Transaction, Writer
+from gavel.types import Term
 
 _ROW = LeadershipRow.__table__
 
@@ -21,9 +23,10 @@ _ROW = LeadershipRow.__table__
 class Standing:
     """The row as it is: generation 0 before anybody led, no holder after a leader went in good order.
 
-    A leader whose beat does not change for `lease_s` is gone.
+    A leader whose beat does not change for `lease_s` is gone. `database` is what this database calls itself.
     """
 
+    database: str = ""
     generation: int = 0
     holder: str = ""
     beat: int = 0
@@ -33,36 +36,38 @@ class Standing:
 class Leadership:
     """One process's part in it. `generation` is the one that its commits are made under; None: it never led."""
 
-    def __init__(self, engine: Engine, writer: Writer) -> None:
-        self._engine = engine
+    def __init__(self, write_engine: Engine, read_engine: Engine, writer: Writer) -> None:
+        self._write_engine = write_engine
+        self._read_engine = read_engine
         self._writer = writer
         self.generation: int | None = None
 
     def standing(self) -> Standing:
         """Who leads now. Raises StoreUnavailable."""
         try:
-            with self._engine.connect() as connection:
+            with self._read_engine.connect() as connection:
                 return _standing(connection)
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be read now: {_first_line(error)}") from error
 
-    def take(self, holder: str, *, lease_s: float, seen: Standing) -> bool:
-        """Lead from now on, if nobody has led or beaten since `seen`; whether it came so. Raises StoreUnavailable.
+    def take(self, holder: str, *, lease_s: float, seen: Standing) -> Term | None:
+        """Lead from now on; None if somebody has led or beaten since `seen`. Raises StoreUnavailable.
 
         It goes through the writer, as commits do: those of the leader before are in the database by now, or refused.
         """
-        row = {"generation": seen.generation + 1, "holder": holder, "beat": seen.beat + 1, "lease_s": lease_s}
+        term = Term(database=seen.database or secrets.token_hex(8), generation=seen.generation + 1)
+        row = asdict(term) | {"holder": holder, "beat": seen.beat + 1, "lease_s": lease_s}
 
         def apply(tx: Transaction) -> bool:
-            if _standing(tx.connection) != seen:
+            if _standing(tx.connection, until_commit=True) != seen:
                 return False
             _put(tx.connection, row)
             return True
 
         if not self._writer.write(apply):
-            return False
-        self.generation = seen.generation + 1
-        return True
+            return None
+        self.generation = term.generation
+        return term
 
     def beat(self) -> None:
         """A sign of life. Raises LeadershipLost, StoreUnavailable.
@@ -71,7 +76,7 @@ class Leadership:
         """
         is_ours = _ROW.c.generation == self.generation
         try:
-            with self._engine.begin() as connection:
+            with self._write_engine.begin() as connection:
                 done = connection.execute(update(LeadershipRow).where(is_ours).values(beat=LeadershipRow.beat + 1))
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}") from error
@@ -95,9 +100,10 @@ class Leadership:
             raise _lost(self.generation)
 
 
-def _standing(connection: Connection) -> Standing:
-    columns = (_ROW.c.generation, _ROW.c.holder, _ROW.c.beat, _ROW.c.lease_s)
-    row = connection.execute(select(*columns)).one_or_none()
+def _standing(connection: Connection, *, until_commit: bool = False) -> Standing:
+    """The row; `until_commit`: and nobody beats before this transaction is over."""
+    query = select(_ROW.c.database, _ROW.c.generation, _ROW.c.holder, _ROW.c.beat, _ROW.c.lease_s)
+    row = connection.execute(query.with_for_update() if until_commit else query).one_or_none()
     return Standing() if row is None else Standing(**row._mapping)
 
 

@@ -4,9 +4,10 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
-from gavel.errors import Conflict, StaleVersion
+from gavel.errors import Conflict, NotFound, StaleVersion
 from gavel.ports import (
     Changes,
     Feed,
@@ -18,6 +19,7 @@ from gavel.store.rules import (
     DEFAULT_TIER,
     KEEP_OPERATIONS,
     KEEP_ROUNDS,
+    TOKEN_ID_DIGITS,
     JobIds,
     Progress,
     check_amended,
@@ -28,22 +30,27 @@ from gavel.store.rules import (
     check_token_hash,
     check_unfinished,
     check_user,
+    count_preemptions,
     next_tier,
     no_operation,
     no_round,
     tenant_told,
+    token_taken_back,
     token_told,
 )
 from gavel.types import (
     ApplicationResource,
+    BearerToken,
     Cluster,
     Identity,
     Job,
     JobId,
+    JobState,
     NodeStatus,
     Operation,
     OperationId,
     OperationState,
+    Prediction,
     RoundPlan,
     RoundRecord,
     Scope,
@@ -56,8 +63,15 @@ from gavel.types import (
 class MemoryStore(JobsInMemory):
     """A store that forgets. `random_bits` makes the random part of job ids; by default the same in every run."""
 
-    def __init__(self, *, keep_rounds: int = KEEP_ROUNDS, random_bits: Callable[[int], int] | None = None) -> None:
-        super().__init__(JobIds(random_bits or random.Random(0).getrandbits))  # noqa: S311 - not for secrets
+    def __init__(
+        self,
+        *,
+        keep_rounds: int = KEEP_ROUNDS,
+        jobs_per_user: int | None = None,
+        random_bits: Callable[[int], int] | None = None,
+    ) -> None:
+        ids = JobIds(random_bits or random.Random(0).getrandbits)  # noqa: S311 - not for secrets
+        super().__init__(ids, jobs_per_user)
         self._keep_rounds = keep_rounds
         self._version = 0
         self._sequence_of_operations = 0
@@ -68,11 +82,14 @@ class MemoryStore(JobsInMemory):
         self._resources: tuple[ApplicationResource, ...] = ()
         self._cluster = Cluster()
         self._policy = ""
+        self._preemptions = 0
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._users: dict[str, User] = {}
         self._usage: dict[tuple[str, str], Usage] = {}
+        self._predictions: dict[JobId, Prediction] = {}
         self._tokens: dict[str, Identity] = {}
+        self._token_times: dict[str, float] = {}
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -94,6 +111,7 @@ class MemoryStore(JobsInMemory):
                 resources=self._resources,
                 usage=self._newest_usage(),
                 policy=self._policy,
+                preemptions=self._preemptions,
             )
         return self._snapshot
 
@@ -113,8 +131,11 @@ class MemoryStore(JobsInMemory):
         self._put_operations(changes.operations)
         for entry in changes.audit:
             self._add_audit(entry)
+        self._preemptions += count_preemptions(changes.audit)
         for part in changes.usage:
             self._add_usage(part)
+        self._predictions = {each.job_id: each for each in changes.predictions} | self._predictions
+        self._settle(jobs)
         if changes.amended is not None:
             index = changes.amended.round_index
             self._rounds[index] = replace(self._rounds[index], plan=changes.amended)
@@ -126,12 +147,28 @@ class MemoryStore(JobsInMemory):
             self._rounds.pop(index - self._keep_rounds, None)
             self._written.pop(index - self._keep_rounds, None)
         self._cluster = self._cluster if changes.cluster is None else changes.cluster
+        self.edition += changes.cluster is not None
         self._throughputs = self._throughputs if changes.throughputs is None else changes.throughputs
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
         self._policy = self._policy if changes.policy is None else changes.policy
         self._snapshot = None
         return self._version
+
+    def _settle(self, jobs: Mapping[JobId, Job]) -> None:
+        for job in jobs.values():
+            known = self._predictions.get(job.id)
+            if known is not None and job.state is JobState.COMPLETED:
+                self._predictions[job.id] = replace(
+                    known, started_at_s=job.started_at_s, finished_at_s=job.finished_at_s
+                )
+
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """What was expected of the jobs that completed last, and what became of it; newest first; limit 1..1000."""
+        check_limit(limit, 1000)
+        ended = [(each.finished_at_s, each) for each in self._predictions.values() if each.finished_at_s is not None]
+        ended.sort(key=lambda pair: (-pair[0], pair[1].job_id))
+        return tuple(each for _, each in ended[:limit])
 
     def _checked(self, changes: Changes) -> dict[JobId, Job]:
         """The jobs to store, with what the scheduler does not own kept; raises for any change that may not be."""
@@ -261,7 +298,9 @@ class MemoryStore(JobsInMemory):
         new = replace(tier, version=next_tier(tier, self._tiers, expected_version))
         self._add_audit(tenant_told("tier", self._tiers.get(new.name), new, by, now_s))
         self._tiers[new.name] = new
+        self._jobs_per_tier = {each.name: each.max_jobs for each in self._tiers.values() if each.max_jobs is not None}
         self._snapshot = None
+        self.edition += 1
         return new
 
     def users(self) -> tuple[User, ...]:
@@ -273,6 +312,7 @@ class MemoryStore(JobsInMemory):
         check_user(user, self._tiers)
         self._add_audit(tenant_told("user", self._users.get(user.name), user, by, now_s))
         self._users[user.name] = user
+        self.edition += 1
         return user
 
     def add_token(
@@ -282,10 +322,30 @@ class MemoryStore(JobsInMemory):
         check_token_hash(token_hash)
         holder = Identity(user=user, scope=scope, job_id=job_id)
         if token_hash not in self._tokens:
+            self._token_times[token_hash] = now_s
             for entry in token_told(holder, by, now_s):
                 self._add_audit(entry)
         if self._tokens.setdefault(token_hash, holder) != holder:
             raise Conflict("this token already belongs to somebody; make a new one")
+
+    def tokens(self, user: str) -> tuple[BearerToken, ...]:
+        """The user's bearer tokens, oldest first; not those of its jobs."""
+        held = [(self._token_times[key], key, holder) for key, holder in self._tokens.items() if holder.user == user]
+        return tuple(
+            BearerToken(id=key[:TOKEN_ID_DIGITS], user=user, scope=holder.scope, created_at_s=created_at_s)
+            for created_at_s, key, holder in sorted(held, key=itemgetter(0, 1))
+            if holder.scope is not Scope.JOB
+        )
+
+    def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
+        """Forget a token: it opens nothing any more. Raises NotFound."""
+        found = next((each for each in self.tokens(user) if each.id == token_id), None)
+        if found is None:
+            raise NotFound(f"user {user} has no token {token_id}")
+        for key in [key for key in self._tokens if key.startswith(token_id)]:
+            del self._tokens[key]
+        self.edition += 1
+        self._add_audit(token_taken_back(found, by, now_s))
 
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""

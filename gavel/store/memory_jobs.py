@@ -2,12 +2,13 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from gavel.errors import KeyReused
+from gavel.errors import GavelError, KeyReused
 from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter, Page, Snapshot, Submitted
-from gavel.store.rules import JobIds, check_alive, check_limit, edited, new_jobs, no_job, unmet, wish_told
+from gavel.store.rules import JobIds, check_alive, check_limit, check_limits, edited, new_jobs, no_job, unmet, wish_told
 from gavel.types import Job, JobId, JobSpec, JobState
 
 AUDIT_MAX = 10_000  # entries; a long simulation decides more than memory should hold
@@ -16,8 +17,11 @@ AUDIT_MAX = 10_000  # entries; a long simulation decides more than memory should
 class JobsInMemory:
     """Jobs in dictionaries; whoever changes one makes the snapshot anew."""
 
-    def __init__(self, ids: JobIds) -> None:
+    def __init__(self, ids: JobIds, jobs_per_user: int | None = None) -> None:
         self._ids = ids
+        self._jobs_per_user = jobs_per_user
+        self._jobs_per_tier: dict[str, int] = {}  # of tiers that have a limit
+        self.edition = 0
         self._jobs: dict[JobId, Job] = {}
         self._active: dict[JobId, Job] = {}
         self._keys: dict[tuple[str, str], tuple[str, tuple[JobId, ...]]] = {}
@@ -54,25 +58,45 @@ class JobsInMemory:
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job, event and idempotency key (one namespace per user). Raises KeyReused, InvalidRequest (`after`)."""
+        """Job, event and idempotency key (one namespace per user). Raises as `submit_many`."""
         return self.submit_many([spec], key=key, body_hash=body_hash, now_s=now_s)[0]
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
     ) -> tuple[Submitted, ...]:
-        """All of them, of one user, or none. Raises KeyReused, InvalidRequest (`after`)."""
+        """All of them, of one user, or none. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
         earlier = self.submitted(specs[0].user, key, body_hash=body_hash) if key is not None else ()
         if earlier:
             return tuple(Submitted(job=job, created=False) for job in earlier)
         after = {job_id for spec in specs for job_id in spec.after}
         states = {job_id: self._jobs[job_id].state for job_id in after if job_id in self._jobs}
-        jobs = new_jobs(specs, self._ids, now_s, waits_for=unmet(after, states), is_array=is_array)
+        waits_for = unmet(after, states)
+        self._check_limits(specs)
+        jobs = new_jobs(specs, self._ids, now_s, waits_for=waits_for, is_array=is_array)
         for job in jobs:
             self._put_job(job)
             self._add_event(JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted"))
         if key is not None:
             self._keys[specs[0].user, key] = (body_hash, tuple(job.id for job in jobs))
         return tuple(Submitted(job=job, created=True) for job in jobs)
+
+    def start_submit(
+        self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
+    ) -> "Future[tuple[Submitted, ...]]":
+        """The same of one, answered already."""
+        answer: Future[tuple[Submitted, ...]] = Future()
+        try:
+            answer.set_result(self.submit_many([spec], key=key, body_hash=body_hash, now_s=now_s))
+        except GavelError as error:
+            answer.set_exception(error)
+        return answer
+
+    def _check_limits(self, specs: Sequence[JobSpec]) -> None:
+        if self._jobs_per_user is None and not self._jobs_per_tier:
+            return
+        users = Counter(job.spec.user for job in self._active.values())
+        tiers = Counter(job.spec.tier for job in self._active.values())
+        check_limits(specs, users, tiers, per_user=self._jobs_per_user, per_tier=self._jobs_per_tier)
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
         """The jobs that this key made before; empty: none. Raises KeyReused for another body."""

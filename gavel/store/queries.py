@@ -173,7 +173,7 @@ class SnapshotCache:
     def read(self, connection: Connection) -> Snapshot:
         """The snapshot as of this connection's transaction."""
         with self._lock:
-            counters = connection.execute(select(CountersRow.version, CountersRow.change)).one()
+            counters = connection.execute(select(CountersRow.__table__)).one()
             if counters.change > self._change:
                 self._snapshot = Snapshot(
                     version=counters.version,
@@ -185,6 +185,7 @@ class SnapshotCache:
                     nodes={node.name: node for node in codec.nodes(document(connection, "nodes"))},
                     resources=self._resources(connection),
                     policy=codec.policy(document(connection, "policy")),
+                    preemptions=counters.preemptions,
                 )
                 self._change = counters.change
             return self._snapshot

@@ -1,11 +1,11 @@
-"""What the database forgets: the oldest lines of jobs' stories and decisions of rounds, a bounded part with each round.
+"""What the database forgets: the oldest events, decisions of rounds and predictions, a bounded part with each round.
 
 What people decided stays in the audit log for good, as do jobs.
 """
 
 from sqlalchemy import delete, select
 
-from gavel.store.schema import AuditRow, EventRow
+from gavel.store.schema import AuditRow, EventRow, PredictionRow
 from gavel.store.writer import Transaction
 
 ROWS_A_ROUND = 5000  # more than a round writes, little enough not to be felt
@@ -18,3 +18,6 @@ def forget(tx: Transaction, before_s: float) -> None:
     of_rounds = AuditRow.round_index.is_not(None)
     decisions = select(AuditRow.sequence).where(of_rounds).order_by(AuditRow.sequence).limit(ROWS_A_ROUND)
     tx.connection.execute(delete(AuditRow).where(AuditRow.sequence.in_(decisions), AuditRow.at_s < before_s))
+    made = select(PredictionRow.job_id).order_by(PredictionRow.made_at_s).limit(ROWS_A_ROUND)
+    is_oldest = PredictionRow.job_id.in_(made)
+    tx.connection.execute(delete(PredictionRow).where(is_oldest, PredictionRow.made_at_s < before_s))

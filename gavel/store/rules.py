@@ -1,13 +1,23 @@
 """What both stores hold to: job ids that sort by time, and the checks a write has to pass."""
 
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gavel.errors import Conflict, InvalidRequest, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
+from gavel.errors import (
+    Conflict,
+    InvalidRequest,
+    InvariantViolated,
+    LimitReached,
+    NotFound,
+    StaleVersion,
+    StoreUnavailable,
+)
 from gavel.ports import AuditEntry, JobEdit, JobEvent
 from gavel.types import (
+    BearerToken,
     Identity,
     Job,
     JobId,
@@ -26,6 +36,8 @@ KEEP_ROUNDS = 2000
 KEEP_EVENTS_S = 90 * 86_400.0
 KEEP_OPERATIONS = 10_000  # finished ones; older ones are forgotten
 PENDING_COMMANDS_MAX = 1000
+TOKEN_ID_DIGITS = 16  # of a token's SHA-256: tells tokens apart, and tells nothing of the token
+GANG_TAKEN = ("gang.moved", "gang.preempted")  # actions of a round, see gavel/mechanism/verdicts.py
 ACTIVE = tuple(state for state in JobState if not state.is_terminal)
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: in the order of its characters, no i, l, o, u
 
@@ -77,6 +89,11 @@ def check_round(plan: RoundPlan, newest: int) -> None:
         )
 
 
+def count_preemptions(audit: Iterable[AuditEntry]) -> int:
+    """Of these decisions, those that stop or move a gang."""
+    return sum(entry.action in GANG_TAKEN for entry in audit)
+
+
 def check_amended(plan: RoundPlan, stored: RoundPlan | None) -> None:
     """The round is kept, and starts and lasts as it did; else the view it was amended on is stale."""
     if stored is None or (stored.starts_at_s, stored.duration_s) != (plan.starts_at_s, plan.duration_s):
@@ -124,6 +141,29 @@ def unmet(after: Collection[JobId], states: Mapping[JobId, JobState]) -> set[Job
         if state in (JobState.FAILED, JobState.CANCELLED):
             raise InvalidRequest("after", f"job {job_id} is {state} and will never complete; submit it again first")
     return {job_id for job_id in after if states[job_id] is not JobState.COMPLETED}
+
+
+def check_limits(
+    specs: Sequence[JobSpec],
+    users: Mapping[str, int],
+    tiers: Mapping[str, int],
+    *,
+    per_user: int | None,
+    per_tier: Mapping[str, int],
+) -> None:
+    """Raises LimitReached if one user's new jobs are too many beside the unfinished ones of `users` and `tiers`."""
+    user = specs[0].user
+    if per_user is not None and users.get(user, 0) + len(specs) > per_user:
+        raise LimitReached(
+            f"{user} has {users.get(user, 0)} unfinished jobs and may have {per_user}, so {len(specs)} more cannot"
+            " come; wait for some, or cancel them"
+        )
+    for tier, more in Counter(spec.tier for spec in specs).items():
+        if tier in per_tier and tiers.get(tier, 0) + more > per_tier[tier]:
+            raise LimitReached(
+                f"ExceedsMaxQuota: tier {tier} has {tiers.get(tier, 0)} unfinished jobs and may have {per_tier[tier]},"
+                f" so {more} more cannot come; wait for some, use another tier, or ask an operator"
+            )
 
 
 def edited(
@@ -190,6 +230,15 @@ def token_told(holder: Identity, by: str, now_s: float) -> tuple[AuditEntry, ...
     return (entry,)
 
 
+def token_taken_back(token: BearerToken, by: str, now_s: float) -> AuditEntry:
+    """What the audit log says of a token that opens nothing any more."""
+    held = {"id": token.id, "scope": token.scope.value}
+    subject = f"user/{token.user}"
+    return AuditEntry(
+        at_s=now_s, by=by, subject=subject, before=held, after={}, action="token.revoked", user=token.user
+    )
+
+
 def next_tier(tier: Tier, stored: Mapping[str, Tier], expected_version: int | None) -> int:
     """The version that `tier` gets; raises StaleVersion, NotFound (parent) or InvalidRequest (cycle, guarantees)."""
     current = stored[tier.name].version if tier.name in stored else None
@@ -203,10 +252,22 @@ def next_tier(tier: Tier, stored: Mapping[str, Tier], expected_version: int | No
         if ancestor not in others:
             raise NotFound(f"tier {tier.name} names the parent {ancestor}, which does not exist; create it first")
         ancestor = others[ancestor].parent
-    guaranteed = tier.guarantee + sum(other.guarantee for other in others.values() if other.parent == tier.parent)
-    if guaranteed > 1 + 1e-9:
-        raise InvalidRequest("guarantee", f"siblings would be promised {guaranteed:g} in all; lower one to reach 1")
+    _check_promised(tier, others)
     return (current or 0) + 1
+
+
+def _check_promised(tier: Tier, others: Mapping[str, Tier]) -> None:
+    """What tiers below a tier are guaranteed is part of its own guarantee; of the cluster's, all there is."""
+    most = others[tier.parent].guarantee if tier.parent else 1.0
+    together = tier.guarantee + sum(other.guarantee for other in others.values() if other.parent == tier.parent)
+    if together > most + 1e-9:
+        above = f"what tier {tier.parent} has" if tier.parent else "all there is"
+        raise InvalidRequest("guarantee", f"siblings would be promised {together:g} of {most:g}, {above}; lower one")
+    below = sum(other.guarantee for other in others.values() if other.parent == tier.name)
+    if below > tier.guarantee + 1e-9:
+        raise InvalidRequest(
+            "guarantee", f"is {tier.guarantee:g}, and tiers below are promised {below:g}; lower theirs"
+        )
 
 
 def check_user(user: User, tiers: Mapping[str, Tier]) -> None:

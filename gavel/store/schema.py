@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -54,6 +54,7 @@ class LeadershipRow(Base):
 
     __tablename__ = "leadership"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    database: Mapped[str]
     generation: Mapped[int]
     holder: Mapped[str]
     beat: Mapped[int]
@@ -131,6 +132,23 @@ class RoundRow(Base):
     plan: Mapped[bytes] = mapped_column(LargeBinary)
     decision: Mapped[bytes] = mapped_column(LargeBinary)
     change: Mapped[int] = mapped_column(server_default="0")
+
+
+class PredictionRow(Base):
+    """What was expected of a job, with intervals, and when it began and ended if it has completed."""
+
+    __tablename__ = "predictions"
+    __table_args__ = (Index(None, "finished_at_s"), Index(None, "made_at_s"))
+    job_id: Mapped[str] = mapped_column(primary_key=True)
+    made_at_s: Mapped[float]
+    start_s: Mapped[float | None]
+    start_low_s: Mapped[float | None]
+    start_high_s: Mapped[float | None]
+    finish_s: Mapped[float]
+    finish_low_s: Mapped[float]
+    finish_high_s: Mapped[float]
+    started_at_s: Mapped[float | None]
+    finished_at_s: Mapped[float | None]
 
 
 class OperationRow(Base):

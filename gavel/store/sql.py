@@ -6,6 +6,7 @@ connections of their own; several processes may use one database.
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -24,14 +25,17 @@ from gavel.ports import (
     Submitted,
     ThroughputEstimate,
 )
-from gavel.store import audit, codec, commands, operations, queries, wishes
+from gavel.store import audit, codec, commands, operations, predictions, queries, tokens, wishes
 from gavel.store.database import open_database
 from gavel.store.feed import feed
+from gavel.store.leadership import Leadership
 from gavel.store.notices import Listener
 from gavel.store.rules import KEEP_EVENTS_S, KEEP_ROUNDS, JobIds, check_limit, check_token_hash
+from gavel.store.submission import Books, Submission, submitted
 from gavel.store.writer import Transaction, Writer
 from gavel.types import (
     ApplicationResource,
+    BearerToken,
     Cluster,
     Identity,
     Job,
@@ -41,6 +45,7 @@ from gavel.types import (
     NodeStatus,
     Operation,
     OperationId,
+    Prediction,
     RoundPlan,
     RoundRecord,
     Scope,
@@ -61,7 +66,8 @@ class SqlStore:
 
     `on_change` is called after each change from the API's side, so that the scheduler can wake. `busy_timeout_s` bounds
     the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
-    are events and decisions of rounds after `keep_events_s`.
+    are events and decisions of rounds after `keep_events_s`. A user may have `jobs_per_user` unfinished jobs (None: any
+    number). `edition`: see `gavel.ports.Store`.
     Raises StoreUnavailable for a database that cannot be opened, is damaged, or was written by a newer Gavel.
     """
 
@@ -72,15 +78,19 @@ class SqlStore:
         on_change: Callable[[], None] = _nothing,
         keep_rounds: int = KEEP_ROUNDS,
         keep_events_s: float = KEEP_EVENTS_S,
+        jobs_per_user: int | None = None,
         busy_timeout_s: float = 5.0,
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self._write_engine, self._read_engine = open_database(url, busy_timeout_s=busy_timeout_s)
         self._writer = Writer(self._write_engine)
+        self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
         self._on_change = on_change
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
+        self._books = Books(ids=self._ids, jobs_per_user=jobs_per_user)
+        self.edition = 0
         self._snapshot = queries.SnapshotCache()
         hears_others = on_change is not _nothing and self._write_engine.dialect.name == "postgresql"
         self._listener = Listener(url, on_change) if hears_others else None
@@ -101,8 +111,14 @@ class SqlStore:
             raise StoreUnavailable(f"the database cannot be read now: {str(error).splitlines()[0]}") from error
 
     def _write(self, apply: Callable[[Transaction], T]) -> T:
-        """A write from the API's side: wakes the scheduler, in whichever process it is."""
-        result = self._writer.write(apply, is_news=True)
+        """A write from the API's side: wakes the scheduler, in whichever process it is.
+
+        It counts as a change of the rules, unlike a submit.
+        """
+        try:
+            result = self._writer.write(apply, is_news=True)
+        finally:
+            self.edition += 1
         self._on_change()
         return result
 
@@ -115,12 +131,21 @@ class SqlStore:
     def commit(self, expected_version: int, changes: Changes) -> int:
         """Write all changes in one transaction; the new version.
 
-        Raises StaleVersion, NotFound (a job), InvariantViolated, StoreUnavailable.
+        Raises StaleVersion, NotFound (a job), InvariantViolated, StoreUnavailable, and LeadershipLost once another
+        process leads the scheduler.
         """
         commit = commands.Commit(
             expected_version, changes, keep_rounds=self._keep_rounds, keep_events_s=self._keep_events_s
         )
-        return self._writer.write(commit.apply)
+
+        def apply(tx: Transaction) -> int:
+            self.leadership.check(tx)
+            return commit.apply(tx)
+
+        try:
+            return self._writer.write(apply)
+        finally:
+            self.edition += changes.cluster is not None
 
     # --- jobs ---------------------------------------------------------------------------------------------------
 
@@ -132,12 +157,25 @@ class SqlStore:
         self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
     ) -> tuple[Submitted, ...]:
         """All of them, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
-        wanted = wishes.Submission(specs=specs, key=key, body_hash=body_hash, now_s=now_s, is_array=is_array)
-        return self._write(lambda tx: wishes.submit(tx, self._ids, wanted))
+        wanted = Submission(
+            books=self._books, specs=specs, key=key, body_hash=body_hash, now_s=now_s, is_array=is_array
+        )
+        answer = self._writer.write(wanted, is_news=True)
+        self._on_change()
+        return answer
+
+    def start_submit(
+        self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
+    ) -> "Future[tuple[Submitted, ...]]":
+        """`submit` without waiting; the answer comes from another thread. Raises StoreUnavailable: not queued."""
+        wanted = Submission(books=self._books, specs=[spec], key=key, body_hash=body_hash, now_s=now_s)
+        answer = self._writer.send(wanted, is_news=True)
+        answer.add_done_callback(lambda _: self._on_change())
+        return answer
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
         """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
-        return self._read(lambda connection: wishes.submitted(connection, user, key, body_hash))
+        return self._read(lambda connection: tuple(submitted(connection, user, key, body_hash)))
 
     def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
         """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise."""
@@ -229,6 +267,11 @@ class SqlStore:
         check_limit(limit, 200)
         return self._read(lambda connection: audit.audit(connection, subject, user, before, limit))
 
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """What was expected of the jobs that completed last, and what became of it; newest first; limit 1..1000."""
+        check_limit(limit, 1000)
+        return self._read(lambda connection: predictions.predictions(connection, limit))
+
     def usage(self, month: str) -> tuple[Usage, ...]:
         """What tiers used in a month (`2026-11`), sorted by tier."""
         return self._read(lambda connection: audit.usage(connection, month))
@@ -262,3 +305,11 @@ class SqlStore:
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""
         return self._read(lambda connection: queries.identity(connection, token_hash))
+
+    def tokens(self, user: str) -> tuple[BearerToken, ...]:
+        """The user's bearer tokens, oldest first; not those of its jobs."""
+        return self._read(lambda connection: tokens.tokens(connection, user))
+
+    def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
+        """Forget a token: it opens nothing any more. Raises NotFound."""
+        self._write(lambda tx: tokens.revoke_token(tx, user, token_id, by, now_s))

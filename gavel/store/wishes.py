@@ -1,63 +1,17 @@
 """What users wish of their jobs, in SQL: submit, cancel, pause, change. The scheduler never writes these columns."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, update
 
-from gavel.errors import KeyReused
-from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter, Submitted
+from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter
 from gavel.store import codec, queries
 from gavel.store.audit import add_audit
-from gavel.store.rules import ACTIVE, JobIds, check_alive, edited, new_jobs, unmet, wish_told
-from gavel.store.schema import EventRow, IdempotencyKeyRow, JobLabelRow, JobRow
+from gavel.store.rules import ACTIVE, check_alive, edited, wish_told
+from gavel.store.schema import EventRow, JobLabelRow, JobRow
 from gavel.store.writer import Transaction
-from gavel.types import Job, JobId, JobSpec, JobState
-
-_IDS_A_QUERY = 1000  # databases bound the number of parameters
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
-    """One or many jobs of one user on their way to the writer, under one key."""
-
-    specs: Sequence[JobSpec]
-    key: str | None
-    body_hash: str
-    now_s: float
-    is_array: bool = False
-
-
-def submit(tx: Transaction, ids: JobIds, wanted: Submission) -> tuple[Submitted, ...]:
-    """The jobs, their labels, first events and key; or the jobs that the key made before."""
-    if wanted.key is not None:
-        earlier = submitted(tx.connection, wanted.specs[0].user, wanted.key, wanted.body_hash)
-        if earlier:
-            return tuple(Submitted(job=job, created=False) for job in earlier)
-    after = {job_id for spec in wanted.specs for job_id in spec.after}
-    waits = unmet(after, _states(tx.connection, after))
-    jobs = new_jobs(wanted.specs, ids, wanted.now_s, waits_for=waits, is_array=wanted.is_array)
-    tx.connection.execute(insert(JobRow), [_new_row(job, tx.change) for job in jobs])
-    _add_labels(tx, jobs)
-    if wanted.key is not None:
-        first, *more = (job.id for job in jobs)
-        row = {"user_name": jobs[0].spec.user, "key": wanted.key, "body_hash": wanted.body_hash, "job_id": first}
-        tx.connection.execute(insert(IdempotencyKeyRow), row | {"more_job_ids": more or None})
-    add_events(tx, [JobEvent(job_id=job.id, at_s=wanted.now_s, kind="job.submitted") for job in jobs])
-    return tuple(Submitted(job=job, created=True) for job in jobs)
-
-
-def submitted(connection: Connection, user: str, key: str, body_hash: str) -> tuple[Job, ...]:
-    """The jobs that a user's key made before; raises KeyReused if that was from another body."""
-    table = IdempotencyKeyRow
-    query = select(table.body_hash, table.job_id, table.more_job_ids).where(table.user_name == user, table.key == key)
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        return ()
-    if row.body_hash != body_hash:
-        raise KeyReused(f"key {key!r} was used for job {row.job_id} with another body; choose a new key")
-    return tuple(queries.job(connection, job_id) for job_id in (row.job_id, *(row.more_job_ids or ())))
+from gavel.types import Job, JobId, JobState
 
 
 def request_cancel(tx: Transaction, job_id: JobId, now_s: float, by: str) -> Job:
@@ -104,7 +58,7 @@ def edit_job(tx: Transaction, job_id: JobId, edit: JobEdit, expected_version: in
     tx.connection.execute(update(JobRow).where(JobRow.id == job_id).values(row))
     if spec.labels != job.spec.labels:
         tx.connection.execute(delete(JobLabelRow).where(JobLabelRow.job_id == job_id))
-        _add_labels(tx, [new])
+        add_labels(tx, [new])
     _tell(tx, [wish_told(new, "job.edited", now_s, by, before, after)])
     return new
 
@@ -123,6 +77,15 @@ def add_events(tx: Transaction, events: Iterable[JobEvent]) -> None:
     ]
     if rows:
         tx.connection.execute(insert(EventRow), rows)
+
+
+def add_labels(tx: Transaction, jobs: Sequence[Job]) -> None:
+    """Labels of new or changed jobs, for filtering."""
+    labels = [
+        {"job_id": job.id, "name": name, "value": value} for job in jobs for name, value in job.spec.labels.items()
+    ]
+    if labels:
+        tx.connection.execute(insert(JobLabelRow), labels)
 
 
 def _wish(tx: Transaction, wished: Job, kind: str, now_s: float, by: str) -> Job:
@@ -162,40 +125,3 @@ _UPDATE_WISHES = (
 def _tell(tx: Transaction, told: Sequence[tuple[JobEvent, AuditEntry]]) -> None:
     add_events(tx, [event for event, _ in told])
     add_audit(tx, [entry for _, entry in told])
-
-
-def _new_row(job: Job, change: int) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "user_name": job.spec.user,
-        "tier": job.spec.tier,
-        "state": job.state.value,
-        "submitted_at_s": job.submitted_at_s,
-        "version": job.version,
-        "cancel_requested": job.cancel_requested,
-        "pause_requested": job.pause_requested,
-        "array_id": job.spec.array_id,
-        "token": job.token,
-        "steps_done": job.steps_done,
-        "total_steps": job.spec.total_steps,
-        "change": change,
-        "spec": codec.dump(job.spec),
-        "progress": codec.progress(job),
-    }
-
-
-def _add_labels(tx: Transaction, jobs: Sequence[Job]) -> None:
-    labels = [
-        {"job_id": job.id, "name": name, "value": value} for job in jobs for name, value in job.spec.labels.items()
-    ]
-    if labels:
-        tx.connection.execute(insert(JobLabelRow), labels)
-
-
-def _states(connection: Connection, job_ids: Iterable[JobId]) -> dict[JobId, JobState]:
-    wanted = sorted(job_ids)
-    found: dict[JobId, JobState] = {}
-    for start in range(0, len(wanted), _IDS_A_QUERY):
-        query = select(JobRow.id, JobRow.state).where(JobRow.id.in_(wanted[start : start + _IDS_A_QUERY]))
-        found |= {job_id: JobState(state) for job_id, state in connection.execute(query)}
-    return found

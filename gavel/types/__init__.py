@@ -16,19 +16,23 @@ from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeS
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import Job, JobId, JobMode, JobSpec, JobState
 from gavel.types.operations import Operation, OperationId, OperationState
-from gavel.types.people import Identity, Scope, Tier, Usage, User, month_of
+from gavel.types.people import BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
+from gavel.types.predictions import Expected, Prediction
 from gavel.types.resources import ApplicationResource
-from gavel.types.rounds import EphemeralResource, Lease, RoundPlan, RoundRecord
+from gavel.types.rounds import EphemeralResource, Lease, RoundInputs, RoundPlan, RoundRecord
+from gavel.types.terms import Term
 
 __all__ = [
     "AcceleratorType",
     "Allocation",
     "AllocationProblem",
     "ApplicationResource",
+    "BearerToken",
     "Certificate",
     "Cluster",
     "Combination",
     "EphemeralResource",
+    "Expected",
     "FloatArray",
     "GangExit",
     "GangOutcome",
@@ -51,15 +55,19 @@ __all__ = [
     "OperationId",
     "OperationState",
     "PairRates",
+    "Prediction",
     "Report",
     "ReportKind",
+    "RoundInputs",
     "RoundPlan",
     "RoundRecord",
     "Scope",
+    "Term",
     "Tier",
     "Usage",
     "User",
     "Worker",
     "WorkerId",
+    "chain_of",
     "month_of",
 ]

@@ -10,7 +10,7 @@ WorkerId = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine that can hold workers. `problem`: why its workers cannot be used now, and what to do; "" if they can."""
+    """A machine that can hold workers. `problem`: why its workers cannot be used now, and what to do; "": they can."""
 
     name: str
     cpu_cores: int = 1

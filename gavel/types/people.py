@@ -1,5 +1,6 @@
 """Who asks: users, their tiers, and what a token may do."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,6 +29,16 @@ class Tier:
     budget_usd_per_month: float | None = None
     parent: str | None = None
     version: int = 1
+
+
+def chain_of(name: str, tiers: Mapping[str, Tier]) -> list[str]:
+    """The tier and those above it, as far as they are known."""
+    chain: list[str] = []
+    above: str | None = name
+    while above is not None and above in tiers and above not in chain:
+        chain.append(above)
+        above = tiers[above].parent
+    return chain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,16 @@ class Identity:
     scope: Scope
     tiers: tuple[str, ...] = ()
     job_id: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerToken:
+    """A token that a user holds, without what it opens with: `id` is the start of its SHA-256, in hex."""
+
+    id: str
+    user: str
+    scope: Scope
+    created_at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

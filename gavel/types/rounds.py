@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from gavel.types.allocation import Allocation, AllocationProblem
-from gavel.types.cluster import AcceleratorType, WorkerId
+from gavel.types.allocation import Allocation, AllocationProblem, IntArray
+from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
 from gavel.types.jobs import JobId
 
 
@@ -45,11 +46,36 @@ class RoundPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundInputs:
+    """What the leases of a round were chosen from beside problem, allocation and the ledger of the round before.
+
+    `policy` is the one that was asked, with its parameters; `cluster` what of it could be given; `parent` the plan of
+    the round before as it was then; `kept` the leases that went on before anything was planned.
+    """
+
+    policy: str
+    cluster: Cluster
+    parent: RoundPlan | None
+    kept: tuple[Lease, ...]
+    kinds: tuple[str, ...]
+    kind_of_job: IntArray  # (n,) index into kinds
+    token: IntArray  # (n,)
+    is_leased: IntArray  # (n,) 1 for a job that had a gang
+    to_profile: tuple[tuple[JobId, AcceleratorType], ...]
+    profiling_workers_fraction: float
+    planner: Literal["owed", "published", "published_shuffled"]
+    is_new_allocation: bool
+    switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    minimum_run_s: float = 0.0
+    started_at_s: Mapping[JobId, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundRecord:
     """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included.
 
     With the published planner it holds the rounds received since the last solve instead. `switch_cost_s`: what a move
-    was measured to cost, by job kind.
+    was measured to cost, by job kind. `inputs` None: the round is older than they are kept.
     """
 
     plan: RoundPlan
@@ -58,6 +84,7 @@ class RoundRecord:
     owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
     solver_outcome: str = "solved"
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    inputs: RoundInputs | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,7 +75,9 @@ class Service:
 
 def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -> Iterator[Service]:
     (tmp_path / "logs").mkdir()
-    store = SqlStore(f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0)
+    store = SqlStore(
+        f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0, jobs_per_user=limits.get("queued_jobs_per_user")
+    )  # type: ignore[arg-type]
     store.put_tier(Tier(name="gold", guarantee=0.5), expected_version=None, by="test", now_s=NOW_S)
     store.put_tier(Tier(name="silver"), expected_version=None, by="test", now_s=NOW_S)
     listener = socket.create_server(("127.0.0.1", 0))

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 
 from api.app import Services, create_app
 from api.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
+from api.dashboard.pages import PAGES
 from gavel.types import NodeStatus, Scope
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
@@ -80,6 +81,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/users/{user}": (403, 403, 403, 403, 200),
     "PUT /v1/users/{user}": (403, 403, 403, 403, 200),
     "POST /v1/users/{user}/tokens": (403, 403, 403, 403, 201),
+    "GET /v1/users/{user}/tokens": (403, 403, 403, 403, 200),
+    "DELETE /v1/users/{user}/tokens/0000000000000000": (403, 403, 403, 403, 404),
     "GET /v1/allocations/current": (200, 200, 403, 403, 200),
     "GET /v1/rounds": (200, 200, 403, 403, 200),
     "GET /v1/rounds/1": (200, 200, 403, 403, 200),
@@ -103,7 +106,16 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/nodes/node-0/cordon": (403, 403, 403, 403, 202),
     "POST /v1/nodes/node-0/uncordon": (403, 403, 403, 403, 202),
     "POST /v1/nodes/node-0/drain": (403, 403, 403, 403, 202),
+    "GET /v1/jobs/{job}/explain": (404, 200, 200, 404, 200),
+    "POST /v1/tiers:preview": (403, 403, 403, 403, 200),
+    "POST /v1/simulate": (200, 200, 403, 403, 200),
+    "GET /v1/rounds/1/replay": (403, 403, 403, 403, 200),
+    "GET /v1/explain/calibration": (200, 200, 403, 403, 200),
     "GET /v1/operations/{operation}": (404, 200, 404, 404, 200),
+    "GET /v1/summary": (200, 200, 403, 403, 200),
+    "GET /v1/placements": (200, 200, 403, 403, 200),
+    "GET /v1/queue": (200, 200, 403, 403, 200),
+    "GET /v1/shares": (200, 200, 403, 403, 200),
     "GET /v1/events": (200, 200, 403, 403, 200),
     "PUT /v1/policy": (403, 403, 403, 403, 202),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
@@ -118,6 +130,8 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs:array": {"job": PROGRAM, "count": 2},
     "POST /v1/jobs:batchCancel": {"label": "no=such"},
     "PUT /v1/users/{user}": {"tiers": ["gold", "silver"]},
+    "POST /v1/tiers:preview": {"name": "gold", "weight": 2.0},
+    "POST /v1/simulate": {},
     "PUT /v1/policy": {"policy": "max_min_fairness"},
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
@@ -235,11 +249,12 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
         )
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
-    dashboard = {"/", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    dashboard = {*PAGES, "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
+    names |= {"tokens/0000000000000000": "tokens/{token_id}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

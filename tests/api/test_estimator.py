@@ -1,14 +1,18 @@
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from api.estimator import estimator_view
 from gavel.estimator.conformance import a_measurement
+from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import ThroughputEstimate
+from tests.api.conftest import Service
 
 Table = tuple[ThroughputEstimate, ...]
 STATED = 900.0
+PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
 
 
 @pytest.fixture
@@ -40,3 +44,40 @@ def test_kinds_and_users_that_a_caller_may_not_see_are_left_out(table: Table) ->
         table, ["fast"], may_see_kind=lambda kind: "/" not in kind, may_see_user=lambda user: user == "bob"
     )
     assert {item.kind for item in view.items} == {"mlp-b256"} and view.users == [] and view.statements == []
+
+
+def rate(kind: str, **over: object) -> ThroughputEstimate:
+    found = {"scale_factor": 1, "accelerator_type": "fast", "steps_per_s": 10.0, "relative_error": 0.02}
+    return ThroughputEstimate(kind=kind, source="measured", measurements=9, **(found | over))  # type: ignore[arg-type]
+
+
+def kinds(client: httpx.Client, path: str) -> set[str]:
+    return {item["kind"] for item in client.get(path).json()["items"]}
+
+
+@pytest.mark.parametrize("path", ["/v1/throughputs", "/v1/estimator"])
+def test_a_catalogue_kind_of_one_job_is_shown_to_its_user_and_operators_alone(service: Service, path: str) -> None:
+    (_, ann), (_, bob) = service.user(), service.user()
+    job_id = ann.post("/v1/jobs", json=PROGRAM).json()["id"]
+    own, gone = f"mlp-b256{OWN_KIND}{job_id}", f"mlp-b256{OWN_KIND}nosuchjob"
+    service.change(throughputs=(rate("mlp-b256"), rate(own), rate(gone)))
+    assert kinds(bob, path) == {"mlp-b256"}
+    assert kinds(ann, path) == {"mlp-b256", own}
+    assert kinds(service.operator(), path) == {"mlp-b256", own, gone}
+
+
+def test_a_partner_that_a_caller_may_not_see_is_not_named(service: Service) -> None:
+    (name, ann), (_, bob) = service.user(), service.user()
+    service.change(throughputs=(rate("mlp-b256"), rate("mlp-b256", partner=f"{name}/secret", steps_per_s=4.0)))
+    assert {item["partner"] for item in ann.get("/v1/estimator").json()["items"]} == {None, f"{name}/secret"}
+    assert name not in bob.get("/v1/estimator").text
+
+
+def test_the_plain_list_holds_one_rate_for_each_kind_size_and_type(service: Service) -> None:
+    """Gangs that were packed or spread are the estimator's to show, which says so of each."""
+    spread = rate("mlp-b256", scale_factor=2, placement="spread", steps_per_s=3.0)
+    service.change(throughputs=(rate("mlp-b256"), rate("mlp-b256", partner="mlp-b256", steps_per_s=4.0), spread))
+    items = service.operator().get("/v1/throughputs").json()["items"]
+    assert [(item["scale_factor"], item["steps_per_s"]) for item in items] == [(1, 10.0)]
+    shown = service.operator().get("/v1/estimator").json()["items"]
+    assert {item["placement"] for item in shown if item["scale_factor"] == 2} == {"consolidated", "spread"}

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from api import live
+from api.news import Audience
 from api.services import Services
 from gavel.types import JobState, Lease
 from tests.api.conftest import NOW_S, Service
@@ -26,8 +27,9 @@ def submit(client: httpx.Client) -> str:
 class Following:
     """An open stream."""
 
-    def __init__(self, client: httpx.Client, after: int | None = None, **headers: str) -> None:
-        query = {} if after is None else {"after": after}
+    def __init__(self, client: httpx.Client, after: int | None = None, kind: str = "", **headers: str) -> None:
+        query: dict[str, int | str] = {} if after is None else {"after": after}
+        query |= {"kind": kind} if kind else {}
         self._opened = client.stream("GET", "/v1/events", params=query, headers=headers)
 
     def __enter__(self) -> Iterator[dict[str, str]]:
@@ -111,6 +113,16 @@ def test_only_the_last_event_of_a_commit_says_where_to_go_on(service: Service) -
     assert ["id" in event for event in told] == [False, False, True]
 
 
+def test_a_page_hears_that_something_changed_in_one_small_event(service: Service) -> None:
+    (_, ann), (_, bob) = service.user(), service.user()
+    with Following(ann, kind="changed") as stream:
+        next(stream)
+        submit(bob)
+        ann.post("/v1/jobs:array", json={"job": PROGRAM, "count": 3})
+        told = next(stream)
+    assert (told["event"], json.loads(told["data"])) == ("changed", {"items": 3}) and "id" in told
+
+
 def test_a_position_of_another_database_is_said(service: Service) -> None:
     _, ann = service.user()
     with Following(ann, 2**50) as stream:
@@ -142,9 +154,9 @@ def test_nothing_is_lost_while_many_submit_and_followers_come_and_go(service: Se
 def test_a_client_that_does_not_keep_up_is_let_go_and_told_to_come_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener = live.Listener(None, 5)
+    listener = live.Listener(Audience(user=None), 5)
     monkeypatch.setattr(live, "BUFFERED_CHUNKS", 2)
-    small = live.Listener(None, 5)
+    small = live.Listener(Audience(user=None), 5)
     for position in (6, 7, 8):
         small.offer(position, b"x")
         listener.offer(position, b"x")
@@ -180,7 +192,7 @@ def test_the_reader_rests_when_nobody_listens(service: Service) -> None:
 
     async def listen_and_leave() -> int | None:
         feed = live.LiveFeed(services)
-        stream = feed.stream(None, None)
+        stream = feed.stream(Audience(user=None), None)
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
         assert feed._reader is not None

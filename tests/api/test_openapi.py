@@ -3,6 +3,7 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 
-from api.routes import audit, batches, jobs, logs, nodes, operations, scheduling, tiers
-from api.routes import service as service_routes
+from api.app import PARTS
 from api.schemas import JobSubmit
-from gavel.types import JobState, NodeStatus
+from gavel.types import JobState, NodeStatus, Operation, OperationState
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
+from tests.api.test_operations import a_scheduler
 
-EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 10
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 20
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
 POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
 
@@ -49,7 +50,9 @@ POSSIBLE_BODY = {
     "env": {},
     "tiers": ["gold"],
     "objective": "fairness",
+    "policy": None,
     "guarantee": 0,
+    "parent": None,
     "after": [],
     "priority": None,
     "count": 2,
@@ -59,13 +62,26 @@ POSSIBLE_BODY = {
 }
 LIVING = ("PATCH-/v1/jobs/{job_id}", "POST-/v1/jobs/{job_id}/pause", "POST-/v1/jobs/{job_id}/resume")
 
+# An answer without end cannot be read to its end; tests/api/test_live.py has this one.
+ENDLESS = {"follow_events"}
 OPERATIONS = [
     (method, route.path)
-    for part in (audit, batches, jobs, logs, nodes, operations, scheduling, service_routes, tiers)
+    for part in PARTS
     for route in part.router.routes
-    if isinstance(route, APIRoute) and route.include_in_schema
-    for method in route.methods
+    if isinstance(route, APIRoute) and route.include_in_schema and route.operation_id not in ENDLESS
+    for method in sorted(route.methods)
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scheduler(service: Service) -> Iterator[None]:
+    """Ends each command at once, so that they never are too many."""
+
+    def obey(command: Operation) -> Operation:
+        return replace(command, state=OperationState.DONE, result={}, finished_at_s=NOW_S)
+
+    with a_scheduler(service, obey):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +96,35 @@ def known(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     caller.put("/v1/users/gold", json={"tiers": ["gold"]})
+    caller.post("/v1/users/gold/tokens")
+    token_id = caller.get("/v1/users/gold/tokens").json()["items"][0]["id"]
     job = replace(service.store.job(job_id), state=JobState.CANCELLED, finished_at_s=NOW_S)
     service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),))
     command = service.store.add_command("node.cordon", subject="node/gold", body={}, by="operator", now_s=NOW_S)
-    return {"job_id": job_id, "index": 1, "name": "gold", "operation_id": command.id, "living": living}
+    return {
+        "job_id": job_id,
+        "index": 1,
+        "name": "gold",
+        "operation_id": command.id,
+        "living": living,
+        "token_id": token_id,
+    }
+
+
+# A process of its own answers each: fewer cases.
+WORKED_OUT = ("/v1/tiers:preview", "/v1/simulate", "/v1/rounds/{index}/replay")
 
 
 def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: str | int) -> Counter[int]:
     """No 5xx, no status, media type or body that the description does not know; returns what was answered."""
     answered: Counter[int] = Counter()
 
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=max(2, EXAMPLES // 10) if operation.path in WORKED_OUT else EXAMPLES,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def answers(case: Any) -> None:
         case.path_parameters |= {name: value for name, value in known.items() if name in case.path_parameters}

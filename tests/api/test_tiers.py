@@ -27,6 +27,7 @@ def test_a_tier_is_created_then_changed_by_who_read_it_last(service: Service) ->
         "max_jobs": None,
         "accelerator_hours_per_month": None,
         "budget_usd_per_month": None,
+        "parent": None,
         "version": 1,
     }
     read = operator.get("/v1/tiers/bronze")
@@ -115,3 +116,19 @@ def test_users_of_unknown_tiers_and_tokens_of_unknown_users_are_refused(service:
     assert operator.put("/v1/users/erin", json={"tiers": []}).status_code == 422
     assert operator.get("/v1/users/erin").status_code == 404
     assert operator.post("/v1/users/erin/tokens").status_code == 404
+
+
+def test_tiers_below_a_tier_share_what_it_is_promised(service: Service) -> None:
+    operator = service.operator()
+    assert put(operator, "department", guarantee=0.25).status_code == 201
+    made = put(operator, "team-a", guarantee=0.2, parent="department")
+    assert (made.status_code, made.json()["parent"]) == (201, "department")
+    beyond = put(operator, "team-b", guarantee=0.1, parent="department")
+    assert beyond.status_code == 422 and "at most 0.05 is left" in beyond.json()["detail"]
+    lowered = operator.put("/v1/tiers/department", json={"guarantee": 0.1}, headers={"If-Match": "*"})
+    assert lowered.status_code == 422 and "tiers below are promised 0.2" in lowered.json()["detail"]
+    assert put(operator, "team-c", parent="nowhere").status_code == 422
+    round_ = operator.put("/v1/tiers/department", json={"parent": "team-a"}, headers={"If-Match": "*"})
+    assert round_.status_code == 422
+    assert operator.put("/v1/tiers/team-a", json={}, headers={"If-Match": "*"}).status_code == 200
+    assert operator.put("/v1/tiers/department", json={}, headers={"If-Match": "*"}).status_code == 200

@@ -1,5 +1,6 @@
 """The dashboard in a real Chromium. Every test also fails on any console error or warning (fixture `tab`)."""
 
+import re
 import time
 from dataclasses import replace
 
@@ -48,7 +49,7 @@ def test_a_pointer_and_the_arrow_keys_show_the_same_tooltip(dashboard: Dashboard
     expect(tooltip).to_be_hidden()
 
 
-def test_the_overview_shows_tiles_placements_tiers_jobs_and_throughputs(dashboard: Dashboard, tab: Tab) -> None:
+def test_the_overview_shows_tiles_placements_tiers_and_jobs(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time())
     tab.page.goto("/")
     expect(tab.page.locator("#policy")).to_have_text("hierarchical")
@@ -57,7 +58,6 @@ def test_the_overview_shows_tiles_placements_tiers_jobs_and_throughputs(dashboar
     expect(tab.page.locator("#scheduler-text")).to_have_text("scheduler running")
     expect(tab.page.locator("#jobs-table tbody tr")).to_have_count(len(jobs))
     expect(tab.page.locator("#tiers-table tbody tr")).to_have_count(3)
-    expect(tab.page.locator("#throughputs-table tbody tr")).to_have_count(len(KINDS))
     leases = sum(len(lease.worker_ids) for plan in dashboard.store.rounds() for lease in plan.leases)
     blocks = tab.page.locator("#placements-table tbody tr")
     expect(blocks.first).to_be_attached()
@@ -93,14 +93,105 @@ def test_jobs_can_be_filtered_and_sorted_and_the_address_keeps_the_filter(dashbo
     assert tab.page.locator("#jobs-table tbody th").all_inner_texts() == ["mlp-7", "mlp-2"]
 
 
-def test_many_jobs_are_shown_by_kind_and_tier(dashboard: Dashboard, tab: Tab) -> None:
+def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=60, rounds=2)
-    tab.page.goto("/")
-    expect(tab.page.locator("#grouped")).to_be_checked()
-    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(2 * len(KINDS))
+    tab.page.goto("/allocation")
+    rows = tab.page.locator("#allocation-table tbody tr")
+    expect(rows).to_have_count(58)
+    tab.page.locator("#grouped").check()
+    expect(rows).to_have_count(2 * len(KINDS))
     expect(tab.page.locator("#allocation-table tbody th").first).to_contain_text("×")
-    tab.page.locator("#grouped").uncheck()
-    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(58)
+    tab.page.locator("#allocation-canvas").focus()
+    tab.page.keyboard.press("ArrowDown")
+    tab.page.keyboard.press("Enter")
+    expect(rows).to_have_count(8)
+    expect(tab.page.locator("#allocation-table tbody th").first).to_have_text("attention-0")
+    tab.page.locator("#allocation-back").click()
+    expect(rows).to_have_count(2 * len(KINDS))
+
+
+def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=6, rounds=3)
+    tab.page.goto("/allocation")
+    canvas = tab.page.locator("#allocation-canvas")
+    for mode, cells in (("both", 8), ("target", 4), ("received", 4)):
+        tab.page.get_by_label(mode, exact=True).check()
+        canvas.focus()
+        tab.page.keyboard.press("Escape")
+        for _ in range(cells + 3):  # the last cell of the row is the last stop
+            tab.page.keyboard.press("ArrowRight")
+        expect(tab.page.locator("#tooltip")).to_contain_text(f"attention-0 · gold · {TYPES[-1]}")
+        for _ in range(cells - 1):
+            tab.page.keyboard.press("ArrowLeft")
+        expect(tab.page.locator("#tooltip")).to_contain_text(f"attention-0 · gold · {TYPES[0]}")
+
+
+def test_a_click_on_a_cell_says_why(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=6, rounds=3)
+    tab.page.goto("/allocation")
+    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(5)
+    canvas = tab.page.locator("#allocation-canvas")
+    box = canvas.bounding_box()
+    assert box is not None
+    canvas.click(position={"x": box["width"] * 0.32, "y": 34})
+    why = tab.page.locator("#why")
+    expect(why).to_contain_text("Why is attention-0 where it is?")
+    expect(tab.page.locator("#why-message")).not_to_be_empty()
+    tab.page.keyboard.press("Escape")
+    expect(why).to_be_hidden()
+
+
+def test_placements_go_back_in_time_and_zoom(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=12, rounds=60)
+    tab.page.goto("/placements")
+    chart, span = tab.page.locator("#placements-canvas"), tab.page.locator("#placements-span")
+    expect(chart).to_have_attribute("aria-label", re.compile("8 lanes over 40 rounds"))
+    chart.focus()
+    tab.page.keyboard.press("-")
+    expect(chart).to_have_attribute("aria-label", re.compile("over 60 rounds"))
+    tab.page.keyboard.press("+")
+    tab.page.keyboard.press("+")
+    expect(chart).to_have_attribute("aria-label", re.compile("over 20 rounds"))
+    tab.page.locator("#placements-earlier").click()
+    expect(span).to_have_text("up to round 50")
+    tab.page.locator("#placements-now").click()
+    expect(span).to_have_text("of the last rounds")
+
+
+def test_the_estimator_shows_intervals_of_each_kind(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=4, rounds=2)
+    tab.page.goto("/estimator")
+    expect(tab.page.locator("#throughputs-table tbody tr")).to_have_count(len(KINDS))
+    rows = tab.page.locator("#intervals-table tbody tr")
+    expect(rows).to_have_count(len(TYPES))
+    first = rows.first.text_content()
+    tab.page.locator("#intervals-kind").select_option(KINDS[1])
+    expect(rows.first).not_to_have_text(first or "")
+
+
+def test_the_queue_tells_places_and_reasons(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time())
+    tab.page.goto("/queue")
+    waiting = dashboard.store.count_jobs()
+    expected = sum(number for (state, _), number in waiting.items() if state == "QUEUED")
+    rows = tab.page.locator("#queue-table tbody tr")
+    expect(rows).to_have_count(expected)
+    expect(tab.page.locator("#queue-reasons")).to_contain_text(f"{expected} BehindFairShare")
+    expect(rows.first.locator("td").nth(1)).to_have_text("1")
+    tab.page.locator("#queue-tier").select_option("silver")
+    expect(rows.first.locator("td").first).to_have_text("silver")
+    rows.first.get_by_role("button").click()
+    expect(tab.page.locator("#why")).to_be_visible()
+
+
+def test_shares_of_tiers_are_drawn_over_rounds(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=8, rounds=12)
+    tab.page.goto("/tiers")
+    expect(tab.page.locator("#shares-plot canvas")).to_be_visible()
+    rows = tab.page.locator("#shares-table tbody tr")
+    expect(rows).to_have_count(12)
+    for row in rows.all_inner_texts():
+        assert sum(int(each.split()[0]) for each in row.split("\t")[1:]) <= 101
 
 
 def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
@@ -116,6 +207,7 @@ def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
         file.write(b"\xa9 later\n")
     expect(log).to_contain_text("café later")
     assert log.locator("*").count() == 0
+    assert "\x1b" not in (log.text_content() or "") and "[31m" not in (log.text_content() or "")
     expect(tab.page.locator("#job-reason")).to_contain_text("<b onclick=alert(1)>why</b>")
     expect(tab.page.locator("#story-list li").first).to_contain_text("job.submitted")
     assert tab.page.title().startswith("loud · QUEUED")

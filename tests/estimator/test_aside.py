@@ -198,3 +198,11 @@ def test_whatever_pairs_report_rates_are_rates(rows: list[tuple[str, str, int, s
             a_spec(kind=KINDS[0], scale_factor=2), TYPES, partner=KINDS[1], placement=placement
         ):
             assert math.isfinite(each.steps_per_s) and each.steps_per_s > 0 and each.relative_error > 0
+
+
+def test_a_gang_seen_only_spread_is_roughly_known_consolidated() -> None:
+    """With the loss that is usual, and its doubt."""
+    seen = [each for each in spread("cnn-b16", 4, 4.0) if each.placement == "spread"]
+    (believed,) = ReconciledThroughputs().learn(seen).estimate(a_spec(kind="cnn-b16", scale_factor=4), ["fast"])
+    low, high = believed.interval_steps_per_s
+    assert believed.source == "inferred" and low < 4e5 < believed.steps_per_s < 8e5 < high

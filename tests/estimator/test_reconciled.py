@@ -50,6 +50,25 @@ def test_a_kind_resembles_its_family_more_than_others() -> None:
     assert answer(seen, "slow", kind="host-b64").steps_per_s == pytest.approx(60.0, rel=0.2)
 
 
+def test_a_kind_that_is_slower_than_its_family_promises_on_one_type_is_so_on_that_type() -> None:
+    """A batch of 64 at half the speed that those of 16, 32, 128 and 256 promise: `fast` is not halved with `slow`."""
+    family = [(f"net-b{size}", {"fast": 6400 / size, "slow": 640 / size}) for size in (16, 32, 128, 256)]
+    others = [("host-b1", {"fast": 10.0, "slow": 10.0}), ("steep-b1", {"fast": 100.0, "slow": 2.0})]
+    seen = knowing(*family, *others).learn(list(reports("net-b64", {"slow": 5.0})))
+    assert answer(seen, "fast", kind="net-b64").steps_per_s > 75
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(levels=st.lists(st.floats(-4.0, 4.0), min_size=2, max_size=7))
+def test_names_whose_numbers_tell_no_size_leave_the_rate_free(levels: list[float]) -> None:
+    """`run-1`, `run-2`, ... at any rates: only how the types compare is common to them."""
+    rates = [(f"run-{n}", {"fast": 1e4 * math.exp(level)}) for n, level in enumerate(levels, 1)]
+    whole = [(kind, {**fast, "slow": fast["fast"] / 10}) for kind, fast in rates[:-1]]
+    seen = knowing(*whole).learn(list(reports(*rates[-1])))
+    found = answer(seen, "slow", kind=rates[-1][0]).steps_per_s
+    assert found == pytest.approx(rates[-1][1]["fast"] / 10, rel=0.6)
+
+
 def test_a_stranger_of_a_known_family_has_its_relatives_speeds() -> None:
     known = knowing(("gpu-b32", {"fast": 100.0, "slow": 10.0}), ("gpu-b128", {"fast": 40.0, "slow": 4.0}))
     fast, slow = known.estimate(a_spec(kind="gpu-b64"), ["fast", "slow"])

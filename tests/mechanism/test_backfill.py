@@ -47,6 +47,16 @@ def test_an_arrival_does_not_wait_for_the_boundary_when_a_worker_is_free() -> No
     assert world.leases_of(late)[0].expires_at_s == pytest.approx(10.0)
 
 
+def test_a_waiting_job_is_told_how_much_of_each_type_is_leased_and_never_more_than_there_is() -> None:
+    """The amended plan holds the lease that ended and the one that took its place."""
+    world = a_world()
+    short = world.submit(23, **STATED)
+    others = [world.submit(LONG, **STATED) for _ in range(3)]
+    world.run(lambda: world.is_done(short))
+    (waiting,) = [job for job in map(world.job, others) if job.state is JobState.QUEUED]
+    assert "leased fast 1/1, slow 1/1" in waiting.message
+
+
 def test_without_the_setting_both_wait_for_the_boundary() -> None:
     world = a_world(backfill=False)
     world.submit(LONG, **STATED)

@@ -4,16 +4,18 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gavel.mechanism.caps import capped, uncapped
 from gavel.mechanism.charging import charges
 from gavel.mechanism.holding import held, used
 from gavel.mechanism.verdicts import preemptions
 from gavel.ports import JobEdit, ThroughputEstimate
-from gavel.types import GangExit, GangOutcome, GangState, JobState, Tier, Usage, month_of
-from tests.builders import a_cluster, a_job
+from gavel.types import Allocation, Certificate, GangExit, GangOutcome, GangState, JobState, Tier, Usage, month_of
+from tests.builders import a_cluster, a_job, a_problem
 from tests.mechanism.world import World
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
@@ -303,3 +305,17 @@ def test_in_any_web_of_jobs_each_runs_after_those_it_names_or_fails_with_them(da
     ends = {e.job_id: e.sequence for i in ids for e in world.store.events(i) if e.kind == "job.completed"}
     starts = {i: [e.sequence for e in world.store.events(i) if e.kind == "gang.launched"] for i in ids}
     assert all(min(starts[i]) > ends[earlier] for i in ids if starts[i] for earlier in after[i])
+
+
+def test_the_cap_of_a_tier_holds_what_those_below_it_have_together() -> None:
+    tiers = (Tier(name="department", cap=0.5), Tier(name="a", parent="department"), Tier(name="b", parent="department"))
+    problem = a_problem([[1.0], [1.0]], [2], tiers=tiers, tier_of_job=[1, 2])
+    full = Allocation(
+        combinations=(("j0",), ("j1",)), accelerator_types=("t0",), time_fraction=np.array([[1.0], [0.5]]),
+        certificate=Certificate(primal_violation=0.0, dual_gap=0.0), policy="p", solver="s",
+    )  # fmt: skip
+    cut = capped(full, problem)
+    assert cut.time_fraction.sum() == pytest.approx(1.0) and cut.time_fraction[0] == pytest.approx(2 / 3)
+    assert {job for job, _ in cut.notes} == {"j0", "j1"} and cut.certificate.dual_gap is None
+    assert capped(cut, problem).time_fraction is cut.time_fraction
+    assert not uncapped(problem).any()

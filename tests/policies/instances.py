@@ -1,6 +1,8 @@
 """Random problems for comparing policies with oracles: uneven capacities, zero rates, gangs, weights, tiers."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import settings
@@ -37,6 +39,36 @@ def an_instance(seed: int, *, jobs: int = 6, types: int = 3) -> AllocationProble
         tiers=tiers,
         tier_of_job=draw.integers(0, 2, jobs),
     )
+
+
+def a_tree(seed: int, objectives: Sequence[str], *, depth: int, caps: bool, jobs: int) -> AllocationProblem:
+    """`an_instance` whose jobs are in tiers anywhere in a random tree, each of one to three tiers below another.
+
+    Guarantees of tiers below one are at most its own together, in part exactly; a third has a cap if `caps`.
+    """
+    draw = np.random.default_rng(seed)
+    problem = an_instance(seed, jobs=jobs, types=2 + seed % 3)
+    tiers: list[Tier] = []
+
+    def grow(parent: str | None, levels: int, promised: float) -> None:
+        count = int(draw.integers(1, 4))
+        for index in range(count if levels else 0):
+            guarantee = float(draw.choice([0.0, 0.5, 1.0])) * promised / count
+            cap = max(guarantee, float(draw.uniform(0.1, 0.8))) if caps and draw.random() < 1 / 3 else 1.0
+            tier = Tier(
+                name=f"{parent or 'tier'}-{index}",
+                parent=parent,
+                weight=float(draw.choice([1.0, 2.0, 3.0])),
+                objective=str(draw.choice(list(objectives))),
+                guarantee=guarantee,
+                cap=cap,
+            )
+            tiers.append(tier)
+            grow(tier.name, levels - 1, guarantee)
+
+    grow(None, depth, 1.0)
+    due = np.where(draw.random(jobs) < 0.5, draw.uniform(10.0, 1e4, jobs), np.inf)
+    return replace(problem, tiers=tuple(tiers), tier_of_job=draw.integers(0, len(tiers), jobs), deadline_at_s=due)
 
 
 def workers_held(problem: AllocationProblem, allocation: Allocation) -> np.ndarray:

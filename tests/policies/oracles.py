@@ -1,9 +1,12 @@
 """Answers found in other ways: one linear program per question (scipy), blind bisection, none of our own code."""
 
-import numpy as np
-from scipy.optimize import linprog
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from gavel.types import AllocationProblem
+import numpy as np
+from scipy.optimize import brentq, linprog
+
+from gavel.types import AllocationProblem, Tier
 
 EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
@@ -25,13 +28,17 @@ class Oracle:
         self.service = np.zeros((self.jobs, self.jobs * self.types))
         for job in range(self.jobs):
             self.service[job, job * self.types : (job + 1) * self.types] = self.unit[job] * self.rates[job]
+        capped = [tier for tier in problem.tiers if tier.cap < 1]
+        rows = [np.kron(self.scale * _is_in(problem, tier), np.eye(self.types)) for tier in capped]
+        self.capped = np.vstack([self.held[:0], *(each.reshape(self.types, -1) for each in rows)])
+        self.most = np.concatenate([[], *(tier.cap * self.workers for tier in capped)])
 
     def best(self, gain: np.ndarray, least: np.ndarray, workers: np.ndarray | None = None) -> float | None:
         """Most of `gain` . X where every job has at least `least` service; None if that cannot be."""
         answer = linprog(
             -gain,
-            A_ub=np.vstack([self.time, self.held, -self.service]),
-            b_ub=np.concatenate([np.ones(self.jobs), self.workers if workers is None else workers, -least]),
+            A_ub=np.vstack([self.time, self.held, self.capped, -self.service]),
+            b_ub=np.concatenate([np.ones(self.jobs), self.workers if workers is None else workers, self.most, -least]),
             bounds=(0, None),
             method="highs",
             options=EXACT,
@@ -88,34 +95,99 @@ def least_rho(problem: AllocationProblem, isolated_s: np.ndarray) -> float:
     return high
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A tier, or the jobs of its own beside tiers below it: who is in it and how it is spread."""
+
+    weight: float
+    jobs: np.ndarray
+    guarantee: float = 0.0
+    spread: "Callable[..., np.ndarray] | None" = None
+    below: "tuple[Branch, ...]" = ()
+
+    def targets(self, wanted: float, service: np.ndarray, cap: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        """`service` (n,) with the branch raised to `wanted` together."""
+        targets, wanted = service.copy(), min(max(wanted, service[self.jobs].sum()), cap[self.jobs].sum())
+        if self.spread is not None:
+            own = self.jobs
+            targets[own] = self.spread(wanted, service[own], cap[own], weight[own])
+            return targets
+        most = max((cap[each.jobs].sum() / each.weight for each in self.below), default=0.0)
+
+        def over(level: float) -> float:
+            return float(self._at(level, service, cap, weight)[self.jobs].sum() - wanted)
+
+        return self._at(_root(over, most), service, cap, weight)
+
+    def _at(self, level: float, service: np.ndarray, cap: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        targets = service.copy()
+        for each in self.below:
+            targets[each.jobs] = each.targets(each.weight * level, service, cap, weight)[each.jobs]
+        return targets
+
+
+def _is_in(problem: AllocationProblem, tier: Tier) -> np.ndarray:
+    """Which jobs are in the tier or below it, (n,)."""
+    of = {each.name: each for each in problem.tiers}
+
+    def is_below(each: Tier) -> bool:
+        return each.name == tier.name or (each.parent is not None and is_below(of[each.parent]))
+
+    return np.asarray([is_below(problem.tiers[index]) for index in problem.tier_of_job], dtype=float)
+
+
+def _branches(problem: AllocationProblem, parent: str | None) -> tuple[Branch, ...]:
+    found = []
+    for index, tier in enumerate(problem.tiers):
+        jobs = np.flatnonzero(_is_in(problem, tier))
+        if tier.parent != parent or not len(jobs):
+            continue
+        own, below = np.flatnonzero(problem.tier_of_job == index), _branches(problem, tier.name)
+        spread = _in_order if tier.objective == "fifo" else _evenly
+        if below:
+            beside = (Branch(1.0, own, spread=spread),) if len(own) else ()
+            found.append(Branch(tier.weight, jobs, tier.guarantee, None, below + beside))
+        else:
+            found.append(Branch(tier.weight, jobs, tier.guarantee, spread))
+    return tuple(found)
+
+
 def filled_by_tiers(problem: AllocationProblem) -> np.ndarray:
     """Service by the rules of docs/tiers.md for tiers of objective fairness (one user each) or fifo, step by step."""
     oracle = Oracle(problem)
+    every = np.arange(oracle.jobs)
+    cluster = Branch(1.0, every, 1.0, None, _branches(problem, None))
+    return _reached(oracle, problem, cluster)
+
+
+def _reached(oracle: Oracle, problem: AllocationProblem, branch: Branch) -> np.ndarray:
+    """What the branch reaches alone on its guarantee, with what those below it reach on theirs; 0 for all others."""
     start = np.zeros(oracle.jobs)
-    for index, tier in enumerate(problem.tiers):
-        own = problem.tier_of_job == index
-        if tier.guarantee > 0 and own.any():
-            start += _raised(oracle, problem, np.where(own, 0.0, np.nan), tier.guarantee * oracle.workers, slack=1e-9)
-    return _raised(oracle, problem, start, oracle.workers, slack=1e-8)
+    for each in branch.below:
+        start += _reached(oracle, problem, each)
+    if branch.guarantee == 0:
+        return start
+    slack = 1e-8 if branch.guarantee == 1 else 1e-9
+    return _raised(oracle, problem, branch, start, branch.guarantee * oracle.workers, slack)
 
 
 def _raised(
-    oracle: Oracle, problem: AllocationProblem, start: np.ndarray, workers: np.ndarray, slack: float
+    oracle: Oracle, problem: AllocationProblem, branch: Branch, start: np.ndarray, workers: np.ndarray, slack: float
 ) -> np.ndarray:
-    """Raise all tiers from `start`; jobs that start at NaN take no part and end at 0.
+    """Raise the branch from `start`.
 
     What is reached within `slack` stays reachable within a little more, so each level has more than the one before.
     """
-    apart = np.isnan(start)
-    service, cap = np.where(apart, 0.0, start), np.where(apart, 0.0, oracle.cap)
+    service, cap = start, np.zeros(oracle.jobs)
+    cap[branch.jobs] = oracle.cap[branch.jobs]
     cap = np.maximum(cap, service)
     while (cap > service + 1e-7).any():
-        low, high = 0.0, max(cap[problem.tier_of_job == k].sum() / tier.weight for k, tier in enumerate(problem.tiers))
-        for _ in range(34):
+        low, high = service.sum(), cap.sum()
+        for _ in range(40):
             middle = (low + high) / 2
-            fits = oracle.fits(_targets(problem, middle, service, cap) * (1 - slack), workers)
+            fits = oracle.fits(branch.targets(middle, service, cap, problem.weight) * (1 - slack), workers)
             low, high = (middle, high) if fits else (low, middle)
-        service = _targets(problem, low, service, cap)
+        service = branch.targets(low, service, cap, problem.weight)
         room = np.full(oracle.jobs, np.inf)
         for job in np.flatnonzero(cap > service):
             most = oracle.best(oracle.service[job], service * (1 - 2 * slack), workers)
@@ -126,16 +198,6 @@ def _raised(
     return service
 
 
-def _targets(problem: AllocationProblem, level: float, service: np.ndarray, cap: np.ndarray) -> np.ndarray:
-    targets = service.copy()
-    for index, tier in enumerate(problem.tiers):
-        own = np.flatnonzero(problem.tier_of_job == index)
-        wanted = min(max(tier.weight * level, service[own].sum()), cap[own].sum())
-        spread = _in_order if tier.objective == "fifo" else _evenly
-        targets[own] = spread(wanted, service[own], cap[own], problem.weight[own])
-    return targets
-
-
 def _in_order(wanted: float, service: np.ndarray, cap: np.ndarray, weight: np.ndarray) -> np.ndarray:
     targets = service.copy()
     for job in range(len(targets)):
@@ -144,8 +206,14 @@ def _in_order(wanted: float, service: np.ndarray, cap: np.ndarray, weight: np.nd
 
 
 def _evenly(wanted: float, service: np.ndarray, cap: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    low, high = 0.0, float((cap / weight).max(initial=0.0))
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if np.clip(weight * middle, service, cap).sum() >= wanted else (middle, high)
-    return np.clip(weight * high, service, cap)
+    def over(level: float) -> float:
+        return float(np.clip(weight * level, service, cap).sum() - wanted)
+
+    return np.clip(weight * _root(over, float((cap / weight).max(initial=0.0))), service, cap)
+
+
+def _root(over: Callable[[float], float], high: float) -> float:
+    """Where a rising function passes zero within [0, high]; the end that is nearer if it does not."""
+    if over(0.0) >= 0 or over(high) <= 0:
+        return 0.0 if over(0.0) >= 0 else high
+    return float(brentq(over, 0.0, high, xtol=1e-14, rtol=1e-14))

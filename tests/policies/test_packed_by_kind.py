@@ -12,10 +12,10 @@ from gavel.errors import InvalidProblem, SolveFailed
 from gavel.policies import agnostic, measures, named_pairs, registry, with_pairs
 from gavel.policies.fast import columns
 from gavel.policies.fast.columns import Generated
-from gavel.policies.fast.packed import SOLVER, _between, _within
+from gavel.policies.fast.packed import SOLVER, _between, _within, evenly_packed
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.store import codec
-from gavel.types import AllocationProblem, PairRates
+from gavel.types import Allocation, AllocationProblem, PairRates
 from tests.builders import a_problem
 from tests.policies.instances import few_examples, seeds
 
@@ -156,15 +156,13 @@ def test_an_agnostic_policy_spreads_its_pairs_over_the_types() -> None:
         assert measures.violation(named_pairs(problem, answer.combinations), answer.time_fraction) <= 1e-6
 
 
-def test_a_simplex_that_is_stopped_or_never_settles_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SolveFailed, match="highs answered Time limit"):
-        MaxMinFairness(time_limit_s=1e-9).allocate(by_kind(4, jobs=60))
-    monkeypatch.setattr(columns, "MOST_GENERATIONS", 0)
-    with pytest.raises(SolveFailed, match="did not settle"):
-        MaxMinFairness().allocate(by_kind(4))
+def by_classes(problem: AllocationProblem, *, whole: bool = True, time_limit_s: float = 60.0) -> Allocation:
+    assert problem.pair_rates is not None
+    return evenly_packed(problem, problem.pair_rates, "classes", whole=whole, time_limit_s=time_limit_s)
 
 
-def test_a_wrong_answer_does_not_pass_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+def wrong_by_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on the answers over classes are off by more than a certificate admits."""
     solved = Generated._solved
 
     def wrong(self: Generated, way: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,8 +171,38 @@ def test_a_wrong_answer_does_not_pass_its_certificate(monkeypatch: pytest.Monkey
         return x, prices
 
     monkeypatch.setattr(Generated, "_solved", wrong)
+
+
+def test_a_simplex_that_is_stopped_or_never_settles_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SolveFailed, match="highs answered Time limit"):
+        by_classes(by_kind(4, jobs=60), time_limit_s=1e-9)
+    monkeypatch.setattr(columns, "MOST_GENERATIONS", 0)
+    with pytest.raises(SolveFailed, match="did not settle"):
+        by_classes(by_kind(4))
+
+
+def test_a_wrong_answer_does_not_pass_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong_by_a_little(monkeypatch)
     with pytest.raises(SolveFailed, match="off by"):
-        MaxMinFairness(water_filling=False).allocate(by_kind(4))
+        by_classes(by_kind(4), whole=False)
+
+
+@pytest.mark.parametrize("water_filling", [False, True])
+def test_where_classes_give_no_answer_the_program_over_named_pairs_does(
+    monkeypatch: pytest.MonkeyPatch, water_filling: bool
+) -> None:
+    problem, policy = by_kind(4, jobs=8), MaxMinFairness(water_filling=water_filling)
+    expected = policy.objective(problem, policy.allocate(problem))
+    monkeypatch.setattr(columns, "MOST_GENERATIONS", 0)
+    answer = policy.allocate(problem)
+    assert answer.solver != SOLVER
+    assert policy.objective(problem, answer) == pytest.approx(expected, rel=1e-4)
+
+
+def test_pairs_that_are_too_many_to_name_are_not_tried_by_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "MOST_GENERATIONS", 0)
+    with pytest.raises(SolveFailed, match="did not settle"):
+        MaxMinFairness().allocate(by_kind(4, jobs=900))
 
 
 def test_columns_that_are_missing_at_first_are_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,11 +100,12 @@ def test_changes_from_the_api_wake_the_scheduler(open_store: OpenStore) -> None:
     store.request_cancel(job_id, now_s=2.0)
     store.put_tier(Tier(name="gold"), expected_version=None, by="op", now_s=1.0)
     store.put_user(User(name="ann", tiers=("gold",)), by="op", now_s=1.0)
-    assert len(calls) == 4
+    store.add_command("node.cordon", subject="node/n0", body={}, by="op", now_s=1.0)
+    assert len(calls) == 5
     store.commit(0, Changes(jobs=(replace(store.job(job_id), state=JobState.CANCELLED),)))
     with pytest.raises(StaleVersion):
         store.put_tier(Tier(name="gold"), expected_version=7, by="op", now_s=1.0)
-    assert len(calls) == 4
+    assert len(calls) == 5
 
 
 def test_a_closed_store_takes_no_writes(open_store: OpenStore) -> None:

@@ -9,11 +9,12 @@ const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], Arrow
 
 /**
  * A canvas that `draw(pen, width)` paints. `draw` returns rows of cells {x, y, width, height, text, job}: what a
- * pointer or the arrow keys can rest on, and the job that a click or Enter opens. `heightFor()`: height in pixels.
+ * pointer or the arrow keys can rest on, and the job it is about. `heightFor()`: height in pixels. `open(cell)`: what a
+ * click or Enter does; by default it goes to the page of the cell's job. `press(event)`: keys of the chart's own.
  */
 export class Chart {
-  constructor(canvas, { heightFor, draw }) {
-    Object.assign(this, { canvas, heightFor, draw, rows: [], at: null, waiting: false });
+  constructor(canvas, { heightFor, draw, open = openJob, press = () => false }) {
+    Object.assign(this, { canvas, heightFor, draw, opens: open, presses: press, rows: [], at: null, waiting: false });
     canvas.addEventListener("pointermove", (event) => this.point(event));
     canvas.addEventListener("pointerleave", () => this.rest(null));
     canvas.addEventListener("blur", () => this.rest(null));
@@ -66,6 +67,7 @@ export class Chart {
   press(event) {
     if (event.key === "Escape") return this.rest(null);
     if (event.key === "Enter") return this.open();
+    if (this.presses(event)) return event.preventDefault();
     const step = STEPS[event.key];
     if (!step || !this.rows.length) return undefined;
     event.preventDefault();
@@ -88,16 +90,21 @@ export class Chart {
     if (cell) tooltip.textContent = cell.text;
     if (String(at) === String(this.at)) return;
     this.at = at;
-    this.canvas.style.cursor = cell?.job ? "pointer" : "";
+    this.canvas.style.cursor = cell?.job || cell?.group ? "pointer" : "";
     mark(cell?.job ?? null);
     this.redraw();
   }
 
-  /** Open the page of the job it rests on. */
+  /** Open what it rests on. */
   open() {
-    const job = this.at && this.rows[this.at[0]]?.[this.at[1]]?.job;
-    if (job) location.assign(`/jobs/${encodeURIComponent(job)}`);
+    const cell = this.at && this.rows[this.at[0]]?.[this.at[1]];
+    if (cell) this.opens(cell);
   }
+}
+
+/** Go to the page of a cell's job. */
+export function openJob({ job }) {
+  if (job) location.assign(`/jobs/${encodeURIComponent(job)}`);
 }
 
 /** Text cut to a width, with an ellipsis; nothing rather than fewer than `least` characters. */

@@ -1,47 +1,71 @@
-// The allocation matrix: for each job and accelerator type the target beside what was received.
+// The allocation matrix: for each job and accelerator type the target, what was received, or both side by side.
 
 import { Chart, fitted } from "./chart.js";
+import { get } from "./api.js";
 import { byId, fillTable, say, sayEmpty } from "./dom.js";
-import { fixed, labelOf, percent } from "./format.js";
+import { count, fixed, labelOf, percent } from "./format.js";
 import { markedJob } from "./highlight.js";
 import { colourOf, shade, themed } from "./palette.js";
+import { quietly } from "./shell.js";
+import { openWhy } from "./why.js";
 
 const ROW = 21;
 const HEAD = 24;
-const ROWS_BEFORE_GROUPING = 48;
-const ROWS_MAX = 400;
+const ROWS_MAX = 500; // the service groups above
 
-/** Draws allocations into #allocation. */
+/** Draws allocations into #allocation. A click on a job says why; one on a group shows its jobs. */
 export class Heatmap {
   constructor() {
-    this.allocation = null;
-    this.shown = [];
-    this.box = byId("grouped");
-    this.box.addEventListener("change", () => {
-      this.chosen = this.box.checked;
-      this.show(this.allocation);
-    });
+    Object.assign(this, { allocation: null, shown: [], chosen: null, group: null, mode: "both" });
+    byId("grouped").addEventListener("change", () => this.choose({ chosen: byId("grouped").checked, group: null }));
+    byId("allocation-back").addEventListener("click", () => this.choose({ group: null }));
+    byId("allocation-mode").addEventListener("change", (event) => this.choose({ mode: event.target.value }));
     this.chart = new Chart(byId("allocation-canvas"), {
       heightFor: () => HEAD + this.shown.length * ROW + 4,
       draw: (pen, width) => this.draw(pen, width),
+      open: (cell) => (cell.group ? this.choose({ group: cell.group }) : quietly(openWhy(cell.job))),
     });
+  }
+
+  /** What to ask the service for: rows of one group, grouped, each job, or as it sees fit. */
+  query() {
+    if (this.group) return { ...this.group, limit: ROWS_MAX };
+    return { group_by: this.chosen === null ? "auto" : this.chosen ? "tier_and_kind" : "none", limit: ROWS_MAX };
+  }
+
+  /** Read and draw; `isSolved`: whether there is an allocation at all. */
+  async refresh(isSolved = true) {
+    this.show(isSolved ? await get("/v1/allocations/current", this.query()) : null);
+  }
+
+  choose(choice) {
+    Object.assign(this, choice);
+    return "mode" in choice ? this.show(this.allocation) : quietly(this.refresh());
   }
 
   /** Show an allocation; null: there is none yet. */
   show(allocation) {
     this.allocation = allocation;
     const rows = allocation?.rows ?? [];
-    this.box.checked = this.chosen ?? rows.length > ROWS_BEFORE_GROUPING;
-    const all = this.box.checked ? grouped(rows) : rows.map((row) => ({ ...row, label: labelOf(row), jobs: 1 }));
-    this.shown = all.slice(0, ROWS_MAX);
-    this.largest = Math.max(0, ...this.shown.flatMap((row) => [...row.target, ...row.received]));
+    byId("grouped").checked = allocation?.is_grouped ?? false;
+    byId("allocation-back").hidden = !this.group;
+    this.shown = rows.map((row) => ({ ...row, label: row.jobs > 1 ? `${row.kind} · ${row.tier} ×${row.jobs}` : labelOf(row) }));
+    this.largest = Math.max(0, ...this.shown.flatMap((row) => this.valuesOf(row)));
     for (const part of byId("allocation").querySelectorAll(".needs-rows")) part.hidden = rows.length === 0;
     sayEmpty("allocation-empty", ...(rows.length ? [] : ["No job has a share yet: it gets one in the round after its submission."]));
     say("allocation-largest", fixed(this.largest));
-    say("allocation-note", note(allocation, all.length));
+    say("allocation-note", note(allocation));
     this.tell();
     drawScale(byId("allocation-scale"));
     this.chart.redraw();
+  }
+
+  fields() {
+    return this.mode === "both" ? ["target", "received"] : [this.mode];
+  }
+
+  valuesOf(row) {
+    return this.fields().flatMap((field) => row[field]);
   }
 
   /** The same in words: the canvas's label and the table twin. */
@@ -94,19 +118,21 @@ export class Heatmap {
   }
 
   pair(pen, row, type, j, x, y, step) {
-    const half = (step - 5) / 2;
+    const values = this.fields().map((field) => row[field][j]);
+    const part = (step - 5) / values.length;
     const text = describe(row, type, j);
-    return [row.target[j], row.received[j]].map((value, k) => {
-      const cell = { x: x + k * half, y, width: half, height: ROW, text, job: row.jobs === 1 ? row.job_id : null };
+    const [job, group] = row.jobs === 1 ? [row.job_id, null] : [null, { tier: row.tier, kind: row.kind }];
+    return values.map((value, k) => {
+      const cell = { x: x + k * part, y, width: part, height: ROW, text, job, group };
       const colours = shade(this.largest ? value / this.largest : 0);
       pen.fillStyle = colours.ground;
       pen.beginPath();
-      pen.roundRect(cell.x, y + 1, half - 1, ROW - 2, k ? [0, 3, 3, 0] : [3, 0, 0, 3]);
+      pen.roundRect(cell.x, y + 1, part - 1, ROW - 2, values.length === 1 ? 3 : k ? [0, 3, 3, 0] : [3, 0, 0, 3]);
       pen.fill();
-      if (value >= 0.0005 && half > 30) {
+      if (value >= 0.0005 && part > 30) {
         pen.fillStyle = colours.ink;
         pen.textAlign = "center";
-        pen.fillText(fixed(value), cell.x + half / 2, y + ROW / 2 + 0.5);
+        pen.fillText(fixed(value), cell.x + part / 2, y + ROW / 2 + 0.5);
         pen.textAlign = "left";
       }
       return cell;
@@ -117,32 +143,17 @@ export class Heatmap {
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function describe(row, type, j) {
-  const who = row.jobs === 1 ? `${row.label} · ${row.tier} · ${type}\n${row.kind} · ${row.job_id}` : `${row.label} · ${type}`;
-  return `${who}\ntarget ${fixed(row.target[j], 3)} · received ${fixed(row.received[j], 3)}`;
+  const who = row.jobs === 1
+    ? `${row.label} · ${row.tier} · ${type}\n${row.kind} · ${row.job_id}`
+    : `${row.label} · ${type}\nmean of ${row.jobs} jobs; click to see them`;
+  const said = row.note ? `\n${row.note}` : "";
+  return `${who}\ntarget ${fixed(row.target[j], 3)} · received ${fixed(row.received[j], 3)}${said}`;
 }
 
-/** Mean rows of the jobs of one kind and tier: each of 10 000 jobs alone has next to nothing. */
-function grouped(rows) {
-  const groups = new Map();
-  for (const row of rows) {
-    const key = `${row.kind} · ${row.tier}`;
-    const group = groups.get(key) ?? groups.set(key, { ...row, key, members: [] }).get(key);
-    group.members.push(row);
-  }
-  const mean = (group, field) =>
-    group[field].map((_, j) => sum(group.members.map((row) => row[field][j])) / group.members.length);
-  return [...groups.values()].map((group) => ({
-    ...group,
-    jobs: group.members.length,
-    label: group.members.length === 1 ? labelOf(group.members[0]) : `${group.key} ×${group.members.length}`,
-    target: mean(group, "target"),
-    received: mean(group, "received"),
-  }));
-}
-
-function note(allocation, rows) {
+function note(allocation) {
   if (!allocation) return "";
-  const cut = rows > ROWS_MAX ? `first ${ROWS_MAX} of ${rows} rows · ` : "";
+  const jobs = sum(allocation.rows.map((row) => row.jobs));
+  const cut = jobs < allocation.jobs ? `first ${count(jobs)} of ${count(allocation.jobs)} jobs · ` : "";
   const gap = allocation.certificate.dual_gap;
   const checked = `checked: violation ${allocation.certificate.primal_violation.toExponential(0)}` +
     (gap === null ? "" : `, gap ${gap.toExponential(0)}`);

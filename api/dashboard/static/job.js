@@ -1,32 +1,32 @@
-// One job: what it waits for, where it ran, its story and its log.
+// One job: what it waits for, where it ran, how fast it is where, its story and its log.
 
-import { askHealth, get, getLog, now, poll, showHealth } from "./api.js";
-import { byId, make, say, sayEmpty } from "./dom.js";
+import { get, now, send } from "./api.js";
+import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
+import { JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
+import { blockOf } from "./placing.js";
+import { act, confirmed, follow, offers, quietly } from "./shell.js";
 import { speedOf } from "./speed.js";
+import { explanation, factsOf, fillFacts, openWhy } from "./why.js";
 
 const ID = document.body.dataset.job;
+const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
 const ROUNDS = 80;
-const LOG_CHUNK_BYTES = 1 << 20;
-const LOG_KEPT_CHARACTERS = 400_000;
-const CHUNKS_PER_STEP = 4;
-
-const gantt = new Gantt("timeline");
-const decoder = new TextDecoder();
+const gantt = new Gantt("timeline", { open: () => {} });
 let lastEvent = 0;
-let logOffset = 0;
 let isOver = false;
+let log = null;
 
-async function step() {
-  const job = await get(`/v1/jobs/${encodeURIComponent(ID)}`);
-  showHealth(await askHealth());
+async function step(summary) {
+  const job = await get(PATH);
   if (!job) throw new Error(`There is no job ${ID}, or it is not yours`);
   if (isOver) return;
   const hasEnded = job.finished_at_s !== null;
+  log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job), showStory(), showLog(hasEnded)]);
+  await Promise.all([showTimeline(summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
   isOver = hasEnded;
 }
 
@@ -38,6 +38,10 @@ function showJob(job) {
   say("job-reason", job.message ? `${job.reason}: ${job.message}` : job.reason);
   byId("job-progress").value = stepsOf(job) / job.total_steps;
   say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
+  const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
+  byId("job-cancel").hidden = !isAlive;
+  byId("job-pause").hidden = !isAlive || job.pause_requested;
+  byId("job-resume").hidden = !isAlive || !job.pause_requested;
   showTiles(job);
   showFacts(job);
 }
@@ -63,76 +67,95 @@ function tile(name, text, note) {
   byId(`tile-${name}-note`).title = note;
 }
 
+const pairs = (object, write) => Object.entries(object).map(write).join(", ");
+
 function showFacts(job) {
-  const facts = {
+  fillFacts(byId("facts"), {
     Id: job.id,
     "Job kind": job.kind,
     "User, tier": `${job.user}, ${job.tier}`,
     Program: job.argv.join(" "),
     "Scale factor": job.scale_factor,
-    Weight: job.weight,
+    "Weight, priority": `${job.weight}, ${job.priority}`,
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),
-    Labels: Object.entries(job.labels).map(([key, value]) => `${key}=${value}`).join(", "),
-    Metrics: Object.entries(job.metrics).map(([key, value]) => `${key} ${quantity(value)}`).join(", "),
-    "Rounds received": Object.entries(job.rounds_received).map(([type, rounds]) => `${type} ${rounds}`).join(", "),
+    "Deadline can be met": job.deadline ? `${job.deadline.can_be_met}: ${job.deadline.message}` : "",
+    After: job.after.join(", "),
+    "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
+    Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
+    Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
+    "Rounds received": pairs(job.rounds_received, ([type, rounds]) => `${type} ${rounds}`),
     "Exit code": job.exit_code ?? "",
-  };
-  const shown = Object.entries(facts).filter(([, value]) => value !== "");
-  const list = byId("facts");
-  if (list.dataset.said === JSON.stringify(shown)) return;
-  list.dataset.said = JSON.stringify(shown);
-  list.replaceChildren(...shown.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
-}
-
-async function showTimeline(job) {
-  const rounds = (await get("/v1/rounds", { limit: ROUNDS })).items.reverse().map((round) => ({
-    ...round,
-    leases: round.leases.filter((lease) => lease.job_id === ID),
-  }));
-  const lanes = [...new Set(rounds.flatMap((round) => round.leases.map((lease) => lease.accelerator_type)))].sort();
-  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["It held no lease in these rounds."]));
-  byId("timeline-chart").hidden = lanes.length === 0;
-  gantt.show({
-    rounds,
-    lanes,
-    laneOf: (lease) => [lease.accelerator_type],
-    labelOf: () => labelOf(job),
-    current: rounds.findLast((round) => round.starts_at_s <= now())?.round_index,
+    "To stop it": job.finished_at_s === null ? `gavel cancel ${job.id}` : "",
   });
 }
 
+async function showTimeline(current) {
+  const found = await get("/v1/placements", { job_id: ID, rounds: ROUNDS, limit: 200 });
+  const lanes = [...new Set(found.blocks.map((block) => block.accelerator_type))].sort();
+  // All workers of a gang are on one type: the first stands for them.
+  const seen = new Set();
+  const blocks = found.blocks.filter((block) => {
+    const key = `${block.accelerator_type} ${block.first_round}`;
+    return !seen.has(key) && seen.add(key);
+  });
+  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["It held no lease in these rounds."]));
+  byId("timeline-chart").hidden = lanes.length === 0;
+  gantt.show({
+    rounds: found.rounds.map((round) => round.round_index),
+    lanes,
+    blocks: blocks.map((block) => blockOf(block, block.accelerator_type)),
+    current,
+  });
+}
+
+async function showSpeeds(job) {
+  const { items } = await get("/v1/estimator");
+  const held = Object.values(job.received_s).reduce((total, seconds) => total + seconds, 0);
+  const its = items.filter((row) => row.kind === job.kind && row.scale_factor === job.scale_factor && row.partner === null);
+  const rows = its.filter((row) => row.placement === "consolidated").map((row) => [
+    row.accelerator_type, quantity(row.steps_per_s), `${quantity(row.low_steps_per_s)} to ${quantity(row.high_steps_per_s)}`,
+    row.source, held ? percent((job.received_s[row.accelerator_type] ?? 0) / held) : "–",
+  ]);
+  sayEmpty("speeds-empty", ...(rows.length ? [] : ["Nothing is known yet; it is measured when the job runs."]));
+  byId("speeds-table").hidden = rows.length === 0;
+  fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Part of its time"], rows);
+}
+
+async function showExplained(job) {
+  if (!offers("explain")) return;
+  const explained = await explanation(ID);
+  say("explain-message", explained.message);
+  fillFacts(byId("explain-facts"), factsOf(job, explained));
+}
+
 async function showStory() {
-  const page = await get(`/v1/jobs/${encodeURIComponent(ID)}/events`, { after: lastEvent, limit: 200 });
+  const page = await get(`${PATH}/events`, { after: lastEvent, limit: 200 });
   lastEvent = page.next_after;
   const list = byId("story-list");
-  list.prepend(...page.items.map(tell).reverse());
+  list.prepend(...page.items.map(lineOf).reverse());
   sayEmpty("story-empty", ...(list.children.length ? [] : ["Nothing has happened yet."]));
 }
 
-function tell(event) {
+function lineOf(event) {
   const at = make("time", { dateTime: new Date(event.at_s * 1000).toISOString() }, timeOfDay(event.at_s));
   const round = event.round_index === null ? "" : ` (round ${event.round_index})`;
   const message = make("span", {}, event.message, make("span", { className: "round" }, round));
   return make("li", {}, at, make("b", {}, event.kind), message);
 }
 
-/** Read on where the last step stopped; what a job wrote is only ever text. */
-async function showLog(hasEnded) {
-  const element = byId("log-text");
-  for (let chunk = 0; chunk < CHUNKS_PER_STEP || hasEnded; chunk += 1) {
-    const { bytes, next } = await getLog(ID, logOffset, LOG_CHUNK_BYTES);
-    if (bytes.length === 0) break;
-    logOffset = next;
-    append(element, decoder.decode(bytes, { stream: true }));
+async function ask(button, verb, done) {
+  await act(button, () => send("POST", `${PATH}/${verb}`), done);
+  refresh();
+}
+
+const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
+on("why", () => quietly(openWhy(ID)));
+on("pause", (button) => ask(button, "pause", "It stops after a checkpoint, and waits."));
+on("resume", (button) => ask(button, "resume", "It goes on from its checkpoint."));
+on("cancel", async (button) => {
+  if (await confirmed("Cancel this job? It cannot be taken back.", "Cancel the job")) {
+    await ask(button, "cancel", "It ends as soon as its gang has stopped.");
   }
-  say("log-note", hasEnded ? "complete" : "follows the job");
-  sayEmpty("log-empty", ...(element.textContent ? [] : ["It has written nothing yet."]));
-}
+});
 
-function append(element, text) {
-  const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < 40;
-  element.textContent = (element.textContent + text).slice(-LOG_KEPT_CHARACTERS);
-  if (isAtEnd) element.scrollTop = element.scrollHeight;
-}
-
-poll(step);
+const refresh = follow(step);

@@ -27,3 +27,9 @@ export function colourOf(jobId) {
   if (!hues.has(jobId)) hues.set(jobId, (hues.size * GOLDEN_ANGLE + 200) % 360);
   return dark.matches ? `oklch(0.68 0.115 ${hues.get(jobId)})` : `oklch(0.76 0.105 ${hues.get(jobId)})`;
 }
+
+/** The colour of the tier at this place of the list: the same on every page. */
+export function colourOfTier(index) {
+  const hue = (index * GOLDEN_ANGLE + 85) % 360;
+  return dark.matches ? `oklch(0.78 0.13 ${hue})` : `oklch(0.55 0.14 ${hue})`;
+}

@@ -1,66 +1,32 @@
-// Tiers: their rules, and the share of the cluster each had over the last rounds.
+// The page of tiers: shares over time, and the editor with its preview.
 
-import { byId, keepRows, make, say, sayEmpty } from "./dom.js";
+import { get } from "./api.js";
+import { byId, fillTable, sayEmpty } from "./dom.js";
 import { percent } from "./format.js";
+import { colourOfTier } from "./palette.js";
+import { LinePlot } from "./plot.js";
+import { follow, isOperator } from "./shell.js";
+import { TierEditor } from "./tiereditor.js";
+import { showTiers } from "./tiertable.js";
 
-const HEADINGS = ["Tier", "Objective", "Weight", "Guarantee", "Jobs", "Share", "History"];
-const SVG = "http://www.w3.org/2000/svg";
+const ROUNDS = 200;
+const ROUNDS_OF_TABLE = 40;
+const plot = new LinePlot(byId("shares-plot"), { x: "round", y: (part) => percent(part), range: [0, 1] });
+const editor = isOperator ? new TierEditor(() => refresh()) : null;
 
-/** Fill #tiers-table. `tierOf(job id)` is undefined for jobs unknown here. */
-export function showTiers({ tiers, rounds, workers, tierOf, liveJobs }) {
-  sayEmpty("tiers-empty", ...(tiers.length ? [] : ["No tier yet. An operator makes one:", "$ gavel tiers set default --weight 1"]));
-  const table = byId("tiers-table");
-  table.hidden = tiers.length === 0;
-  if (!table.tBodies.length) {
-    table.append(make("thead", {}, make("tr", {}, ...HEADINGS.map(heading))), make("tbody"));
+async function step(summary) {
+  const [tiers, shares] = await Promise.all([get("/v1/tiers"), get("/v1/shares", { rounds: ROUNDS })]);
+  const rounds = shares.rounds.map((round) => round.round_index);
+  const names = tiers.items.map((tier) => tier.name);
+  sayEmpty("shares-empty", ...(rounds.length ? [] : ["No round yet: the first begins when there is a job."]));
+  byId("shares-plot").hidden = rounds.length === 0;
+  if (rounds.length) {
+    plot.show(rounds, names.map((name, i) => ({ label: name, colour: () => colourOfTier(i), values: shares.tiers[name] ?? [] })));
   }
-  const jobsOf = (tier) => liveJobs.filter((job) => job.tier === tier.name).length;
-  const weights = tiers.reduce((total, tier) => total + (jobsOf(tier) ? tier.weight : 0), 0);
-  const rows = tiers.map((tier) => {
-    const history = rounds.map((round) => shareOf(tier.name, round, workers, tierOf));
-    const held = history.length ? history.reduce((total, part) => total + part, 0) / history.length : 0;
-    const jobs = jobsOf(tier);
-    return { ...tier, history, held, jobs, due: jobs ? tier.weight / weights : 0 };
-  });
-  keepRows(table.tBodies[0], rows, (row) => row.name, createRow, updateRow);
+  fillTable(byId("shares-table"), ["Round", ...names],
+    rounds.map((round, i) => [String(round), ...names.map((name) => percent(shares.tiers[name]?.[i] ?? 0))]).slice(-ROUNDS_OF_TABLE));
+  const newest = Object.fromEntries(names.map((name) => [name, (shares.tiers[name] ?? []).slice(-ROUNDS_OF_TABLE)]));
+  showTiers({ tiers: tiers.items, shares: newest, jobs: summary.tiers, onEdit: editor && ((name) => editor.open(name)) });
 }
 
-function heading(text) {
-  const isNumber = ["Weight", "Guarantee", "Jobs"].includes(text);
-  return make("th", { scope: "col", className: isNumber ? "number" : "" }, text);
-}
-
-function shareOf(tier, round, workers, tierOf) {
-  const held = round.leases.filter((lease) => tierOf(lease.job_id) === tier);
-  return workers ? held.reduce((total, lease) => total + lease.worker_ids.length, 0) / workers : 0;
-}
-
-function createRow(tier) {
-  const bar = make("div", { className: "bar" }, make("span", { className: "fill" }), make("span", { className: "tick" }));
-  const share = make("div", { className: "share" }, bar, make("span"));
-  const line = document.createElementNS(SVG, "svg");
-  line.setAttribute("class", "sparkline");
-  line.setAttribute("viewBox", "0 0 100 20");
-  line.setAttribute("preserveAspectRatio", "none");
-  line.setAttribute("aria-hidden", "true");
-  line.append(document.createElementNS(SVG, "polyline"));
-  const numbers = [1, 2, 3].map(() => make("td", { className: "number" }));
-  return make("tr", {}, make("th", { scope: "row" }, tier.name), make("td"), ...numbers, make("td", {}, share), make("td", {}, line));
-}
-
-function updateRow(row, tier) {
-  const [, objective, weight, guarantee, jobs, share, history] = row.children;
-  say(objective, tier.objective.replaceAll("_", " "));
-  say(weight, tier.weight);
-  say(guarantee, percent(tier.guarantee));
-  say(jobs, tier.jobs);
-  const [bar, text] = share.firstChild.children;
-  bar.firstChild.style.width = percent(Math.min(1, tier.held)).replace(" ", "");
-  bar.lastChild.hidden = tier.due === 0;
-  bar.lastChild.style.left = percent(Math.min(1, tier.due)).replace(" ", "");
-  bar.title = `holds ${percent(tier.held)} of all workers; ${percent(tier.due)} is its part of the weights of tiers with jobs`;
-  say(text, percent(tier.held));
-  const last = Math.max(1, tier.history.length - 1);
-  const points = tier.history.map((part, i) => `${(100 * i) / last},${19 - 18 * Math.min(1, part)}`);
-  history.firstChild.firstChild.setAttribute("points", points.join(" "));
-}
+const refresh = follow(step);

@@ -30,6 +30,7 @@ from gavel.backends.ray.words import (
     ShardLaunch,
     ShardSeen,
     Wanted,
+    epoch_of,
 )
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, InvalidRequest
@@ -43,7 +44,7 @@ from gavel.ports import (
     SetResources,
     StopGang,
 )
-from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, JobId, Observation
+from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, JobId, Observation, Term
 
 ANSWER_LIMIT_S = 0.5  # a node that takes longer is heard at the next look
 START_LIMIT_S = 0.3  # a group that takes longer is looked for at the next look
@@ -66,15 +67,16 @@ class RayBackend:
         lease_grace_s: float,
         log_bytes_per_job: int,
         environment: Mapping[str, str] | None = None,
+        term: Term | None = None,
     ) -> None:
         self._clock = clock
         self._settings = LaunchSettings(
             environment=dict(environment or {}),
             lease_grace_s=lease_grace_s,
             log_bytes=log_bytes_per_job,
-            checkpoints=ray.checkpoints or str(state_dir.resolve() / "checkpoints"),
+            checkpoints=ray.checkpoints_of(state_dir),
         )
-        self._epoch = int(clock.now_s() * 1000)  # a service that starts later is newer
+        self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
         self._forgetting: dict[GangKey, set[str]] = {}  # gone from our view, not yet from these nodes
         self._sharing = CoreSharing([])
@@ -84,7 +86,7 @@ class RayBackend:
         self._notes: tuple[str, ...] = ()
         self.calls: Mapping[str, int] = {}
         with answering("open"):
-            self._folder = StateFolder(state_dir)
+            self._folder = StateFolder(state_dir, term)
             self._fleet = Fleet(state_dir / "workers.json")
             self._link = Link(ray, state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())
@@ -182,7 +184,8 @@ class RayBackend:
         if instruction.token < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = machine.boottime_s() + instruction.lease_expires_at_s - self._clock.now_s()
-        gang = RayGang(instruction=instruction, directory=places.gang, lease_boottime_s=lease_boottime_s)
+        own = self._folder.own_gang(places)
+        gang = RayGang(instruction=instruction, directory=own, lease_boottime_s=lease_boottime_s)
         self._remember(gang)
         self._know(gang)
 
@@ -246,9 +249,10 @@ class RayBackend:
             self._sharing = CoreSharing(self._fleet.accelerators())
             self._fleet.forget(worker for gang in self._gangs.values() for worker in gang.instruction.worker_ids)
         names = {view.node.ray_id: view for view in self._fleet.nodes.values()}
+        if seen.answers:
+            self._refused = next((each.refused for each in seen.answers.values() if each.refused), "")
         for ray_id, answer in seen.answers.items():
             view = names.get(ray_id)
-            self._refused = answer.refused
             if view is not None and not answer.refused:
                 self._take_shards(view, answer.shards)
 
@@ -284,7 +288,7 @@ class RayBackend:
         was = gang.state, gang.is_stopping
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
-        for part in gang.look(self._settings.lease_grace_s, self._fleet.gone):
+        for part in gang.look(self._settings.lease_grace_s, self._fleet.gone, self._fleet.may_speak):
             until_s = part.lease_boottime_s + self._settings.lease_grace_s + LOST_MARGIN_S
             self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
         if gang.state is GangState.ENDED:
@@ -360,7 +364,7 @@ class RayBackend:
     def _adopt_own(self) -> None:
         """What an earlier service kept here; the nodes then say what has become of it."""
         for directory, _ in self._folder.gangs():
-            gang = read_gang(directory, self._clock.now_s())
+            gang = read_gang(self._folder.own(directory), self._clock.now_s())
             if gang is not None:
                 self._know(gang)
                 self._sharing.doubt(gang.key, gang.instruction.worker_ids)
@@ -369,8 +373,8 @@ class RayBackend:
         """A part that we did not ask for: of a gang that a lost state folder knew, or of one given up for lost."""
         gang = self._gangs.get(launch.key)
         if gang is None:
-            places = self._folder.places(*launch.key)
-            gang = RayGang(instruction=launch.instruction, directory=places.gang, lease_boottime_s=lease_boottime_s)
+            own = self._folder.own_gang(self._folder.places(*launch.key))
+            gang = RayGang(instruction=launch.instruction, directory=own, lease_boottime_s=lease_boottime_s)
             gang.state = GangState.RUNNING
             self._know(gang)
         if node not in gang.parts and gang.state is GangState.RUNNING:

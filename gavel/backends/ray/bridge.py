@@ -9,7 +9,9 @@ between these two, as the parent started the child and nobody else holds an end 
 import ctypes
 import logging
 import os
+import re
 import signal
+import socket
 import sys
 import time
 from collections import Counter
@@ -25,6 +27,7 @@ READY = "ready"
 TESTED = ((2, 60), (2, 61))  # from this version on, and below that one
 LATE_S = 2.0  # a node whose agent owes an answer for that long is not waited for
 POLL_S = 0.002
+REACH_LIMIT_S = 5.0
 _PR_SET_PDEATHSIG = 1
 
 
@@ -96,7 +99,13 @@ class Bridge:
 
 
 def connect(settings: RaySettings) -> tuple[str, ...]:
-    """Join the cluster; what its operator should know. Raises whatever Ray raises."""
+    """Join the cluster; what its operator should know. Raises OSError if nothing listens there, whatever Ray raises.
+
+    Asked first, since Ray tries for most of a minute before it says so.
+    """
+    listener = re.fullmatch(r"(?:ray://)?([^/]+):([0-9]+)", settings.address)
+    if listener is not None:
+        socket.create_connection((listener[1], int(listener[2])), timeout=REACH_LIMIT_S).close()
     ray.init(
         address=settings.address,
         namespace=NAMESPACE,
@@ -120,10 +129,10 @@ def explained(problem: BaseException, address: str) -> str:
     """One line for an operator: what to do about a connection that did not come about."""
     text = " ".join(str(problem).split())
     lower = text.lower()
-    if "token" in lower or "unauthenticated" in lower or "authentication" in lower:
-        return f"Ray at {address} refuses our token: start the service with its RAY_AUTH_TOKEN (RAY_AUTH_MODE=token)"
     if "version mismatch" in lower:
         return f"Ray at {address}: {text[:200]}"
+    if "token" in lower or "failed to connect to ray cluster" in lower:  # it listens, so it is not the address
+        return f"Ray at {address} refuses us: start the service with its RAY_AUTH_TOKEN and RAY_AUTH_MODE=token"
     return f"no Ray cluster answers at {address} ({type(problem).__name__}): check ray_address, and that it runs"
 
 

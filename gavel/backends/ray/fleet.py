@@ -59,6 +59,7 @@ class Fleet:
         self._numbering = Numbering(numbering)
         self._met_boottime_s: float | None = None  # when Ray first listed its nodes to us
         self._has_met = False
+        self._is_connected = False
         self.nodes: dict[str, NodeView] = {}
         self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
         self.cluster = Cluster()
@@ -66,6 +67,7 @@ class Fleet:
 
     def take(self, seen: Seen) -> None:
         """What the bridge saw. Raises OSError if names of new workers cannot be kept."""
+        self._is_connected = seen.is_connected and not seen.problem
         if seen.is_connected and self._met_boottime_s is None:
             self._met_boottime_s = machine.boottime_s()
         if seen.is_connected:
@@ -86,6 +88,14 @@ class Fleet:
             all_heard = all(view.offset_s is not None or view.node.problem or not view.workers for view in views)
             self._has_met = all_heard or machine.boottime_s() - self._met_boottime_s > MEET_LIMIT_S
         return self._has_met
+
+    def may_speak(self, node: str) -> bool:
+        """True while a silent node may only not have been reached: it is too soon to call what ran there lost."""
+        view = self.nodes.get(node)
+        if not self._is_connected or view is None:
+            return not self._is_connected
+        is_new = machine.boottime_s() - view.found_boottime_s < MEET_LIMIT_S
+        return view.offset_s is None and not view.node.problem and is_new
 
     def due(self, busy: Iterable[str]) -> list[NodeView]:
         """The nodes to ask now: those that have gangs, and the others now and then."""

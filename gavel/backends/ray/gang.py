@@ -2,7 +2,7 @@
 
 import shutil
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -96,7 +96,7 @@ class RayGang:
 
     def remember(self, now_s: float) -> None:
         """Keep what the next service needs: all of it that cannot be asked of the nodes. Raises OSError."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, exist_ok=True)  # not what leads there: that may be ours no more
         expires_at_s = now_s + self.lease_boottime_s - machine.boottime_s()
         said = {
             "instruction": asdict(self.instruction),
@@ -147,18 +147,19 @@ class RayGang:
         self.fresh += [report for report in seen.reports if report.sequence > part.reports_after]
         part.take(seen, offset_s)
 
-    def look(self, grace_s: float, gone: Mapping[str, str]) -> list[Part]:
+    def look(self, grace_s: float, gone: Mapping[str, str], may_speak: Callable[[str], bool]) -> list[Part]:
         """1 parts that nobody can speak of are lost, 2 one that failed stops the others, 3 when all are over, so is it.
 
-        `gone`: nodes that Ray has lost, and the story of it. Returns the parts lost just now whose lease is not over:
-        where only the network is cut, they may still run.
+        `gone`: nodes that Ray has lost, and the story of it; `may_speak`: whether a silent node may yet tell. Returns
+        the parts lost just now whose lease is not over: where only the network is cut, they may still run.
         """
         if self.state is not GangState.RUNNING:
             return []
         now_s, doubtful = machine.boottime_s(), []
         for part in self.parts.values():
             is_past = now_s > part.lease_boottime_s + grace_s + LOST_MARGIN_S
-            if part.state is not GangState.ENDED and (is_past or part.node in gone):
+            is_lost = part.node in gone or (is_past and not may_speak(part.node))
+            if part.state is not GangState.ENDED and is_lost:
                 doubtful += [] if is_past else [part]
                 part.lose(gone.get(part.node, f"node {part.node} did not say how it ended"))
         if any(_failed(part.exit) for part in self.parts.values()):

@@ -4,6 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,14 @@ from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
 from gavel.backends.ray.words import GangKey, ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.reports import ReportReader
+from gavel.backends.tasks import NOT_STARTED
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker
 
 LOG_BYTES_PER_ANSWER = 1 << 16
 REPORTS_PER_ANSWER = 256
 DETACHED = '"$@" &'
+NO_TASKS = "a job on a Ray cluster cannot launch tasks beside its ranks; give it more of them (scale_factor)"
 
 
 class DetachedGang(LocalGang):
@@ -57,6 +60,7 @@ class Shard:
         self._lost_checkpoints: list[str] = []
         self._places = places
         self._log = places.gang / "output.log"
+        self._tasks = machine.Lines(str(places.gang / "tasks.jsonl"))
         self._kept: list[Report] = []
         self._dropped = 0  # sequence of the newest report that the service has taken and we keep no more
 
@@ -121,6 +125,7 @@ class Shard:
     def seen(self, wanted: ShardWanted | None) -> ShardSeen:
         """State, and what came after what the service has taken already."""
         self.gang.look()
+        self._refuse_tasks()
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
@@ -137,6 +142,13 @@ class Shard:
             has_more=has_more_log or has_more_reports,
             launch=None if wanted else self.launch,
         )
+
+    def _refuse_tasks(self) -> None:
+        """Tasks beside the ranks are the local backend's: here they are told that they cannot start."""
+        for line in self._tasks.read():
+            said = {"task": str(line.get("task")), "exit_code": NOT_STARTED, "message": NO_TASKS}
+            with suppress(OSError):  # no room to say so
+                machine.append_json(str(self._places.gang / "ends.jsonl"), said)
 
     def _output(self, offset: int) -> tuple[bytes, int, bool]:
         """Whole lines from `offset` on where several nodes write one log, the offset after them, whether more came."""

@@ -6,15 +6,18 @@ hears its `Answer`. Instants `*_node_boottime_s` are CLOCK_BOOTTIME of the node 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gavel.ports import LaunchGang
-from gavel.types import AcceleratorType, GangExit, GangState, JobId, Report, WorkerId
+from gavel.types import AcceleratorType, GangExit, GangState, JobId, Report, Term, WorkerId
 
 PROTOCOL = 1
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
 """Ray namespace of our actors and placement groups."""
+
+EPOCH_BITS = 48  # of milliseconds below the generation
 
 GangKey = tuple[JobId, int]
 """A job and the token of its lease."""
@@ -172,7 +175,18 @@ class RaySettings:
     node_folder: str = "~/.gavel-node"
     report_period_s: float = 0.1
 
+    def checkpoints_of(self, state_dir: Path) -> str:
+        """The URL of the checkpoints, or the absolute path of their folder: a node's working directory is another."""
+        chosen = self.checkpoints or str(state_dir / "checkpoints")
+        return chosen if "://" in chosen else str(Path(chosen).expanduser().resolve())
+
     @property
     def settle_s(self) -> float:
         """How long Ray may take to learn that capacity is free again."""
         return 1.5 * self.report_period_s + 0.005
+
+
+def epoch_of(term: Term | None, now_s: float) -> int:
+    """Nodes obey the highest: a later term of the service, and of services without terms the one that started later."""
+    generation = term.generation if term else 0
+    return (generation << EPOCH_BITS) + int(now_s * 1000)

@@ -108,8 +108,9 @@ def _guesses(problem: AllocationProblem, types: IntArray) -> list[Guess]:
 
 
 def _warm_start(problem: AllocationProblem, types: IntArray, filled: Filled) -> dict[str, Any]:
-    levels = [proof.prices.tolist() for proof in filled.proofs]
-    reached = [proof.level for proof in filled.proofs]
+    proofs = [proof for proof in filled.proofs if len(proof.prices) == len(types)]  # not those of segments of types
+    levels = [proof.prices.tolist() for proof in proofs]
+    reached = [proof.level for proof in proofs]
     return {
         SOLVER: {"types": [problem.accelerator_types[index] for index in types], "levels": levels, "reached": reached}
     }

@@ -5,13 +5,17 @@ its own where the work left or the order matters.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._curves import Curve
 from gavel.policies.fast.answer import Reduced, answered
+from gavel.policies.fast.caps import Cap, within
 from gavel.policies.fast.distance import Guess
+from gavel.policies.fast.envelope import Market
 from gavel.policies.fast.levels import Filled, fill
 from gavel.policies.fast.spreads import along
 from gavel.policies.fast.targets import EqualRho, Even, InOrder, TargetMap, Targets
@@ -65,25 +69,46 @@ def in_order(problem: AllocationProblem, policy: str, order: IntArray, *, backfi
     return answered(problem, policy, solve, [turn])
 
 
-def by_curves(
-    problem: AllocationProblem, policy: str, guaranteed: Sequence[tuple[Curve, IntArray, float]], curve: Curve
-) -> Allocation | None:
-    """Fill along the target `curve` of all jobs, after a floor for each of the `guaranteed`.
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """Some `jobs` (rows), the `curve` along which they rise, and the `part` of every type's workers that they have."""
 
-    These are (curve, jobs, part of every type's workers); what they reach alone is kept by everybody.
+    jobs: IntArray
+    curve: Curve
+    part: float = 1.0
+
+
+def by_curves(
+    problem: AllocationProblem, policy: str, stages: Sequence[Stage], caps: Sequence[tuple[IntArray, float]]
+) -> Allocation | None:
+    """Fill along the curve of each stage, from what was reached before; the last one is the whole cluster's.
+
+    `caps`: rows of jobs, and the part of every type's workers that they hold together at most.
     """
     every = np.arange(len(problem.job_ids))
 
     def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
-        rows, market = reduced.first, reduced.market
-        floor = np.zeros(len(rows))
-        for own, jobs, part in guaranteed:
-            theirs = np.flatnonzero(np.isin(rows, jobs))
-            if len(theirs):
-                floor[theirs] = fill(market.of(theirs, part), along(own, len(every), rows[theirs])).value
-        return fill(market, along(curve, len(every), rows), start=floor, guesses=guesses)
+        rows = reduced.first
+        value, limits = np.zeros(len(rows)), [Cap(np.isin(rows, jobs), most) for jobs, most in caps]
+        for stage in stages:
+            theirs = np.flatnonzero(np.isin(rows, stage.jobs))
+            if not len(theirs):
+                continue
+            market = reduced.market.of(theirs, stage.part)
+            rising = along(stage.curve, len(every), rows[theirs])
+            known = guesses if stage is stages[-1] else ()
+            own = [cap.among(theirs) for cap in limits]
+            filled = within(own, stage.part, market, partial(_filled, rising, value[theirs], known))
+            value[theirs] = filled.value
+        return filled
 
     return answered(problem, policy, solve, [every])
+
+
+def _filled(rising: TargetMap, start: FloatArray, guesses: Sequence[Guess], market: Market) -> Filled:
+    """Guesses are for the types as they are, not for segments of them."""
+    known = [guess for guess in guesses if len(guess.prices) == len(market.workers)]
+    return fill(market, rising, start=start, guesses=known)
 
 
 def _even(weight: FloatArray) -> TargetMap:

@@ -231,6 +231,16 @@ def test_ranks_are_told_their_place_among_all_nodes(folder: Path, agents: Agents
     assert sorted(end.log.decode().splitlines()) == ["[1] 1 3 0 2 1 1 1", "[2] 2 3 1 2 1 2 1"]
 
 
+def test_a_task_beside_the_ranks_is_told_that_it_cannot_start(folder: Path, agents: Agents) -> None:
+    launch = a_launch(folder)
+    asks = """echo '{"task": "play", "argv": ["true"], "requires": {"near": 1}}' > $GAVEL_GANG_DIR/tasks.jsonl"""
+    agent, ask = agents(), wanted(replace(launch, instruction=replace(launch.instruction, argv=("sh", "-c", asks))))
+    until(agent, ask, is_ended)
+    (said,) = machine.Lines(str(folder / "n1/gangs/j1/1/ends.jsonl")).read()
+    assert (said["task"], said["exit_code"]) == ("play", 127)
+    assert "cannot launch tasks" in said["message"]
+
+
 def test_ports_are_kept_until_a_gang_is_promised_them(folder: Path, agents: Agents) -> None:
     agent = agents()
     ports = tell(agent).ports

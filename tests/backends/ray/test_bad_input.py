@@ -17,7 +17,16 @@ from gavel.types import GangState
 from tests.backends.clusters import eventually
 from tests.backends.ray.clusters import RayHarness
 
-LACKS_GAVEL = "raise ModuleNotFoundError(\"No module named 'gavel'\", name='gavel')\n"
+LACKS_GAVEL = """
+import sys
+
+class Lacks:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "gavel":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Lacks())
+"""
 
 
 def a_backend(folder: Path, address: str) -> RayBackend:
@@ -93,11 +102,9 @@ def test_a_wrong_token_is_a_note_that_names_the_variable(
 @pytest.mark.ray
 def test_a_node_without_our_package_is_named_and_the_others_work(ray_harness: RayHarness, tmp_path: Path) -> None:
     """1 one of two nodes lacks gavel, 2 its problem says what to install, 3 the other one runs gangs."""
-    shadow = tmp_path / "shadow" / "gavel"
-    shadow.mkdir(parents=True)
-    (shadow / "__init__.py").write_text(LACKS_GAVEL)
+    (tmp_path / "sitecustomize.py").write_text(LACKS_GAVEL)  # this machine has it, and Ray would find it
     ray_harness.backend.close()
-    lacking = NodeSpec(name="lacking", resources={"gavel:b": 1}, environment={"PYTHONPATH": str(shadow.parent)})
+    lacking = NodeSpec(name="lacking", resources={"gavel:b": 1}, environment={"PYTHONPATH": str(tmp_path)})
     cluster = LocalRayCluster([NodeSpec(name="good", resources={"gavel:a": 1}), lacking])
     with cluster:
         ray_harness.environ(cluster)

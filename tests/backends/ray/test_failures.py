@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gavel.backends.harness import exit_of, find, gang, is_in, state_of, stop
+from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, state_of, stop
 from gavel.backends.ray.backend import ANSWER_LIMIT_S, RayBackend
+from gavel.backends.ray.gang import LOST_MARGIN_S
 from gavel.backends.ray.local_cluster import LocalRayCluster
 from gavel.errors import BackendUnavailable
-from gavel.ports import SetResources
+from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
 from tests.backends.clusters import GRACE_S, eventually
 from tests.backends.ray.clusters import RayHarness
@@ -40,8 +41,14 @@ def two_nodes(ray_harness: RayHarness) -> Iterator[RayHarness]:
 
 def agents(cluster: LocalRayCluster) -> list[int]:
     """Pids of the node agents."""
-    found = [psutil.Process(pid) for name in cluster.nodes for pid in cluster.pids(name)]
-    return [each.pid for each in found if "NodeAgent" in " ".join(each.cmdline())]
+    return [pid for name in cluster.nodes for pid in cluster.pids(name) if "NodeAgent" in _command(pid)]
+
+
+def _command(pid: int) -> str:
+    """Its command line; "" if it is gone by now."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(psutil.Process(pid).cmdline())
+    return ""
 
 
 def tolerant(harness: RayHarness, holds: Callable[[Observation], bool]) -> Callable[[], bool]:
@@ -126,7 +133,7 @@ def test_gangs_outlive_all_of_ray_and_are_adopted_by_the_next_cluster(two_nodes:
     harness = two_nodes
     cluster = harness.own
     assert cluster is not None
-    harness.backend.execute(gang(harness, "j1", "a-1", lasts_s=600))
+    harness.backend.execute([_lasting(each) for each in spread_gang(harness, "j1", 1)])
     before = find(harness.wait_until(is_in(GangState.RUNNING, "j1")), "j1")
     processes = harness.all_processes()
     cluster.kill_all()
@@ -139,6 +146,21 @@ def test_gangs_outlive_all_of_ray_and_are_adopted_by_the_next_cluster(two_nodes:
     assert before is not None and after is not None
     assert after.worker_ids == before.worker_ids
     harness.backend.execute(stop("j1"))
+    assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
+
+
+def test_an_end_that_came_while_all_of_ray_was_gone_is_told_later(two_nodes: RayHarness) -> None:
+    """1 a gang runs, 2 every Ray process is killed, 3 its lease ends it, 4 Ray is back: preempted, and not lost."""
+    harness = two_nodes
+    assert harness.own is not None
+    harness.backend.execute([_lasting(each, -52) for each in spread_gang(harness, "j1", 1)])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.own.kill_all()
+    eventually(lambda: not harness.all_processes())
+    expired_at_s = harness.now_s() + GRACE_S + 2 * LOST_MARGIN_S
+    eventually(lambda: state_of_or_none(harness) is not GangState.ENDED and harness.now_s() > expired_at_s)
+    harness.own.start()
+    eventually(tolerant(harness, is_in(GangState.ENDED, "j1")), 90)
     assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
 
 
@@ -201,3 +223,10 @@ def state_of_or_none(harness: RayHarness) -> GangState | None:
     with suppress(BackendUnavailable):
         return state_of(harness, "j1")
     return None
+
+
+def _lasting(instruction: Instruction, more_s: float = 540) -> Instruction:
+    """With a longer lease, since Ray takes its time to come up, or a shorter one."""
+    if isinstance(instruction, LaunchGang):
+        return replace(instruction, lease_expires_at_s=instruction.lease_expires_at_s + more_s)
+    return instruction

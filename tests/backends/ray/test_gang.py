@@ -36,6 +36,11 @@ def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, token: int = 1) -> 
     return made
 
 
+def silent(node: str) -> bool:
+    """No node may yet speak."""
+    return False
+
+
 def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = "") -> ShardSeen:
     said = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail)
     return ShardSeen(
@@ -59,7 +64,7 @@ def test_the_first_part_that_failed_speaks_for_the_gang(tmp_path: Path, parts: l
     gang = a_gang(tmp_path, "n0", "n1")
     for node, seen in zip(("n0", "n1"), parts, strict=True):
         gang.take(node, seen, 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert gang.state is GangState.ENDED
     assert gang.exit is not None
     assert gang.exit.message == expected
@@ -69,7 +74,7 @@ def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tm
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(PREEMPTED, 75, tail="loss is nan"), 0.0)
     gang.take("n1", ended(LOST), 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert gang.exit is not None
     assert (gang.exit.outcome, gang.exit.log_tail) == (LOST, "loss is nan")
 
@@ -77,44 +82,51 @@ def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tm
 def test_a_part_that_ends_well_does_not_stop_the_others(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(EXITED), 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert (gang.state, gang.is_stopping) == (GangState.RUNNING, False)
 
 
 def test_a_part_that_fails_stops_the_others(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(EXITED, 1), 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert (gang.state, gang.is_stopping) == (GangState.RUNNING, True)
 
 
 def test_a_part_on_a_lost_node_is_lost_at_once_and_told_as_doubtful(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
-    (doubtful,) = gang.look(0.3, {"n1": "Ray lost node n1"})
+    (doubtful,) = gang.look(0.3, {"n1": "Ray lost node n1"}, silent)
     assert doubtful.node == "n1"
     assert gang.is_stopping
-    assert gang.look(0.3, {"n1": "Ray lost node n1"}) == []
+    assert gang.look(0.3, {"n1": "Ray lost node n1"}, silent) == []
     gang.take("n0", ended(PREEMPTED, 75), 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert gang.exit is not None
     assert (gang.exit.outcome, gang.exit.message) == (LOST, "Ray lost node n1")
 
 
 def test_a_silent_part_is_lost_only_when_its_last_lease_is_over(tmp_path: Path) -> None:
-    silent = a_gang(tmp_path, "n0", lasts_s=-1.0)
-    assert silent.look(5.0, {}) == []
-    assert silent.state is GangState.RUNNING
+    late = a_gang(tmp_path, "n0", lasts_s=-1.0)
+    assert late.look(5.0, {}, silent) == []
+    assert late.state is GangState.RUNNING
     over = a_gang(tmp_path, "n0", lasts_s=-LOST_MARGIN_S - 1.0)
-    assert over.look(0.3, {}) == []
+    assert over.look(0.3, {}, silent) == []
     assert over.exit is not None
     assert over.exit.outcome is LOST
+
+
+def test_a_part_is_not_lost_while_its_node_may_yet_speak(tmp_path: Path) -> None:
+    """Ray itself may be gone for longer than a lease; the end of the gang, and its last checkpoint, come later."""
+    gang = a_gang(tmp_path, "n0", lasts_s=-100.0)
+    assert gang.look(0.3, {}, lambda node: True) == []
+    assert gang.state is GangState.RUNNING
 
 
 def test_a_part_that_no_node_ever_showed_was_not_started(tmp_path: Path) -> None:
     """No attempt of the job is lost with it."""
     gang = a_gang(tmp_path, "n0", lasts_s=-10.0)
     gang.parts["n0"].is_known = False
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     assert gang.exit is not None
     assert gang.exit.outcome is PREEMPTED
 
@@ -137,7 +149,7 @@ def test_a_gang_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
 def test_an_end_is_read_back(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0")
     gang.take("n0", ended(EXITED, 3), 0.0)
-    gang.look(0.3, {})
+    gang.look(0.3, {}, silent)
     gang.remember(0.0)
     again = read_gang(gang.directory, 0.0)
     assert again is not None

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 APPLICATION = """
 import ray
 from gavel.backends.ray.primitives import RayPrimitives
-from gavel.ephemeral.libraries.primitives import Alternative, Write
+from gavel.ephemeral.libraries.primitives import ABSENT, Alternative, Write
 from gavel.errors import BackendUnavailable, Conflict, InvalidResource, NotFound, StaleVersion
 
 class Asks:
@@ -32,7 +32,7 @@ one.set_resource(Write("app/x", node, 2))
 print("set", one.get_cluster_state()[node]["app/x"])
 for write, error in ((Write("other/x", node, 1), Conflict), (Write("app/X", node, 1), InvalidResource),
                      (Write("app/x", "nowhere", 1), NotFound),
-                     (Write("app/x", node, 9, expect=one.get_cluster_state()[node]["node/cpu"]), StaleVersion)):
+                     (Write("app/x", node, 9, expect=ABSENT), StaleVersion)):
     try: one.set_resource(Write("app/y", node, 1), write)
     except error as problem: print(type(problem).__name__)
 print("all or none", "app/y" in one.get_cluster_state()[node])

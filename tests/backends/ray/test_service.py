@@ -9,7 +9,7 @@ from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
 
 def service(folder: Path, address: str, environment: dict[str, str]) -> ServiceProcess:
@@ -28,20 +28,20 @@ def test_a_job_trains_on_ray_and_survives_a_killed_service(one_node: LocalRayClu
     with service(tmp_path, one_node.address, one_node.environment) as running:
         with Client(running.url, running.operator_token) as gavel:
             assert wait_until(lambda: len(gavel.cluster()["workers"]) == 3, 60)
-            job = gavel.submit(kind="mlp-b256", total_steps=400)
+            job = gavel.submit(kind="mlp-b256", total_steps=150)
             assert wait_until(lambda: gavel.job(job["id"])["steps_reported"] > 0, 90)
         running.kill()
         running.start()
         with Client(running.url, running.operator_token) as gavel:
             done = gavel.wait(job["id"], timeout_s=180)
-            assert (done["state"], done["steps_done"]) == ("COMPLETED", 400), done["message"]
+            assert (done["state"], done["steps_done"]) == ("COMPLETED", 150), done["message"]
             assert [node["name"] for node in gavel.cluster()["nodes"]] == ["here"]
     assert not running.processes_left()
 
 
-def test_a_cluster_that_is_not_there_is_said_over_rest_and_jobs_are_accepted(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_said_over_rest_while_the_rest_goes_on(tmp_path: Path) -> None:
     environment = {name: os.environ[name] for name in ("PATH",)}
     with service(tmp_path, "127.0.0.1:1", environment) as running, Client(running.url, running.operator_token) as gavel:
         words = "no Ray cluster answers at 127.0.0.1:1"
         assert wait_until(lambda: any(words in note for note in gavel.cluster()["notes"]), 90)
-        assert gavel.submit(kind="mlp-b256", total_steps=10)["state"] == "QUEUED"
+        assert [tier["name"] for tier in gavel.tiers()]

@@ -10,7 +10,7 @@ import pytest
 from gavel.backends.ray import transfers
 from gavel.backends.ray.agent import NodeAgent
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_older, is_url
-from gavel.backends.ray.words import PROTOCOL, ShardSeen
+from gavel.backends.ray.words import PROTOCOL, RaySettings, ShardSeen
 from gavel.types import GangOutcome, GangState, ReportKind
 from tests.backends.clusters import eventually
 from tests.backends.ray.test_agent import a_launch, is_ended, tell, until, wanted
@@ -142,6 +142,18 @@ def test_a_copy_that_fails_is_tried_again(tmp_path: Path) -> None:
 )
 def test_checkpoints_are_ordered_by_token_and_step(name: str, than: str, expected: bool) -> None:
     assert is_older(name, than) is expected
+
+
+def test_checkpoints_are_where_every_node_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL as it is; a folder by its absolute path, since nodes work elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    for given, expected in (
+        ("", tmp_path / "state/checkpoints"),
+        ("shared", tmp_path / "shared"),
+        ("/mnt/x", Path("/mnt/x")),
+    ):
+        assert RaySettings(address="a", checkpoints=given).checkpoints_of(Path("state")) == str(expected)
+    assert RaySettings(address="a", checkpoints="s3://b/c").checkpoints_of(Path("state")) == "s3://b/c"
 
 
 def test_a_folder_is_no_url() -> None:

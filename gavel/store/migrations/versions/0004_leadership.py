@@ -12,6 +12,7 @@ def upgrade() -> None:
     op.create_table(
         "leadership",
         sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("database", sa.String(), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.Column("holder", sa.String(), nullable=False),
         sa.Column("beat", sa.BigInteger(), nullable=False),

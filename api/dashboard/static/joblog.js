@@ -1,0 +1,59 @@
+// The log of a job, followed live; what a job wrote is only ever text.
+
+import { byId, say, sayEmpty } from "./dom.js";
+
+const KEPT_CHARACTERS = 400_000;
+// Terminal colours and cursor movements, and other control characters but tab and line feed.
+const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+
+/** Shows a job's log in #log-text while the page is visible. */
+export class JobLog {
+  constructor(id) {
+    Object.assign(this, { id, offset: 0, source: null, isOver: false });
+    this.element = byId("log-text");
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    window.addEventListener("pagehide", () => this.close());
+    this.open();
+  }
+
+  open() {
+    if (this.source || this.isOver || document.hidden) return;
+    this.source = new EventSource(`/v1/jobs/${encodeURIComponent(this.id)}/logs?follow=true&offset=${this.offset}`);
+    this.source.addEventListener("log", (event) => this.take(event));
+    this.source.addEventListener("end", () => this.end());
+    this.source.addEventListener("open", () => this.describe());
+    this.source.addEventListener("error", () => {
+      if (this.source?.readyState === EventSource.CLOSED) say("log-note", "cannot be followed now");
+    });
+  }
+
+  close() {
+    this.source?.close();
+    this.source = null;
+  }
+
+  take(event) {
+    this.offset = Number(event.lastEventId);
+    this.append(JSON.parse(event.data).text);
+    this.describe();
+  }
+
+  end() {
+    this.isOver = true;
+    this.close();
+    this.describe();
+  }
+
+  describe() {
+    say("log-note", this.isOver ? "complete" : "follows the job");
+    sayEmpty("log-empty", ...(this.element.textContent ? [] : ["It has written nothing yet."]));
+  }
+
+  append(text) {
+    const shown = text.replace(/\r\n?/g, "\n").replace(ESCAPES, "").replace(CONTROLS, "\ufffd");
+    const isAtEnd = this.element.scrollHeight - this.element.scrollTop - this.element.clientHeight < 40;
+    this.element.textContent = (this.element.textContent + shown).slice(-KEPT_CHARACTERS);
+    if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
+  }
+}

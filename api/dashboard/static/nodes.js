@@ -1,0 +1,78 @@
+// Nodes: what each is to the scheduler, and taking it out of service and back.
+
+import { get, now, send } from "./api.js";
+import { byId, keepRows, make, say, sayEmpty } from "./dom.js";
+import { count, duration, timeOfDay } from "./format.js";
+import { showNotes } from "./placing.js";
+import { act, follow, isOperator } from "./shell.js";
+
+const HEADINGS = ["Node", "State", "Since", "Workers", "Jobs", "Region", ...(isOperator ? ["Take out of service"] : [])];
+const NEXT = { ready: ["cordon", "drain"], cordoned: ["uncordon", "drain"], draining: ["uncordon"], drained: ["uncordon"], lost: [] };
+const VERBS = { cordon: "Cordon", uncordon: "Uncordon", drain: "Drain" };
+
+async function step(summary) {
+  const { items } = await get("/v1/nodes");
+  say("nodes-count", count(items.length));
+  sayEmpty("nodes-empty", ...(items.length ? [] : ["No node yet: the scheduler has not looked."]));
+  const table = byId("nodes-table");
+  if (!table.tBodies.length) {
+    table.append(make("thead", {}, make("tr", {}, ...HEADINGS.map((text) => make("th", { scope: "col" }, text)))), make("tbody"));
+  }
+  table.hidden = items.length === 0;
+  keepRows(table.tBodies[0], items, (node) => node.name, createRow, updateRow);
+  showNotes(summary.notes);
+}
+
+function createRow(node) {
+  const cells = [make("td", {}, make("span", { className: "badge" })), ...Array.from({ length: 4 }, () => make("td"))];
+  const buttons = Object.keys(VERBS).map((verb) => {
+    const button = make("button", { type: "button", onclick: () => ask(verb, node.name, button) }, VERBS[verb]);
+    button.dataset.verb = verb;
+    button.setAttribute("aria-label", `${VERBS[verb]} node ${node.name}`);
+    return button;
+  });
+  return make("tr", {}, make("th", { scope: "row" }, node.name), ...cells, ...(isOperator ? [make("td", { className: "controls" }, ...buttons)] : []));
+}
+
+function updateRow(row, node) {
+  const [, state, since, workers, jobs, region, controls] = row.children;
+  say(state.firstChild, node.state);
+  state.firstChild.dataset.state = node.state;
+  const window = node.drain_by_s !== null && node.drain_by_s > now() ? `, empty by ${timeOfDay(node.drain_by_s)}` : "";
+  say(since, `${duration(now() - node.since_s)}${window}${node.by ? `, by ${node.by}` : ""}`);
+  say(workers, Object.entries(node.capacity).map(([type, number]) => `${type} ×${number}`).join(", "));
+  showJobs(jobs, node.jobs);
+  say(region, node.region ?? "");
+  for (const button of controls?.children ?? []) button.hidden = !NEXT[node.state]?.includes(button.dataset.verb);
+}
+
+function showJobs(cell, ids) {
+  if (cell.dataset.said === ids.join()) return;
+  cell.dataset.said = ids.join();
+  const links = ids.map((id) => make("a", { href: `/jobs/${encodeURIComponent(id)}` }, id));
+  cell.replaceChildren(...links.flatMap((link, i) => (i ? [", ", link] : [link])));
+}
+
+async function ask(verb, name, button) {
+  const body = verb === "drain" ? await windowOf(name) : undefined;
+  if (body === null) return;
+  const path = `/v1/nodes/${encodeURIComponent(name)}/${verb}`;
+  const done = (operation) => `Node ${name}: ${operation.state === "done" ? operation.result.state : `the scheduler will ${verb} it next`}.`;
+  await act(button, () => send("POST", path, body, { Prefer: "wait=2" }), done);
+  refresh();
+}
+
+/** The window to drain in, as the API takes it; null: the reader thought better of it. */
+function windowOf(name) {
+  const dialog = byId("drain");
+  say("drain-title", `Drain ${name}`);
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    const minutes = byId("drain-form").elements.minutes;
+    const close = () => resolve(dialog.returnValue === "yes" ? { window_s: Number(minutes.value) * 60 } : null);
+    dialog.addEventListener("close", close, { once: true });
+  });
+}
+
+const refresh = follow(step);

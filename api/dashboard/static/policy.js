@@ -1,0 +1,104 @@
+// Policies: what each optimises, which is in force, and switching after a shadow run.
+
+import { get, send } from "./api.js";
+import { byId, make, say } from "./dom.js";
+import { showEffects } from "./effects.js";
+import { follow, isOperator, offers, tell } from "./shell.js";
+import { fillFacts } from "./why.js";
+
+let policies = null;
+let shown = "";
+let tried = null; // the policy of the last shadow run
+
+async function step() {
+  policies = await get("/v1/policies");
+  if (JSON.stringify(policies) === shown) return;
+  shown = JSON.stringify(policies);
+  const current = infoOf(policies.current);
+  say("current-policy", policies.current);
+  say("current-formula", current?.formula ?? "");
+  say("current-source", current?.source ?? "");
+  showPolicies();
+  fillFacts(byId("objectives"), policies.tier_objectives);
+}
+
+const infoOf = (spec) => policies.items.find((each) => each.name === spec.split("?")[0]);
+
+function showPolicies() {
+  const headings = ["Policy", "Formula", "Parameters", "From", ...(isOperator ? ["Switch"] : [])];
+  const rows = policies.items.map((each) => {
+    const parameters = Object.entries(each.parameters).map(([name, value]) => `${name}=${value}`).join(", ");
+    const cells = [make("td", { className: "formula" }, each.formula), make("td", {}, parameters), make("td", {}, each.source)];
+    const button = make("button", { type: "button", onclick: () => open(each.name) }, "Try");
+    button.setAttribute("aria-label", `Try policy ${each.name}`);
+    return make("tr", {}, make("th", { scope: "row" }, each.name), ...cells, ...(isOperator ? [make("td", {}, button)] : []));
+  });
+  const head = make("thead", {}, make("tr", {}, ...headings.map((text) => make("th", { scope: "col" }, text))));
+  byId("policies-table").replaceChildren(head, make("tbody", {}, ...rows));
+}
+
+function open(name) {
+  byId("switch-form").elements.policy.value = name;
+  byId("shadow").hidden = true;
+  refuse("");
+  explain();
+  byId("switch").showModal();
+}
+
+/** A policy may be switched to once it has run beside the one in force; where there are no shadow runs, at once. */
+function explain() {
+  const wanted = byId("switch-form").elements.policy.value;
+  say("switch-formula", infoOf(wanted)?.formula ?? "There is no such policy.");
+  byId("shadow-run").hidden = !offers("simulate");
+  byId("switch-yes").disabled = offers("simulate") && tried !== wanted;
+}
+
+async function shadow() {
+  const wanted = byId("switch-form").elements.policy.value;
+  await attempt(byId("shadow-run"), async () => {
+    const effects = await send("POST", "/v1/simulate", { policy: wanted });
+    tried = wanted;
+    byId("shadow").hidden = false;
+    say("shadow-note", showEffects(byId("shadow-table"), effects));
+    explain();
+  });
+}
+
+async function switchTo() {
+  const wanted = byId("switch-form").elements.policy.value;
+  await attempt(byId("switch-yes"), async () => {
+    await send("PUT", "/v1/policy", { policy: wanted }, { Prefer: "wait=5" });
+    byId("switch").close();
+    tell(`${wanted} decides from the next round on.`, "good");
+    refresh();
+  });
+}
+
+async function attempt(button, action) {
+  refuse("");
+  button.disabled = true;
+  try {
+    await action();
+    button.disabled = false;
+  } catch (error) {
+    refuse(error.message);
+    button.disabled = false;
+  }
+}
+
+function refuse(text) {
+  byId("switch-refusal").hidden = !text;
+  say("switch-refusal", text);
+}
+
+if (isOperator) {
+  byId("switch-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    switchTo();
+  });
+  byId("switch-form").elements.policy.addEventListener("input", explain);
+  byId("switch-close").addEventListener("click", () => byId("switch").close());
+  byId("shadow-run").addEventListener("click", shadow);
+}
+
+const refresh = follow(step);

@@ -1,0 +1,99 @@
+// The editor of a tier: what it may be, what a change would do, and the change itself.
+
+import { get, send } from "./api.js";
+import { byId, make, say } from "./dom.js";
+import { showEffects } from "./effects.js";
+import { offers, quietly, tell } from "./shell.js";
+
+const PARTS = new Set(["guarantee", "cap"]); // shown in percent
+const FRESH = { weight: 1, objective: "fairness", guarantee: 0, cap: 1, default_priority: 0 };
+
+/** A dialog for one tier; `onSaved()` is called after a change. */
+export class TierEditor {
+  constructor(onSaved) {
+    Object.assign(this, { onSaved, tier: null, meanings: {} });
+    this.form = byId("tier-form");
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.save();
+    });
+    this.form.elements.objective.addEventListener("change", () => this.explain());
+    byId("tier-new").addEventListener("click", () => quietly(this.open(null)));
+    byId("tier-close").addEventListener("click", () => byId("tier-editor").close());
+    byId("tier-preview").addEventListener("click", () => this.preview());
+    byId("tier-preview").hidden = !offers("preview");
+  }
+
+  /** Edit the tier of this name as it is now; null: a new one. */
+  async open(name) {
+    const [policies, tier] = await Promise.all([get("/v1/policies"), name ? get(`/v1/tiers/${name}`) : FRESH]);
+    this.tier = tier;
+    this.meanings = policies.tier_objectives;
+    const objectives = Object.keys(this.meanings).map((each) => make("option", { value: each }, each.replaceAll("_", " ")));
+    this.form.elements.objective.replaceChildren(...objectives);
+    for (const field of this.form.querySelectorAll("[name]")) field.value = textOf(field.name, tier[field.name]);
+    this.form.elements.name.readOnly = name !== null;
+    say("tier-editor-title", name ? `Tier ${name}` : "New tier");
+    byId("preview").hidden = true;
+    this.refuse("");
+    this.explain();
+    byId("tier-editor").showModal();
+  }
+
+  explain() {
+    say("objective-meaning", this.meanings[this.form.elements.objective.value] ?? "");
+  }
+
+  /** What the form says, as the API takes it. */
+  wanted() {
+    const { name, ...fields } = Object.fromEntries(new FormData(this.form));
+    const rules = Object.fromEntries(Object.entries(fields).map(([field, text]) => [field, valueOf(field, text)]));
+    return { name, rules: "parent" in this.tier && this.tier.parent ? { ...rules, parent: this.tier.parent } : rules };
+  }
+
+  async preview() {
+    if (!this.form.reportValidity()) return;
+    const { name, rules } = this.wanted();
+    await this.attempt(async () => {
+      const effects = await send("POST", "/v1/tiers:preview", { name, ...rules });
+      byId("preview").hidden = false;
+      say("preview-note", showEffects(byId("preview-table"), effects));
+    });
+  }
+
+  async save() {
+    const { name, rules } = this.wanted();
+    const headers = this.tier.version === undefined ? { "If-None-Match": "*" } : { "If-Match": `"${this.tier.version}"` };
+    await this.attempt(async () => {
+      await send("PUT", `/v1/tiers/${encodeURIComponent(name)}`, rules, headers);
+      byId("tier-editor").close();
+      tell(`Tier ${name} changes with the next round.`, "good");
+      this.onSaved();
+    });
+  }
+
+  async attempt(action) {
+    this.refuse("");
+    try {
+      await action();
+    } catch (error) {
+      this.refuse(error.status === 412 ? "Somebody changed this tier meanwhile: close, and edit it again." : error.message);
+    }
+  }
+
+  refuse(text) {
+    byId("tier-refusal").hidden = !text;
+    say("tier-refusal", text);
+  }
+}
+
+function textOf(field, value) {
+  if (value === null || value === undefined) return "";
+  return PARTS.has(field) ? String(Number((value * 100).toPrecision(6))) : String(value);
+}
+
+function valueOf(field, text) {
+  if (field === "objective") return text;
+  if (text === "") return null;
+  return PARTS.has(field) ? Number(text) / 100 : Number(text);
+}

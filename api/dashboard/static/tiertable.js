@@ -1,0 +1,77 @@
+// Tiers: their rules, and the share of the cluster each had over the last rounds.
+
+import { byId, keepRows, make, say, sayEmpty } from "./dom.js";
+import { percent } from "./format.js";
+
+const HEADINGS = ["Tier", "Objective", "Weight", "Guarantee", "Jobs", "Share", "History"];
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * Fill #tiers-table. `shares`: part of all workers by tier and round; `jobs`: unfinished ones by tier; `onEdit(tier)`:
+ * what a button in each row does, if given.
+ */
+export function showTiers({ tiers, shares, jobs, onEdit = null }) {
+  sayEmpty("tiers-empty", ...(tiers.length ? [] : ["No tier yet. An operator makes one:", "$ gavel tiers set default --weight 1"]));
+  const table = byId("tiers-table");
+  table.hidden = tiers.length === 0;
+  if (!table.tBodies.length) {
+    const headings = onEdit ? [...HEADINGS, "Change"] : HEADINGS;
+    table.append(make("thead", {}, make("tr", {}, ...headings.map(heading))), make("tbody"));
+  }
+  const isLeaf = (tier) => !tiers.some((other) => other.parent === tier.name);
+  const weights = tiers.reduce((total, tier) => total + (jobs[tier.name] ? tier.weight : 0), 0);
+  const rows = asTree(tiers).map(([tier, depth]) => {
+    const history = shares[tier.name] ?? [];
+    const held = history.length ? history.reduce((total, part) => total + part, 0) / history.length : 0;
+    const due = jobs[tier.name] && isLeaf(tier) && !tier.parent ? tier.weight / weights : 0;
+    return { ...tier, depth, history, held, jobs: jobs[tier.name] ?? 0, due };
+  });
+  keepRows(table.tBodies[0], rows, (row) => row.name, (row) => createRow(row, onEdit), updateRow);
+}
+
+/** Tiers with their depth, each below its parent. */
+function asTree(tiers, parent = null, depth = 0) {
+  const names = new Set(tiers.map((tier) => tier.name));
+  const isBelow = (tier) => (names.has(tier.parent) ? tier.parent : null) === parent;
+  return tiers.filter(isBelow).flatMap((tier) => [[tier, depth], ...asTree(tiers, tier.name, depth + 1)]);
+}
+
+function heading(text) {
+  const isNumber = ["Weight", "Guarantee", "Jobs"].includes(text);
+  return make("th", { scope: "col", className: isNumber ? "number" : "" }, text);
+}
+
+function createRow(tier, onEdit) {
+  const bar = make("div", { className: "bar" }, make("span", { className: "fill" }), make("span", { className: "tick" }));
+  const share = make("div", { className: "share" }, bar, make("span"));
+  const line = document.createElementNS(SVG, "svg");
+  line.setAttribute("class", "sparkline");
+  line.setAttribute("viewBox", "0 0 100 20");
+  line.setAttribute("preserveAspectRatio", "none");
+  line.setAttribute("aria-hidden", "true");
+  line.append(document.createElementNS(SVG, "polyline"));
+  const numbers = [1, 2, 3].map(() => make("td", { className: "number" }));
+  const name = make("th", { scope: "row" }, tier.name);
+  name.style.paddingInlineStart = `${7 + 16 * tier.depth}px`;
+  const edit = make("button", { type: "button", onclick: () => onEdit(tier.name) }, "Edit");
+  edit.setAttribute("aria-label", `Edit tier ${tier.name}`);
+  const cells = [make("td"), ...numbers, make("td", {}, share), make("td", {}, line), ...(onEdit ? [make("td", {}, edit)] : [])];
+  return make("tr", {}, name, ...cells);
+}
+
+function updateRow(row, tier) {
+  const [, objective, weight, guarantee, jobs, share, history] = row.children;
+  say(objective, tier.objective.replaceAll("_", " "));
+  say(weight, tier.weight);
+  say(guarantee, percent(tier.guarantee));
+  say(jobs, tier.jobs);
+  const [bar, text] = share.firstChild.children;
+  bar.firstChild.style.width = percent(Math.min(1, tier.held)).replace(" ", "");
+  bar.lastChild.hidden = tier.due === 0;
+  bar.lastChild.style.left = percent(Math.min(1, tier.due)).replace(" ", "");
+  bar.title = `holds ${percent(tier.held)} of all workers; ${percent(tier.due)} is its part of the weights of tiers with jobs`;
+  say(text, percent(tier.held));
+  const last = Math.max(1, tier.history.length - 1);
+  const points = tier.history.map((part, i) => `${(100 * i) / last},${19 - 18 * Math.min(1, part)}`);
+  history.firstChild.firstChild.setAttribute("points", points.join(" "));
+}

@@ -1,0 +1,64 @@
+// Why a job is where it is: a dialog that any panel opens.
+
+import { get, now } from "./api.js";
+import { byId, make, say } from "./dom.js";
+import { duration, fixed, labelOf, timeOfDay } from "./format.js";
+import { offers } from "./shell.js";
+
+/** What the service explains of a job, or null where it does not. */
+export async function explanation(id) {
+  return offers("explain") ? get(`/v1/jobs/${encodeURIComponent(id)}/explain`) : null;
+}
+
+/** Open the dialog for a job. */
+export async function openWhy(id) {
+  const [job, explained] = await Promise.all([get(`/v1/jobs/${encodeURIComponent(id)}`), explanation(id)]);
+  if (!job) return;
+  say("why-title", `Why is ${labelOf(job)} where it is?`);
+  say("why-state", job.state);
+  byId("why-state").dataset.state = job.state;
+  say("why-message", explained?.message || job.message || job.reason || "It waits for the next round.");
+  fillFacts(byId("why-facts"), { Tier: job.tier, "Job kind": job.kind, ...factsOf(job, explained) });
+  byId("why-link").href = `/jobs/${encodeURIComponent(id)}`;
+  if (!byId("why").open) byId("why").showModal();
+}
+
+/** What an explanation says, as names and texts; null: what the job says itself. */
+export function factsOf(job, explained) {
+  const told = explained ? {
+    "Short of": bindingOf(explained.binding),
+    "Owed, part of the time": partsOf(explained.owed),
+    "Received": partsOf(explained.received),
+    "Rounds owed": explained.owed_rounds ? fixed(explained.owed_rounds) : "",
+    "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
+    "What would help": explained.would_unblock.join("; "),
+    Starts: when(explained, "start"),
+    Finishes: when(explained, "finish"),
+  } : {};
+  return { Reason: explained?.code || job.reason, "Runs on": job.worker_ids.join(", "), ...told };
+}
+
+function bindingOf(binding) {
+  if (!binding) return "";
+  const { accelerator_type: type, leased_workers: leased, workers, price, source } = binding;
+  return `${type}: ${leased} of ${workers} leased, ${source === "prices" ? "price" : "load"} ${fixed(price)}`;
+}
+
+const partsOf = (parts) => Object.entries(parts).filter(([, part]) => part > 0).map(([type, part]) => `${type} ${fixed(part)}`).join(", ");
+
+/** When a job starts or finishes, with the interval: "in 3 min 20 s (1 min 0 s to 9 min 5 s)"; empty if nobody knows. */
+export function when(explained, what) {
+  const [at, low, high] = ["", "_low", "_high"].map((end) => explained?.[`est_${what}${end}_at_s`] ?? null);
+  if (at === null) return "";
+  if (at <= now()) return timeOfDay(at);
+  const span = low === null || high === null ? "" : ` (${duration(low - now())} to ${duration(high - now())})`;
+  return `in ${duration(at - now())}${span}`;
+}
+
+/** Show names and texts in a description list; empty ones are left out. */
+export function fillFacts(list, facts) {
+  const shown = Object.entries(facts).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  if (list.dataset.said === JSON.stringify(shown)) return;
+  list.dataset.said = JSON.stringify(shown);
+  list.replaceChildren(...shown.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
+}

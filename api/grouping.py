@@ -1,0 +1,68 @@
+"""The allocation matrix by job kind and tier: of ten thousand rows each entry is next to nothing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from api.schemas import AllocationRow, AllocationView
+from api.views import allocation_view, received_of_job
+from gavel.types import Allocation, Job, JobId, RoundRecord
+
+ROWS_MAX = 500  # above so many, rows are grouped unless somebody wants them all
+
+
+def rows_of(record: RoundRecord, jobs: Mapping[JobId, Job]) -> int:
+    """How many rows the allocation has for these jobs."""
+    return len({job_id for combination in record.allocation.combinations for job_id in combination if job_id in jobs})
+
+
+def grouped_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> AllocationView:
+    """One row for the jobs of a tier and kind: the means of theirs, in the order of the first of each.
+
+    Fractions are averaged as they are: a number that was rounded first could be zero.
+    """
+    groups = _groups(record.allocation, jobs)
+    rows = [_row(group, record.allocation, now_s) for group in groups]
+    empty = allocation_view(record, {}, now_s)
+    return empty.model_copy(update={"rows": rows, "is_grouped": True, "jobs": sum(row.jobs for row in rows)})
+
+
+@dataclass(slots=True)
+class _Group:
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    lines: list[int] = field(default_factory=list)  # of the allocation, one for each job that is in it
+
+
+def _groups(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Sequence[_Group]:
+    groups: dict[tuple[str, str], _Group] = {}
+    for line, job in _members(allocation, jobs):
+        group = groups.setdefault((job.spec.tier, job.spec.kind), _Group())
+        group.jobs[job.id] = job
+        group.lines.append(line)
+    return list(groups.values())
+
+
+def _members(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Iterator[tuple[int, Job]]:
+    for line, combination in enumerate(allocation.combinations):
+        for job_id in combination:
+            if job_id in jobs:
+                yield line, jobs[job_id]
+
+
+def _row(group: _Group, allocation: Allocation, now_s: float) -> AllocationRow:
+    jobs = list(group.jobs.values())
+    received = np.array([received_of_job(job, allocation.accelerator_types, now_s) for job in jobs])
+    target = allocation.time_fraction[group.lines].sum(axis=0) / len(jobs)
+    is_one, users = len(jobs) == 1, {job.spec.user for job in jobs}
+    return AllocationRow(
+        job_id=jobs[0].id if is_one else "",
+        name=jobs[0].spec.name if is_one else "",
+        kind=jobs[0].spec.kind,
+        user=users.pop() if len(users) == 1 else "",
+        tier=jobs[0].spec.tier,
+        target=target.tolist(),
+        received=received.mean(axis=0).tolist(),
+        note=dict(allocation.notes).get(jobs[0].id, "") if is_one else "",
+        jobs=len(jobs),
+    )

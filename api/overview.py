@@ -1,0 +1,181 @@
+"""The cluster at a glance, who was placed where, tiers' shares over time: counted here, so that a page stays small."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from api.schemas.overview import (
+    PlacedRound,
+    PlacementBlock,
+    Placements,
+    Queue,
+    QueueItem,
+    RoundSummary,
+    SharesView,
+    SolveSummary,
+    Summary,
+    WorstJob,
+)
+from api.views import finish_time_fairness, leases_in_force, shown_state
+from gavel.ports import Snapshot
+from gavel.types import Cluster, Job, JobId, JobState, Lease, RoundPlan, RoundRecord, WorkerId
+
+Sees = Callable[[Job], bool]
+
+
+def summary(snapshot: Snapshot, cluster: Cluster, notes: Sequence[str], sees: Sees, now_s: float) -> Summary:
+    """What there is now; jobs that the caller may not see are not counted."""
+    plans = [record.plan for record in reversed(snapshot.rounds)]
+    leases = leases_in_force(plans, snapshot.jobs)
+    jobs = [job for job in snapshot.jobs.values() if sees(job)]
+    busy = {worker for lease in leases.values() for worker in lease.worker_ids}
+    return Summary(
+        round=_round(plans, now_s),
+        solve=_solve(snapshot.rounds[-1]) if snapshot.rounds else None,
+        jobs=dict(Counter(shown_state(job, leases.get(job.id)).value for job in jobs)),
+        tiers=dict(Counter(job.spec.tier for job in jobs)),
+        workers=len(cluster.workers),
+        busy_workers=sum(worker.id in busy for worker in cluster.workers),
+        worst=_worst(jobs, now_s),
+        notes=[*notes, *(f"{node.name}: {node.problem}" for node in cluster.nodes if node.problem)],
+    )
+
+
+def _round(plans: Sequence[RoundPlan], now_s: float) -> RoundSummary | None:
+    """The newest that has begun; `plans` newest first."""
+    begun = [i for i, plan in enumerate(plans) if plan.starts_at_s <= now_s]
+    if not begun:
+        return None
+    plan, before = plans[begun[0]], plans[begun[0] + 1 : begun[0] + 2]
+    held = {(lease.job_id, lease.token) for each in before for lease in each.leases}
+    return RoundSummary(
+        round_index=plan.round_index,
+        starts_at_s=plan.starts_at_s,
+        duration_s=plan.duration_s,
+        policy=plan.policy,
+        leases=len(plan.leases),
+        renewed_leases=sum((lease.job_id, lease.token) in held for lease in plan.leases),
+        profiling_leases=sum(lease.is_profiling for lease in plan.leases),
+    )
+
+
+def _solve(record: RoundRecord) -> SolveSummary:
+    return SolveSummary(
+        solver=record.allocation.solver,
+        solver_outcome=record.solver_outcome,
+        solve_time_s=record.allocation.solve_time_s,
+        is_fallback=record.allocation.is_fallback,
+    )
+
+
+def _worst(jobs: Sequence[Job], now_s: float) -> WorstJob | None:
+    judged = [(rho, job) for job in jobs if (rho := finish_time_fairness(job, now_s)) is not None]
+    if not judged:
+        return None
+    rho, job = max(judged, key=lambda each: each[0])
+    return WorstJob(id=job.id, name=job.spec.name, rho=rho)
+
+
+# --- placements -------------------------------------------------------------------------------------------------
+
+
+def placements(
+    plans: Sequence[RoundPlan], workers: Sequence[WorkerId], jobs: Mapping[JobId, Job], sees: Sees
+) -> Placements:
+    """`plans` oldest first; `jobs` those of the leases that are known still."""
+    rows: dict[WorkerId, list[PlacementBlock]] = {worker: [] for worker in workers}
+    for plan in plans:
+        for lease in plan.leases:
+            for worker in lease.worker_ids:
+                if worker in rows:
+                    _extend(rows[worker], worker, lease, plan.round_index, jobs, sees)
+    return Placements(
+        rounds=[_placed(plan) for plan in plans],
+        worker_ids=list(workers),
+        workers=len(workers),
+        blocks=[block for row in rows.values() for block in row],
+    )
+
+
+def _extend(
+    row: list[PlacementBlock], worker: WorkerId, lease: Lease, index: int, jobs: Mapping[JobId, Job], sees: Sees
+) -> None:
+    """Make the worker's last block longer if the lease is the same one renewed, else begin another."""
+    job = jobs.get(lease.job_id)
+    is_seen = job is not None and sees(job)
+    job_id = lease.job_id if is_seen else ""
+    last = row[-1] if row else None
+    renewed = (job_id, lease.token, lease.is_profiling, index - 1)
+    if last and (last.job_id, last.token, last.is_profiling, last.last_round) == renewed:
+        row[-1] = last.model_copy(update={"last_round": index, "leases": last.leases + 1})
+        return
+    row.append(
+        PlacementBlock(
+            worker_id=worker,
+            accelerator_type=lease.accelerator_type,
+            job_id=job_id,
+            name=job.spec.name if job and is_seen else "",
+            tier=job.spec.tier if job and is_seen else "",
+            token=lease.token,
+            first_round=index,
+            last_round=index,
+            leases=1,
+            is_profiling=lease.is_profiling,
+        )
+    )
+
+
+def _placed(plan: RoundPlan) -> PlacedRound:
+    return PlacedRound(round_index=plan.round_index, starts_at_s=plan.starts_at_s, duration_s=plan.duration_s)
+
+
+# --- shares -----------------------------------------------------------------------------------------------------
+
+
+def shares(plans: Sequence[RoundPlan], tiers: Sequence[str], tier_of: Mapping[JobId, str], workers: int) -> SharesView:
+    """`plans` oldest first; a worker held by two packed jobs counts half for each."""
+    parts: dict[str, list[float]] = {tier: [0.0] * len(plans) for tier in tiers}
+    for i, plan in enumerate(plans):
+        for lease in plan.leases:
+            row = parts.get(tier_of.get(lease.job_id, ""))
+            if row is not None and workers:
+                row[i] += len(lease.worker_ids) / len(lease.combination) / workers
+    return SharesView(rounds=[_placed(plan) for plan in plans], tiers=parts)
+
+
+# --- queue ------------------------------------------------------------------------------------------------------
+
+
+def queue(jobs: Iterable[Job], sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
+    """A page of the unfinished jobs that hold no lease; positions count the jobs that the caller may not see, too."""
+    waiting = [job for job in jobs if job.state is JobState.QUEUED and tier in (None, job.spec.tier)]
+    waiting.sort(key=lambda job: (job.spec.tier, -job.spec.priority, job.submitted_at_s, job.id))
+    of_tier: Counter[str] = Counter()
+    mine: list[tuple[int, Job]] = []
+    for job in waiting:
+        of_tier[job.spec.tier] += 1
+        if sees(job):
+            mine.append((of_tier[job.spec.tier], job))
+    return Queue(
+        items=[_waiting(position, job) for position, job in mine[start : start + limit]],
+        waiting=len(mine),
+        reasons=dict(Counter(job.reason for _, job in mine)),
+    )
+
+
+def _waiting(position: int, job: Job) -> QueueItem:
+    return QueueItem(
+        position=position,
+        id=job.id,
+        name=job.spec.name,
+        kind=job.spec.kind,
+        user=job.spec.user,
+        tier=job.spec.tier,
+        state=shown_state(job, None).value,
+        reason=job.reason,
+        message=job.message,
+        priority=job.spec.priority,
+        scale_factor=job.spec.scale_factor,
+        submitted_at_s=job.submitted_at_s,
+        steps=max(job.steps_done, job.steps_reported),
+        total_steps=job.spec.total_steps,
+    )

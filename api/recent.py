@@ -1,0 +1,64 @@
+"""What almost every request asks for, remembered for a moment: who holds a token, the tiers, how large the cluster is.
+
+What this process writes itself is forgotten at once. What another process wrote, a revoked token too, is known after
+RECENT_S at the latest. A token that nobody holds is looked up each time, so a new one is good everywhere at once.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, cast
+
+from anyio.to_thread import run_sync
+from fastapi import Depends, Request
+
+from api.rules import Rules, rules_of
+from api.services import Services
+from gavel.types import Identity
+
+T = TypeVar("T")
+RECENT_S = 1.0
+KEPT_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    value: Any
+    edition: int
+    read_at_s: float
+
+
+class Recent:
+    """For one event loop; whatever has to be read is read in another thread."""
+
+    def __init__(self, services: Services, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._services = services
+        self._now_s = now_s
+        self._kept: dict[str, _Kept] = {}
+
+    async def identity(self, token_hash: str) -> Identity | None:
+        """Who holds the token with this SHA-256 (hex); None: nobody. Raises StoreUnavailable."""
+        return await self._get(token_hash, lambda: self._services.store.identify(token_hash))
+
+    async def rules(self) -> Rules:
+        """What submits are held against. Raises StoreUnavailable."""
+        return await self._get("rules", lambda: rules_of(self._services))
+
+    async def _get(self, name: str, read: Callable[[], T]) -> T:
+        kept, edition, now_s = self._kept.get(name), self._services.store.edition, self._now_s()
+        if kept is not None and kept.edition == edition and now_s - kept.read_at_s < RECENT_S:
+            return cast(T, kept.value)
+        value = await run_sync(read)
+        if len(self._kept) >= KEPT_MAX:
+            self._kept.clear()
+        if value is not None:
+            self._kept[name] = _Kept(value, edition, now_s)
+        return value
+
+
+async def recent_of(request: Request) -> Recent:
+    """What the app that serves this request remembers."""
+    return cast(Recent, request.app.state.recent)
+
+
+RecentDep = Annotated[Recent, Depends(recent_of)]

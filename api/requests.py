@@ -1,0 +1,68 @@
+"""What is kept of each request: how many and how long by templated route, an id, and a line in the log."""
+
+import re
+import secrets
+import time
+from typing import Literal
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = structlog.get_logger("gavel.api")
+
+ID_HEADER = "X-Request-Id"
+FAILED = 400
+
+LogRequests = Literal["none", "failed", "all"]
+
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestLog:
+    """ASGI middleware. Every line that is logged while a request is served carries its id, and so does the answer.
+
+    A caller that sends X-Request-Id finds its own id again; `log_requests` says which requests get a line.
+    """
+
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry, log_requests: LogRequests) -> None:
+        self.app = app
+        self._logged_from = {"none": 600, "failed": FAILED, "all": 0}[log_requests]
+        labels = ("method", "route")
+        self._count = Counter("gavel_http_requests", "Requests.", (*labels, "status"), registry=registry)
+        self._seconds = Histogram("gavel_http_seconds", "Until the last byte.", labels, registry=registry)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve, then count."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status, begun, request_id = 500, time.perf_counter(), _request_id(scope)
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[ID_HEADER] = request_id
+            await send(message)
+
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self.app(scope, receive, watched)
+            finally:
+                self._note(scope, status, time.perf_counter() - begun)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        # Paths nobody serves share one name, else any caller could grow the number of series.
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if route != "none" else "any"
+        self._count.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+        if status >= self._logged_from:
+            log.info("request.served", method=method, route=route, status=status, seconds=round(seconds, 6))
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get(ID_HEADER, "")
+    return given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)

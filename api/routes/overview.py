@@ -1,0 +1,95 @@
+"""The cluster at a glance: small answers for the dashboard, however many jobs and workers there are."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api import overview
+from api.auth import UserOrOperator, may_see, visible_job
+from api.errors import documented
+from api.routes.parameters import LimitQuery
+from api.schemas import Name
+from api.schemas.fields import JOB_ID_PATTERN
+from api.schemas.overview import Placements, Queue, SharesView, Summary
+from api.services import Services, ServicesDep
+from gavel.ports import JobFilter
+from gavel.types import Job, JobId
+
+router = APIRouter(prefix="/v1", tags=["scheduling"])
+
+IDS_A_PAGE = 200
+
+RoundsQuery = Annotated[int, Query(ge=1, le=200, description="How many rounds.")]
+BeforeRound = Annotated[int | None, Query(ge=0, le=2**53, description="Only rounds before this one.")]
+
+
+@router.get("/summary", operation_id="get_summary", responses=documented(401, 403, 503))
+def get_summary(caller: UserOrOperator, services: ServicesDep) -> Summary:
+    """The round in force, how its allocation was solved, unfinished jobs by state and tier, and what is wrong."""
+    snapshot, cluster = services.store.snapshot(), services.store.cluster()
+    notes = services.cluster_notes()
+    return overview.summary(snapshot, cluster, notes, lambda job: may_see(caller, job), services.clock.now_s())
+
+
+@router.get("/placements", operation_id="get_placements", responses=documented(401, 403, 404, 422, 503))
+def get_placements(
+    caller: UserOrOperator,
+    services: ServicesDep,
+    before: BeforeRound = None,
+    rounds: RoundsQuery = 40,
+    node: Annotated[str | None, Query(max_length=300, description="Only workers of this node.")] = None,
+    job_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63, description="Only this job.")] = None,
+    limit: LimitQuery = 64,
+) -> Placements:
+    """Who held which worker in the last rounds: workers of one node, or the first of all; only your jobs have names."""
+    plans = services.store.rounds(before=before, limit=rounds)[::-1]
+    if job_id is not None:
+        visible_job(services, caller, job_id)
+        leases = [[each for each in plan.leases if each.job_id == job_id] for plan in plans]
+        plans = tuple(replace(plan, leases=tuple(its)) for plan, its in zip(plans, leases, strict=True))
+        workers = sorted({worker for its in leases for lease in its for worker in lease.worker_ids})
+    else:
+        workers = [each.id for each in services.store.cluster().workers if node in (None, each.node)]
+    shown = workers[:limit]
+    wanted = set(shown)
+    held = {lease.job_id for plan in plans for lease in plan.leases if not wanted.isdisjoint(lease.worker_ids)}
+    found = overview.placements(plans, shown, _jobs(services, held), lambda job: may_see(caller, job))
+    return found.model_copy(update={"workers": len(workers)})
+
+
+@router.get("/shares", operation_id="get_shares", responses=documented(401, 403, 422, 503))
+def get_shares(
+    caller: UserOrOperator, services: ServicesDep, before: BeforeRound = None, rounds: RoundsQuery = 40
+) -> SharesView:
+    """The part of all workers that each tier's jobs held, round by round."""
+    plans = services.store.rounds(before=before, limit=rounds)[::-1]
+    jobs = _jobs(services, {lease.job_id for plan in plans for lease in plan.leases})
+    tiers = [tier.name for tier in services.store.tiers()]
+    workers = len(services.store.cluster().workers)
+    return overview.shares(plans, tiers, {job_id: job.spec.tier for job_id, job in jobs.items()}, workers)
+
+
+@router.get("/queue", operation_id="get_queue", responses=documented(401, 403, 422, 503))
+def get_queue(
+    caller: UserOrOperator,
+    services: ServicesDep,
+    tier: Annotated[Name | None, Query(description="Only this tier.")] = None,
+    start: Annotated[int, Query(ge=0, le=10**6, description="How many to leave out.")] = 0,
+    limit: LimitQuery = 50,
+) -> Queue:
+    """Jobs that wait, tier by tier in their order, each with its position and reason."""
+    jobs = services.store.snapshot().jobs.values()
+    return overview.queue(jobs, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)
+
+
+def _jobs(services: Services, ids: Iterable[JobId]) -> dict[JobId, Job]:
+    """The jobs with these ids: unfinished ones from the snapshot, ended ones from their rows."""
+    live = services.store.snapshot().jobs
+    found = {job_id: live[job_id] for job_id in ids if job_id in live}
+    ended = sorted(set(ids) - found.keys())
+    for start in range(0, len(ended), IDS_A_PAGE):
+        part = tuple(ended[start : start + IDS_A_PAGE])
+        found |= {job.id: job for job in services.store.jobs(JobFilter(ids=part), limit=IDS_A_PAGE).jobs}
+    return found

@@ -1,0 +1,26 @@
+"""What a submit is held against, as it was at one moment."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from api.schemas import CatalogueEntry
+from api.services import Services
+from gavel.types import AcceleratorType, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Tiers by name, workers by accelerator type (empty: no cluster was seen yet), and the kinds that come with us."""
+
+    tiers: Mapping[str, Tier]
+    capacity: Mapping[AcceleratorType, int]
+    catalogue: Mapping[str, CatalogueEntry]
+
+
+def rules_of(services: Services) -> Rules:
+    """The rules as they are now. Raises StoreUnavailable."""
+    return Rules(
+        tiers={tier.name: tier for tier in services.store.tiers()},
+        capacity=services.store.cluster().capacity_workers(),
+        catalogue=services.catalogue,
+    )

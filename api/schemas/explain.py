@@ -1,0 +1,150 @@
+"""Why a job waits, when it will run and end, and how good such predictions were (docs/explain.md)."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from api.schemas.fields import TYPE_PATTERN, Name, Request, TypeName, View, example
+from api.schemas.jobs import JobSubmit
+from api.schemas.people import TierPut
+
+NodeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=253)]
+
+
+class BindingView(View):
+    """The accelerator type that a job waits for."""
+
+    accelerator_type: str
+    price: float = Field(description="Relative to the dearest type, 0 to 1.")
+    source: str = Field(description="prices: of the policy; load: the part of the type that is promised away.")
+    leased_workers: int
+    workers: int
+
+
+class ExplainView(View):
+    """Why a job does not run, what would change that, and when it should start and end."""
+
+    job_id: str
+    code: str = Field(description="The first that holds (docs/explain.md): NoMatchingType, Paused, BehindFairShare, ..")
+    message: str
+    binding: BindingView | None
+    owed: dict[str, float] = Field(description="Fraction of the time that the allocation promises, by type.")
+    received: dict[str, float] = Field(description="Fraction of the time since submission that it has had, by type.")
+    owed_rounds: float = Field(description="Rounds promised minus rounds given, on the type that owes most.")
+    position: int | None = Field(description="Among the waiting jobs of its tier, from 1; null: it does not wait.")
+    jobs_ahead: int
+    would_unblock: list[str]
+    est_start_at_s: float | None = Field(description="Null: it runs, or nothing says when.")
+    est_start_low_at_s: float | None
+    est_start_high_at_s: float | None
+    est_finish_at_s: float | None
+    est_finish_low_at_s: float | None = Field(description="With the other end: should hold nine times in ten.")
+    est_finish_high_at_s: float | None
+
+
+class CalibrationView(View):
+    """What the jobs that completed last were told in the first round that knew them, against what happened.
+
+    Shares are null while no job has completed. Errors are of the finish: the median of what it was off by.
+    """
+
+    predictions: int
+    target: float = Field(description="The share of intervals that should hold.")
+    finishes_inside: float | None
+    starts_inside: float | None
+    median_error_s: float | None
+    median_relative_error: float | None = Field(description="Over the time from the prediction to the end.")
+    is_learned: bool = Field(description="Whether enough jobs have completed for intervals to be taken from them.")
+
+
+class TierPreview(TierPut):
+    """A tier's rules as they would be; a name that is not there yet is a new tier."""
+
+    model_config = example(name="gold", weight=2.0, objective="fairness", guarantee=0.25)
+
+    name: Name
+
+
+class NodesAdded(Request):
+    """Nodes that are not there yet, all alike."""
+
+    count: int = Field(1, ge=1, le=1000)
+    accelerator_type: TypeName
+    workers: int = Field(1, ge=1, le=64, description="Accelerators on each.")
+
+
+class Simulate(Request):
+    """What to try on the live state; what is left out stays as it is."""
+
+    model_config = example(
+        policy="max_min_fairness", nodes_added=[{"count": 2, "accelerator_type": "a100", "workers": 8}]
+    )
+
+    policy: str | None = Field(None, max_length=200, description="A name of `GET /v1/policies`, with ?parameters.")
+    tiers: list[TierPreview] = Field(default_factory=list, max_length=100)
+    nodes_gone: list[NodeName] = Field(default_factory=list, max_length=1000)
+    nodes_added: list[NodesAdded] = Field(default_factory=list, max_length=100)
+    job: JobSubmit | None = Field(None, description="One more job, submitted now.")
+
+
+class TierEffect(View):
+    """Workers that a tier's jobs hold on average, by type, and their part of the cluster; null: no such tier."""
+
+    tier: str
+    share_before: float | None
+    share_after: float | None
+    workers_before: dict[str, float] | None
+    workers_after: dict[str, float] | None
+
+
+class JobEffect(View):
+    """One job: time fractions by type, the steps per second that makes, and when it would end; null: not there."""
+
+    job_id: str = Field(description="`what-if`: the job that was not submitted.")
+    kind: str
+    user: str
+    tier: str
+    target_before: dict[str, float] | None
+    target_after: dict[str, float] | None
+    steps_per_s_before: float | None
+    steps_per_s_after: float | None
+    finish_at_s_before: float | None
+    finish_at_s_after: float | None
+    is_replayed: bool = Field(description="Ends come from a replay of rounds, else from a fluid (docs/explain.md).")
+
+
+class EffectsView(View):
+    """The live state without and with a change; nothing was changed. Of jobs, those that gain or lose most."""
+
+    policy_before: str
+    policy_after: str
+    capacity_before: dict[str, int]
+    capacity_after: dict[str, int]
+    tiers: list[TierEffect]
+    jobs: list[JobEffect]
+    jobs_total: int = Field(description="Jobs that you may see; the list is cut at 200.")
+    mean_left_s_before: float | None = Field(description="Mean time until the jobs end that end either way.")
+    mean_left_s_after: float | None
+
+
+class LeaseDifference(View):
+    """A lease that only one side has."""
+
+    job_id: str
+    accelerator_type: str
+    worker_ids: list[str]
+    token: int
+    is_stored: bool = Field(description="True: only the stored round has it; false: only the round decided again.")
+
+
+class ReplayView(View):
+    """A round decided again from its stored inputs."""
+
+    round_index: int
+    policy: str
+    same: bool
+    solver_outcome: str
+    largest_difference: float | None = Field(description="Of time fractions; null: the round had no solve of its own.")
+    leases: int
+    differences: list[LeaseDifference]
+    note: str

@@ -1,0 +1,113 @@
+"""What the dashboard shows of the whole cluster: small answers however many jobs there are."""
+
+from pydantic import Field
+
+from api.schemas.fields import View
+
+
+class RoundSummary(View):
+    """The round in force. `renewed_leases` were extended in place, so that the job went on without a restart."""
+
+    round_index: int
+    starts_at_s: float
+    duration_s: float
+    policy: str
+    leases: int
+    renewed_leases: int
+    profiling_leases: int
+
+
+class SolveSummary(View):
+    """How the newest allocation came about."""
+
+    solver: str
+    solver_outcome: str
+    solve_time_s: float
+    is_fallback: bool
+
+
+class WorstJob(View):
+    """The unfinished job with the largest finish-time fairness."""
+
+    id: str
+    name: str
+    rho: float
+
+
+class Summary(View):
+    """The cluster at a glance; jobs are yours (an operator's: everybody's)."""
+
+    round: RoundSummary | None = Field(description="null before the first.")
+    solve: SolveSummary | None
+    jobs: dict[str, int] = Field(description="Unfinished jobs by shown state.")
+    tiers: dict[str, int] = Field(description="Unfinished jobs by tier.")
+    workers: int
+    busy_workers: int
+    worst: WorstJob | None
+    notes: list[str] = Field(description="What an operator should know of the cluster, nodes included.")
+
+
+class PlacedRound(View):
+    """A round on the axis of placements."""
+
+    round_index: int
+    starts_at_s: float
+    duration_s: float
+
+
+class PlacementBlock(View):
+    """A job on a worker over neighbouring rounds with one token: a lease that was renewed is one block."""
+
+    worker_id: str
+    accelerator_type: str
+    job_id: str = Field(description="Empty for another user's job.")
+    name: str
+    tier: str
+    token: int
+    first_round: int
+    last_round: int
+    leases: int
+    is_profiling: bool
+
+
+class Placements(View):
+    """Who held which worker in which round; rounds oldest first, blocks by worker and round."""
+
+    rounds: list[PlacedRound]
+    worker_ids: list[str]
+    workers: int = Field(description="How many there are, those left out included.")
+    blocks: list[PlacementBlock]
+
+
+class SharesView(View):
+    """The part of all workers that each tier's jobs held in each round, oldest first."""
+
+    rounds: list[PlacedRound]
+    tiers: dict[str, list[float]]
+
+
+class QueueItem(View):
+    """A job that waits; `position` among the waiting jobs of its tier, by priority and arrival, from 1."""
+
+    position: int
+    id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    state: str
+    reason: str
+    message: str
+    priority: int
+    scale_factor: int
+    submitted_at_s: float
+    steps: int
+    total_steps: int
+
+
+class Queue(View):
+    """Jobs that wait, tier by tier in their order; yours (an operator's: everybody's)."""
+
+    items: list[QueueItem]
+    waiting: int = Field(description="How many wait, those of other pages included.")
+    reasons: dict[str, int] = Field(description="How many wait for each reason.")

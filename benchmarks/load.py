@@ -1,0 +1,112 @@
+"""Load on a service by wrk, which is no Python and takes little of the cores, and what the service spends under it."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+SCRIPT = Path(__file__).with_name("submit.lua")
+MISSING = "needs wrk on the PATH (Debian: apt install wrk)"
+UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What wrk saw. `failed`: answers that were not 2xx or 3xx, and connections that broke."""
+
+    requests: int
+    seconds: float
+    p99_ms: float
+    failed: int
+
+
+class Load:
+    """A run of wrk with one thread, for a limited time."""
+
+    def __init__(
+        self, url: str, *, connections: int, seconds: float, token: str, submits: "Submits | None" = None
+    ) -> None:
+        self._seconds = seconds
+        options = ["-t1", f"-c{connections}", f"-d{round(seconds)}s", "--latency", "--timeout", "10s"]
+        environment = os.environ | {"TOKEN": token}
+        if submits is None:
+            options += ["-H", f"Authorization: Bearer {token}"]
+        else:
+            options += ["-s", str(SCRIPT)]
+            environment |= {"RUN": submits.run, "BODY": submits.body, "ACKNOWLEDGED": str(submits.acknowledged)}
+        self._process = subprocess.Popen([_wrk(), *options, url], env=environment, stdout=subprocess.PIPE, text=True)
+
+    def result(self) -> Answered:
+        """What was seen, once the time is over."""
+        try:
+            output, _ = self._process.communicate(timeout=self._seconds + 30)
+        finally:
+            self._process.kill()
+        return parsed(output)
+
+
+@dataclass(frozen=True, slots=True)
+class Submits:
+    """What to submit. `run` is part of the keys; ids that were acknowledged are appended to a file, one a line."""
+
+    run: str
+    body: str
+    acknowledged: Path
+
+    def ids(self) -> list[str]:
+        """The ids acknowledged so far."""
+        return self.acknowledged.read_text().split() if self.acknowledged.exists() else []
+
+
+def _wrk() -> str:
+    found = shutil.which("wrk")
+    if found is None:
+        raise SystemExit(MISSING)
+    return found
+
+
+def parsed(output: str) -> Answered:
+    """What wrk printed, as figures."""
+    requests, seconds = (
+        _found(r"(\d+) requests in ([\d.]+)(us|ms|s|m)", output),
+        _found(r"requests in ([\d.]+)", output),
+    )
+    slowest = re.search(r"99%\s+([\d.]+)(us|ms|s|m)", output)
+    refused = _found(r"Non-2xx or 3xx responses: (\d+)", output)
+    broken = re.search(r"connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
+    failed = refused + (sum(int(each) for each in broken.groups()) if broken else 0)
+    p99_ms = float(slowest[1]) * UNITS_MS[slowest[2]] if slowest else float("nan")
+    return Answered(round(requests), seconds, p99_ms, round(failed))
+
+
+def _found(pattern: str, output: str) -> float:
+    found = re.search(pattern, output)
+    return float(found[1]) if found else 0.0
+
+
+class Spent:
+    """CPU seconds of a process, with its children that do not run jobs where asked, since this was made."""
+
+    def __init__(self, process: psutil.Process, *, with_solver: bool = False) -> None:
+        self._process, self._with_solver = process, with_solver
+        self._before = self._all()
+
+    def seconds(self) -> float:
+        """User and system time until now."""
+        return self._all() - self._before
+
+    def _all(self) -> float:
+        times = self._process.cpu_times()
+        spent = times.user + times.system
+        if not self._with_solver:
+            return spent
+        for child in self._process.children():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if not any("supervisor.py" in word for word in child.cmdline()):
+                    spent += sum(child.cpu_times()[:2])
+        return spent

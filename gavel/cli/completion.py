@@ -1,0 +1,38 @@
+"""What the shell offers after Tab: names that the service knows. If it cannot be asked, nothing is offered or said."""
+
+import io
+import os
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr
+from itertools import islice
+
+import typer
+
+from gavel.cli.connection import resolve
+from gavel.client import Client, GavelApiError, ServiceUnreachable
+
+TIMEOUT_S = 2.0
+JOBS_OFFERED = 50
+
+
+def offered(names: Callable[[Client], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A completion: those of `names` that begin with what was typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        try:
+            with redirect_stderr(io.StringIO()):
+                known = resolve(os.environ.get("GAVEL_URL"), os.environ.get("GAVEL_TOKEN"))
+            with Client(known.url, known.token, TIMEOUT_S) as client:
+                return [name for name in names(client) if name.startswith(incomplete)]
+        except (typer.Exit, GavelApiError, ServiceUnreachable):
+            return []
+
+    return complete
+
+
+jobs = offered(lambda client: (job["id"] for job in islice(client.jobs(limit=JOBS_OFFERED), JOBS_OFFERED)))
+tiers = offered(lambda client: (tier["name"] for tier in client.tiers()))
+users = offered(lambda client: (user["name"] for user in client.users()))
+nodes = offered(lambda client: (node["name"] for node in client.nodes()))
+kinds = offered(lambda client: (kind["name"] for kind in client.catalogue()))
+policies = offered(lambda client: (policy["name"] for policy in client.policies()["items"]))

@@ -1,0 +1,199 @@
+"""Commands that answer why and what if: explain, calibration, what-if, preview-tier."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gavel.cli import show
+from gavel.cli.connection import JobId, Json, app, connect, fail
+from gavel.cli.table import Rows
+from gavel.client.explain import Calibration, Effects, Explanation
+
+Added = Annotated[
+    list[str] | None, typer.Option("--add", metavar="TYPE:WORKERS[:NODES]", help="Nodes more; repeatable.")
+]
+Weights = Annotated[list[str] | None, typer.Option("--weight", metavar="TIER=WEIGHT", help="Repeatable.")]
+
+
+@app.command()
+def explain(job: JobId, as_json: Json = False) -> None:
+    """Say why a job does not run, which accelerator type it waits for, what would help, and when it starts and ends."""
+    with connect() as client:
+        show.answer(client.explain(job), as_json, lambda told: show.grid(facts(told)))
+
+
+@app.command()
+def calibration(as_json: Json = False) -> None:
+    """Show how often the last jobs ended within the interval that was predicted when they came."""
+    with connect() as client:
+        show.answer(client.calibration(), as_json, _calibration)
+
+
+@app.command("what-if")
+def what_if(  # noqa: PLR0913  one option per thing to try
+    *,
+    policy: Annotated[str | None, typer.Option(help="Another policy, with ?parameters.")] = None,
+    weight: Weights = None,
+    add: Added = None,
+    remove: Annotated[list[str] | None, typer.Option(metavar="NODE", help="A node less; repeatable.")] = None,
+    kind: Annotated[str | None, typer.Option(help="One more job, of this kind; needs --steps.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of that job.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Workers of that job.")] = 1,
+    tier: Annotated[str | None, typer.Option(help="Tier of that job.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Try a change on the live state, in a process of its own, and change nothing.
+
+    gavel what-if --policy max_min_fairness --weight gold=3 --add a100:8:2 --remove node-3
+    """
+    if (kind is None) != (steps is None):
+        fail("one more job needs --kind and --steps")
+    job: dict[str, Any] = {"kind": kind, "total_steps": steps, "scale_factor": workers, "tier": tier}
+    with connect() as client:
+        known = {each["name"]: each for each in client.tiers()} if weight else {}
+        found = client.simulate(
+            policy=policy,
+            tiers=[_reweighted(text, known) for text in weight or ()],
+            nodes_added=[_nodes(text) for text in add or ()],
+            nodes_gone=remove or (),
+            job=job if kind else None,  # type: ignore[arg-type]
+        )
+    show.answer(found, as_json, effects)
+
+
+@app.command("preview-tier")
+def preview_tier(
+    name: Annotated[str, typer.Argument(metavar="TIER", help="Its name; a new one is tried too.")],
+    *,
+    weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
+    objective: Annotated[str | None, typer.Option(help="Objective inside the tier.")] = None,
+    guarantee: Annotated[float | None, typer.Option(help="Fraction of every type it can always reach.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Fraction of every type it does not exceed over time.")] = None,
+    parent: Annotated[str | None, typer.Option(help="The tier that it is below; '' for none.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a change of a tier would do to every tier and job, and change nothing."""
+    named = {"weight": weight, "objective": objective, "guarantee": guarantee, "cap": cap}
+    changed = {field: value for field, value in named.items() if value is not None}
+    with connect() as client:
+        rules = _rules(next((each for each in client.tiers() if each["name"] == name), {}))
+        if parent is not None:
+            rules["parent"] = parent or None
+        show.answer(client.preview_tier(name, **rules | changed), as_json, effects)
+
+
+def _rules(tier: Any) -> dict[str, Any]:
+    """What a change of the tier states."""
+    return {field: value for field, value in tier.items() if field not in ("name", "version")}
+
+
+def _reweighted(text: str, known: dict[str, Any]) -> dict[str, Any]:
+    name, _, weight = text.partition("=")
+    if name not in known:
+        fail(f"--weight {text}: there is no tier {name}; there are {', '.join(known)}")
+    try:
+        return {"name": name, **_rules(known[name]), "weight": float(weight)}
+    except ValueError:
+        fail(f"--weight {text}: give TIER=WEIGHT, as in gold=3")
+
+
+def _nodes(text: str) -> dict[str, Any]:
+    name, *numbers = text.split(":")
+    if len(numbers) not in (1, 2) or not all(number.isdigit() for number in numbers):
+        fail(f"--add {text}: give TYPE:WORKERS or TYPE:WORKERS:NODES, as in a100:8:2")
+    return {"accelerator_type": name, "workers": int(numbers[0]), "count": int(numbers[1]) if len(numbers) > 1 else 1}
+
+
+# --- as people read it ------------------------------------------------------------------------------------------
+
+
+def facts(told: Explanation) -> dict[str, str | Text]:
+    """What there is to say, by what it is about."""
+    binding = told["binding"]
+    short = (
+        f"{binding['accelerator_type']}: {binding['leased_workers']} of {binding['workers']} leased" if binding else ""
+    )
+    place = "" if told["position"] is None else f"{told['position']}, with {told['jobs_ahead']} ahead in its tier"
+    return {
+        "why": Text(told["code"], style="bold"),
+        "that is": show.harmless(told["message"]),
+        "short of": short,
+        "owed": _fractions(told["owed"]),
+        "received": _fractions(told["received"]),
+        "place": place,
+        "would help": "\n".join(show.harmless(each) for each in told["would_unblock"]),
+        "starts": _when(told["est_start_at_s"], told["est_start_low_at_s"], told["est_start_high_at_s"]),
+        "ends": _when(told["est_finish_at_s"], told["est_finish_low_at_s"], told["est_finish_high_at_s"]),
+    }
+
+
+def _fractions(of_type: dict[str, float]) -> str:
+    return ", ".join(f"{name} {fraction:.1%}" for name, fraction in of_type.items() if fraction > 0)
+
+
+def _when(at_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    if at_s is None or low_s is None or high_s is None:
+        return ""
+    return f"about {show.instant(at_s)} (nine in ten: {_short(low_s)} to {_short(high_s)})"
+
+
+def _short(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def _calibration(told: Calibration) -> RenderableType:
+    if not told["predictions"]:
+        return Text("no job that was predicted has completed yet")
+    intervals = "learned from them" if told["is_learned"] else "wide, until enough jobs have completed"
+    return show.grid(
+        {
+            "jobs that completed": str(told["predictions"]),
+            "ended in the interval": f"{told['finishes_inside'] or 0:.0%} (should: {told['target']:.0%})",
+            "started in it": "" if told["starts_inside"] is None else f"{told['starts_inside']:.0%}",
+            "off by": f"{told['median_error_s'] or 0:.1f} s, {told['median_relative_error'] or 0:.0%} (medians)",
+            "intervals are": intervals,
+        }
+    )
+
+
+def effects(found: Effects) -> RenderableType:
+    """Tiers, then the jobs that gain or lose most."""
+    tiers = Rows("TIER", "SHARE", "WOULD BE")
+    for each in found["tiers"]:
+        tiers.add_row(each["tier"], _share(each["share_before"]), _share(each["share_after"]))
+    jobs = Rows("JOB", "TIER", "USER", "STEPS/S", "WOULD BE", "ENDS", "WOULD END", spare=("USER", "TIER"))
+    for row in found["jobs"]:
+        rates = (_rate(row["steps_per_s_before"]), _rate(row["steps_per_s_after"]))
+        ends = (_end(row["finish_at_s_before"]), _end(row["finish_at_s_after"]))
+        jobs.add_row(row["job_id"], row["tier"], row["user"], *rates, *ends)
+    if len(found["jobs"]) < found["jobs_total"]:
+        jobs.caption = f"{len(found['jobs'])} of {found['jobs_total']} jobs: those that gain or lose most"
+    return Group(show.grid(_change(found)), tiers, jobs)
+
+
+def _change(found: Effects) -> dict[str, str | Text]:
+    before, after = found["mean_left_s_before"], found["mean_left_s_after"]
+    return {
+        "policy": f"{found['policy_before']} → {found['policy_after']}",
+        "workers": f"{_counts(found['capacity_before'])} → {_counts(found['capacity_after'])}",
+        "mean time to end": "" if before is None or after is None else f"{before:.0f} s → {after:.0f} s",
+    }
+
+
+def _counts(capacity: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in capacity.items()) or "none"
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _end(at_s: float | None) -> str:
+    return "" if at_s is None else _short(at_s)

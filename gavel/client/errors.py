@@ -1,0 +1,39 @@
+"""What the client raises."""
+
+from typing import Any
+
+import httpx
+
+
+class GavelApiError(Exception):
+    """The service refused. `status` is HTTP's; `field` names the part of the input that was wrong, if any was."""
+
+    def __init__(self, status: int, title: str, detail: str = "", field: str | None = None) -> None:
+        where = f"{field}: " if field and not detail.startswith(field) else ""
+        super().__init__(f"{title} ({status}): {where}{detail}" if detail else f"{title} ({status})")
+        self.status = status
+        self.title = title
+        self.detail = detail
+        self.field = field
+
+
+class ServiceUnreachable(Exception):
+    """No answer came: nothing listens there, or the connection broke or was too slow."""
+
+
+def refusal(answer: httpx.Response) -> GavelApiError:
+    """The problem document (RFC 9457) as an exception; any other body as its text."""
+    match parsed(answer):
+        case {"title": str(title), "detail": str(detail), "errors": [{"field": str(field)}, *_]}:
+            return GavelApiError(answer.status_code, title, detail, field)
+        case {"title": str(title), "detail": str(detail)}:
+            return GavelApiError(answer.status_code, title, detail)
+    return GavelApiError(answer.status_code, answer.reason_phrase or "refused", answer.text[:500])
+
+
+def parsed(answer: httpx.Response) -> Any:
+    """The body as JSON; None when it is none."""
+    try:
+        return answer.json()
+    except ValueError:
+        return None

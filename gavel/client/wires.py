@@ -1,0 +1,213 @@
+"""The two ways to perform a script (script.py): waiting for each step, or awaiting it. Nothing else differs."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Generic, Self, TypeVar
+
+import httpx
+
+from gavel.client.script import Ask, Item, Items, NextChunk, Open, Pause, Script, Step
+
+T = TypeVar("T")
+
+
+class Running(Generic[T]):
+    """A script under way: the step it wants done, or None and, in `value`, what it returned."""
+
+    def __init__(self, script: "Script[T] | Items[T]") -> None:
+        self._script = script
+        self.step: Step | Item[T] | None = None
+        self.value: Any = None
+        self.answer(None)
+
+    def answer(self, answer: Any) -> None:
+        """Tell it what came of the step."""
+        try:
+            self.step = self._script.throw(answer) if isinstance(answer, Exception) else self._script.send(answer)
+        except StopIteration as end:
+            self.step, self.value = None, end.value
+
+    def close(self) -> None:
+        """Leave it where it is."""
+        self._script.close()
+
+
+class Wire:
+    """What both have: where the service is, and as whom it is called."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        self.url = url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._said: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": {"Authorization": f"Bearer {token}"},
+            "timeout": timeout_s,
+            "trust_env": False,
+        }
+
+    def _request(self, ask: Ask) -> dict[str, Any]:
+        """The arguments of httpx's `build_request`."""
+        timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + ask.patience_s)
+        said = {"params": ask.params, "headers": ask.headers, "json": ask.json, "timeout": timeout}
+        return {"method": ask.method, "url": ask.path, **said}
+
+
+class SyncWire(Wire):
+    """Performs scripts in the calling thread."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        super().__init__(url, token, timeout_s)
+        self._http = httpx.Client(**self._said)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def perform(self, script: Script[T]) -> T:
+        """What the script returns."""
+        running = Running(script)
+        for _ in self._played(running):
+            pass
+        value: T = running.value
+        return value
+
+    def iterate(self, items: Items[T]) -> Iterator[T]:
+        """What the script yields."""
+        return self._played(Running(items))
+
+    def _played(self, running: Running[T]) -> Iterator[T]:
+        hand = _SyncHand(self)
+        try:
+            while (step := running.step) is not None:
+                if isinstance(step, Item):
+                    yield step.value
+                    running.answer(None)
+                else:
+                    running.answer(hand.outcome(step))
+        finally:
+            running.close()
+            hand.close()
+
+
+class _SyncHand:
+    """Does the steps of one script, and holds its stream."""
+
+    def __init__(self, wire: SyncWire) -> None:
+        self._http = wire._http
+        self._request = wire._request
+        self._stream: httpx.Response | None = None
+        self._chunks: Iterator[bytes] = iter(())
+
+    def outcome(self, step: Step) -> Any:
+        """What came of it; a broken connection as the error that it is."""
+        try:
+            return self._do(step)
+        except httpx.TransportError as error:
+            return error
+
+    def _do(self, step: Step) -> Any:
+        match step:
+            case Pause(seconds):
+                time.sleep(seconds)
+            case Ask():
+                return self._http.send(self._http.build_request(**self._request(step)))
+            case Open(ask):
+                self.close()
+                self._stream = self._http.send(self._http.build_request(**self._request(ask)), stream=True)
+                self._chunks = self._stream.iter_bytes()
+                if self._stream.is_error:
+                    self._stream.read()
+                return self._stream
+            case NextChunk():
+                return next(self._chunks, None)
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+
+class AsyncWire(Wire):
+    """Performs scripts in the running event loop (asyncio)."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        super().__init__(url, token, timeout_s)
+        self._http = httpx.AsyncClient(**self._said)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def perform(self, script: Script[T]) -> T:
+        """What the script returns."""
+        running = Running(script)
+        async for _ in self._played(running):
+            pass
+        value: T = running.value
+        return value
+
+    def iterate(self, items: Items[T]) -> AsyncIterator[T]:
+        """What the script yields."""
+        return self._played(Running(items))
+
+    async def _played(self, running: Running[T]) -> AsyncIterator[T]:
+        hand = _AsyncHand(self)
+        try:
+            while (step := running.step) is not None:
+                if isinstance(step, Item):
+                    yield step.value
+                    running.answer(None)
+                else:
+                    running.answer(await hand.outcome(step))
+        finally:
+            running.close()
+            await hand.close()
+
+
+class _AsyncHand:
+    """Does the steps of one script, and holds its stream."""
+
+    def __init__(self, wire: AsyncWire) -> None:
+        self._http = wire._http
+        self._request = wire._request
+        self._stream: httpx.Response | None = None
+        self._chunks: AsyncIterator[bytes] | None = None
+
+    async def outcome(self, step: Step) -> Any:
+        """What came of it; a broken connection as the error that it is."""
+        try:
+            return await self._do(step)
+        except httpx.TransportError as error:
+            return error
+
+    async def _do(self, step: Step) -> Any:
+        match step:
+            case Pause(seconds):
+                await asyncio.sleep(seconds)
+            case Ask():
+                return await self._http.send(self._http.build_request(**self._request(step)))
+            case Open(ask):
+                await self.close()
+                self._stream = await self._http.send(self._http.build_request(**self._request(ask)), stream=True)
+                self._chunks = self._stream.aiter_bytes()
+                if self._stream.is_error:
+                    await self._stream.aread()
+                return self._stream
+            case NextChunk() if self._chunks is not None:
+                return await anext(self._chunks, None)
+
+    async def close(self) -> None:
+        if self._stream is not None:
+            await self._stream.aclose()

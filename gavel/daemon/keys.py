@@ -1,0 +1,96 @@
+"""What a service keeps in its state folder for itself and for whoever runs it: tokens, their secret, its address."""
+
+import hmac
+import json
+import os
+import secrets
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+import psutil
+
+from gavel.ports import Clock, Store
+from gavel.types import Job, Scope, User
+
+OPERATOR = "operator"
+TOKEN_FILE = "operator.token"  # noqa: S105  a file's name
+SERVICE_FILE = "service.json"
+SECRET_FILE = "job-tokens.key"  # noqa: S105  a file's name
+
+
+class JobTokens:
+    """Bearer tokens of scope JOB: derived from a secret of the state folder, so that a relaunched gang gets its own."""
+
+    def __init__(self, store: Store, state_dir: Path, clock: Clock) -> None:
+        path = state_dir / SECRET_FILE
+        if not path.exists():
+            write_private(path, secrets.token_hex(32), replace=False)
+        self._secret = bytes.fromhex(path.read_text())
+        self._store, self._clock = store, clock
+
+    def __call__(self, job: Job) -> str:
+        """The job's token; the store knows its digest afterwards."""
+        token = "gavel_job_" + hmac.digest(self._secret, job.id.encode(), "sha256").hex()
+        digest = sha256(token.encode()).hexdigest()
+        # The launch in progress is counted already; a later one may come from a leader with a folder of its own.
+        if job.attempt <= 1 or self._store.identify(digest) is None:
+            now_s = self._clock.now_s()
+            self._store.add_token(digest, user=job.spec.user, scope=Scope.JOB, job_id=job.id, now_s=now_s)
+        return token
+
+
+def operator_token(store: Store, state_dir: Path, now_s: float) -> str:
+    """The operator's token, from its file if it is still good, else a new one."""
+    path = state_dir / TOKEN_FILE
+    kept = path.read_text().strip() if path.exists() else ""
+    if kept and store.identify(sha256(kept.encode()).hexdigest()):
+        return kept
+    token = secrets.token_urlsafe(32)
+    tiers = tuple(tier.name for tier in store.tiers())
+    store.put_user(User(name=OPERATOR, tiers=tiers), by=OPERATOR, now_s=now_s)
+    store.add_token(sha256(token.encode()).hexdigest(), user=OPERATOR, scope=Scope.OPERATOR, now_s=now_s)
+    write_private(path, token)
+    return token
+
+
+class Address:
+    """`service.json`: where the commands of this machine find a service; of several processes, the one that leads."""
+
+    def __init__(self, state_dir: Path, url: str) -> None:
+        self._path = state_dir / SERVICE_FILE
+        self._url = url
+
+    def offer(self) -> None:
+        """Name this process, unless another that lives is named."""
+        named = self._named()
+        if named is None or not psutil.pid_exists(named):
+            self.claim()
+
+    def claim(self) -> None:
+        """Name this process."""
+        write_private(self._path, json.dumps({"url": self._url, "pid": os.getpid()}))
+
+    def withdraw(self) -> None:
+        """Name nobody, if this process is named."""
+        if self._named() == os.getpid():
+            self._path.unlink(missing_ok=True)
+
+    def _named(self) -> int | None:
+        with suppress(FileNotFoundError, ValueError, KeyError):
+            return int(json.loads(self._path.read_text())["pid"])
+        return None
+
+
+def write_private(path: Path, text: str, *, replace: bool = True) -> None:
+    """Write a file whole, for this user only; with `replace=False` whoever comes first has written it."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    if replace:
+        temporary.replace(path)
+        return
+    with suppress(FileExistsError):
+        os.link(temporary, path)
+    temporary.unlink()

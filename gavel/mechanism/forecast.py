@@ -1,0 +1,262 @@
+"""When jobs will start and end, from the newest round: a fluid replay in closed steps, and intervals that learn.
+
+The fluid: every job receives service (docs of `AllocationProblem`: q = s a / e) at a steady rate instead of in rounds,
+and what a job leaves when it ends goes to the others, first by the weights of tiers, then by the tier's order or its
+jobs' weights, nobody above what its fastest type gives. It begins at the rates of the allocation in force. It knows
+neither jobs that come later nor what rounds, moves and ends within a round cost; the interval does: until enough jobs
+have ended it reaches from "alone on the fastest type" to "the share never grows", then it is taken from how far earlier
+predictions were off (split conformal prediction: Lei et al., JASA 2018, section 2.2).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.mechanism.planner import time_per_job
+from gavel.ports import ThroughputEstimate
+from gavel.types import (
+    Allocation,
+    AllocationProblem,
+    Expected,
+    FloatArray,
+    IntArray,
+    JobId,
+    Prediction,
+    RoundRecord,
+)
+
+MOST_STEPS = 48  # of a replay, however many jobs end in it
+OUTCOMES_MIN = 30  # earlier predictions are not enough to learn an interval from
+COVERAGE = 0.9
+QUANTILE = 1.645  # of a normal distribution: nine in ten are within so many standard deviations
+NOTHING_KNOWN = 1.0  # of log(steps/s), of a kind that no table has
+PROMISED_MIN = 1e-6
+OWN_PACE = (0.25, 4.0)  # how far a job's pace in the allocation is believed to differ from that of the fluid
+IN_ORDER = ("fifo", "shortest_job_first", "throughput")  # objectives that serve one job after the other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fluid:
+    """What jobs need and may have, rows as in the problem. `work` and `most` are in service: seconds, and rate."""
+
+    work: FloatArray  # (n,) left to do
+    most: FloatArray  # (n,) on its fastest type
+    given: FloatArray  # (n,) by the allocation in force
+    tier: IntArray  # (n,)
+    weight: FloatArray  # (n,)
+    tier_weight: FloatArray  # (k,)
+    guarantee: FloatArray  # (k,)
+    orders: tuple[IntArray | None, ...]  # (k,) rows in order of service; None: by weight
+    total: float  # service there is to give
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """Seconds from the round's decision, (n,): first and last service in the fluid, and two bounds; +inf: not known."""
+
+    start_s: FloatArray
+    finish_s: FloatArray
+    alone_s: FloatArray  # alone on its fastest type
+    steady_s: FloatArray  # at the pace of now, for good
+    row_of: Mapping[JobId, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """Quantiles of (what happened / what was predicted), seconds from the prediction on; of finishes that ended."""
+
+    low: float
+    high: float
+
+
+def forecast(problem: AllocationProblem, allocation: Allocation) -> Forecast:
+    """The fluid replay of a problem from its allocation on."""
+    fluid = _fluid(problem, allocation)
+    start_s, finish_s = _replayed(fluid)
+    return Forecast(
+        start_s=start_s,
+        finish_s=finish_s,
+        alone_s=_over(fluid.work, fluid.most),
+        steady_s=_over(fluid.work, fluid.given),
+        row_of={job_id: row for row, job_id in enumerate(problem.job_ids)},
+    )
+
+
+def doubt(estimates: Iterable[ThroughputEstimate]) -> float:
+    """One standard deviation of log(steps/s) of a job, from what is believed of it: the worst on any type."""
+    return max((each.relative_error for each in estimates), default=NOTHING_KNOWN)
+
+
+def expected_finish(
+    known: Forecast, record: RoundRecord, job_id: JobId, errors: Errors | None, speed_error: float = 0.0
+) -> Expected | None:
+    """When the job ends, its speed known to `speed_error` (see `doubt`); None while nothing says so."""
+    row = known.row_of.get(job_id)
+    if row is None or not np.isfinite(known.finish_s[row]):
+        return None
+    left_s = float(known.finish_s[row])
+    if errors is None:
+        alone_s, steady_s = float(known.alone_s[row]), float(known.steady_s[row])
+        low_s = min(alone_s, left_s)
+        high_s = max(left_s, steady_s if np.isfinite(steady_s) else 2 * left_s) + 2 * record.plan.duration_s
+    else:
+        low_s, high_s = left_s * min(1.0, errors.low), left_s * max(1.0, errors.high)
+    now_s, factor = record.problem.now_s, math.exp(QUANTILE * speed_error)
+    return Expected(at_s=now_s + left_s, low_s=now_s + low_s / factor, high_s=now_s + high_s * factor)
+
+
+def expected_start(known: Forecast, record: RoundRecord, job_id: JobId) -> Expected | None:
+    """When a waiting job is given workers next: a job owed L rounds and promised x of each has its turn within
+    (1 - L) / x rounds (the window of Pfair: Baruah et al., Algorithmica 1996), somebody ends before, or it starts with
+    the first service of the fluid.
+    """
+    row = known.row_of.get(job_id)
+    if row is None:
+        return None
+    problem, plan = record.problem, record.plan
+    if any(lease.job_id == job_id for lease in plan.leases):
+        return Expected(at_s=plan.starts_at_s, low_s=problem.now_s, high_s=plan.ends_at_s)
+    promised = float(time_per_job(record.allocation, problem)[row].sum())
+    if promised > PROMISED_MIN:
+        owed = max((rounds for (each, _), rounds in record.owed_rounds.items() if each == job_id), default=0.0)
+        window_s = max(1.0, (1.0 - owed) / promised) * plan.duration_s
+        finish_s = float(known.finish_s[row])
+        last_s = max(plan.ends_at_s, min(plan.starts_at_s + window_s, problem.now_s + finish_s))
+        middle_s = (plan.ends_at_s + last_s) / 2
+        return Expected(at_s=middle_s, low_s=problem.now_s, high_s=last_s + plan.duration_s)
+    if not np.isfinite(known.start_s[row]):
+        return None
+    at_s = max(plan.ends_at_s, problem.now_s + float(known.start_s[row]))
+    return Expected(at_s=at_s, low_s=problem.now_s, high_s=at_s + (at_s - problem.now_s) + plan.duration_s)
+
+
+def predictions(record: RoundRecord, new: Mapping[JobId, float], errors: Errors | None) -> tuple[Prediction, ...]:
+    """What is expected of these jobs, whose speed is known to so much: of those that `record` can say something of."""
+    if not new:
+        return ()
+    known = forecast(record.problem, record.allocation)
+    made = []
+    for job_id, speed_error in new.items():
+        finish = expected_finish(known, record, job_id, errors, speed_error)
+        if finish is not None:
+            start = expected_start(known, record, job_id)
+            made.append(Prediction(job_id=job_id, made_at_s=record.problem.now_s, finish=finish, start=start))
+    return tuple(made)
+
+
+def errors_of(past: Iterable[Prediction]) -> Errors | None:
+    """By what factors finishes came before or after what was predicted; None while too few jobs have completed."""
+    ratios = sorted(
+        max(1e-9, each.finished_at_s - each.made_at_s) / (each.finish.at_s - each.made_at_s)
+        for each in past
+        if each.finished_at_s is not None and each.finish.at_s > each.made_at_s
+    )
+    count = len(ratios)
+    if count < OUTCOMES_MIN:
+        return None
+    last = min(count, int(np.ceil((count + 1) * (1 + COVERAGE) / 2)))  # the finite-sample rank of the quantile
+    return Errors(low=ratios[count - last], high=ratios[last - 1])
+
+
+# --- the fluid --------------------------------------------------------------------------------------------------
+
+
+def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
+    """Service as in docs/policies.md: of e_m, the equal-share rate; 0 for a job that no type can hold."""
+    count = len(problem.job_ids)
+    rates, workers = problem.throughput_steps_per_s[:count, 0], problem.capacity_workers.astype(np.float64)
+    equal = rates @ workers / max(1.0, workers.sum())
+    per_step = np.divide(problem.scale_factor, equal, out=np.zeros(count), where=equal > 0)
+    given = (time_per_job(allocation, problem) * rates).sum(axis=1) * per_step
+    most, work = rates.max(axis=1, initial=0.0) * per_step, problem.steps_remaining * per_step
+    return Fluid(
+        work=work,
+        most=most,
+        given=given,
+        tier=problem.tier_of_job,
+        weight=problem.weight,
+        tier_weight=np.array([tier.weight for tier in problem.tiers]),
+        guarantee=np.array([tier.guarantee for tier in problem.tiers]),
+        orders=tuple(
+            _order(_objective(index, problem, allocation), np.flatnonzero(problem.tier_of_job == index), work, most)
+            for index in range(len(problem.tiers))
+        ),
+        total=max(float(given.sum()), float(workers.sum())),
+    )
+
+
+def _objective(tier: int, problem: AllocationProblem, allocation: Allocation) -> str:
+    """How the tier serves its jobs; a policy for the whole cluster knows no tiers."""
+    return problem.tiers[tier].objective if allocation.policy == "hierarchical" else allocation.policy
+
+
+def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -> IntArray | None:
+    if objective not in IN_ORDER:
+        return None
+    keys = {"fifo": rows, "shortest_job_first": _over(work[rows], most[rows]), "throughput": -most[rows]}
+    return rows[np.argsort(keys[objective], kind="stable")]
+
+
+def _replayed(fluid: Fluid) -> tuple[FloatArray, FloatArray]:
+    """First and last service of each job, (n,) seconds from now."""
+    left, now_s = fluid.work.copy(), 0.0
+    start_s, finish_s = np.full(len(left), np.inf), np.full(len(left), np.inf)
+    alive = (left > 0) & (fluid.most > 0)
+    pace = _own_pace(fluid, alive)
+    for step in range(MOST_STEPS):
+        rate = np.minimum(_shared(fluid, alive) * pace, fluid.most)
+        start_s[alive & (rate > 0) & np.isinf(start_s)] = now_s
+        end_s = np.where(alive, _over(left, rate), np.inf)
+        ending = int(np.isfinite(end_s).sum())
+        if not ending:
+            break
+        share = -(-int(alive.sum()) // (MOST_STEPS - step))  # so many soonest at once, and all in the last step
+        lasts_s = float(np.sort(end_s)[min(ending, share) - 1])
+        over = end_s <= lasts_s
+        finish_s[over] = now_s + end_s[over]
+        left = np.where(alive, np.maximum(0.0, left - rate * lasts_s), 0.0)
+        alive &= ~over
+        now_s += lasts_s
+    return start_s, finish_s
+
+
+def _own_pace(fluid: Fluid, alive: np.ndarray) -> FloatArray:
+    """How much faster than in the fluid each job is in the allocation in force, (n,); 1 for one that waits."""
+    shared = _shared(fluid, alive)
+    is_known = (shared > 0) & (fluid.given > 0)
+    return np.where(is_known, np.clip(_over(fluid.given, shared), *OWN_PACE), 1.0)
+
+
+def _shared(fluid: Fluid, alive: np.ndarray) -> FloatArray:
+    """Service of each job while these are there, (n,): over tiers by weight above their guarantees, then inside."""
+    most = np.where(alive, fluid.most, 0.0)
+    wanted = np.bincount(fluid.tier, most, minlength=len(fluid.tier_weight)).astype(np.float64)
+    floors = np.minimum(wanted, fluid.guarantee * fluid.total)
+    of_tier = _level(fluid.total, fluid.tier_weight, floors, wanted)
+    shared = np.zeros(len(most))
+    for index, order in enumerate(fluid.orders):
+        rows = np.flatnonzero(fluid.tier == index)
+        if order is None:
+            shared[rows] = _level(float(of_tier[index]), fluid.weight[rows], np.zeros(len(rows)), most[rows])
+        else:
+            before = np.cumsum(most[order]) - most[order]
+            shared[order] = np.clip(of_tier[index] - before, 0.0, most[order])
+    return shared
+
+
+def _level(total: float, weight: FloatArray, least: FloatArray, most: FloatArray) -> FloatArray:
+    """Amounts in proportion to the weights, each within its bounds, that sum to `total`; all to `most` if that fits."""
+    if most.sum() <= total:
+        return most
+    low, high = 0.0, float(_over(most, weight).max(initial=0.0, where=most > 0))
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.clip(middle * weight, least, most).sum() < total else (low, middle)
+    return np.clip(low * weight, least, most)
+
+
+def _over(amount: FloatArray, rate: FloatArray) -> FloatArray:
+    ratio: FloatArray = np.divide(amount, rate, out=np.full(len(amount), np.inf), where=rate > 0)
+    return ratio

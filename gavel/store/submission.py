@@ -1,0 +1,252 @@
+"""Submits in SQL. Those that the writer finds in a row are applied together: a few statements for all of them."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from sqlalchemy import Connection, func, insert, select
+
+from gavel.errors import GavelError, KeyReused
+from gavel.ports import JobEvent, Submitted
+from gavel.store import codec, queries
+from gavel.store.rules import ACTIVE, JobIds, check_limits, new_jobs, unmet
+from gavel.store.schema import IdempotencyKeyRow, JobRow, TierRow
+from gavel.store.wishes import add_events, add_labels
+from gavel.store.writer import Together, Transaction
+from gavel.types import Job, JobId, JobSpec, JobState
+
+_IDS_A_QUERY = 1000  # databases bound the number of parameters
+_INSERT_JOBS = insert(JobRow.__table__)  # type: ignore[arg-type]
+_INSERT_KEYS = insert(IdempotencyKeyRow.__table__)  # type: ignore[arg-type]
+
+Answer = tuple[Submitted, ...]
+
+
+class Unfinished:
+    """How many unfinished jobs users and tiers have: kept between transactions, and never fewer than there are.
+
+    A process's own writes add jobs only here, and end others; what another process writes is counted anew.
+    """
+
+    def __init__(self) -> None:
+        self._counted_at = -1
+        self._users: Counter[str] = Counter()
+        self._tiers: Counter[str] = Counter()
+
+    def check(self, tx: Transaction, wanted: Sequence[JobSpec], limits: "Limits", pending: Sequence[Job]) -> None:
+        """Raises LimitReached, on an exact count. `pending`: jobs of this transaction that are not yet in a table."""
+        if tx.alone_since > self._counted_at:
+            self._count(tx, pending)
+        try:
+            check_limits(wanted, self._users, self._tiers, per_user=limits.per_user, per_tier=limits.per_tier)
+        except GavelError:
+            if self._counted_at == tx.change:
+                raise
+            self._count(tx, pending)
+            check_limits(wanted, self._users, self._tiers, per_user=limits.per_user, per_tier=limits.per_tier)
+
+    def add(self, specs: Iterable[JobSpec]) -> None:
+        """Jobs that are submitted in this transaction."""
+        for spec in specs:
+            self._users[spec.user] += 1
+            self._tiers[spec.tier] += 1
+
+    def forget(self) -> None:
+        """Count anew next time: jobs that were added here are not in the database."""
+        self._counted_at = -1
+
+    def _count(self, tx: Transaction, pending: Sequence[Job]) -> None:
+        self._users, self._tiers, self._counted_at = Counter(), Counter(), tx.change
+        alive = JobRow.state.in_([state.value for state in ACTIVE])
+        query = select(JobRow.user_name, JobRow.tier, func.count()).where(alive).group_by(JobRow.user_name, JobRow.tier)
+        for user, tier, jobs in tx.connection.execute(query):
+            self._users[user] += jobs
+            self._tiers[tier] += jobs
+        self.add(job.spec for job in pending)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Most unfinished jobs of a user (None: any number), and of each tier that has a limit."""
+
+    per_user: int | None = None
+    per_tier: Mapping[str, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.per_user is not None or bool(self.per_tier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Books:
+    """What submits of one process share: where ids come from, and counts of unfinished jobs."""
+
+    ids: JobIds
+    jobs_per_user: int | None = None
+    unfinished: Unfinished = field(default_factory=Unfinished)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission(Together[Answer]):
+    """One or many jobs of one user on their way to the writer, under one key."""
+
+    books: Books
+    specs: Sequence[JobSpec]
+    key: str | None
+    body_hash: str
+    now_s: float
+    is_array: bool = False
+
+    def __call__(self, tx: Transaction) -> Answer:
+        """The jobs, new or those that the key made before. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
+        (answer,) = self.apply_all(tx, [self])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @classmethod
+    def apply_all(cls, tx: Transaction, items: Sequence[Self]) -> list[Answer | Exception]:
+        """The same for many, in their order, of one process."""
+        group = _Group(tx, items)  # 1. what the database knows of their keys, predecessors and limits
+        answers = [group.answer(each) for each in items]  # 2. each after the ones before it
+        try:
+            group.write()  # 3. all that is new
+        except Exception:
+            items[0].books.unfinished.forget()
+            raise
+        return answers
+
+
+class _Group:
+    """Decides submits one after the other, and writes what they made at once."""
+
+    def __init__(self, tx: Transaction, items: Sequence[Submission]) -> None:
+        self._tx = tx
+        self._books = items[0].books
+        self._keys = _keys(tx.connection, items)
+        after = {job_id for each in items for spec in each.specs for job_id in spec.after}
+        self._states = _states(tx.connection, after)
+        self._limits = Limits(per_user=self._books.jobs_per_user, per_tier=_tier_limits(tx.connection))
+        self._made: list[Job] = []
+        self._key_rows: list[dict[str, Any]] = []
+        self._events: list[JobEvent] = []
+
+    def answer(self, wanted: Submission) -> Answer | Exception:
+        """What becomes of one; only a refusal is returned as an error."""
+        try:
+            return self._earlier(wanted) or self._new(wanted)
+        except GavelError as refusal:
+            return refusal
+
+    def write(self) -> None:
+        """Jobs, labels, keys and first events."""
+        execute = self._tx.connection.execute
+        if self._made:
+            execute(_INSERT_JOBS, [_row(job, self._tx.change) for job in self._made])
+            add_labels(self._tx, self._made)
+            add_events(self._tx, self._events)
+        if self._key_rows:
+            execute(_INSERT_KEYS, self._key_rows)
+
+    def _earlier(self, wanted: Submission) -> Answer:
+        read = self._keys.get((wanted.specs[0].user, wanted.key or ""))
+        if wanted.key is None or read is None:
+            return ()
+        return tuple(Submitted(job=job, created=False) for job in read(wanted.key, wanted.body_hash))
+
+    def _new(self, wanted: Submission) -> Answer:
+        waits = unmet({job_id for spec in wanted.specs for job_id in spec.after}, self._states)
+        if self._limits:
+            self._books.unfinished.check(self._tx, wanted.specs, self._limits, self._made)
+        ids, now_s = self._books.ids, wanted.now_s
+        jobs = new_jobs(wanted.specs, ids, now_s, waits_for=waits, is_array=wanted.is_array)
+        self._books.unfinished.add(wanted.specs)
+        self._made += jobs
+        self._states |= {job.id: job.state for job in jobs}
+        self._events += [JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted") for job in jobs]
+        if wanted.key is not None:
+            self._remember(wanted, wanted.key, jobs)
+        return tuple(Submitted(job=job, created=True) for job in jobs)
+
+    def _remember(self, wanted: Submission, key: str, jobs: Sequence[Job]) -> None:
+        first, *more = (job.id for job in jobs)
+        row = {"user_name": jobs[0].spec.user, "key": key, "body_hash": wanted.body_hash, "job_id": first}
+        self._key_rows.append(row | {"more_job_ids": more or None})
+        self._keys[jobs[0].spec.user, key] = _Kept(wanted.body_hash, first, lambda: jobs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A key that was used: the body it came with, and how to get at its jobs."""
+
+    body_hash: str
+    job_id: JobId
+    jobs: Callable[[], Sequence[Job]]
+
+    def __call__(self, key: str, body_hash: str) -> Sequence[Job]:
+        """The jobs that the key made; raises KeyReused if that was from another body."""
+        if self.body_hash != body_hash:
+            raise KeyReused(f"key {key!r} was used for job {self.job_id} with another body; choose a new key")
+        return self.jobs()
+
+
+def submitted(connection: Connection, user: str, key: str, body_hash: str) -> Sequence[Job]:
+    """The jobs that a user's key made before; raises KeyReused if that was from another body."""
+    found = _keys_of(connection, user, [key])
+    return found[user, key](key, body_hash) if found else ()
+
+
+def _keys(connection: Connection, items: Sequence[Submission]) -> dict[tuple[str, str], _Kept]:
+    """The keys among those of `items` that were used before: a look-up a user."""
+    wanted: dict[str, list[str]] = {}
+    for each in items:
+        if each.key is not None:
+            wanted.setdefault(each.specs[0].user, []).append(each.key)
+    return {used: kept for user, keys in wanted.items() for used, kept in _keys_of(connection, user, keys).items()}
+
+
+def _keys_of(connection: Connection, user: str, keys: Sequence[str]) -> dict[tuple[str, str], _Kept]:
+    table = IdempotencyKeyRow.__table__.c
+    query = select(table.key, table.body_hash, table.job_id, table.more_job_ids)
+    return {
+        (user, row.key): _Kept(row.body_hash, row.job_id, _reader(connection, (row.job_id, *(row.more_job_ids or ()))))
+        for row in connection.execute(query.where(table.user_name == user, table.key.in_(keys)))
+    }
+
+
+def _reader(connection: Connection, job_ids: Sequence[JobId]) -> Callable[[], tuple[Job, ...]]:
+    return lambda: tuple(queries.job(connection, job_id) for job_id in job_ids)
+
+
+def _states(connection: Connection, job_ids: Iterable[JobId]) -> dict[JobId, JobState]:
+    wanted = sorted(job_ids)
+    found: dict[JobId, JobState] = {}
+    for start in range(0, len(wanted), _IDS_A_QUERY):
+        query = select(JobRow.id, JobRow.state).where(JobRow.id.in_(wanted[start : start + _IDS_A_QUERY]))
+        found |= {job_id: JobState(state) for job_id, state in connection.execute(query)}
+    return found
+
+
+def _tier_limits(connection: Connection) -> dict[str, int]:
+    query = select(TierRow.name, TierRow.max_jobs).where(TierRow.max_jobs.is_not(None))
+    return {name: limit for name, limit in connection.execute(query) if limit is not None}
+
+
+def _row(job: Job, change: int) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "user_name": job.spec.user,
+        "tier": job.spec.tier,
+        "state": job.state.value,
+        "submitted_at_s": job.submitted_at_s,
+        "version": job.version,
+        "cancel_requested": job.cancel_requested,
+        "pause_requested": job.pause_requested,
+        "array_id": job.spec.array_id,
+        "token": job.token,
+        "steps_done": job.steps_done,
+        "total_steps": job.spec.total_steps,
+        "change": change,
+        "spec": codec.dump(job.spec),
+        "progress": codec.progress(job),
+    }

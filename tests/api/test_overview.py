@@ -1,0 +1,101 @@
+"""The cluster at a glance: counted by the service, of what the caller may see."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from api.overview import placements, queue, shares
+from gavel.types import JobState, Lease, RoundPlan
+from tests.api.conftest import NOW_S, Service
+from tests.api.rounds import a_record
+from tests.builders import a_job
+
+
+def a_lease(job_id: str, token: int, *workers: str, profiling: bool = False) -> Lease:
+    return Lease(
+        job_id=job_id,
+        token=token,
+        combination=(job_id,),
+        accelerator_type="fast",
+        worker_ids=workers,
+        round_index=1,
+        expires_at_s=NOW_S + 10,
+        is_profiling=profiling,
+    )
+
+
+def plans(*rounds: Sequence[Lease]) -> list[RoundPlan]:
+    return [a_record(leases, {}, index).plan for index, leases in enumerate(rounds, 1)]
+
+
+JOBS = {name: a_job(name, spec={"name": f"{name}-name", "user": user}) for name, user in (("a", "ann"), ("b", "bob"))}
+
+
+def test_a_lease_that_was_renewed_is_one_block_and_another_token_begins_another() -> None:
+    rounds = plans(
+        [a_lease("a", 1, "w0")], [a_lease("a", 1, "w0")], [a_lease("a", 2, "w0")], [], [a_lease("a", 2, "w0")]
+    )
+    found = placements(rounds, ["w0", "w1"], JOBS, lambda _: True)
+    spans = [(block.first_round, block.last_round, block.leases, block.token) for block in found.blocks]
+    assert spans == [(1, 2, 2, 1), (3, 3, 1, 2), (5, 5, 1, 2)]
+    assert [each.round_index for each in found.rounds] == [1, 2, 3, 4, 5] and found.worker_ids == ["w0", "w1"]
+
+
+def test_another_users_job_holds_a_worker_without_a_name() -> None:
+    rounds = plans([a_lease("a", 1, "w0"), a_lease("b", 1, "w1"), a_lease("gone", 1, "w2")])
+    found = placements(rounds, ["w0", "w1", "w2"], JOBS, lambda job: job.spec.user == "ann")
+    assert [(block.job_id, block.name) for block in found.blocks] == [("a", "a-name"), ("", ""), ("", "")]
+
+
+def test_shares_are_parts_of_all_workers_and_a_shared_worker_counts_half() -> None:
+    pair = [replace(a_lease(name, 1, "w0"), combination=("a", "b")) for name in ("a", "b")]
+    found = shares(plans([a_lease("a", 1, "w0", "w1")], pair), ["gold", "silver"], {"a": "gold", "b": "silver"}, 4)
+    assert found.tiers == {"gold": [0.5, 0.125], "silver": [0.0, 0.125]}
+
+
+def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
+    jobs = [
+        a_job("late", submitted_at_s=2.0, reason="BehindFairShare"),
+        a_job("others", submitted_at_s=1.0, spec={"user": "bob"}),
+        a_job("urgent", submitted_at_s=3.0, spec={"priority": 2}, reason="Paused"),
+        a_job("runs", submitted_at_s=0.0, state=JobState.LEASED),
+    ]
+    found = queue(jobs, lambda job: job.spec.user == "ann", tier=None, start=0, limit=9)
+    assert [(each.id, each.position) for each in found.items] == [("urgent", 1), ("late", 3)]
+    assert (found.waiting, found.reasons) == (2, {"Paused": 1, "BehindFairShare": 1})
+    assert [each.id for each in queue(jobs, lambda _: True, tier=None, start=1, limit=1).items] == ["others"]
+    assert queue(jobs, lambda _: True, tier="silver", start=0, limit=9).items == []
+
+
+@pytest.fixture(scope="module")
+def ann(service: Service) -> httpx.Client:
+    """Has a job that runs, renewed once, and one that waits; another user has one that waits."""
+    _, ann = service.user()
+    running, waiting = (str(ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 9}).json()["id"]) for _ in "ab")
+    service.user()[1].post("/v1/jobs", json={"argv": ["x"], "total_steps": 9})
+    service.change(round=a_record([a_lease(running, 1, "fast-0")], {running: [1.0, 0.0]}))
+    job = replace(service.store.job(running), state=JobState.LEASED, token=1)
+    service.change(job, round=a_record([a_lease(running, 1, "fast-0")], {running: [1.0, 0.0], waiting: [0.0, 0.5]}, 2))
+    return ann
+
+
+def test_the_summary_counts_what_is_there_and_what_the_caller_may_see(service: Service, ann: httpx.Client) -> None:
+    said, whole = ann.get("/v1/summary").json(), service.operator().get("/v1/summary").json()
+    assert said["jobs"] == {"RUNNING": 1, "QUEUED": 1} and whole["jobs"] == {"RUNNING": 1, "QUEUED": 2}
+    assert (said["workers"], said["busy_workers"], whole["tiers"]) == (6, 1, {"gold": 3})
+    assert (said["round"]["round_index"], said["round"]["leases"], said["round"]["renewed_leases"]) == (2, 1, 1)
+    assert (said["solve"]["solver"], said["solve"]["is_fallback"], said["worst"]) == ("clarabel", False, None)
+
+
+def test_placements_of_a_node_or_a_job_or_the_first_workers(service: Service, ann: httpx.Client) -> None:
+    job_id = ann.get("/v1/jobs?state=RUNNING").json()["items"][0]["id"]
+    of_job = ann.get(f"/v1/placements?job_id={job_id}").json()
+    assert (of_job["worker_ids"], [block["leases"] for block in of_job["blocks"]]) == (["fast-0"], [2])
+    few = ann.get("/v1/placements?limit=2&node=node-0").json()
+    assert (few["worker_ids"], few["workers"]) == (["fast-0", "fast-1"], 6)
+    assert ann.get("/v1/placements?node=none").json()["worker_ids"] == []
+    assert service.user()[1].get(f"/v1/placements?job_id={job_id}").status_code == 404
+    assert ann.get("/v1/shares").json()["tiers"]["gold"] == pytest.approx([1 / 6, 1 / 6])
+    assert [each["position"] for each in ann.get("/v1/queue").json()["items"]] == [1]

@@ -1,0 +1,230 @@
+"""What the command line shows fits the terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from gavel.cli import show
+from gavel.cli.table import GAP, Rows
+from gavel.types import Scope
+from tests.api.conftest import Service, service
+
+__all__ = ["service"]
+
+JOB_ID = "06fk3v9zj4x7qabc"
+NAMES = ["resnet50-imagenet-baseline-long-name", "a"]
+
+
+def lines(shown: Any, width: int) -> list[str]:
+    console = Console(width=width, record=True, force_terminal=False, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        console.print(shown)
+        return console.export_text().splitlines()
+
+
+def a_job(**over: Any) -> Any:
+    plain: dict[str, Any] = {
+        "id": JOB_ID,
+        "name": NAMES[0],
+        "kind": "user/transformer-b256",
+        "tier": "research-department",
+        "state": "CANCELLING",
+        "steps_done": 10,
+        "steps_reported": 12,
+        "total_steps": 100,
+        "accelerator_type": "avx512",
+        "rho": 1.25,
+        "reason": "WaitingForCapacity",
+        "message": "avx512 2/2 leased; behind by 0.04; 2 jobs ahead in tier",
+    }
+    return plain | over
+
+
+def an_allocation(types: int) -> Any:
+    return {
+        "policy": "hierarchical",
+        "round_index": 7,
+        "capacity": {f"type{n}": 2 for n in range(types)},
+        "types": [f"type{n}" for n in range(types)],
+        "is_fallback": False,
+        "solver_outcome": "solved",
+        "rows": [
+            {
+                "job_id": JOB_ID,
+                "name": NAMES[0],
+                "tier": "gold",
+                "target": [0.25] * types,
+                "received": [0.5] * types,
+                "note": "",
+            }
+        ],
+    }
+
+
+SHOWN: dict[str, Callable[[], Any]] = {
+    "jobs": lambda: show.jobs([a_job(), a_job(name="b", message="")]),
+    "events": lambda: show.events(
+        [
+            {
+                "sequence": 1,
+                "job_id": JOB_ID,
+                "at_s": 1.0,
+                "kind": "gang.moved",
+                "message": "on " * 60,
+                "round_index": 3,
+            }
+        ]
+    ),
+    "audit": lambda: show.audit(
+        [
+            {
+                "sequence": 1,
+                "at_s": 1.0,
+                "by": "operator",
+                "action": "tier.changed",
+                "subject": "tier/research-department",
+                "user": "",
+                "round_index": None,
+                "before": {"weight": 1.0, "objective": "fairness"},
+                "after": {"weight": 2.0, "objective": "fifo"},
+            }
+        ]
+    ),
+    "tiers": lambda: show.tiers(
+        [
+            {
+                "name": "research-department",
+                "weight": 2.0,
+                "objective": "finish_time_fairness",
+                "guarantee": 0.25,
+                "cap": 1.0,
+                "default_priority": 0,
+                "max_jobs": 1000,
+                "accelerator_hours_per_month": 10_000.0,
+                "budget_usd_per_month": 25_000.0,
+                "parent": None,
+                "version": 1,
+            }
+        ]
+    ),
+    "nodes": lambda: show.nodes(
+        [
+            {
+                "name": "gpu-node-17.cluster.local",
+                "state": "draining",
+                "since_s": 1.0,
+                "drain_by_s": 2.0,
+                "by": "operator",
+                "region": None,
+                "capacity": {"a100": 8, "v100": 4},
+                "jobs": [JOB_ID, JOB_ID],
+            }
+        ]
+    ),
+    "rounds": lambda: show.rounds(
+        [
+            {
+                "round_index": 1200,
+                "starts_at_s": 1.0,
+                "duration_s": 60.0,
+                "policy": "hierarchical",
+                "solver_outcome": "solved",
+                "leases": [
+                    {
+                        "job_id": JOB_ID,
+                        "token": 1,
+                        "accelerator_type": "a100",
+                        "worker_ids": ["gpu-node-17:a100-0", "gpu-node-17:a100-1"],
+                        "is_profiling": True,
+                        "starts_at_s": 1.0,
+                        "expires_at_s": 2.0,
+                    }
+                ]
+                * 3,
+            }
+        ]
+    ),
+    "cluster": lambda: show.cluster(
+        {
+            "workers": [
+                {
+                    "id": "gpu-node-17.cluster.local:a100-0",
+                    "node": "gpu-node-17.cluster.local",
+                    "accelerator_type": "a100-sxm4-80gb",
+                    "price_usd_per_hour": 1.0,
+                    "shares_core": False,
+                    "busy": True,
+                    "job_id": JOB_ID,
+                }
+            ],
+            "nodes": [],
+            "capacity": {},
+            "notes": [],
+            "resources": [],
+        }
+    ),
+    "two types": lambda: show.allocation(an_allocation(2)),
+    "seven types": lambda: show.allocation(an_allocation(7)),
+}
+
+
+@pytest.mark.parametrize("width", [60, 80, 132])
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_table_fits_and_keeps_ids_whole(name: str, width: int) -> None:
+    shown = lines(SHOWN[name](), width)
+    assert max(map(len, shown)) <= width
+    text = "\n".join(shown)
+    if name not in {"tiers", "audit", "events"}:
+        assert JOB_ID in text, text
+
+
+def test_what_was_left_out_is_said_and_a_wide_terminal_has_all() -> None:
+    narrow, wide = ("\n".join(lines(SHOWN["jobs"](), width)) for width in (80, 160))
+    assert "no room for RHO, KIND" in narrow and "RHO" not in narrow.splitlines()[0]
+    assert "no room" not in wide and "RHO" in wide and "2 jobs ahead in tier" in wide
+
+
+def test_many_types_come_one_a_line_on_a_narrow_terminal() -> None:
+    narrow = lines(SHOWN["seven types"](), 80)
+    assert sum(JOB_ID in line for line in narrow) == 7 and "TARGET" in narrow[1]
+    assert sum(JOB_ID in line for line in lines(SHOWN["seven types"](), 160)) == 1
+
+
+CELLS = st.text(st.characters(categories=["L", "N", "P"]), max_size=30)
+
+
+@given(rows=st.lists(st.tuples(CELLS, CELLS, CELLS, CELLS), max_size=4), width=st.integers(30, 100))
+def test_no_line_of_any_table_is_wider_than_the_terminal(rows: list[tuple[str, ...]], width: int) -> None:
+    table = Rows("A", "B", "C", "D", spare=("B", "D"), long=("C",))
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=width, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file:
+        rendered = console.render_lines(table, console.options)
+    assert all(sum(segment.cell_length for segment in line) <= width for line in rendered)
+    assert GAP == 2
+
+
+def test_a_real_terminal_of_80_columns_holds_the_list_of_jobs(service: Service, tmp_path: Path) -> None:
+    operator = service.operator()
+    name = "a-name-that-is-much-longer-than-one-would-like-to-type"
+    job = operator.post("/v1/jobs", json={"argv": ["x"], "total_steps": 5, "name": name, "tier": "gold"}).json()["id"]
+    env = {"PATH": os.environ["PATH"], "COLUMNS": "80", "LINES": "24", "TERM": "xterm", "PYTHONPATH": os.getcwd()}
+    env |= {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)}
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "gavel.cli", "jobs"]
+    subprocess.run(command, cwd=tmp_path, env=env, stdout=follower, stdin=follower, timeout=60, check=True)
+    os.close(follower)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", os.read(leader, 100_000).decode())
+    os.close(leader)
+    assert job in text and max(map(len, text.splitlines())) <= 80

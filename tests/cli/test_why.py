@@ -1,0 +1,87 @@
+"""Why and what if on the command line, in this process against a real server."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from gavel.cli import app
+from gavel.types import Expected, JobState, Prediction, Scope
+from tests.api.conftest import NOW_S, Service, service
+from tests.api.rounds import a_record
+
+__all__ = ["service"]
+
+Run = Callable[..., str]
+BODY = {"argv": ["x"], "total_steps": 1000, "tier": "gold", "throughputs": {"fast": 10.0, "slow": 5.0}}
+
+
+@pytest.fixture(scope="module")
+def waiting(service: Service) -> str:
+    """A job that has half of the fast workers' time, and none of it yet."""
+    found = str(service.operator().post("/v1/jobs", json=BODY).json()["id"])
+    record = a_record([], {found: [0.5, 0.0]})
+    service.change(round=replace(record, problem=replace(record.problem, now_s=NOW_S)))
+    return found
+
+
+@pytest.fixture
+def gavel(service: Service, waiting: str) -> Iterator[Run]:
+    env = {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR), "COLUMNS": "80"}
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, arguments, env=env)
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.output
+
+    yield run
+
+
+def test_explain_says_why_where_and_when(gavel: Run, waiting: str) -> None:
+    told = gavel("explain", waiting)
+    assert "BehindFairShare" in told and "fast: 0 of 2 leased" in told and "owed" in told
+    assert "nine in ten" in told
+    answer = json.loads(gavel("explain", waiting, "--json"))
+    assert answer["position"] == 1 and answer["est_finish_at_s"] > NOW_S
+
+
+def test_a_preview_keeps_the_rules_that_no_option_names(gavel: Run, service: Service) -> None:
+    before = service.store.tiers()
+    told = gavel("preview-tier", "gold", "--weight", "3")
+    assert "gold" in told and "silver" in told and "WOULD BE" in told and "%" in told
+    assert service.store.tiers() == before
+
+
+def test_a_what_if_tries_all_that_its_options_name(gavel: Run, waiting: str) -> None:
+    options = ("--policy", "fifo", "--weight", "gold=3", "--add", "fast:2:3", "--kind", "mlp-b256", "--steps", "50")
+    answer: dict[str, Any] = json.loads(gavel("what-if", *options, "--tier", "gold", "--json"))
+    assert answer["policy_after"] == "fifo" and answer["capacity_after"]["fast"] == 8
+    assert {job["job_id"] for job in answer["jobs"]} == {waiting, "what-if"}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--weight", "gold"), "give TIER=WEIGHT"),
+        (("--weight", "lead=2"), "there is no tier lead"),
+        (("--add", "fast"), "give TYPE:WORKERS"),
+        (("--add", "fast:x"), "give TYPE:WORKERS"),
+        (("--steps", "5"), "needs --kind and --steps"),
+    ],
+)
+def test_a_what_if_that_cannot_be_read_says_what_would_do(gavel: Run, options: tuple[str, ...], why: str) -> None:
+    assert why in gavel("what-if", *options, code=2)
+
+
+def test_calibration_says_how_good_predictions_were(gavel: Run, service: Service) -> None:
+    assert "no job that was predicted has completed yet" in gavel("calibration")
+    ended = str(service.operator().post("/v1/jobs", json=BODY).json()["id"])
+    finish = Expected(at_s=NOW_S + 100, low_s=NOW_S + 50, high_s=NOW_S + 200)
+    service.change(predictions=(Prediction(job_id=ended, made_at_s=NOW_S, finish=finish),))
+    job = replace(service.store.job(ended), state=JobState.COMPLETED, steps_done=1000)
+    service.change(replace(job, started_at_s=NOW_S + 1, finished_at_s=NOW_S + 120))
+    told = gavel("calibration")
+    assert "100% (should: 90%)" in told and "20.0 s" in told
