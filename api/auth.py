@@ -12,7 +12,7 @@ from fastapi import Depends, Request, Response, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 
 from api.errors import problem
-from api.recent import RecentDep
+from api.recent import recent_of
 from api.services import Services
 from gavel.errors import NotFound
 from gavel.types import Identity, Job, Scope
@@ -56,12 +56,13 @@ class Allowed:
 
     scopes: frozenset[Scope]
 
-    async def __call__(self, request: Request, recent: RecentDep, bearer: BearerDep, cookie: CookieDep) -> Identity:
+    async def __call__(self, request: Request, bearer: BearerDep, cookie: CookieDep) -> Identity:
         """The caller's identity."""
         token = bearer.credentials if bearer else None
         if "authorization" not in request.headers and (request.method == "GET" or _is_from_our_page(request)):
             token = cookie
-        caller = await recent.identity(digest(token)) if token else None
+        request.state.token_hash = digest(token) if token else ""
+        caller = await recent_of(request).identity(request.state.token_hash) if token else None
         if caller is None:
             raise problem(
                 401, "send `Authorization: Bearer TOKEN` with a valid token", headers={"WWW-Authenticate": "Bearer"}

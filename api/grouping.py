@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from api.schemas import AllocationRow, AllocationView
 from api.views import allocation_view, received_of_job
 from gavel.types import Allocation, Job, JobId, RoundRecord
@@ -52,7 +50,6 @@ def _members(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Iterator[tupl
 
 def _row(group: _Group, allocation: Allocation, now_s: float) -> AllocationRow:
     jobs = list(group.jobs.values())
-    received = np.array([received_of_job(job, allocation.accelerator_types, now_s) for job in jobs])
     target = allocation.time_fraction[group.lines].sum(axis=0) / len(jobs)
     is_one, users = len(jobs) == 1, {job.spec.user for job in jobs}
     return AllocationRow(
@@ -62,7 +59,17 @@ def _row(group: _Group, allocation: Allocation, now_s: float) -> AllocationRow:
         user=users.pop() if len(users) == 1 else "",
         tier=jobs[0].spec.tier,
         target=target.tolist(),
-        received=received.mean(axis=0).tolist(),
+        received=_mean_received(jobs, allocation.accelerator_types, now_s),
         note=dict(allocation.notes).get(jobs[0].id, "") if is_one else "",
         jobs=len(jobs),
     )
+
+
+def _mean_received(jobs: Sequence[Job], types: Sequence[str], now_s: float) -> list[float]:
+    """As `received_of_job`, averaged; most of many jobs have received nothing, and cost nothing here."""
+    total = dict.fromkeys(types, 0.0)
+    for job in jobs:
+        if job.received_s:
+            for name, part in zip(types, received_of_job(job, types, now_s), strict=True):
+                total[name] += part
+    return [total[name] / len(jobs) for name in types]

@@ -5,7 +5,7 @@ back with its Last-Event-ID and reads what it missed from the store.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from anyio.to_thread import run_sync
 from fastapi.sse import format_sse_event
@@ -64,7 +64,7 @@ class LiveFeed:
         """Whether one more client may listen."""
         return len(self._listeners) < STREAMS_MAX
 
-    async def stream(self, audience: Audience, after: int | None) -> AsyncIterator[bytes]:
+    async def stream(self, audience: Audience, after: int | None) -> AsyncGenerator[bytes, None]:
         """Events after a position, or from now on; without end, but for a client that is to come again."""
         try:
             listener = await self._join(audience)

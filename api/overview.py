@@ -1,7 +1,7 @@
 """The cluster at a glance, who was placed where, tiers' shares over time: counted here, so that a page stays small."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from api.schemas.overview import (
     PlacedRound,
@@ -145,16 +145,22 @@ def shares(plans: Sequence[RoundPlan], tiers: Sequence[str], tier_of: Mapping[Jo
 # --- queue ------------------------------------------------------------------------------------------------------
 
 
-def queue(jobs: Iterable[Job], sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
-    """A page of the unfinished jobs that hold no lease; positions count the jobs that the caller may not see, too."""
-    waiting = [job for job in jobs if job.state is JobState.QUEUED and tier in (None, job.spec.tier)]
-    waiting.sort(key=lambda job: (job.spec.tier, -job.spec.priority, job.submitted_at_s, job.id))
+def queue(snapshot: Snapshot, sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
+    """A page of the unfinished jobs that hold no lease, in the order in which `explain` counts them.
+
+    Positions count the jobs that the caller may not see, too; those that the newest plan serves come first.
+    """
+    waiting = [job for job in snapshot.jobs.values() if job.state is JobState.QUEUED and tier in (None, job.spec.tier)]
+    record = snapshot.rounds[-1] if snapshot.rounds else None
+    served = {lease.job_id for lease in record.plan.leases} if record else set()
+    owed = _most_owed(record) if record else {}
+    waiting.sort(key=lambda job: (job.spec.tier, job.id not in served, -owed.get(job.id, 0.0), job.id))
     of_tier: Counter[str] = Counter()
-    mine: list[tuple[int, Job]] = []
+    mine: list[tuple[int | None, Job]] = []
     for job in waiting:
-        of_tier[job.spec.tier] += 1
+        of_tier[job.spec.tier] += job.id not in served
         if sees(job):
-            mine.append((of_tier[job.spec.tier], job))
+            mine.append((None if job.id in served else of_tier[job.spec.tier], job))
     return Queue(
         items=[_waiting(position, job) for position, job in mine[start : start + limit]],
         waiting=len(mine),
@@ -162,7 +168,15 @@ def queue(jobs: Iterable[Job], sees: Sees, *, tier: str | None, start: int, limi
     )
 
 
-def _waiting(position: int, job: Job) -> QueueItem:
+def _most_owed(record: RoundRecord) -> dict[JobId, float]:
+    """Rounds owed on the type that owes most; ids sort by arrival, so equal ones stay in that order."""
+    owed: dict[JobId, float] = {}
+    for (job_id, _), rounds in record.owed_rounds.items():
+        owed[job_id] = max(owed.get(job_id, 0.0), round(rounds, 6))
+    return owed
+
+
+def _waiting(position: int | None, job: Job) -> QueueItem:
     return QueueItem(
         position=position,
         id=job.id,

@@ -203,7 +203,7 @@ def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float
     capacity = dict(zip(types, record.problem.capacity_workers.tolist(), strict=True))
     rows = [
         _row(jobs[job_id], target, received_of_job(jobs[job_id], types, now_s), notes.get(job_id, ""))
-        for job_id, target in target_of_jobs(allocation).items()
+        for job_id, target in (target_of_jobs(allocation) if jobs else {}).items()
         if job_id in jobs
     ]
     return AllocationView(

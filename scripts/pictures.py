@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Page, sync_playwright
 
@@ -36,14 +37,24 @@ def main() -> int:
     ):
         names = submit_all(operator)
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
-        for theme in ("dark", "light"):
+        for picture, (theme, path) in pages(names).items():
             page = browser.new_page(color_scheme=theme, viewport={"width": 1360, "height": 1000}, device_scale_factor=1)
             page.goto(f"{service.url}/login?token={service.operator_token}")
-            photograph(page, PICTURES / ("dashboard.png" if theme == "dark" else "dashboard-light.png"))
-        page.goto(f"{service.url}/jobs/{names['speech']}")
-        photograph(page, PICTURES / "job.png")
+            page.goto(f"{service.url}{path}")
+            photograph(page, PICTURES / picture)
         browser.close()
     return 0
+
+
+def pages(names: dict[str, str]) -> dict[str, tuple[Literal["dark", "light"], str]]:
+    """Theme and path of each picture."""
+    return {
+        "dashboard.png": ("dark", "/"),
+        "dashboard-light.png": ("light", "/"),
+        "job.png": ("light", f"/jobs/{names['speech']}"),
+        "queue.png": ("light", "/queue"),
+        "tiers.png": ("dark", "/tiers"),
+    }
 
 
 def submit_all(operator: Client) -> dict[str, str]:
@@ -65,7 +76,7 @@ def submit_all(operator: Client) -> dict[str, str]:
 
 
 def photograph(page: Page, path: Path) -> None:
-    page.wait_for_load_state("load")
+    page.wait_for_selector("body[data-ready]")
     page.wait_for_timeout(2500)
     page.screenshot(path=path, full_page=False)
     print(path.name)

@@ -1,12 +1,13 @@
 """Jobs: submit, list, look, cancel, and their story."""
 
 from asyncio import wrap_future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
+from fastapi import Request as HttpRequest
 from fastapi_problem.error import Problem
 
 from api.auth import AnyCaller, UserOrOperator, visible_job
@@ -14,7 +15,7 @@ from api.deadlines import deadline_view
 from api.errors import documented, problem
 from api.limits import body_hash, check_predecessors, checked_priority, spec_of
 from api.quotas import any_metered, check_hours
-from api.recent import RecentDep
+from api.recent import recent_of
 from api.routes.parameters import (
     UNCHANGED,
     BeforeQuery,
@@ -28,7 +29,7 @@ from api.routes.parameters import (
 )
 from api.rules import Rules, rules_of
 from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, ShownState
-from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request
+from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
 from api.views import audit_list, core_states, event_view, job_view, leases_in_force
 from gavel.ports import JobEdit, JobFilter
@@ -77,11 +78,11 @@ async def submit(
     body: JobSubmit,
     caller: UserOrOperator,
     services: ServicesDep,
-    recent: RecentDep,
+    request: HttpRequest,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Submit a job. The answer comes after the job is durable; send the same Idempotency-Key again when in doubt."""
-    digest, rules = body_hash(body), await recent.rules()
+    digest, rules = body_hash(body), await recent_of(request).rules()
     try:
         spec = spec_of(body, caller, rules)
         if body.after or any_metered([spec], rules):  # only these have something to look up
@@ -106,7 +107,7 @@ async def _created(services: Services, job: Job, *, created: bool) -> Response:
     is_plain = job.state is JobState.QUEUED and job.spec.deadline_at_s is None
     view = job_view(job, None, services.clock.now_s()) if is_plain else (await run_sync(show, services, [job]))[0]
     headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job)} | ({} if created else REPLAYED)
-    return Response(view.model_dump_json(), 201, headers, "application/json")
+    return written(view, 201, headers)
 
 
 def submit_once(
@@ -142,7 +143,7 @@ def _known(services: Services, caller: Identity, key: str | None, digest: str) -
     return services.store.submitted(caller.user, key, body_hash=digest) if key else ()
 
 
-@router.get("", operation_id="list_jobs", responses=documented(401, 403, 422, 503))
+@router.get("", operation_id="list_jobs", response_model=JobList, responses=documented(401, 403, 422, 503))
 def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     caller: UserOrOperator,
     services: ServicesDep,
@@ -153,11 +154,11 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     array_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63)] = None,
     cursor: Annotated[str | None, Query(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63)] = None,
     limit: LimitQuery = 50,
-) -> JobList:
+) -> Response:
     """Jobs, newest first: your own; an operator's list holds everybody's. A page may be short: go by `next_cursor`."""
     if caller.scope is not Scope.OPERATOR:
         if user not in (None, caller.user):
-            return JobList(items=[], next_cursor=None)
+            return written(JobList(items=[], next_cursor=None))
         user = caller.user
     key, _, value = (label or "").partition("=")
     where = JobFilter(
@@ -174,7 +175,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
         found += [view for view in show(services, page.jobs) if state in (None, view.state)]
         if cursor is None or len(found) >= limit:
             break
-    return JobList(items=found, next_cursor=cursor)
+    return written(JobList(items=found, next_cursor=cursor))
 
 
 @router.get(
@@ -183,15 +184,12 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     response_model=JobView,
     responses=UNCHANGED | documented(401, 403, 404, 422, 503),
 )
-def get_job(
-    job_id: JobIdPath, response: Response, caller: AnyCaller, services: ServicesDep, if_none_match: IfNoneMatch = None
-) -> JobView | Response:
+def get_job(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, if_none_match: IfNoneMatch = None) -> Response:
     """One job. The ETag changes with everything but the passing of time."""
     job = visible_job(services, caller, job_id)
     if names_version(if_none_match, etag(job)):
         return Response(status_code=304, headers={"ETag": etag(job)})
-    response.headers["ETag"] = etag(job)
-    return show(services, [job])[0]
+    return written(show(services, [job])[0], headers={"ETag": etag(job)})
 
 
 @router.post(
@@ -276,6 +274,11 @@ def list_events(
     visible_job(services, caller, job_id)
     events = services.store.events(job_id, after=after, limit=limit)
     return EventList(items=[event_view(each) for each in events], next_after=events[-1].sequence if events else after)
+
+
+def written(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A view as the answer: it has been validated when it was made, and is not a second time."""
+    return Response(view.model_dump_json(), status, headers, "application/json")
 
 
 def etag(job: Job) -> str:

@@ -1,5 +1,8 @@
 """What happens, as it happens: jobs, rounds and allocations as server-sent events."""
 
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -9,9 +12,12 @@ from api.auth import UserOrOperator
 from api.errors import documented, problem
 from api.live import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
 from api.news import DEFAULT_KINDS, Audience, Kind
+from api.recent import Recent, RecentDep
 from gavel.types import Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
+
+LOOK_AGAIN_S = 5.0  # whether the token of a stream is still good
 
 EVENT: dict[str, Any] = {
     "type": "object",
@@ -39,6 +45,7 @@ OK: dict[int | str, dict[str, Any]] = {
 async def follow_events(
     request: Request,
     caller: UserOrOperator,
+    recent: RecentDep,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="A position; without it, from now on.")] = None,
     kind: Annotated[
         list[Kind] | None, Query(max_length=4, description="Only events of these kinds; default: all but `changed`.")
@@ -60,4 +67,17 @@ async def follow_events(
     start = after if last_event_id is None else last_event_id
     user = None if caller.scope is Scope.OPERATOR else caller.user
     audience = Audience(user=user, kinds=frozenset(kind) if kind else DEFAULT_KINDS)
-    return EventSourceResponse(live.stream(audience, start), headers={"Cache-Control": "no-store"})
+    events = _while_known(live.stream(audience, start), recent, request.state.token_hash)
+    return EventSourceResponse(events, headers={"Cache-Control": "no-store"})
+
+
+async def _while_known(chunks: AsyncGenerator[bytes, None], recent: Recent, token_hash: str) -> AsyncIterator[bytes]:
+    """The chunks until the token is taken back: it is looked at again every so often, before a chunk goes out."""
+    looked_at_s = time.monotonic()
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if time.monotonic() - looked_at_s >= LOOK_AGAIN_S:
+                looked_at_s = time.monotonic()
+                if await recent.identity(token_hash) is None:
+                    return
+            yield chunk

@@ -80,8 +80,8 @@ def get_queue(
     limit: LimitQuery = 50,
 ) -> Queue:
     """Jobs that wait, tier by tier in their order, each with its position and reason."""
-    jobs = services.store.snapshot().jobs.values()
-    return overview.queue(jobs, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)
+    snapshot = services.store.snapshot()
+    return overview.queue(snapshot, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)
 
 
 def _jobs(services: Services, ids: Iterable[JobId]) -> dict[JobId, Job]:

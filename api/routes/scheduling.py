@@ -33,7 +33,14 @@ router = APIRouter(prefix="/v1", tags=["scheduling"])
 
 def _visible(services: Services, caller: Identity) -> Mapping[JobId, Job]:
     """Unfinished jobs that the caller may see."""
-    return {job.id: job for job in services.store.snapshot().jobs.values() if may_see(caller, job)}
+    jobs = services.store.snapshot().jobs
+    if caller.scope is Scope.OPERATOR:
+        return jobs
+    return {job.id: job for job in jobs.values() if may_see(caller, job)}
+
+
+def _fits(job: Job, tier: str | None, kind: str | None) -> bool:
+    return tier in (None, job.spec.tier) and kind in (None, job.spec.kind)
 
 
 @router.get("/allocations/current", operation_id="get_allocation", responses=documented(401, 403, 404, 422, 503))
@@ -51,11 +58,9 @@ def get_allocation(
     """The newest allocation, with the rows of your unfinished jobs (an operator's: everybody's). 404 before any."""
     newest = services.store.snapshot().rounds
     record = newest[-1] if newest else services.store.round()
-    jobs = {
-        job_id: job
-        for job_id, job in _visible(services, caller).items()
-        if tier in (None, job.spec.tier) and kind in (None, job.spec.kind)
-    }
+    jobs = _visible(services, caller)
+    if tier is not None or kind is not None:
+        jobs = {job_id: job for job_id, job in jobs.items() if _fits(job, tier, kind)}
     is_grouped = group_by == "tier_and_kind" or (group_by == "auto" and rows_of(record, jobs) > ROWS_MAX)
     view = (grouped_view if is_grouped else allocation_view)(record, jobs, services.clock.now_s())
     return view.model_copy(update={"rows": view.rows[:limit]})

@@ -21,7 +21,7 @@ PLAIN: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/healthz", operation_id="healthz", dependencies=[PUBLIC])
-def healthz() -> Health:
+async def healthz() -> Health:
     """The process answers."""
     return Health(status="ok")
 

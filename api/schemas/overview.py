@@ -87,9 +87,11 @@ class SharesView(View):
 
 
 class QueueItem(View):
-    """A job that waits; `position` among the waiting jobs of its tier, by priority and arrival, from 1."""
+    """A job that waits."""
 
-    position: int
+    position: int | None = Field(
+        description="Among the waiting jobs of its tier, by rounds owed and arrival, from 1; null: it goes next."
+    )
     id: str
     name: str
     kind: str

@@ -58,8 +58,8 @@ def watch(after: After = None, as_json: Json = False) -> None:
 
 
 def seen(client: Client, rows: int) -> dict[str, Any]:
-    """What a screen shows: the summary, running jobs, and as many waiting ones as there is room for."""
-    running = list(client.jobs(state="RUNNING", limit=rows))
+    """What a screen shows: the summary, jobs that run, and as many waiting ones as there is room for."""
+    running = [job for state in ("RUNNING", "PROFILING") for job in client.jobs(state=state, limit=rows)][:rows]
     waiting = client.queue(limit=max(1, min(200, rows - len(running))))
     return {"at_s": time.time(), "summary": client.summary(), "running": running, "queue": waiting}
 
@@ -73,7 +73,7 @@ def screen(found: dict[str, Any]) -> RenderableType:
     parts += [show.grid(facts(summary)), Text()]
     parts.append(show.jobs(running) if running else Text("nothing runs", style="dim"))
     parts.append(Text())
-    parts.append(queue_table(waiting) if waiting["items"] else Text("nobody waits", style="dim"))
+    parts.append(queue_table(waiting))
     return Group(*parts)
 
 
@@ -107,10 +107,10 @@ def _frame(client: Client, rows: int) -> RenderableType:
 
 @contextmanager
 def _until_left() -> Iterator[None]:
-    """Ctrl-C is how one leaves, and no error; so is a reader of the pipe that has had enough."""
+    """Ctrl-C is how one leaves, and no error."""
     try:
         yield
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 

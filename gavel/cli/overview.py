@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect
@@ -65,8 +66,10 @@ def facts(found: Summary) -> dict[str, str]:
     }
 
 
-def queue_table(found: Queue) -> Rows:
+def queue_table(found: Queue) -> Rows | Text:
     """One line a job that waits."""
+    if not found["items"]:
+        return Text("nobody waits", style="dim")
     table = Rows(
         *("#", "JOB", "NAME", "TIER", "USER", "STATE", "WAITS SINCE", "REASON"),
         spare=("WAITS SINCE", "USER", "NAME", "STATE"),
@@ -75,7 +78,7 @@ def queue_table(found: Queue) -> Rows:
     for each in found["items"]:
         why = show.harmless(each["message"] or each["reason"])
         row = (each["name"], each["tier"], each["user"], each["state"], show.instant(each["submitted_at_s"]), why)
-        table.add_row(str(each["position"]), each["id"], *row)
+        table.add_row("next" if each["position"] is None else str(each["position"]), each["id"], *row)
     if left := found["waiting"] - len(found["items"]):
         table.caption = f"{left} more wait; see --start"
     return table

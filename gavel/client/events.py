@@ -2,7 +2,7 @@
 
 import codecs
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -19,7 +19,7 @@ LOG_LIMIT_BYTES = 65_536
 
 
 class LiveEvent(TypedDict):
-    """Something that happened: `event` is hello, reset, job, round or allocation, `data` what it is about."""
+    """Something that happened: `event` is hello, reset, or one of the kinds asked for, `data` what it is about."""
 
     event: str
     data: dict[str, Any]
@@ -131,13 +131,14 @@ class EventCalls:
     """Part of both clients."""
 
     @Listing
-    def follow_events(self, after: int | None = None) -> Items[LiveEvent]:
+    def follow_events(self, after: int | None = None, *, kinds: Sequence[str] = ()) -> Items[LiveEvent]:
         """What happens, as it happens and without end; `position` is what to give as `after` to go on later.
 
         `hello` comes first, and again when a connection broke and nothing was missed; `reset` says that positions begin
-        anew: read the lists again. Your jobs, and rounds with your leases; an operator's: everything.
+        anew: read the lists again. Your jobs, and rounds with your leases; an operator's: everything. `kinds`: only
+        these of job, round, allocation and changed, which counts what was written and is told only when asked for.
         """
-        stream = Following("/v1/events", "" if after is None else str(after))
+        stream = Following("/v1/events", "" if after is None else str(after), kind=list(kinds))
         while True:
             for event in (yield from stream.more()):
                 yield Item(LiveEvent(event=event.event, data=json.loads(event.text), position=int(event.id or 0)))

@@ -87,9 +87,9 @@ class Shares(TypedDict):
 
 
 class QueueItem(TypedDict):
-    """A job that waits; `position` in its tier, from 1."""
+    """A job that waits; `position` in its tier, from 1; None: it goes next."""
 
-    position: int
+    position: int | None
     id: str
     name: str
     kind: str

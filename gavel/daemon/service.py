@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,7 @@ from gavel.store.database import checked_url
 from gavel.store.sql import SqlStore
 from gavel.types import JobId
 
+SWITCH_INTERVAL_S = 0.0005  # how long a request waits for the interpreter while a round is decided
 STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 
 
@@ -52,19 +54,17 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack, is_api_only: bool) -> int:
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     configure_logs(stack.enter_context(claim_log(settings.state_dir)))
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     listener = _listen(settings, stack)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     process = _Process(settings, url, announce, stack)
     token = operator_token(process.store, settings.state_dir, process.clock.now_s())
-    scheduler = None if is_api_only else process.scheduler()
-    services = process.services(scheduler)
     _announce(settings, url, token, announce)
-    if scheduler is not None:
-        stack.callback(scheduler.stop)
-        scheduler.begin()
+    if not is_api_only:
+        process.begin_to_schedule()
     process.address.offer()
     stack.callback(process.address.withdraw)
-    _server(services, stack).run(sockets=[listener])
+    _server(process.services(), stack).run(sockets=[listener])
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
 
@@ -88,8 +88,8 @@ class _Process:
         stack.callback(self.store.close)
         self._parts = Parts(settings=settings, clock=self.clock, store=self.store, url=url, doorbell=self._doorbell)
 
-    def scheduler(self) -> Scheduler:
-        """The thread that leads, or stands by."""
+    def begin_to_schedule(self) -> None:
+        """Lead, or stand by. Raises what keeps this process from leading though nobody does."""
         self._scheduler = Scheduler(
             self.store.leadership,
             self._parts.open,
@@ -98,13 +98,13 @@ class _Process:
             after_first=self._lead_began,
             announce=self._announce,
         )
-        return self._scheduler
+        self._stack.callback(self._scheduler.stop)
+        self._scheduler.begin()
 
-    def services(self, scheduler: Scheduler | None) -> Services:
+    def services(self) -> Services:
         """What the API is built over."""
-        settings = self._settings
-        lease_s = settings.lease_of_leader_s
-        watched = Candidate(self.store.leadership, lease_s=lease_s)  # of a process that never leads
+        settings, scheduler = self._settings, self._scheduler
+        watched = Candidate(self.store.leadership, lease_s=settings.lease_of_leader_s)  # by a process that never leads
 
         def read(job_id: JobId, offset: int, limit_bytes: int) -> tuple[bytes, int]:
             if offset < 0:

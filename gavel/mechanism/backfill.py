@@ -58,7 +58,7 @@ class Gap:
         gangs = frozenset((gang.job_id, gang.token) for gang in self.gangs if gang.state is not GangState.ENDED)
         workers = tuple(worker.id for worker in self.cluster.workers)
         ahead = self.ahead.round_index if self.ahead else 0
-        return self.plan.round_index, ahead, gangs, workers, tuple((job.id, job.state) for job in self.waiting)
+        return self.plan.round_index, ahead, gangs, workers, tuple(self.waiting)
 
 
 def gap_of(

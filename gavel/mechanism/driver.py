@@ -16,7 +16,7 @@ from gavel.mechanism.charging import charges
 from gavel.mechanism.commands import apply_commands
 from gavel.mechanism.decision import Decider
 from gavel.mechanism.events import Launched
-from gavel.mechanism.forecast import doubt, errors_of, predictions
+from gavel.mechanism.forecast import errors_of, predictions
 from gavel.mechanism.observing import Taking, learned
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import schedulable
@@ -208,11 +208,10 @@ class Driver:
         if tick.record is None:
             return
         before = set(tick.snapshot.rounds[-1].problem.job_ids if tick.snapshot.rounds else ())
-        new = [job_id for job_id in tick.record.problem.job_ids if job_id not in before][:MOST_PREDICTED]
+        new = [tick.jobs[job_id] for job_id in tick.record.problem.job_ids if job_id not in before][:MOST_PREDICTED]
         if new:
-            types = tick.record.problem.accelerator_types
-            doubts = {job_id: doubt(self._estimator.estimate(tick.jobs[job_id].spec, types)) for job_id in new}
-            tick.predictions = predictions(tick.record, doubts, errors_of(self._store.predictions()))
+            errors = errors_of(self._store.predictions())
+            tick.predictions = predictions(tick.record, new, self._estimator.estimate, errors)
 
     def _halt(self, violation: InvariantViolated) -> None:
         self.halted = str(violation)

@@ -128,7 +128,7 @@ def _without_type(job: Job, state: State) -> Why | None:
         return None
     there = ", ".join(f"{name} {count}" for name, count in capacity.items()) or "no workers at all"
     most = max(capacity.values(), default=0)
-    helps = [f"{size - most} more workers of one accelerator type"]
+    helps = [f"{_count(size - most, 'more worker')} of one accelerator type"]
     if most:
         helps.append(f"submit it again with a scale factor of at most {most}")
     message = f"its gang needs {size} workers of one accelerator type; there are {there}"
@@ -212,7 +212,7 @@ def _waiting(job: Job, state: State, record: RoundRecord) -> Why:
     code = "BehindFairShare" if share > PROMISED_MIN else "WaitingForCapacity"
     binding = _binding(record, promised, row)
     ahead = _ahead(job, state, record)
-    place = f"{ahead} jobs ahead in tier {job.spec.tier}" if ahead else f"first in tier {job.spec.tier}"
+    place = f"{_count(ahead, 'job')} ahead in tier {job.spec.tier}" if ahead else f"first in tier {job.spec.tier}"
     had = sum(_received(job, state).values())
     short = "" if binding is None else f"{_short(binding)}; "
     return Why(
@@ -223,6 +223,10 @@ def _waiting(job: Job, state: State, record: RoundRecord) -> Why:
         jobs_ahead=ahead,
         would_unblock=_would_unblock(job, state, record, binding),
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _short(binding: Binding) -> str:
@@ -254,7 +258,7 @@ def _would_unblock(job: Job, state: State, record: RoundRecord, binding: Binding
     helps = []
     if binding is not None:
         missing = job.spec.scale_factor - max(0, binding.workers - binding.leased_workers)
-        helps.append(f"{max(1, missing)} more free workers of {binding.accelerator_type}")
+        helps.append(f"{_count(max(1, missing), 'more free worker')} of {binding.accelerator_type}")
         first = _next_to_end(state, record, binding.accelerator_type)
         if first is not None:
             helps.append(first)

@@ -9,12 +9,13 @@ predictions were off (split conformal prediction: Lei et al., JASA 2018, section
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from gavel.mechanism.planner import time_per_job
+from gavel.mechanism.problem import Estimate
 from gavel.ports import ThroughputEstimate
 from gavel.types import (
     Allocation,
@@ -22,9 +23,11 @@ from gavel.types import (
     Expected,
     FloatArray,
     IntArray,
+    Job,
     JobId,
     Prediction,
     RoundRecord,
+    Tier,
 )
 
 MOST_STEPS = 48  # of a replay, however many jobs end in it
@@ -34,6 +37,7 @@ QUANTILE = 1.645  # of a normal distribution: nine in ten are within so many sta
 NOTHING_KNOWN = 1.0  # of log(steps/s), of a kind that no table has
 PROMISED_MIN = 1e-6
 OWN_PACE = (0.25, 4.0)  # how far a job's pace in the allocation is believed to differ from that of the fluid
+TIERED = "hierarchical"  # the policy that gives each tier its own objective
 IN_ORDER = ("fifo", "shortest_job_first", "throughput")  # objectives that serve one job after the other
 
 
@@ -44,7 +48,7 @@ class Fluid:
     work: FloatArray  # (n,) left to do
     most: FloatArray  # (n,) on its fastest type
     given: FloatArray  # (n,) by the allocation in force
-    tier: IntArray  # (n,)
+    tier: IntArray  # (n,) the group that the job shares with
     weight: FloatArray  # (n,)
     tier_weight: FloatArray  # (k,)
     guarantee: FloatArray  # (k,)
@@ -132,17 +136,20 @@ def expected_start(known: Forecast, record: RoundRecord, job_id: JobId) -> Expec
     return Expected(at_s=at_s, low_s=problem.now_s, high_s=at_s + (at_s - problem.now_s) + plan.duration_s)
 
 
-def predictions(record: RoundRecord, new: Mapping[JobId, float], errors: Errors | None) -> tuple[Prediction, ...]:
-    """What is expected of these jobs, whose speed is known to so much: of those that `record` can say something of."""
+def predictions(
+    record: RoundRecord, new: Sequence[Job], estimate: Estimate, errors: Errors | None
+) -> tuple[Prediction, ...]:
+    """What is expected of these jobs as they are now: of those that `record` can say something of."""
     if not new:
         return ()
     known = forecast(record.problem, record.allocation)
     made = []
-    for job_id, speed_error in new.items():
-        finish = expected_finish(known, record, job_id, errors, speed_error)
+    for job in new:
+        speed_error = doubt(estimate(job.spec, record.problem.accelerator_types))
+        finish = expected_finish(known, record, job.id, errors, speed_error)
         if finish is not None:
-            start = expected_start(known, record, job_id)
-            made.append(Prediction(job_id=job_id, made_at_s=record.problem.now_s, finish=finish, start=start))
+            start = expected_start(known, record, job.id) if job.started_at_s is None else None
+            made.append(Prediction(job_id=job.id, made_at_s=record.problem.now_s, finish=finish, start=start))
     return tuple(made)
 
 
@@ -171,25 +178,59 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
     per_step = np.divide(problem.scale_factor, equal, out=np.zeros(count), where=equal > 0)
     given = (time_per_job(allocation, problem) * rates).sum(axis=1) * per_step
     most, work = rates.max(axis=1, initial=0.0) * per_step, problem.steps_remaining * per_step
+    group, groups = _groups(problem, allocation)
     return Fluid(
         work=work,
         most=most,
         given=given,
-        tier=problem.tier_of_job,
+        tier=group,
         weight=problem.weight,
-        tier_weight=np.array([tier.weight for tier in problem.tiers]),
-        guarantee=np.array([tier.guarantee for tier in problem.tiers]),
+        tier_weight=np.array([each.weight for each in groups]),
+        guarantee=np.array([each.guarantee for each in groups]),
         orders=tuple(
-            _order(_objective(index, problem, allocation), np.flatnonzero(problem.tier_of_job == index), work, most)
-            for index in range(len(problem.tiers))
+            _order(each.objective, np.flatnonzero(group == index), work, most) for index, each in enumerate(groups)
         ),
         total=max(float(given.sum()), float(workers.sum())),
     )
 
 
-def _objective(tier: int, problem: AllocationProblem, allocation: Allocation) -> str:
-    """How the tier serves its jobs; a policy for the whole cluster knows no tiers."""
-    return problem.tiers[tier].objective if allocation.policy == "hierarchical" else allocation.policy
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Jobs that share what they are given by one objective."""
+
+    objective: str
+    weight: float
+    guarantee: float
+
+
+def _groups(problem: AllocationProblem, allocation: Allocation) -> tuple[IntArray, list[_Group]]:
+    """The group of each job, (n,): its tier, or one for all where the policy knows no tiers."""
+    if allocation.policy != TIERED:
+        return np.zeros(len(problem.job_ids), dtype=np.int64), [_Group(allocation.policy, 1.0, 0.0)]
+    weights = _tree_weights(problem)
+    return problem.tier_of_job, [_Group(t.objective, weights[t.name], t.guarantee) for t in problem.tiers]
+
+
+def _tree_weights(problem: AllocationProblem) -> dict[str, float]:
+    """Each tier's weight against all others: its part among its siblings with jobs, times that of the tier above."""
+    tiers = {tier.name: tier for tier in problem.tiers}
+    chains = {name: _chain(name, tiers) for name in tiers}
+    alive = {above for index in set(problem.tier_of_job.tolist()) for above in chains[problem.tiers[index].name]}
+    beside: dict[str | None, float] = {}
+    for name in alive:
+        beside[tiers[name].parent] = beside.get(tiers[name].parent, 0.0) + tiers[name].weight
+    return {
+        name: math.prod(tiers[each].weight / beside.get(tiers[each].parent, tiers[each].weight) for each in chain)
+        for name, chain in chains.items()
+    }
+
+
+def _chain(name: str, tiers: Mapping[str, Tier]) -> list[str]:
+    """The tier and those above it."""
+    chain = [name]
+    while (above := tiers[chain[-1]].parent) is not None and above in tiers and above not in chain:
+        chain.append(above)
+    return chain
 
 
 def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -> IntArray | None:

@@ -24,6 +24,9 @@ from gavel.types import FloatArray, IntArray
 PRECISION = 1e-8  # relative to the service asked for
 SLACK = 1e-8  # relative; what is held already may be missed by so little, or rounding would make it infeasible
 LEAST_PRICE = 1e-6  # of prices that sum to about 1; the solver's zeros are below 1e-9
+WHERE_NOTHING_IS_CUT = (
+    30.0  # times the tolerance: prices so steep that their bound is the point itself, but for rounding
+)
 MOST_CUTS = 200
 MOST_LEVELS_PER_JOB = 10
 
@@ -156,10 +159,12 @@ class Filling:
             if length <= _tolerance(service):
                 return self._step(path, service)
             answer = self._question.ask(service, way / length)
-            if answer.reach >= length - _tolerance(service + way):
-                self.dual_gap = max(self.dual_gap, length - answer.reach)
+            bound = path.last_within(answer.prices[path.jobs], answer.reach)
+            missed = length - answer.reach
+            if missed <= _tolerance(service + way) * (1.0 if bound < sought else WHERE_NOTHING_IS_CUT):
+                self.dual_gap = max(self.dual_gap, missed)
                 return self._reached(service, way / length, length, answer)
-            sought = path.last_within(answer.prices[path.jobs], answer.reach)
+            sought = bound
         raise SolveFailed(f"water filling found no reachable point within {MOST_CUTS} cuts")
 
     def _step(self, path: Path, service: FloatArray) -> tuple[FloatArray, Answer | None]:

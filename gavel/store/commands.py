@@ -92,6 +92,11 @@ class Commit:
         }
         self._documents = {name: codec.pack_document(each) for name, each in documents.items() if each is not None}
 
+    @property
+    def decision(self) -> bytes:
+        """What the round was decided on, packed; empty without a round."""
+        return self._round[1] if self._round else b""
+
     def apply(self, tx: Transaction) -> int:
         """The new version. Raises StaleVersion, NotFound, InvariantViolated."""
         self._count_version(tx)

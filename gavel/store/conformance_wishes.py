@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gavel.errors import Conflict, InvalidRequest, KeyReused, NotFound, StaleVersion
+from gavel.errors import Conflict, InvalidRequest, KeyReused, LimitReached, NotFound, StaleVersion
 from gavel.ports import AuditEntry, Changes, JobEdit, JobFilter, Store
 from gavel.store.samples import refused, spec
-from gavel.types import Job, JobState, Tier, Usage, User
+from gavel.types import Cluster, Job, JobState, Tier, Usage, User
 
 
 def _submit(store: Store, **over: Any) -> Job:
@@ -151,6 +151,35 @@ def limits_of_a_tier_are_kept(store: Store) -> None:
     assert store.put_tier(gold, expected_version=None, by="op", now_s=1.0) == gold == store.snapshot().tiers["gold"]
 
 
+def a_tier_has_no_more_unfinished_jobs_than_it_may(store: Store) -> None:
+    """LimitReached for all of a batch or none; ended jobs do not count; a key answers whatever the limit."""
+    store.put_tier(Tier(name="small", max_jobs=2), expected_version=None, by="op", now_s=1.0)
+    wanted = [spec(tier="small")] * 2
+    first, _ = store.submit_many(wanted, key="k", body_hash="h", now_s=1.0)
+    with refused(LimitReached):
+        store.submit(spec(tier="small"), key=None, body_hash="h", now_s=1.0)
+    assert not store.submit_many(wanted, key="k", body_hash="h", now_s=1.0)[0].created
+    store.commit(store.snapshot().version, Changes(jobs=(replace(first.job, state=JobState.CANCELLED),)))
+    with refused(LimitReached):
+        store.submit_many(wanted, key=None, body_hash="h", now_s=1.0)
+    assert store.start_submit(spec(tier="small"), key=None, body_hash="h", now_s=1.0).result()[0].created
+    assert len(store.jobs(JobFilter(tier="small")).jobs) == 3
+
+
+def a_change_of_the_rules_is_another_edition(store: Store) -> None:
+    """Tiers, users, the cluster; a submit is none."""
+    editions = [store.edition]
+    store.submit(spec(), key=None, body_hash="h", now_s=1.0)
+    assert store.edition == editions[0]
+    store.put_tier(Tier(name="gold"), expected_version=None, by="op", now_s=1.0)
+    editions.append(store.edition)
+    store.put_user(User(name="ann", tiers=("gold",)), by="op", now_s=1.0)
+    editions.append(store.edition)
+    store.commit(0, Changes(cluster=Cluster()))
+    editions.append(store.edition)
+    assert editions == sorted(set(editions))
+
+
 CHECKS: tuple[Callable[[Store], None], ...] = (
     many_jobs_are_submitted_together_or_not_at_all,
     one_key_makes_many_jobs_once,
@@ -162,4 +191,6 @@ CHECKS: tuple[Callable[[Store], None], ...] = (
     the_audit_log_tells_who_decided_what,
     usage_adds_up_by_tier_and_month,
     limits_of_a_tier_are_kept,
+    a_tier_has_no_more_unfinished_jobs_than_it_may,
+    a_change_of_the_rules_is_another_edition,
 )

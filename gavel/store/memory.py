@@ -1,6 +1,7 @@
 """`gavel.ports.Store` in dictionaries, for the simulator and for tests: same answers, one thread, nothing durable."""
 
 import random
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import takewhile
@@ -87,7 +88,8 @@ class MemoryStore(JobsInMemory):
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._users: dict[str, User] = {}
         self._usage: dict[tuple[str, str], Usage] = {}
-        self._predictions: dict[JobId, Prediction] = {}
+        self._predictions: dict[JobId, Prediction] = {}  # of jobs that have not ended
+        self._settled: deque[Prediction] = deque(maxlen=1000)
         self._tokens: dict[str, Identity] = {}
         self._token_times: dict[str, float] = {}
 
@@ -157,18 +159,15 @@ class MemoryStore(JobsInMemory):
 
     def _settle(self, jobs: Mapping[JobId, Job]) -> None:
         for job in jobs.values():
-            known = self._predictions.get(job.id)
+            known = self._predictions.pop(job.id, None) if job.state.is_terminal else None
             if known is not None and job.state is JobState.COMPLETED:
-                self._predictions[job.id] = replace(
-                    known, started_at_s=job.started_at_s, finished_at_s=job.finished_at_s
-                )
+                ended = replace(known, started_at_s=job.started_at_s, finished_at_s=job.finished_at_s)
+                self._settled.append(ended)
 
     def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
         """What was expected of the jobs that completed last, and what became of it; newest first; limit 1..1000."""
         check_limit(limit, 1000)
-        ended = [(each.finished_at_s, each) for each in self._predictions.values() if each.finished_at_s is not None]
-        ended.sort(key=lambda pair: (-pair[0], pair[1].job_id))
-        return tuple(each for _, each in ended[:limit])
+        return tuple(sorted(self._settled, key=lambda each: (-(each.finished_at_s or 0.0), each.job_id))[:limit])
 
     def _checked(self, changes: Changes) -> dict[JobId, Job]:
         """The jobs to store, with what the scheduler does not own kept; raises for any change that may not be."""
@@ -346,6 +345,7 @@ class MemoryStore(JobsInMemory):
             del self._tokens[key]
         self.edition += 1
         self._add_audit(token_taken_back(found, by, now_s))
+        self.edition += 1
 
     def identify(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
@@ -168,6 +169,7 @@ class SnapshotCache:
         self._lock = threading.Lock()
         self._change = -1
         self._snapshot = Snapshot(version=0, jobs={}, tiers={})
+        self._records: dict[int, tuple[bytes, RoundRecord]] = {}  # the newest, by index, with the packed decision
         self._decoded: tuple[bytes | None, tuple[ApplicationResource, ...]] = (None, ())
 
     def read(self, connection: Connection) -> Snapshot:
@@ -208,8 +210,24 @@ class SnapshotCache:
     def _rounds(self, connection: Connection) -> tuple[RoundRecord, ...]:
         query = select(_ROUNDS).where(RoundRow.change > self._change).order_by(RoundRow.round_index.desc()).limit(2)
         known = {record.plan.round_index: record for record in self._snapshot.rounds}
-        known |= {row.round_index: codec.record(row) for row in connection.execute(query)}
-        return tuple(known[index] for index in sorted(known)[-2:])
+        for row in connection.execute(query):
+            self._records[row.round_index] = row.decision, self._record(row)
+            known[row.round_index] = self._records[row.round_index][1]
+        newest = sorted(known)[-2:]
+        self._records = {index: kept for index, kept in self._records.items() if index >= newest[0]} if newest else {}
+        return tuple(known[index] for index in newest)
+
+    def _record(self, row: Row[Any]) -> RoundRecord:
+        """The round; what it was decided on is large, and decoded only if it is not what this process wrote or read."""
+        body, record = self._records.get(row.round_index, (None, None))
+        if record is None or body != row.decision:
+            return codec.record(row)
+        return replace(record, plan=codec.plan(row))
+
+    def remember(self, record: RoundRecord, decision: bytes) -> None:
+        """A round that this process has committed, and how its decision was packed."""
+        with self._lock:
+            self._records[record.plan.round_index] = decision, record
 
 
 def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping[JobId, Job]:

@@ -143,9 +143,12 @@ class SqlStore:
             return commit.apply(tx)
 
         try:
-            return self._writer.write(apply)
+            version = self._writer.write(apply)
         finally:
             self.edition += changes.cluster is not None
+        if changes.round is not None:
+            self._snapshot.remember(changes.round, commit.decision)
+        return version
 
     # --- jobs ---------------------------------------------------------------------------------------------------
 

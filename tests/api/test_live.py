@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,11 +13,13 @@ import pytest
 from api import live
 from api.news import Audience
 from api.services import Services
-from gavel.types import JobState, Lease
+from gavel.types import JobState, Lease, Scope
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.api.test_logs import events
 
+FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
+CLIENTS, SUBMITTED = (500, 200) if FULL else (40, 30)
 PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
 
 
@@ -200,3 +203,35 @@ def test_the_reader_rests_when_nobody_listens(service: Service) -> None:
         return feed._position
 
     assert asyncio.run(listen_and_leave()) is None
+
+
+def test_many_clients_hear_of_every_job_while_others_are_submitted(service: Service) -> None:
+    _, ann = service.user()
+    token = service.token("operator", Scope.OPERATOR)
+    made: list[str] = []
+
+    async def follow(client: httpx.AsyncClient, ready: asyncio.Semaphore) -> set[str]:
+        seen: set[str] = set()
+        async with client.stream("GET", "/v1/events", params={"kind": "job"}) as answer:
+            async for line in answer.aiter_lines():
+                if line == "event: hello":
+                    ready.release()
+                if line.startswith("data: ") and '"id"' in line:
+                    seen.add(json.loads(line.removeprefix("data: "))["id"])
+                if len(made) == SUBMITTED and seen.issuperset(made):
+                    return seen
+        return seen
+
+    async def all_of_them() -> list[set[str]]:
+        limits, headers = httpx.Limits(max_connections=CLIENTS), {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=service.url, headers=headers, limits=limits, timeout=60) as client:
+            ready = asyncio.Semaphore(0)
+            tasks = [asyncio.create_task(follow(client, ready)) for _ in range(CLIENTS)]
+            for _ in tasks:
+                await ready.acquire()
+            await asyncio.to_thread(lambda: made.extend(submit(ann) for _ in range(SUBMITTED)))
+            made_last = await asyncio.to_thread(submit, ann)  # whoever had seen all before `made` was known hears this
+            assert made_last
+            return await asyncio.gather(*tasks)
+
+    assert all(seen.issuperset(made) for seen in asyncio.run(all_of_them()))

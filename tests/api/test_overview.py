@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from api.overview import placements, queue, shares
+from gavel.ports import Snapshot
 from gavel.types import JobState, Lease, RoundPlan
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
@@ -57,16 +58,21 @@ def test_shares_are_parts_of_all_workers_and_a_shared_worker_counts_half() -> No
 
 def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
     jobs = [
-        a_job("late", submitted_at_s=2.0, reason="BehindFairShare"),
-        a_job("others", submitted_at_s=1.0, spec={"user": "bob"}),
-        a_job("urgent", submitted_at_s=3.0, spec={"priority": 2}, reason="Paused"),
-        a_job("runs", submitted_at_s=0.0, state=JobState.LEASED),
+        a_job("b-late", reason="BehindFairShare"),
+        a_job("a-others", spec={"user": "bob"}),
+        a_job("c-owed", reason="Paused"),
+        a_job("d-runs", state=JobState.LEASED),
+        a_job("e-next"),
+        a_job("f-elsewhere", spec={"tier": "silver"}),
     ]
-    found = queue(jobs, lambda job: job.spec.user == "ann", tier=None, start=0, limit=9)
-    assert [(each.id, each.position) for each in found.items] == [("urgent", 1), ("late", 3)]
-    assert (found.waiting, found.reasons) == (2, {"Paused": 1, "BehindFairShare": 1})
-    assert [each.id for each in queue(jobs, lambda _: True, tier=None, start=1, limit=1).items] == ["others"]
-    assert queue(jobs, lambda _: True, tier="silver", start=0, limit=9).items == []
+    owed = {("c-owed", "fast"): 2.5, ("c-owed", "slow"): 0.0, ("b-late", "fast"): 0.0}
+    record = replace(a_record([a_lease("e-next", 1, "fast-0")], {}), owed_rounds=owed)
+    snapshot = Snapshot(version=1, jobs={job.id: job for job in jobs}, tiers={}, rounds=(record,))
+    found = queue(snapshot, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
+    assert [(each.id, each.position) for each in found.items] == [("e-next", None), ("c-owed", 1), ("b-late", 3)]
+    assert (found.waiting, found.reasons) == (3, {"PendingEvaluation": 1, "Paused": 1, "BehindFairShare": 1})
+    assert [each.id for each in queue(snapshot, lambda _: True, tier=None, start=2, limit=1).items] == ["a-others"]
+    assert queue(snapshot, lambda _: True, tier="none", start=0, limit=9).items == []
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,45 @@
 """Bearer tokens are listed without what they open with, and taken back."""
 
+import pytest
+
+from api.routes import live
 from tests.api.conftest import Service
+from tests.api.test_live import Following, submit
+
+
+def made(service: Service, user: str) -> tuple[str, str]:
+    """A new token of a user, and its id."""
+    operator = service.operator()
+    operator.put(f"/v1/users/{user}", json={"tiers": ["gold"]})
+    before = {each["id"] for each in operator.get(f"/v1/users/{user}/tokens").json()["items"]}
+    token = operator.post(f"/v1/users/{user}/tokens").json()["token"]
+    (new,) = {each["id"] for each in operator.get(f"/v1/users/{user}/tokens").json()["items"]} - before
+    return token, new
 
 
 def test_a_token_is_taken_back_and_opens_nothing_from_then_on(service: Service) -> None:
     operator = service.operator()
-    operator.put("/v1/users/fred", json={"tiers": ["gold"]})
-    kept, lost = (operator.post("/v1/users/fred/tokens").json()["token"] for _ in range(2))
-    fred = service.client(lost)
-    assert fred.get("/v1/jobs").status_code == 200
-    held = operator.get("/v1/users/fred/tokens")
-    assert len(held.json()["items"]) == 2 and kept not in held.text and lost not in held.text
-    opened: dict[str, int] = {}
-    for each in held.json()["items"]:
-        left = operator.delete(f"/v1/users/fred/tokens/{each['id']}")
-        assert left.status_code == 200 and each["id"] not in left.text
-        opened[each["id"]] = fred.get("/v1/jobs").status_code
-    assert sorted(opened.values()) in ([200, 401], [401, 401]) and fred.get("/v1/jobs").status_code == 401
-    assert service.client(kept).get("/v1/jobs").status_code == 401
-    audit = operator.get("/v1/audit", params={"subject": "user/fred"}).json()["items"]
-    assert [entry["action"] for entry in audit[:2]] == ["token.revoked", "token.revoked"]
+    (lost, lost_id), (kept, kept_id) = made(service, "fred"), made(service, "fred")
+    assert service.client(lost).get("/v1/jobs").status_code == 200
+    held = operator.get("/v1/users/fred/tokens").text
+    assert kept not in held and lost not in held
+    left = operator.delete(f"/v1/users/fred/tokens/{lost_id}")
+    assert left.status_code == 200 and [each["id"] for each in left.json()["items"]] == [kept_id]
+    assert [service.client(token).get("/v1/jobs").status_code for token in (lost, kept)] == [401, 200]
+    newest = operator.get("/v1/audit", params={"subject": "user/fred"}).json()["items"][0]
+    assert (newest["action"], newest["before"]) == ("token.revoked", {"id": lost_id, "scope": "user"})
+
+
+def test_a_token_that_is_taken_back_hears_nothing_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOK_AGAIN_S", 0.0)
+    (lost, lost_id), (kept, _) = made(service, "ivy"), made(service, "ivy")
+    ivy = service.client(kept)
+    with Following(service.client(lost)) as gone, Following(ivy) as told:
+        assert next(gone)["event"] == "hello" and next(told)["event"] == "hello"
+        service.operator().delete(f"/v1/users/ivy/tokens/{lost_id}")
+        job_id = submit(ivy)
+        assert job_id in next(told)["data"]
+        assert list(gone) == []
 
 
 def test_a_token_of_another_user_or_of_none_is_not_found(service: Service) -> None:

@@ -68,7 +68,7 @@ def test_one_that_fell_asleep_between_lock_and_name_finds_the_directory_taken(
 
 
 def test_gangs_run_on_under_the_next_leader_whatever_the_last_one_still_tries(harness: LocalHarness) -> None:
-    """1. Term 1 runs a gang, another waits. 2. Term 2 adopts both. 3. What term 1 does late starts and stops nothing."""
+    """1. Term 1 runs a gang, another waits. 2. Term 2 adopts both. 3. What term 1 still does has no effect."""
     harness.crash()
     old = harness.backend = harness.open(term=term(1))
     old.execute([*gang(harness, "runs", "a-0", "a-1"), *gang(harness, "waits", "a-0")])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gavel.cli import show
+from gavel.cli.overview import placement_table, queue_table
 from gavel.cli.table import GAP, Rows
 from gavel.types import Scope
 from tests.api.conftest import Service, service
@@ -171,6 +172,64 @@ SHOWN: dict[str, Callable[[], Any]] = {
             "capacity": {},
             "notes": [],
             "resources": [],
+        }
+    ),
+    "queue": lambda: queue_table(
+        {
+            "items": [
+                {
+                    "position": 17,
+                    "id": JOB_ID,
+                    "name": NAMES[0],
+                    "kind": "user/transformer-b256",
+                    "user": "annabella",
+                    "tier": "research-department",
+                    "state": "PREEMPTED",
+                    "reason": "WaitingForCapacity",
+                    "message": "avx512 2/2 leased; behind by 0.04; 2 jobs ahead in tier",
+                    "priority": 0,
+                    "scale_factor": 1,
+                    "submitted_at_s": 1.0,
+                    "steps": 1,
+                    "total_steps": 2,
+                }
+            ],
+            "waiting": 400,
+            "reasons": {},
+        }
+    ),
+    "placements": lambda: placement_table(
+        {
+            "rounds": [],
+            "worker_ids": ["w"],
+            "workers": 900,
+            "blocks": [
+                {
+                    "worker_id": "gpu-node-17.cluster.local:a100-0",
+                    "accelerator_type": "a100-sxm4-80gb",
+                    "job_id": JOB_ID,
+                    "name": NAMES[0],
+                    "tier": "research-department",
+                    "token": 1,
+                    "first_round": 1000,
+                    "last_round": 1040,
+                    "leases": 41,
+                    "is_profiling": False,
+                }
+            ],
+        }
+    ),
+    "operation": lambda: show.operation(
+        {
+            "id": JOB_ID,
+            "kind": "node.drain",
+            "subject": "node/gpu-node-17.cluster.local",
+            "state": "failed",
+            "result": {"window_s": 60.0, "jobs": [JOB_ID, JOB_ID]},
+            "error": {"detail": "no node of that name " * 5, "field": None},
+            "by": "operator",
+            "created_at_s": 1.0,
+            "finished_at_s": None,
         }
     ),
     "two types": lambda: show.allocation(an_allocation(2)),

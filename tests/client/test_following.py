@@ -154,4 +154,6 @@ def test_the_client_reads_what_the_service_sends_as_json(breaking: tuple[Client,
     job = client.submit(argv=PROGRAM, total_steps=1, labels={"a": "b"})
     told = next(event for event in client.follow_events(0) if event["data"].get("id") == job["id"])
     assert json.loads(json.dumps(told["data"])) == client.job(job["id"]) | {"state": "QUEUED"}
+    counted = next(event for event in client.follow_events(0, kinds=["changed"]) if event["event"] != "hello")
+    assert counted["event"] == "changed"
     assert events.SILENCE_S > 15

@@ -76,7 +76,7 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
         store.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # while it is there, nothing else in this thread may run an event loop
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH: install the package `chromium` to run the browser tests")

@@ -1,5 +1,6 @@
 """A day of an operator at the dashboard, over a real service with real jobs. Pictures stay in artifacts/dashboard."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -167,7 +168,10 @@ def test_8_a_node_is_drained_and_taken_back(person: Person) -> None:
     expect(row.locator(".badge")).to_have_text("ready")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+SCHEMES = ("light", "dark") if os.environ.get("GAVEL_TEST_PROFILE") == "full" else ("light",)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_9_no_page_has_a_serious_accessibility_fault(person: Person, scheme: str) -> None:
     person.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     found = []

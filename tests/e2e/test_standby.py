@@ -11,14 +11,13 @@ from typing import Any
 import httpx
 import pytest
 
-from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.e2e.processes import LEADS, LIMIT_S, STANDS_BY, Member
 from tests.postgresql import running_server
 
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "6", "GAVEL_LEASE_GRACE_S": "1", "GAVEL_LEADER_LEASE_S": "2"}
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-STEPS = 200
+STEPS = 300
 TRAINS = [
     sys.executable,
     "-c",
@@ -45,17 +44,20 @@ def a_job_that_trains(member: Member) -> Iterator[str]:
     yield job_id
 
 
-def completed(client: Client, job_id: str) -> dict[str, Any]:
-    """The job once it has ended: all of its steps, and never two gangs under one token."""
-    assert wait_until(lambda: client.job(job_id)["state"] in ("COMPLETED", "FAILED"), LIMIT_S), client.job(job_id)
-    job = client.job(job_id)
-    assert (job["state"], job["steps_done"]) == ("COMPLETED", STEPS), job["message"]
-    launches = [event for event in client.events(job_id) if event["kind"] == "gang.launched"]
-    assert len(launches) == job["token"], "every launch has a token of its own"
-    return job
+def completed(member: Member, job_id: str) -> None:
+    """The job ends with all of its steps, and never had two gangs under one token, nor lost one."""
+    with member.client() as client:
+        assert wait_until(lambda: client.job(job_id)["state"] in ("COMPLETED", "FAILED"), LIMIT_S), client.job(job_id)
+        job, events = client.job(job_id), list(client.events(job_id))
+        assert (job["state"], job["steps_done"]) == ("COMPLETED", STEPS), job["message"]
+        kinds = [event["kind"] for event in events]
+        assert kinds.count("gang.launched") == job["token"] and "gang.lost" not in kinds, events
+        rounds = [each["round_index"] for each in client.rounds()]
+        assert len(set(rounds)) == len(rounds), "nobody planned a round twice"
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.skipif(not IS_FULL, reason="the next one kills a leader, too: alone only with GAVEL_TEST_PROFILE=full")
 def test_a_standby_takes_over_from_a_leader_that_was_killed_and_its_gangs_run_on(folder: Path) -> None:
     """1. A job trains. 2. kill -9 of the leader. 3. The standby leads and adopts the gang; the job ends whole."""
     with Member(folder, SETTINGS) as leader, Member(folder, SETTINGS) as standby:
@@ -64,16 +66,13 @@ def test_a_standby_takes_over_from_a_leader_that_was_killed_and_its_gangs_run_on
         with a_job_that_trains(leader) as job_id:
             leader.kill()
             standby.wait_until_it_says(f"{LEADS}, generation 2")
-            with standby.client() as client:
-                job = completed(client, job_id)
-                assert job["attempt"] == job["token"], "the gang was adopted, none was lost"
-                assert not [event for event in client.events(job_id) if event["kind"] == "gang.lost"]
-                assert httpx.get(f"{standby.url}/readyz").status_code == 200
+            completed(standby, job_id)
+            assert httpx.get(f"{standby.url}/readyz").status_code == 200
 
 
 @pytest.mark.timeout(180)
-def test_a_leader_that_was_asleep_steps_down_and_leads_again_later(folder: Path) -> None:
-    """1. SIGSTOP of the leader. 2. The standby leads. 3. SIGCONT: it stands by. 4. It leads the third term."""
+def test_gangs_run_on_while_one_leader_sleeps_and_the_next_is_killed(folder: Path) -> None:
+    """1. A job trains. 2. SIGSTOP: the standby leads. 3. SIGCONT: the first stands by. 4. kill -9: it leads again."""
     with Member(folder, SETTINGS) as sleeper, Member(folder, SETTINGS) as second:
         second.wait_until_it_says(STANDS_BY)
         with a_job_that_trains(sleeper) as job_id:
@@ -82,12 +81,11 @@ def test_a_leader_that_was_asleep_steps_down_and_leads_again_later(folder: Path)
             sleeper.resume()
             sleeper.wait_until_it_says(STANDS_BY)
             with sleeper.client() as client:  # it serves the API, over what the other one plans
-                completed(client, job_id)
-                rounds = [each["round_index"] for each in client.rounds()]
-                assert sorted(rounds, reverse=True) == rounds and len(set(rounds)) == len(rounds)
-            assert "tick.failed" not in (folder / "service.log").read_text()
+                assert client.job(job_id)["steps_reported"] > 3 and client.is_alive()
             second.kill()
             sleeper.wait_until_it_says(f"{LEADS}, generation 3")
+            completed(sleeper, job_id)
+            assert "tick.failed" not in (folder / "service.log").read_text()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.observing import learned
+from gavel.mechanism.placement import Layout
 from gavel.mechanism.tick import Tick
 from gavel.ports import Snapshot
 from gavel.types import GangSeen, GangState, Job, JobState, Observation, Report, ReportKind
@@ -22,7 +23,7 @@ def partners(*gangs: tuple[str, str, GangState]) -> set[tuple[str, str | None]]:
         gangs=tuple(running(jobs[kind], worker, state) for kind, worker, state in gangs),
     )
     tick = Tick(now_s=0.0, seen=seen, snapshot=Snapshot(version=1, jobs=jobs, tiers={}), jobs=jobs)
-    return {(row.kind, row.partner) for row in learned(tick, ReconciledThroughputs()).table()}
+    return {(row.kind, row.partner) for row in learned(tick, Layout(seen.cluster), ReconciledThroughputs()).table()}
 
 
 def test_gangs_on_the_same_workers_are_measured_beside_each_other() -> None:

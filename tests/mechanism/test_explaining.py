@@ -87,7 +87,7 @@ def test_a_waiting_job_is_told_the_type_that_is_short_by_the_policy_s_prices() -
     assert (why.binding.leased_workers, why.binding.workers) == (1, 1)
     assert why.owed == {"t0": pytest.approx(1 / 3, abs=1e-6), "t1": pytest.approx(1 / 3, abs=1e-6)}
     assert why.received == {"t0": pytest.approx(0.2)} and "owed 66.7% of the time, had 20.0%" in why.message
-    assert "1 more free workers of t0" in why.would_unblock
+    assert "1 more free worker of t0" in why.would_unblock
     assert "the first gang there ends, in 100 s of running" in why.would_unblock
 
 

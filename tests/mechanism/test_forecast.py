@@ -17,8 +17,9 @@ from gavel.mechanism.forecast import (
     predictions,
 )
 from gavel.policies.inline import InlineRunner
+from gavel.simulator.known import KnownThroughputs
 from gavel.types import Expected, Prediction, RoundPlan, RoundRecord, Tier
-from tests.builders import a_problem
+from tests.builders import a_job, a_problem
 from tests.mechanism.test_explaining import lease
 
 
@@ -66,6 +67,27 @@ def test_tiers_share_by_weight_and_what_one_cannot_use_flows_on() -> None:
     assert known.start_s.tolist() == [0.0, 0.0, 0.0, 0.0, pytest.approx(100.0)]
 
 
+def test_teams_share_what_their_department_has() -> None:
+    """Two teams have half of the one department between them, a quarter each; the other department has the rest."""
+    tiers = (
+        Tier(name="a", objective="fairness"),
+        Tier(name="a1", parent="a"),
+        Tier(name="a2", parent="a"),
+        Tier(name="b"),
+    )
+    record = a_record(
+        "hierarchical", [[1.0]] * 3, [1], tiers=tiers, tier_of_job=[1, 2, 3], steps_remaining=[25, 100, 50]
+    )
+    # until 100 s: 1/4, 1/4, 1/2; both the first and the last end there, and the second has 75 steps left alone
+    assert forecast(record).finish_s == pytest.approx([100.0, 175.0, 100.0])
+
+
+def test_a_policy_without_tiers_shares_over_all_jobs() -> None:
+    tiers = (Tier(name="gold", weight=9.0), Tier(name="silver"))
+    record = a_record("max_min_fairness", [[1.0]] * 2, [1], tiers=tiers, tier_of_job=[0, 1], steps_remaining=[100, 100])
+    assert forecast(record).finish_s == pytest.approx([200.0, 200.0])
+
+
 @given(
     rates=st.lists(st.lists(st.floats(0.1, 100), min_size=2, max_size=2), min_size=1, max_size=12),
     workers=st.lists(st.integers(1, 4), min_size=2, max_size=2),
@@ -86,7 +108,8 @@ def test_a_job_that_nothing_can_run_has_no_end() -> None:
     assert np.isinf(known.finish_s[1])
     assert expected_finish(known, record, "j1", None) is None and expected_start(known, record, "j1") is None
     assert expected_finish(known, record, "j9", None) is None and expected_start(known, record, "j9") is None
-    assert [each.job_id for each in predictions(record, {"j0": 0.0, "j1": 0.0}, None)] == ["j0"]
+    made = predictions(record, [a_job("j0"), a_job("j1", started_at_s=1.0)], KnownThroughputs({}).estimate, None)
+    assert [each.job_id for each in made] == ["j0"] and made[0].start is not None
 
 
 def test_before_anything_ended_the_interval_reaches_from_alone_to_the_pace_of_now() -> None:

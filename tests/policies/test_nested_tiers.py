@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidProblem
+from gavel.mechanism.caps import capped
 from gavel.policies import measures
 from gavel.policies._tree import Node, tree
 from gavel.policies.fast.answer import SOLVER
@@ -110,6 +111,13 @@ def test_trees_are_served_by_prices_as_by_the_program(caps: bool, by_prices: flo
     assert own >= by_prices * len(problems)
 
 
+def test_the_program_ends_where_a_promise_leaves_nothing_but_rounding_to_raise() -> None:
+    """A job that is stuck asks for 1e-8 more: its price is so steep that the bound it gives is the point itself."""
+    problem = a_tree(175, CURVES, depth=2, caps=True, jobs=11)
+    ours, theirs = Hierarchical().allocate(problem), Hierarchical().program(problem)
+    assert service(problem, ours) == pytest.approx(service(problem, theirs), rel=1e-3, abs=1e-3)
+
+
 @few_examples
 @given(seed=st.integers(0, 10**6), depth=st.integers(1, 3), jobs=st.integers(1, 12))
 def test_no_tree_leaves_a_worker_idle_that_some_job_could_use(seed: int, depth: int, jobs: int) -> None:
@@ -128,6 +136,8 @@ def test_no_tier_holds_more_than_its_cap_of_any_type(seed: int, depth: int, jobs
     for node in tree(problem).from_below():
         held = problem.scale_factor[node.jobs] @ allocation.time_fraction[node.jobs]
         assert (held <= node.tier.cap * problem.capacity_workers * (1 + 2e-6)).all()
+    kept = capped(allocation, problem)  # what the service does with the answer of any policy
+    assert kept.time_fraction == pytest.approx(allocation.time_fraction, abs=1e-5)
 
 
 def on_one_type(seed: int, *, depth: int, jobs: int) -> AllocationProblem:

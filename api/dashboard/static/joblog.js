@@ -3,6 +3,7 @@
 import { byId, say, sayEmpty } from "./dom.js";
 
 const KEPT_CHARACTERS = 400_000;
+const RETRY_MS = 5000;
 // Terminal colours and cursor movements, and other control characters but tab and line feed.
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
@@ -24,7 +25,10 @@ export class JobLog {
     this.source.addEventListener("end", () => this.end());
     this.source.addEventListener("open", () => this.describe());
     this.source.addEventListener("error", () => {
-      if (this.source?.readyState === EventSource.CLOSED) say("log-note", "cannot be followed now");
+      if (this.source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
+      say("log-note", "cannot be followed now; trying again");
+      this.close();
+      setTimeout(() => this.open(), RETRY_MS);
     });
   }
 

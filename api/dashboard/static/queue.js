@@ -52,7 +52,7 @@ function createRow(job) {
 function updateRow(row, job) {
   const [of, place, , kind, state, waits, progress, why, start] = row.children;
   say(of, job.tier);
-  say(place, job.position);
+  say(place, job.position ?? "next");
   say(kind, job.scale_factor > 1 ? `${job.kind} ×${job.scale_factor}` : job.kind);
   say(state.firstChild, job.state);
   state.firstChild.dataset.state = job.state;

@@ -28,6 +28,7 @@ export function follow(step) {
   const tick = async () => {
     clearTimeout(timer);
     if (isBusy) return;
+    let pauseMs = LONGEST_PAUSE_MS;
     if (!document.hidden) {
       isBusy = true;
       try {
@@ -38,12 +39,13 @@ export function follow(step) {
         const silent = Math.round((Date.now() - lastAnswer) / 1000);
         showTrouble(`${error.message}. Trying again; what is shown is ${silent} s old.`);
         lamp("bad", "no answer");
+        pauseMs = SHORTEST_PAUSE_MS;
       }
       isBusy = false;
       endedAt = Date.now();
     }
     clearTimeout(timer);
-    timer = setTimeout(tick, LONGEST_PAUSE_MS);
+    timer = setTimeout(tick, pauseMs);
   };
   const soon = () => {
     clearTimeout(timer);
