@@ -7,10 +7,10 @@ RECENT_S at the latest. A token that nobody holds is looked up each time, so a n
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from anyio.to_thread import run_sync
-from fastapi import Depends, Request
+from fastapi import Request
 
 from api.rules import Rules, rules_of
 from api.services import Services
@@ -59,10 +59,3 @@ class Recent:
 def recent_of(request: Request) -> Recent:
     """What the app that serves this request remembers."""
     return cast(Recent, request.app.state.recent)
-
-
-async def _recent(request: Request) -> Recent:
-    return recent_of(request)
-
-
-RecentDep = Annotated[Recent, Depends(_recent)]  # the busiest routes do without: each dependency costs a submit 5 %

@@ -60,6 +60,11 @@ def submits(seconds: float) -> Iterator[Row]:
         yield Row("durable submits per second of wall", done / seen.seconds, "1/s", 800, True)
         yield Row("submit, p99, 32 connections", seen.p99_ms, "ms", 250)
         yield Row("submits refused or broken off", seen.failed, "requests", 0)
+        spent = Spent(process)
+        seen = Load(f"{url}/healthz", connections=CONNECTIONS, seconds=2, token=service.operator_token).result()
+        yield Row(
+            "/healthz of the same process: what HTTP costs here and now", seen.requests / spent.seconds(), "1/CPU s"
+        )
 
 
 def crash(seconds: float) -> Iterator[Row]:

@@ -7,12 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.concurrency import run_in_threadpool
+from pydantic import StringConstraints
 
 from api.auth import Allowed
 from api.errors import documented, problem
 from api.operations import OPERATION, Prefer, answer, ask
 from api.routes.parameters import IfMatch, IfNoneMatch, NamePath
-from api.schemas.fields import NAME_PATTERN
+from api.schemas.fields import NAME_PATTERN, TYPE_PATTERN
 from api.schemas.operations import OperationView
 from api.schemas.resources import ResourceBatch, ResourceItem, ResourcePut
 from api.services import Services, ServicesDep
@@ -23,7 +24,11 @@ router = APIRouter(prefix="/v1", tags=["resources"])
 JobOrOperator = Annotated[Identity, Depends(Allowed(frozenset({Scope.JOB, Scope.OPERATOR})))]
 ERRORS = documented(400, 401, 403, 404, 409, 412, 413, 422, 503)
 Owner = Annotated[str | None, Query(pattern=NAME_PATTERN, max_length=63, description="Whose name; default: yours.")]
-NodeQuery = Annotated[list[str] | None, Query(max_length=1000, description="Only on these nodes; default: on all.")]
+NodeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=253)]
+NodeQuery = Annotated[
+    list[NodeName],
+    Query(default_factory=list, max_length=1000, description="Only on these nodes; default: on all."),
+]
 
 
 @router.put("/resources/{name}", status_code=202, operation_id="put_resource", responses=OPERATION | ERRORS)
@@ -52,8 +57,8 @@ async def delete_resource(
     response: Response,
     caller: JobOrOperator,
     services: ServicesDep,
+    node: NodeQuery,
     owner: Owner = None,
-    node: NodeQuery = None,
     prefer: Prefer = None,
     if_match: IfMatch = None,
 ) -> OperationView:

@@ -8,13 +8,14 @@ later, in rounds as long as an answer in time allows. What the replay does not r
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
 
 from gavel.config import Settings
-from gavel.errors import InvalidRequest, SolveFailed
+from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.references import reference_table
 from gavel.mechanism import nodes
@@ -306,9 +307,10 @@ def _replayed(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -
     )
     world = LeanWorld([_trace_job(decided, row, live.now_s) for row in known], scenario, decided.runner)
     give_up_at_s = time.process_time() + cpu_s
-    for _ in world.rounds():
-        if time.process_time() > give_up_at_s:
-            break
+    with suppress(InvariantViolated):  # nothing moves any more: what ended until then stands
+        for _ in world.rounds():
+            if time.process_time() > give_up_at_s:
+                break
     return {row.name: row.jct_s for row in world.result().rows if row.jct_s is not None}
 
 

@@ -26,6 +26,7 @@ from tests.api.test_operations import a_scheduler
 EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 20
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
 POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
+REFUSED = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "415", "422", "428", "429"]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +87,11 @@ def scheduler(service: Service) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def schema(service: Service) -> Any:
-    config = SchemathesisConfig.from_dict({"checks": {"positive_data_acceptance": {"expected-statuses": POSSIBLE}}})
+    checks = {
+        "positive_data_acceptance": {"expected-statuses": POSSIBLE},
+        "negative_data_rejection": {"expected-statuses": REFUSED},
+    }
+    config = SchemathesisConfig.from_dict({"checks": checks})
     return schemathesis.openapi.from_url(f"{service.url}/openapi.json", config=config)
 
 

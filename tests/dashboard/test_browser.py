@@ -16,6 +16,13 @@ from workloads.catalogue import CATALOGUE
 pytestmark = pytest.mark.browser
 
 
+def wait_for_paint(tab: Tab) -> None:
+    """Charts are drawn at the next frame after their table."""
+    tab.page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
+    )
+
+
 def test_the_table_twin_holds_every_cell_of_the_matrix(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/")
@@ -102,6 +109,7 @@ def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashb
     expect(rows).to_have_count(2 * len(KINDS))
     expect(tab.page.locator("#allocation-table tbody th").first).to_contain_text("×")
     tab.page.locator("#allocation-canvas").focus()
+    wait_for_paint(tab)
     tab.page.keyboard.press("ArrowDown")
     tab.page.keyboard.press("Enter")
     expect(rows).to_have_count(8)
@@ -117,6 +125,7 @@ def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: 
     for mode, cells in (("both", 8), ("target", 4), ("received", 4)):
         tab.page.get_by_label(mode, exact=True).check()
         canvas.focus()
+        wait_for_paint(tab)
         tab.page.keyboard.press("Escape")
         for _ in range(cells + 3):  # the last cell of the row is the last stop
             tab.page.keyboard.press("ArrowRight")

@@ -121,6 +121,13 @@ def test_a_replay_without_time_leaves_the_fluid_s_answer() -> None:
         assert other and job.finish_at_s and other - NOW_S == pytest.approx(job.finish_at_s - NOW_S, rel=0.5)
 
 
+def test_a_cap_that_is_tried_cuts_what_the_tier_is_promised() -> None:
+    found = tried(live("gold", "silver"), tiers=(Tier(name="gold", cap=0.25),))
+    assert sum(found.before.workers["gold"].values()) > 0.9
+    assert found.after.workers["gold"]["fast"] <= 0.25 * 2 + 1e-6
+    assert found.after.jobs["silver-1"].finish_at_s
+
+
 @given(
     tiers=st.lists(st.sampled_from(["gold", "silver"]), max_size=6),
     fast=st.integers(0, 3),

@@ -16,7 +16,7 @@ const ROWS_MAX = 500; // the service groups above
 /** Draws allocations into #allocation. A click on a job says why; one on a group shows its jobs. */
 export class Heatmap {
   constructor() {
-    Object.assign(this, { allocation: null, shown: [], chosen: null, group: null, mode: "both" });
+    Object.assign(this, { allocation: null, shown: [], chosen: null, group: null, mode: "both", asked: 0 });
     byId("grouped").addEventListener("change", () => this.choose({ chosen: byId("grouped").checked, group: null }));
     byId("allocation-back").addEventListener("click", () => this.choose({ group: null }));
     byId("allocation-mode").addEventListener("change", (event) => this.choose({ mode: event.target.value }));
@@ -35,7 +35,9 @@ export class Heatmap {
 
   /** Read and draw; `isSolved`: whether there is an allocation at all. */
   async refresh(isSolved = true) {
-    this.show(isSolved ? await get("/v1/allocations/current", this.query()) : null);
+    const asked = ++this.asked;
+    const found = isSolved ? await get("/v1/allocations/current", this.query()) : null;
+    if (asked === this.asked) this.show(found); // else the reader has chosen something else meanwhile
   }
 
   choose(choice) {

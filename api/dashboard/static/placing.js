@@ -12,7 +12,7 @@ const LANES_MAX = 64;
 /** Draws placements into #placements; `nodeOf()` names the node whose workers are shown, empty for the first of all. */
 export class PlacementsPanel {
   constructor(nodeOf = () => "") {
-    Object.assign(this, { nodeOf, before: null, shown: null });
+    Object.assign(this, { nodeOf, before: null, shown: null, asked: 0 });
     this.size = byId("placements-rounds");
     this.gantt = new Gantt("placements", {
       zoom: (by) => this.zoom(by),
@@ -50,7 +50,9 @@ export class PlacementsPanel {
   async refresh(current = this.current) {
     this.current = current;
     const query = { rounds: this.size.value, before: this.before, node: this.nodeOf(), limit: LANES_MAX };
+    const asked = ++this.asked;
     const found = await get("/v1/placements", query);
+    if (asked !== this.asked) return; // the reader has chosen something else meanwhile
     this.shown = found;
     if (this.before === null) this.newest = found.rounds.at(-1)?.round_index ?? 0;
     sayEmpty("placements-empty", ...(found.rounds.length ? [] : ["No round yet: the first begins when there is a job."]));
@@ -64,7 +66,6 @@ export class PlacementsPanel {
       blocks: found.blocks.map((block) => blockOf(block, block.worker_id)),
       current,
     });
-    return found;
   }
 }
 

@@ -26,11 +26,14 @@ export class TierEditor {
 
   /** Edit the tier of this name as it is now; null: a new one. */
   async open(name) {
-    const [policies, tier] = await Promise.all([get("/v1/policies"), name ? get(`/v1/tiers/${name}`) : FRESH]);
+    const [policies, tiers] = await Promise.all([get("/v1/policies"), get("/v1/tiers")]);
+    const tier = tiers.items.find((each) => each.name === name) ?? FRESH;
     this.tier = tier;
     this.meanings = policies.tier_objectives;
     const objectives = Object.keys(this.meanings).map((each) => make("option", { value: each }, each.replaceAll("_", " ")));
     this.form.elements.objective.replaceChildren(...objectives);
+    const others = tiers.items.map((each) => each.name).filter((each) => each !== name);
+    this.form.elements.parent.replaceChildren(...["", ...others].map((each) => make("option", { value: each }, each || "none")));
     for (const field of this.form.querySelectorAll("[name]")) field.value = textOf(field.name, tier[field.name]);
     this.form.elements.name.readOnly = name !== null;
     say("tier-editor-title", name ? `Tier ${name}` : "New tier");
@@ -48,7 +51,7 @@ export class TierEditor {
   wanted() {
     const { name, ...fields } = Object.fromEntries(new FormData(this.form));
     const rules = Object.fromEntries(Object.entries(fields).map(([field, text]) => [field, valueOf(field, text)]));
-    return { name, rules: "parent" in this.tier && this.tier.parent ? { ...rules, parent: this.tier.parent } : rules };
+    return { name, rules };
   }
 
   async preview() {
@@ -93,7 +96,7 @@ function textOf(field, value) {
 }
 
 function valueOf(field, text) {
-  if (field === "objective") return text;
   if (text === "") return null;
+  if (field === "objective" || field === "parent") return text;
   return PARTS.has(field) ? Number(text) / 100 : Number(text);
 }

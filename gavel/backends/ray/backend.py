@@ -55,8 +55,8 @@ class RayBackend:
     """Runs gangs on the nodes of a Ray cluster. One service at a time per `state_dir`, and the newest one per cluster.
 
     The newest is that of the latest `term`. `environment` is added to every process of every job. Not thread-safe but
-    `read_log` and `notes`. Raises
-    BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is not installed.
+    `read_log` and `notes`. Raises BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is
+    not installed.
     """
 
     def __init__(
