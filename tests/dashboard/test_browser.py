@@ -42,6 +42,7 @@ def test_a_pointer_and_the_arrow_keys_show_the_same_tooltip(dashboard: Dashboard
     tooltip, canvas = tab.page.locator("#tooltip"), tab.page.locator("#allocation-canvas")
     box = canvas.bounding_box()
     assert box is not None
+    wait_for_paint(tab)
     canvas.hover(position={"x": box["width"] * 0.32, "y": 34})
     expect(tooltip).to_be_visible()
     expect(tooltip).to_contain_text("attention-0 · gold · avx2")
@@ -142,6 +143,7 @@ def test_a_click_on_a_cell_says_why(dashboard: Dashboard, tab: Tab) -> None:
     canvas = tab.page.locator("#allocation-canvas")
     box = canvas.bounding_box()
     assert box is not None
+    wait_for_paint(tab)
     canvas.click(position={"x": box["width"] * 0.32, "y": 34})
     why = tab.page.locator("#why")
     expect(why).to_contain_text("Why is attention-0 where it is?")
