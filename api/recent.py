@@ -32,20 +32,20 @@ class Recent:
     """For one event loop; whatever has to be read is read in another thread."""
 
     def __init__(self, services: Services, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._services = services
+        self.services = services
         self._now_s = now_s
         self._kept: dict[str, _Kept] = {}
 
     async def identity(self, token_hash: str) -> Identity | None:
         """Who holds the token with this SHA-256 (hex); None: nobody. Raises StoreUnavailable."""
-        return await self._get(token_hash, lambda: self._services.store.identify(token_hash))
+        return await self._get(token_hash, lambda: self.services.store.identify(token_hash))
 
     async def rules(self) -> Rules:
         """What submits are held against. Raises StoreUnavailable."""
-        return await self._get("rules", lambda: rules_of(self._services))
+        return await self._get("rules", lambda: rules_of(self.services))
 
     async def _get(self, name: str, read: Callable[[], T]) -> T:
-        kept, edition, now_s = self._kept.get(name), self._services.store.edition, self._now_s()
+        kept, edition, now_s = self._kept.get(name), self.services.store.edition, self._now_s()
         if kept is not None and kept.edition == edition and now_s - kept.read_at_s < RECENT_S:
             return cast(T, kept.value)
         value = await run_sync(read)

@@ -77,12 +77,12 @@ CREATED: dict[int | str, dict[str, Any]] = {
 async def submit(
     body: JobSubmit,
     caller: UserOrOperator,
-    services: ServicesDep,
     request: HttpRequest,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Submit a job. The answer comes after the job is durable; send the same Idempotency-Key again when in doubt."""
-    digest, rules = body_hash(body), await recent_of(request).rules()
+    recent = recent_of(request)
+    digest, rules, services = body_hash(body), await recent.rules(), recent.services
     try:
         spec = spec_of(body, caller, rules)
         if body.after or any_metered([spec], rules):  # only these have something to look up
