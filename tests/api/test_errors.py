@@ -46,7 +46,7 @@ def test_an_error_is_a_problem_document_of_a_known_type(service: Service, method
     [
         ("/v1/jobs", "GET, POST"),
         ("/v1/tiers/gold", "GET, PUT"),
-        ("/v1/users/ann/tokens", "POST"),
+        ("/v1/users/ann/tokens", "GET, POST"),
         ("/healthz", "GET"),
     ],
 )
