@@ -14,6 +14,7 @@ from api.dashboard import pages
 from api.limits import BodyLimit
 from api.live import LiveFeed
 from api.metrics import StoreCollector
+from api.rates import Rates
 from api.recent import Recent
 from api.requests import RequestLog
 from api.routes import (
@@ -85,6 +86,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.services = services
     app.state.live = LiveFeed(services)
     app.state.recent = Recent(services)
+    app.state.rates = Rates(services.settings.requests_per_user_per_s)
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)

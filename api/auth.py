@@ -52,7 +52,10 @@ def start_session(response: Response, token: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Dependency: the caller, if its token has one of `scopes`. 401 without a valid token, 403 with another scope."""
+    """Dependency: the caller, if its token has one of `scopes`.
+
+    401 without a valid token, 403 with another scope, 429 for too many requests.
+    """
 
     scopes: frozenset[Scope]
 
@@ -69,6 +72,7 @@ class Allowed:
             )
         if caller.scope not in self.scopes:
             raise problem(403, f"a token of scope {caller.scope} may not do this; it needs {self._names()}")
+        request.app.state.rates.count(caller)
         return caller
 
     def _names(self) -> str:

@@ -37,7 +37,7 @@ KINDS: Mapping[int, tuple[str, str]] = {
     413: ("body-too-large", "The request body is larger than the service takes"),
     422: ("invalid-request", "The request cannot be accepted as it is"),
     428: ("version-required", "Say which version you are changing"),
-    429: ("too-many-jobs", "A limit of yours is reached"),
+    429: ("limit-reached", "A limit of yours is reached"),
     500: ("internal-error", "The service made a mistake; its log has the details"),
     503: ("unavailable", "Try again in a moment; nothing was acknowledged"),
 }
@@ -130,8 +130,9 @@ def _matches(request: Request, method: str, route: Any) -> bool:
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """OpenAPI responses of a route for these statuses."""
-    return {status: _document(status) for status in statuses}
+    """OpenAPI responses of a route for these statuses; whoever must say who it is may also ask too often."""
+    also = {429} if 401 in statuses else set()
+    return {status: _document(status) for status in sorted({*statuses, *also})}
 
 
 def _document(status: int) -> dict[str, Any]:

@@ -75,6 +75,9 @@ class Settings(BaseSettings):
         90 * 86_400.0, ge=3_600, le=3e9, description="How long jobs' stories and decisions of rounds are kept."
     )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
+    requests_per_user_per_s: float = Field(
+        200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."
+    )
     queued_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
 
     @classmethod

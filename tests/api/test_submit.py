@@ -220,7 +220,7 @@ def test_unfinished_jobs_of_one_user_have_a_limit(start: Callable[..., Service])
     (_, ann), (_, bob) = service.user(), service.user()
     ids = [ann.post("/v1/jobs", json=PROGRAM).json()["id"] for _ in range(2)]
     full = ann.post("/v1/jobs", json=PROGRAM)
-    assert (full.status_code, full.json()["type"]) == (429, "too-many-jobs")
+    assert (full.status_code, full.json()["type"]) == (429, "limit-reached")
     assert "retry-after" in full.headers
     assert bob.post("/v1/jobs", json=PROGRAM).status_code == 201
     assert ann.get(f"/v1/jobs/{ids[0]}").status_code == 200
