@@ -171,14 +171,6 @@ class MemoryStore(JobsInMemory):
 
     def _checked(self, changes: Changes) -> dict[JobId, Job]:
         """The jobs to store, with what the scheduler does not own kept; raises for any change that may not be."""
-        for each in changes.operations:
-            known = self._operations.get(each.id)
-            check_unfinished(each.id, known.state if known else None)
-        if changes.amended is not None:
-            amended = self._rounds.get(changes.amended.round_index)
-            check_amended(changes.amended, amended.plan if amended else None)
-        if changes.round is not None:
-            check_round(changes.round.plan, self._newest_round())
         jobs: dict[JobId, Job] = {}
         for job in changes.jobs:
             stored = jobs.get(job.id) or self.job(job.id)
@@ -191,6 +183,14 @@ class MemoryStore(JobsInMemory):
                 pause_requested=stored.pause_requested,
                 version=stored.version + 1,
             )
+        for each in changes.operations:
+            known = self._operations.get(each.id)
+            check_unfinished(each.id, known.state if known else None)
+        if changes.amended is not None:
+            amended = self._rounds.get(changes.amended.round_index)
+            check_amended(changes.amended, amended.plan if amended else None)
+        if changes.round is not None:
+            check_round(changes.round.plan, self._newest_round())
         return jobs
 
     def _newest_round(self) -> int:

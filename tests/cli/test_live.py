@@ -48,13 +48,15 @@ class Terminal:
             stderr=subprocess.PIPE,
         )
         os.close(follower)
+        self.output = select.poll()
+        self.output.register(self.leader, select.POLLIN)
         self.text = ""
 
     def read_until(self, wanted: str, limit_s: float = 30.0) -> None:
         end_s = time.monotonic() + limit_s
         while wanted not in self.text:
             assert time.monotonic() < end_s, self.text
-            if select.select([self.leader], [], [], 0.2)[0]:
+            if self.output.poll(200):
                 self.text += os.read(self.leader, 65_536).decode(errors="replace")
 
 
