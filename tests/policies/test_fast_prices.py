@@ -83,16 +83,15 @@ def test_nearly_every_answer_is_the_price_method_s_own_and_certified(objective: 
 
 
 @pytest.mark.parametrize("load", [0.2, 0.8, 2.0])
-def test_a_thousand_different_jobs_hardly_ever_need_the_program_whatever_the_load(load: float) -> None:
-    answers = []
+def test_a_thousand_different_jobs_need_no_program_whatever_the_load(load: float) -> None:
     for seed in seeds(3, 40):
         problem = an_instance(seed, jobs=1000)
         parts = np.random.default_rng(seed).dirichlet(np.ones(3))
         problem = replace(problem, capacity_workers=(1 + load * 1000 * parts).astype(np.int64))
-        answers += [policy.allocate(problem) for policy in (MaxMinFairness(), FinishTimeFairness(), Makespan())]
-    for each in answers:
-        assert max(each.certificate.primal_violation, each.certificate.dual_gap or 0.0) <= 1e-6
-    assert sum(each.solver == SOLVER for each in answers) >= 0.98 * len(answers)
+        for policy in (MaxMinFairness(), FinishTimeFairness(), Makespan()):
+            allocation = policy.allocate(problem)
+            assert allocation.solver == SOLVER
+            assert max(allocation.certificate.primal_violation, allocation.certificate.dual_gap or 0.0) <= 1e-6
 
 
 def a_market(seed: int, jobs: int = 12, types: int = 3) -> Market:

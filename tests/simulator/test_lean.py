@@ -100,7 +100,7 @@ RULES = [{}, {"backfill": True}, PUBLISHED, PUBLISHED | {"planner": "published_s
     max_examples=60 if FULL else 8,
     deadline=None,
     database=None,
-    derandomize=True,
+    derandomize=not FULL,
     phases=(Phase.explicit, Phase.generate),  # to shrink a whole run takes minutes
 )
 @given(drawn=trace_jobs, policy=st.sampled_from(["max_min_fairness?water_filling=false", "equal_share", "fifo"]))
@@ -121,7 +121,13 @@ BESIDE = {
 }
 
 
-@settings(max_examples=8, deadline=None, database=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
+@settings(
+    max_examples=60 if FULL else 8,
+    deadline=None,
+    database=None,
+    derandomize=not FULL,
+    phases=(Phase.explicit, Phase.generate),
+)
 @given(drawn=trace_jobs, over=st.sampled_from([{}, {"solve_on": "event"}, {"backfill": True}]))
 def test_it_packs_the_pairs_that_the_driver_packs(drawn: list[tuple[str, int, int, int]], over: dict[str, Any]) -> None:
     """Few workers, so that pairs pay; ages do not count, so that the answers do not hang on the last digit."""

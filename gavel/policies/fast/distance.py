@@ -181,12 +181,13 @@ class _Search:
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
             return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
         asked, unit = _question(self.market.of(jobs), self.elastic, wanted[jobs], held)
-        if len(jobs) <= MOST_BY_SIMPLEX:
-            exact = by_simplex(asked)
-            if exact is not None:
-                return Answer(exact.z, exact.fractions, exact.prices / unit)
-        close = by_interior_point(asked, self.tolerance if len(jobs) > FEW else FINE)
-        return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
+        exact = by_simplex(asked) if len(jobs) <= MOST_BY_SIMPLEX else None
+        if exact is None:
+            close = by_interior_point(asked, self.tolerance if len(jobs) > FEW else FINE)
+            if close.is_settled or not MOST_BY_SIMPLEX < len(jobs) <= FEW:
+                return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
+            exact = by_simplex(asked) or close  # types that these jobs cannot tell apart: slower, but exact
+        return Answer(exact.z, exact.fractions, exact.prices / unit, exact.is_settled)
 
     def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
         """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
