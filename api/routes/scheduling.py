@@ -23,6 +23,7 @@ from api.schemas import (
 )
 from api.services import Services, ServicesDep
 from api.views import allocation_view, cluster_view, leases_in_force, round_view, throughput_view
+from gavel.config import Settings
 from gavel.errors import NotFound
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.tables import is_aside
@@ -147,6 +148,11 @@ def list_catalogue(caller: AnyCaller, services: ServicesDep) -> CatalogueList:
 @router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
 def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
     """Policies for the whole cluster, and objectives that a tier may have."""
+    return policy_list(services.settings, services.store.snapshot().policy)
+
+
+def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
+    """What `GET /v1/policies` answers; current is that of the settings unless an operator switched to another."""
     from gavel.policies.registry import TIER_OBJECTIVES, available
 
     items = [
@@ -156,7 +162,6 @@ def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
             source=each.source,
             parameters={parameter.name: parameter.default for parameter in each.parameters},
         )
-        for each in available(services.settings.policy_path)
+        for each in available(settings.policy_path)
     ]
-    current = services.store.snapshot().policy or services.settings.policy
-    return PolicyList(current=current, items=items, tier_objectives=dict(TIER_OBJECTIVES))
+    return PolicyList(current=switched_to or settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))

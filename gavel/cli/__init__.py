@@ -22,6 +22,7 @@ from gavel.cli import (
     why,
 )
 from gavel.cli.connection import app, explain
+from gavel.cli.panels import arrange
 from gavel.client import GavelApiError, ServiceUnreachable
 
 __all__ = [
@@ -41,6 +42,8 @@ __all__ = [
     "simulate",
     "why",
 ]
+
+arrange(app)
 
 
 def main() -> None:

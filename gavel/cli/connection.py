@@ -12,6 +12,7 @@ from gavel.client import Client, GavelApiError, ServiceUnreachable
 if TYPE_CHECKING:
     from gavel.config import Settings
 
+SERVICE = "service.json"
 Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
 
 
@@ -63,6 +64,11 @@ def connect() -> Client:
     return Client(connection.url, connection.token)
 
 
+def is_known() -> bool:
+    """Whether a service was named, or ever ran here."""
+    return bool(_chosen["url"]) or _local_url(settings().state_dir / SERVICE) is not None
+
+
 def settings(**over: Any) -> "Settings":
     """Settings from arguments, environment and gavel.toml; ends the command if one is out of bounds."""
     from pydantic import ValidationError
@@ -100,10 +106,10 @@ def resolve(url: str | None, token: str | None) -> Connection:
     if url and token:
         return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
     state_dir = settings().state_dir
-    local_url = _local_url(state_dir / "service.json")
+    local_url = _local_url(state_dir / SERVICE)
     if url is None and local_url is None:
         fail(f"no service runs in {state_dir}: run `gavel serve`, or name one with --url or GAVEL_URL")
-    address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / "service.json"))
+    address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / SERVICE))
     if token:
         return Connection(*address, token, "--token or GAVEL_TOKEN")
     if address[0] != local_url:  # the local operator's token is nobody else's business

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gavel.cli import completion, show
-from gavel.cli.connection import Json, app, connect, fail
+from gavel.cli.connection import Json, app, connect, fail, is_known, settings
 
 Tier = Annotated[str | None, typer.Option(help="Of this tier only.")]
 
@@ -65,9 +65,14 @@ def catalogue(as_json: Json = False) -> None:
 
 @app.command()
 def policies(as_json: Json = False) -> None:
-    """List policies for the cluster, the current one marked, and objectives for tiers."""
-    with connect() as client:
-        show.answer(client.policies(), as_json, show.policies)
+    """List policies for the cluster, the current one marked, and objectives for tiers; needs no service."""
+    if is_known():
+        with connect() as client:
+            show.answer(client.policies(), as_json, show.policies)
+        return
+    from api.routes.scheduling import policy_list
+
+    show.answer(policy_list(settings()).model_dump(mode="json"), as_json, show.policies)
 
 
 @app.command("policy")
