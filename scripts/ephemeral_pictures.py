@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from scripts.drawn import main
 from scripts.ephemeral_scenes import SCENES, Frame, Stage
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures" / "ephemeral"
@@ -73,13 +74,5 @@ def draw(folder: Path) -> list[Path]:
     return written
 
 
-def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in draw(folder):
-        print(file)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(draw, PICTURES))

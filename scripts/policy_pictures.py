@@ -13,6 +13,7 @@ import numpy as np
 
 from gavel.policies import measures, registry, with_pairs
 from gavel.types import Allocation, AllocationProblem, Tier
+from scripts.drawn import main
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures" / "policies"
 ALSO = {"packed": "max_min_fairness", "agnostic": "max_min_fairness?agnostic=true"}  # variants that get a picture too
@@ -159,13 +160,5 @@ def draw(folder: Path) -> list[Path]:
     return written
 
 
-def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else PICTURES
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in draw(folder):
-        print(file)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(draw, PICTURES))
