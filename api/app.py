@@ -92,9 +92,10 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
     app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
     errors.install(app)
-    for part in PARTS:
-        app.include_router(part.router)
-    app.state.paths = frozenset(route.path for part in PARTS for route in part.router.routes)
+    # Not included as routers: the paths are whole, and a request would be matched by each router, twice by its own.
+    routes = [route for part in PARTS for route in part.router.routes]
+    app.router.routes += routes
+    app.state.paths = frozenset(route.path for route in routes)
     app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
     return app
 

@@ -75,6 +75,10 @@ class Allowed:
         request.app.state.rates.count(caller)
         return caller
 
+    async def caller(self, request: Request) -> Identity:
+        """The same for a route that asks by itself."""
+        return await self(request, await _bearer(request), await _cookie(request))
+
     def _names(self) -> str:
         return " or ".join(sorted(self.scopes))
 
@@ -94,17 +98,18 @@ async def public() -> None:
     """Dependency that declares a route open to everybody."""
 
 
+USER_OR_OPERATOR = Allowed(frozenset({Scope.OPERATOR, Scope.USER}))
 OperatorOnly = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR})))]
-UserOrOperator = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.USER})))]
+UserOrOperator = Annotated[Identity, Depends(USER_OR_OPERATOR)]
 AnyCaller = Annotated[Identity, Depends(Allowed(frozenset(Scope)))]
 PUBLIC = Depends(public)
 
 
 def may_see(caller: Identity, job: Job) -> bool:
     """Operators see every job, users their own, a job's token that job."""
-    if caller.scope is Scope.JOB:
-        return job.id == caller.job_id
-    return caller.scope is Scope.OPERATOR or job.spec.user == caller.user
+    if caller.scope is Scope.OPERATOR:
+        return True
+    return job.id == caller.job_id if caller.scope is Scope.JOB else job.spec.user == caller.user
 
 
 def visible_job(services: Services, caller: Identity, job_id: str) -> Job:

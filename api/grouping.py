@@ -1,5 +1,6 @@
 """The allocation matrix by job kind and tier: of ten thousand rows each entry is next to nothing."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,9 +34,9 @@ class _Group:
 
 
 def _groups(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Sequence[_Group]:
-    groups: dict[tuple[str, str], _Group] = {}
+    groups: dict[tuple[str, str], _Group] = defaultdict(_Group)
     for line, job in _members(allocation, jobs):
-        group = groups.setdefault((job.spec.tier, job.spec.kind), _Group())
+        group = groups[job.spec.tier, job.spec.kind]
         group.jobs[job.id] = job
         group.lines.append(line)
     return list(groups.values())
@@ -44,8 +45,8 @@ def _groups(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Sequence[_Grou
 def _members(allocation: Allocation, jobs: Mapping[JobId, Job]) -> Iterator[tuple[int, Job]]:
     for line, combination in enumerate(allocation.combinations):
         for job_id in combination:
-            if job_id in jobs:
-                yield line, jobs[job_id]
+            if job := jobs.get(job_id):
+                yield line, job
 
 
 def _row(group: _Group, allocation: Allocation, now_s: float) -> AllocationRow:

@@ -70,6 +70,14 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     )
 
 
+def tiers_for(caller: Identity, existing: Collection[str]) -> list[str]:
+    """The tiers that the caller may use, the default first; operators may use any."""
+    choices = [tier for tier in caller.tiers if tier in existing]
+    if caller.scope is Scope.OPERATOR:
+        choices += [tier for tier in existing if tier not in choices]
+    return choices
+
+
 def specs_of_array(body: JobArray, caller: Identity, rules: Rules) -> list[JobSpec]:
     """A specification for each combination of the parameters, the last one varying fastest; raises as `spec_of`."""
     spec = spec_of(body.job, caller, rules)
@@ -126,10 +134,8 @@ def body_hash(body: BaseModel) -> str:
 
 
 def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> str:
-    """The tier asked for, or the caller's first; operators may use any."""
-    choices = [tier for tier in caller.tiers if tier in existing]
-    if caller.scope is Scope.OPERATOR:
-        choices += [tier for tier in existing if tier not in choices]
+    """The tier asked for, or the caller's first."""
+    choices = tiers_for(caller, existing)
     if not choices:
         raise invalid("tier", f"user {caller.user} has no tier; an operator gives one with PUT /v1/users/{caller.user}")
     if wanted is None:

@@ -12,6 +12,7 @@ from fastapi.sse import format_sse_event
 
 from api.news import Audience, News, read_news
 from api.services import Services
+from api.streams import LOOK_AGAIN_S
 from gavel.errors import StoreUnavailable
 
 LOOK_EVERY_S = 0.2
@@ -41,12 +42,17 @@ class Listener:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """What arrives, and a sign of life when nothing does; ends when something was lost."""
+        quiet_s = 0.0
         while not self.is_behind:
             try:
-                async with asyncio.timeout(KEEPALIVE_S):
-                    yield await self._chunks.get()
+                async with asyncio.timeout(LOOK_AGAIN_S):
+                    chunk = await self._chunks.get()
+                quiet_s = 0.0
             except TimeoutError:
-                yield format_sse_event(comment="here", id=str(self.position))
+                quiet_s += LOOK_AGAIN_S
+                is_due = quiet_s % KEEPALIVE_S < LOOK_AGAIN_S
+                chunk = format_sse_event(comment="here", id=str(self.position)) if is_due else b""
+            yield chunk  # out here, where no time runs out: a client that reads slowly holds it
 
 
 class LiveFeed:

@@ -11,7 +11,6 @@ from prometheus_client.registry import Collector
 
 from api.services import Services
 from api.views import finish_time_fairness, received_of_job, target_of_jobs
-from gavel.errors import NotFound
 from gavel.ports import Snapshot, ThroughputEstimate
 from gavel.simulator.envy import Envy, mean_speed
 from gavel.types import Cluster, FloatArray, Job, JobId, JobState, RoundRecord
@@ -37,10 +36,9 @@ class StoreCollector(Collector):
         yield from _estimator(store.throughputs())
         yield from _workers(store.cluster(), snapshot)
         yield from self._scheduler()
-        try:
-            record = store.round()
-        except NotFound:
+        if not snapshot.rounds:
             return
+        record = snapshot.rounds[-1]
         yield from _round(record)
         yield from _shares(record, snapshot.jobs, now_s)
         yield _envy(record, snapshot.jobs, now_s)

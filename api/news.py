@@ -83,8 +83,8 @@ class _Shown:
                 yield self.jobs[item.id]
             return
         if "round" in audience.kinds:
-            mine = [each for each in item.leases if audience.user in (None, self.owner_of.get(each.job_id))]
-            yield _event("round", round_view(replace(item, leases=tuple(mine))))
+            mine = tuple(each for each in item.leases if audience.user in (None, self.owner_of.get(each.job_id)))
+            yield _event("round", round_view(replace(item, leases=mine), {each.job_id for each in mine}))
         if "allocation" in audience.kinds and audience.user is None and item.round_index in self.allocations:
             yield _event("allocation", self.allocations[item.round_index])
 

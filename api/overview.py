@@ -1,5 +1,6 @@
 """The cluster at a glance, who was placed where, tiers' shares over time: counted here, so that a page stays small."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -28,10 +29,11 @@ def summary(snapshot: Snapshot, cluster: Cluster, notes: Sequence[str], sees: Se
     leases = leases_in_force(plans, snapshot.jobs)
     jobs = [job for job in snapshot.jobs.values() if sees(job)]
     busy = {worker for lease in leases.values() for worker in lease.worker_ids}
+    states = Counter(shown_state(job, leases.get(job.id)) for job in jobs)
     return Summary(
         round=_round(plans, now_s),
         solve=_solve(snapshot.rounds[-1]) if snapshot.rounds else None,
-        jobs=dict(Counter(shown_state(job, leases.get(job.id)).value for job in jobs)),
+        jobs={state.value: count for state, count in states.items()},
         tiers=dict(Counter(job.spec.tier for job in jobs)),
         workers=len(cluster.workers),
         busy_workers=sum(worker.id in busy for worker in cluster.workers),
@@ -102,7 +104,7 @@ def _extend(
     """Make the worker's last block longer if the lease is the same one renewed, else begin another."""
     job = jobs.get(lease.job_id)
     is_seen = job is not None and sees(job)
-    job_id = lease.job_id if is_seen else ""
+    job_id = lease.job_id if is_seen else None
     last = row[-1] if row else None
     renewed = (job_id, lease.token, lease.is_profiling, index - 1)
     if last and (last.job_id, last.token, last.is_profiling, last.last_round) == renewed:
@@ -145,24 +147,52 @@ def shares(plans: Sequence[RoundPlan], tiers: Sequence[str], tier_of: Mapping[Jo
 # --- queue ------------------------------------------------------------------------------------------------------
 
 
-def queue(snapshot: Snapshot, sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
-    """A page of the unfinished jobs that hold no lease, in the order in which `explain` counts them.
+Line = Sequence[tuple[int | None, Job]]
+"""Unfinished jobs that hold no lease, in the order in which `explain` counts them, each with its place in its tier.
 
-    Positions count the jobs that the caller may not see, too; those that the newest plan serves come first.
-    """
-    waiting = [job for job in snapshot.jobs.values() if job.state is JobState.QUEUED and tier in (None, job.spec.tier)]
-    record = snapshot.rounds[-1] if snapshot.rounds else None
+Those that the newest plan serves come first, and have no place.
+"""
+
+
+class Lines:
+    """Keeps the line of the newest jobs and round that were asked about: to sort 10,000 jobs takes a while."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of: tuple[Mapping[JobId, Job], RoundRecord | None] | None = None
+        self._line: Line = ()
+
+    def of(self, snapshot: Snapshot) -> Line:
+        """The line of this snapshot."""
+        jobs, record = snapshot.jobs, _newest(snapshot)
+        with self._lock:
+            if self._of is None or self._of[0] is not jobs or self._of[1] is not record:
+                self._of, self._line = (jobs, record), _line(jobs, record)
+            return self._line
+
+
+def _newest(snapshot: Snapshot) -> RoundRecord | None:
+    return snapshot.rounds[-1] if snapshot.rounds else None
+
+
+def _line(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Line:
+    waiting = [job for job in jobs.values() if job.state is JobState.QUEUED]
     served = {lease.job_id for lease in record.plan.leases} if record else set()
     owed = _most_owed(record) if record else {}
     waiting.sort(key=lambda job: (job.spec.tier, job.id not in served, -owed.get(job.id, 0.0), job.id))
     of_tier: Counter[str] = Counter()
-    mine: list[tuple[int | None, Job]] = []
+    line: list[tuple[int | None, Job]] = []
     for job in waiting:
         of_tier[job.spec.tier] += job.id not in served
-        if sees(job):
-            mine.append((None if job.id in served else of_tier[job.spec.tier], job))
+        line.append((None if job.id in served else of_tier[job.spec.tier], job))
+    return line
+
+
+def queue(line: Line, sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
+    """A page of those in the line that the caller may see; places count the others, too."""
+    mine = [(place, job) for place, job in line if tier in (None, job.spec.tier) and sees(job)]
     return Queue(
-        items=[_waiting(position, job) for position, job in mine[start : start + limit]],
+        items=[_waiting(place, job) for place, job in mine[start : start + limit]],
         waiting=len(mine),
         reasons=dict(Counter(job.reason for _, job in mine)),
     )

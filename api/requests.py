@@ -1,5 +1,6 @@
 """What is kept of each request: how many and how long by templated route, an id, and a line in the log."""
 
+import itertools
 import re
 import secrets
 import time
@@ -18,6 +19,7 @@ FAILED = 400
 LogRequests = Literal["none", "failed", "all"]
 
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NEXT_ID = itertools.count(secrets.randbits(63))  # randomness for each request is a system call, and the GIL let go
 
 
 class RequestLog:
@@ -47,11 +49,12 @@ class RequestLog:
                 MutableHeaders(scope=message)[ID_HEADER] = request_id
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self.app(scope, receive, watched)
-            finally:
-                self._note(scope, status, time.perf_counter() - begun)
+        bound = structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            self._note(scope, status, time.perf_counter() - begun)
+            structlog.contextvars.reset_contextvars(**bound)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         # Paths nobody serves share one name, else any caller could grow the number of series.
@@ -65,4 +68,4 @@ class RequestLog:
 
 def _request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get(ID_HEADER, "")
-    return given if _GIVEN_ID.fullmatch(given) else secrets.token_hex(8)
+    return given if _GIVEN_ID.fullmatch(given) else f"{next(_NEXT_ID):016x}"

@@ -7,6 +7,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from api.forecasts import Forecasts
+from api.overview import Lines
 from api.schemas import CatalogueEntry
 from gavel.config import Settings
 from gavel.ports import Clock, Store
@@ -36,8 +37,10 @@ class Services:
     is_scheduler_alive: Callable[[], bool]
     leads_scheduler: Callable[[], bool] = lambda: True  # whether it is this process that plans
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
+    scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended of late; empty: it did not
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     forecasts: Forecasts = field(default_factory=Forecasts)
+    lines: Lines = field(default_factory=Lines)
 
 
 async def services_of(request: Request) -> Services:

@@ -1,7 +1,7 @@
 """From the nouns to what travels: pure functions, so that every route says a thing the same way."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from api.schemas import (
     AllocationRow,
@@ -145,31 +145,24 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
 
 def event_view(event: JobEvent) -> EventView:
     """One line of a job's story."""
-    return EventView(
-        sequence=event.sequence,
-        job_id=event.job_id,
-        at_s=event.at_s,
-        kind=event.kind,
-        message=event.message,
-        round_index=event.round_index,
-    )
+    return EventView.model_validate(event, from_attributes=True)
 
 
-def round_view(plan: RoundPlan, solver_outcome: str | None = None) -> RoundView:
-    """A round with its leases."""
+def round_view(plan: RoundPlan, seen: Collection[JobId], solver_outcome: str | None = None) -> RoundView:
+    """A round with its leases; jobs that are not in `seen` have no id."""
     return RoundView(
         round_index=plan.round_index,
         starts_at_s=plan.starts_at_s,
         duration_s=plan.duration_s,
         policy=plan.policy,
         solver_outcome=solver_outcome,
-        leases=[_lease_view(lease, plan) for lease in plan.leases],
+        leases=[_lease_view(lease, plan, lease.job_id in seen) for lease in plan.leases],
     )
 
 
-def _lease_view(lease: Lease, plan: RoundPlan) -> LeaseView:
+def _lease_view(lease: Lease, plan: RoundPlan, is_seen: bool) -> LeaseView:
     return LeaseView(
-        job_id=lease.job_id,
+        job_id=lease.job_id if is_seen else None,
         token=lease.token,
         accelerator_type=lease.accelerator_type,
         worker_ids=list(lease.worker_ids),
@@ -184,13 +177,15 @@ def target_of_jobs(allocation: Allocation) -> dict[JobId, list[float]]:
     target: dict[JobId, list[float]] = {}
     for combination, fractions in zip(allocation.combinations, allocation.time_fraction.tolist(), strict=True):
         for job_id in combination:
-            row = target.setdefault(job_id, [0.0] * len(fractions))
-            target[job_id] = [sum(pair) for pair in zip(row, fractions, strict=True)]
+            row = target.get(job_id)
+            target[job_id] = fractions if row is None else [sum(pair) for pair in zip(row, fractions, strict=True)]
     return target
 
 
 def received_of_job(job: Job, types: Sequence[str], now_s: float) -> list[float]:
     """Fraction of the time since submission that the job has held each type."""
+    if not job.received_s:  # most, where many wait
+        return [0.0] * len(types)
     age_s = max(now_s - job.submitted_at_s, 1e-9)
     return [min(1.0, job.received_s.get(each, 0.0) / age_s) for each in types]
 
@@ -240,33 +235,21 @@ def _row(job: Job, target: list[float], received: list[float], note: str) -> All
 
 def throughput_view(estimate: ThroughputEstimate) -> ThroughputView:
     """One entry of the estimator's table."""
-    return ThroughputView(
-        kind=estimate.kind,
-        scale_factor=estimate.scale_factor,
-        accelerator_type=estimate.accelerator_type,
-        steps_per_s=estimate.steps_per_s,
-        relative_error=estimate.relative_error,
-        source=estimate.source,
-        measurements=estimate.measurements,
-    )
+    return ThroughputView.model_validate(estimate, from_attributes=True)
 
 
 def cluster_view(
     cluster: Cluster,
     leases: Leases,
+    seen: Collection[JobId],
     resources: Iterable[ApplicationResource],
     now_s: float,
     notes: Iterable[str] = (),
 ) -> ClusterView:
-    """Nodes, and workers with the jobs that hold them."""
+    """Nodes, and workers with the jobs that hold them; those that are not in `seen` have no id."""
     holder: dict[WorkerId, JobId] = {w: lease.job_id for lease in leases.values() for w in lease.worker_ids}
     return ClusterView(
-        nodes=[
-            NodeView(
-                name=n.name, cpu_cores=n.cpu_cores, memory_bytes=n.memory_bytes, region=n.region, problem=n.problem
-            )
-            for n in cluster.nodes
-        ],
+        nodes=[NodeView.model_validate(node, from_attributes=True) for node in cluster.nodes],
         workers=[
             WorkerView(
                 id=w.id,
@@ -275,7 +258,7 @@ def cluster_view(
                 price_usd_per_hour=w.price_usd_per_hour,
                 shares_core=w.shares_core,
                 busy=w.id in holder,
-                job_id=holder.get(w.id),
+                job_id=holder[w.id] if holder.get(w.id) in seen else None,
             )
             for w in cluster.workers
         ],
@@ -305,19 +288,7 @@ def resource_view(found: ApplicationResource) -> ResourceView:
 
 def tier_view(tier: Tier) -> TierView:
     """A tier's rules."""
-    return TierView(
-        name=tier.name,
-        weight=tier.weight,
-        objective=tier.objective,
-        guarantee=tier.guarantee,
-        cap=tier.cap,
-        default_priority=tier.default_priority,
-        max_jobs=tier.max_jobs,
-        accelerator_hours_per_month=tier.accelerator_hours_per_month,
-        budget_usd_per_month=tier.budget_usd_per_month,
-        parent=tier.parent,
-        version=tier.version,
-    )
+    return TierView.model_validate(tier, from_attributes=True)
 
 
 def audit_list(entries: Sequence[AuditEntry], limit: int) -> AuditList:

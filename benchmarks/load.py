@@ -90,10 +90,10 @@ def _found(pattern: str, output: str) -> float:
 
 
 class Spent:
-    """CPU seconds of a process, with its children that do not run jobs where asked, since this was made."""
+    """CPU seconds of a process, where asked with its scheduler and solver, since this was made."""
 
-    def __init__(self, process: psutil.Process, *, with_solver: bool = False) -> None:
-        self._process, self._with_solver = process, with_solver
+    def __init__(self, process: psutil.Process, *, with_children: bool = False) -> None:
+        self._process, self._with_children = process, with_children
         self._before = self._all()
 
     def seconds(self) -> float:
@@ -101,12 +101,20 @@ class Spent:
         return self._all() - self._before
 
     def _all(self) -> float:
-        times = self._process.cpu_times()
-        spent = times.user + times.system
-        if not self._with_solver:
-            return spent
-        for child in self._process.children():
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                if not any("supervisor.py" in word for word in child.cmdline()):
-                    spent += sum(child.cpu_times()[:2])
+        spent = 0.0
+        for each in own_processes(self._process) if self._with_children else [self._process]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                spent += sum(each.cpu_times()[:2])
         return spent
+
+
+def own_processes(service: psutil.Process) -> list[psutil.Process]:
+    """The service, its scheduler, its solver: no supervisors, which begin a job's own processes."""
+    found, waiting = [], [service]
+    while waiting:
+        process = waiting.pop()
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if not any("supervisor.py" in word for word in process.cmdline()):
+                found.append(process)
+                waiting += process.children()
+    return found

@@ -22,7 +22,7 @@ import httpx
 import psutil
 
 from benchmarks.listeners import Listeners
-from benchmarks.load import MISSING, Load, Spent, Submits
+from benchmarks.load import MISSING, Load, Spent, Submits, own_processes
 from benchmarks.table import Row, run
 from gavel.demo.service import ServiceProcess, wait_until
 
@@ -68,11 +68,11 @@ def submits(seconds: float) -> Iterator[Row]:
 
 
 def crash(seconds: float) -> Iterator[Row]:
-    """By the one process that does everything; killed in the middle, and every acknowledged id looked for after."""
+    """By a service with its scheduler; killed in the middle, and every acknowledged id looked for after."""
     with _service() as service:
         _warm(service.url, service.operator_token)
         submitted, token = _submits(service, "all"), service.operator_token
-        spent = Spent(service.process, with_solver=True)
+        spent = Spent(service.process, with_children=True)
         url = f"{service.url}/v1/jobs"
         load = Load(url, connections=CONNECTIONS, seconds=seconds, token=token, submits=submitted)
         time.sleep(seconds / 2)
@@ -103,18 +103,20 @@ def crowd(jobs: int, seconds: float) -> Iterator[Row]:
             ("list of 50", "/v1/jobs"),
             ("one job", f"/v1/jobs/{made[len(made) // 2]}"),
             ("allocation, grouped", "/v1/allocations/current?group_by=auto"),
+            ("placements", "/v1/placements"),
+            ("shares", "/v1/shares"),
+            ("queue", "/v1/queue"),
         ):
             spent = Spent(service.process)
             seen = Load(f"{service.url}{path}", connections=4, seconds=seconds, token=token).result()
             yield Row(f"{name} of {jobs} jobs, p99", seen.p99_ms, "ms", 100)
-            yield Row(f"{name}, with the scheduler's part", 1e3 * spent.seconds() / max(1, seen.requests), "CPU ms")
+            yield Row(f"{name}, an answer", 1e3 * spent.seconds() / max(1, seen.requests), "CPU ms")
         wait_until(lambda: len(_rounds_s(service)) > len(known), LIMIT_S)
         spent_s = _rounds_s(service)[len(known) :]
         yield Row(f"round of {jobs} jobs while they are served, median", statistics.median(spent_s), "s", 2)
         yield Row("the longest", max(spent_s), "s", 2)
-        family = [service.process, *service.process.children()]
-        yield Row("memory of the service", service.process.memory_info().rss / 1e6, "MB", 600)
-        yield Row("with its solver", sum(each.memory_info().rss for each in family) / 1e6, "MB")
+        yield Row("memory of the API's process", service.process.memory_info().rss / 1e6, "MB")
+        yield Row("with its scheduler and solver", sum(_memory_bytes(service.process)) / 1e6, "MB", 600)
 
 
 def _submit_arrays(client: httpx.Client, jobs: int) -> list[str]:
@@ -132,9 +134,15 @@ def _jobs_of_round(client: httpx.Client) -> int:
     return int(answer.json()["jobs"]) if answer.status_code == 200 else 0
 
 
+def _memory_bytes(service: psutil.Process) -> Iterator[int]:
+    """Resident memory of a service's processes, one after the other; those of jobs are not among them."""
+    for each in own_processes(service):
+        yield each.memory_info().rss
+
+
 def _rounds_s(service: ServiceProcess) -> list[float]:
     """What rounds took from the observation to the commit, by the service's log."""
-    lines = (json.loads(line) for line in (service.state_dir / "service.log").read_text().splitlines() if line)
+    lines = (json.loads(line) for line in (service.state_dir / "scheduler.log").read_text().splitlines() if line)
     return [line["seconds"] for line in lines if line.get("event") == "round.committed"]
 
 
@@ -170,7 +178,7 @@ async def _follow(service: ServiceProcess, clients: int, jobs: int) -> tuple[int
 
 @contextmanager
 def _service(**settings: str) -> Iterator[ServiceProcess]:
-    """Everything in one process, on a free port, in a folder of its own; gone afterwards."""
+    """A service with its scheduler, on a free port, in a folder of its own; gone afterwards."""
     with (
         tempfile.TemporaryDirectory() as folder,
         ServiceProcess(Path(folder) / "state", SETTINGS | settings) as service,

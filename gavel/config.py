@@ -40,6 +40,9 @@ class Settings(BaseSettings):
         "change", description="Solve anew when any number changed, or on arrivals, ends and changes of workers only."
     )
     space_sharing: bool = Field(False, description="Jobs may share workers, two and two, where that pays.")
+    pair_trials: int = Field(
+        4, ge=0, le=100, description="Unmeasured pairs of kinds that a round may hope the best of."
+    )
     allocation_interval_s: float = Field(0.0, ge=0, le=86_400, description="Least time from one solve to the next.")
     planning_lead_fraction: float = Field(0.25, ge=0.0, le=0.9, description="Part of a round to decide the next in.")
     tick_s: float = Field(0.1, ge=0.01, le=10, description="How often the cluster is observed while gangs run.")

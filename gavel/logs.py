@@ -18,16 +18,16 @@ PROCESSES_MAX = 64
 
 
 @contextmanager
-def claim_log(folder: Path) -> Iterator[Path]:
-    """A log file of this process alone: service.log, or service-2.log and so on beside other processes."""
-    for name in ("service", *(f"service-{number}" for number in range(2, PROCESSES_MAX + 1))):
-        lock = _lock(folder / f"{name}.lock")
+def claim_log(folder: Path, name: str) -> Iterator[Path]:
+    """A log file of this process alone: NAME.log, or NAME-2.log and so on beside other processes."""
+    for own in (name, *(f"{name}-{number}" for number in range(2, PROCESSES_MAX + 1))):
+        lock = _lock(folder / f"{own}.lock")
         if lock is not None:
             break
     else:
         raise BackendUnavailable(f"{PROCESSES_MAX} services run in {folder} already")
     try:
-        yield folder / f"{name}.log"
+        yield folder / f"{own}.log"
     finally:
         os.close(lock)
 

@@ -150,7 +150,7 @@ class SubprocessRunner:
 
 def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, policy_path: str) -> None:
     """Answer requests from the parent until it closes its end."""
-    _die_with(parent_pid)
+    die_with(parent_pid)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not fill the disk
     resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
     module, _, name = load.partition(":")
@@ -181,7 +181,7 @@ def _reply(runner: InlineRunner, policy: str, problem: AllocationProblem, time_l
         return SolveFailed, (f"{policy} raised {type(error).__name__}: {error}",)
 
 
-def _die_with(parent_pid: int) -> None:
+def die_with(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent ends, however that comes about."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # it ended before we asked

@@ -53,6 +53,7 @@ def pages(names: dict[str, str]) -> dict[str, tuple[Literal["dark", "light"], st
         "dashboard-light.png": ("light", "/"),
         "job.png": ("light", f"/jobs/{names['speech']}"),
         "queue.png": ("light", "/queue"),
+        "submit.png": ("light", "/submit"),
         "tiers.png": ("dark", "/tiers"),
     }
 

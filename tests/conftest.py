@@ -1,8 +1,13 @@
-"""What holds for every test: no example of a property is judged by its time, on a machine that others use too."""
+"""How properties are tried, for every test: the same examples each time, but for a full run on one's own machine.
+
+Hypothesis's own profile for CI, in which no example is judged by its time: others use the machine, too.
+"""
 
 import os
 
 from hypothesis import settings
 
-settings.register_profile("gavel", deadline=None, database=None, derandomize="CI" in os.environ)
+IS_REPEATED = "CI" in os.environ or os.environ.get("GAVEL_TEST_PROFILE") != "full"
+
+settings.register_profile("gavel", settings.get_profile("ci"), derandomize=IS_REPEATED)
 settings.load_profile("gavel")

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.auth import PUBLIC, CookieDep, identify, start_session
 from api.errors import documented, problem
+from api.limits import tiers_for
 from api.services import Services, ServicesDep
 from gavel.types import Scope
 
@@ -25,6 +26,7 @@ FILES: Final[Mapping[str, Path]] = {
 }
 PAGES: Final[Mapping[str, str]] = {
     "/": "Overview",
+    "/submit": "Submit",
     "/allocation": "Allocation",
     "/placements": "Placements",
     "/queue": "Queue",
@@ -146,6 +148,8 @@ def _page(
         user=caller.user,
         scope=caller.scope.value,
         kind=next(iter(services.catalogue), ""),
+        kinds=tuple(services.catalogue.values()),
+        tiers=tiers_for(caller, [tier.name for tier in services.store.tiers()]),
         features=" ".join(feature for feature, path in FEATURES.items() if path in offered),
         job_id=job_id,
     )

@@ -1,16 +1,19 @@
 """Jobs: submit, list, look, cancel, and their story."""
 
 from asyncio import wrap_future
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Response
 from fastapi import Request as HttpRequest
+from fastapi.routing import APIRoute
 from fastapi_problem.error import Problem
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
 
-from api.auth import AnyCaller, UserOrOperator, visible_job
+from api.auth import USER_OR_OPERATOR, AnyCaller, UserOrOperator, visible_job
 from api.deadlines import deadline_view
 from api.errors import documented, problem
 from api.limits import body_hash, check_predecessors, checked_priority, spec_of
@@ -38,6 +41,7 @@ from gavel.types import Identity, Job, JobSpec, JobState, Scope
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 REPLAYED = {"Idempotency-Replayed": "true"}
+_KEY: TypeAdapter[str | None] = TypeAdapter(IdempotencyKey)
 SCANNED_PAGES = 25  # a list filtered by a shown state looks through this many pages before it answers with a short one
 
 ETAG: dict[str, Any] = {"ETag": {"description": "The version of what is shown.", "schema": {"type": "string"}}}
@@ -67,13 +71,37 @@ CREATED: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.post(
-    "",
-    status_code=201,
-    operation_id="submit_job",
-    response_model=JobView,
-    responses=CREATED | documented(400, 401, 403, 413, 422, 429, 503),
-)
+class SubmitRoute(APIRoute):
+    """A route as any other, but that a submit with nothing to complain of does without FastAPI's dependency solving.
+
+    That would cost more than all the rest. Whatever is odd about a request is left to FastAPI to say.
+    """
+
+    def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
+        """What answers a request."""
+        careful = super().get_route_handler()
+
+        async def handle(request: HttpRequest) -> Response:
+            asked = await _submit_in(request)
+            if asked is None:
+                return await careful(request)
+            body, key = asked
+            return await submit(body, await USER_OR_OPERATOR.caller(request), request, key)
+
+        return handle
+
+
+async def _submit_in(request: HttpRequest) -> tuple[JobSubmit, str | None] | None:
+    """Body and key of a submit; None if something about them needs a closer look."""
+    if request.headers.get("content-type") != "application/json":
+        return None
+    try:
+        body = JobSubmit.model_validate_json(await request.body())
+        return body, _KEY.validate_python(request.headers.get("idempotency-key"))
+    except (ValidationError, ClientDisconnect):
+        return None
+
+
 async def submit(
     body: JobSubmit,
     caller: UserOrOperator,
@@ -95,6 +123,18 @@ async def submit(
     now_s = services.clock.now_s()
     (answer,) = await wrap_future(services.store.start_submit(spec, key=idempotency_key, body_hash=digest, now_s=now_s))
     return await _created(services, answer.job, created=answer.created)
+
+
+router.add_api_route(
+    "",
+    submit,
+    methods=["POST"],
+    status_code=201,
+    operation_id="submit_job",
+    response_model=JobView,
+    responses=CREATED | documented(400, 401, 403, 413, 422, 429, 503),
+    route_class_override=SubmitRoute,
+)
 
 
 def _check_further(body: JobSubmit, spec: JobSpec, caller: Identity, services: Services, rules: Rules) -> None:

@@ -1,24 +1,17 @@
 """What happens, as it happens: jobs, rounds and allocations as server-sent events."""
 
-import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from fastapi.sse import EventSourceResponse
 
 from api.auth import UserOrOperator
 from api.errors import documented, problem
 from api.live import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
 from api.news import DEFAULT_KINDS, Audience, Kind
-from api.recent import Recent, recent_of
-from gavel.errors import StoreUnavailable
+from api.streams import event_stream
 from gavel.types import Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
-
-LOOK_AGAIN_S = 5.0  # whether the token of a stream is still good
 
 EVENT: dict[str, Any] = {
     "type": "object",
@@ -67,25 +60,4 @@ async def follow_events(
     start = after if last_event_id is None else last_event_id
     user = None if caller.scope is Scope.OPERATOR else caller.user
     audience = Audience(user=user, kinds=frozenset(kind) if kind else DEFAULT_KINDS)
-    events = _while_known(live.stream(audience, start), recent_of(request), request.state.token_hash)
-    return EventSourceResponse(events, headers={"Cache-Control": "no-store"})
-
-
-async def _while_known(chunks: AsyncGenerator[bytes, None], recent: Recent, token_hash: str) -> AsyncIterator[bytes]:
-    """The chunks until the token is taken back: it is looked at again every so often, before a chunk goes out."""
-    looked_at_s = time.monotonic()
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if time.monotonic() - looked_at_s >= LOOK_AGAIN_S:
-                looked_at_s = time.monotonic()
-                if not await _is_known(recent, token_hash):
-                    return
-            yield chunk
-
-
-async def _is_known(recent: Recent, token_hash: str) -> bool:
-    """False for a token that is known to be nobody's; a store that cannot be read takes no token back."""
-    try:
-        return await recent.identity(token_hash) is not None
-    except StoreUnavailable:
-        return True
+    return event_stream(request, live.stream(audience, start))

@@ -3,18 +3,19 @@
 import codecs
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query, Response
-from fastapi.sse import KEEPALIVE_COMMENT, EventSourceResponse, format_sse_event
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.auth import AnyCaller, visible_job
 from api.errors import documented
 from api.routes.parameters import JobIdPath
 from api.services import Services, ServicesDep
+from api.streams import event_stream
 from gavel.errors import StoreUnavailable
 from gavel.types import JobId
 
@@ -56,6 +57,7 @@ followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
 )
 def get_log(
     job_id: JobIdPath,
+    request: Request,
     caller: AnyCaller,
     services: ServicesDep,
     offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0,
@@ -71,14 +73,14 @@ def get_log(
     job = visible_job(services, caller, job_id)
     if follow:
         start = offset if last_event_id is None else last_event_id
-        return EventSourceResponse(_stream(services, job.id, start), headers={"Cache-Control": "no-store"})
+        return event_stream(request, _stream(services, job.id, start))
     content, next_offset = services.read_log(job.id, offset, limit)
     # What a job prints is anybody's text: no browser may take it for a page.
     headers = {"X-Next-Offset": str(next_offset), "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type="text/plain", headers=headers)
 
 
-async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncIterator[bytes]:
+async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
     """Events of a log from `offset`, if this process has room for one more follower."""
     if not followers.acquire(blocking=False):
         yield format_sse_event(comment="too many followers", retry=COME_AGAIN_MS)
@@ -93,7 +95,7 @@ async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncIterat
         followers.release()
 
 
-async def _follow(services: Services, job_id: JobId, offset: int) -> AsyncIterator[bytes]:
+async def _follow(services: Services, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
     """One chunk in memory at a time, read only after the one before was sent."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     quiet_polls = 0
@@ -110,7 +112,6 @@ async def _follow(services: Services, job_id: JobId, offset: int) -> AsyncIterat
             yield format_sse_event(data_str=json.dumps({"state": job.state}), event="end", id=str(offset))
             return
         quiet_polls = 0 if content else quiet_polls + 1
-        if quiet_polls and quiet_polls % POLLS_PER_KEEPALIVE == 0:
-            yield KEEPALIVE_COMMENT
         if not content:
+            yield b"" if quiet_polls % POLLS_PER_KEEPALIVE else KEEPALIVE_COMMENT
             await anyio.sleep(POLL_S)

@@ -1,6 +1,5 @@
 """The cluster at a glance: small answers for the dashboard, however many jobs and workers there are."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated
 
@@ -13,13 +12,10 @@ from api.routes.parameters import LimitQuery
 from api.schemas import Name
 from api.schemas.fields import JOB_ID_PATTERN
 from api.schemas.overview import Placements, Queue, SharesView, Summary
-from api.services import Services, ServicesDep
-from gavel.ports import JobFilter
-from gavel.types import Job, JobId
+from api.seen import jobs_with
+from api.services import ServicesDep
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
-
-IDS_A_PAGE = 200
 
 RoundsQuery = Annotated[int, Query(ge=1, le=200, description="How many rounds.")]
 BeforeRound = Annotated[int | None, Query(ge=0, le=2**53, description="Only rounds before this one.")]
@@ -55,7 +51,7 @@ def get_placements(
     shown = workers[:limit]
     wanted = set(shown)
     held = {lease.job_id for plan in plans for lease in plan.leases if not wanted.isdisjoint(lease.worker_ids)}
-    found = overview.placements(plans, shown, _jobs(services, held), lambda job: may_see(caller, job))
+    found = overview.placements(plans, shown, jobs_with(services, held), lambda job: may_see(caller, job))
     return found.model_copy(update={"workers": len(workers)})
 
 
@@ -65,7 +61,7 @@ def get_shares(
 ) -> SharesView:
     """The part of all workers that each tier's jobs held, round by round."""
     plans = services.store.rounds(before=before, limit=rounds)[::-1]
-    jobs = _jobs(services, {lease.job_id for plan in plans for lease in plan.leases})
+    jobs = jobs_with(services, {lease.job_id for plan in plans for lease in plan.leases})
     tiers = [tier.name for tier in services.store.tiers()]
     workers = len(services.store.cluster().workers)
     return overview.shares(plans, tiers, {job_id: job.spec.tier for job_id, job in jobs.items()}, workers)
@@ -80,16 +76,5 @@ def get_queue(
     limit: LimitQuery = 50,
 ) -> Queue:
     """Jobs that wait, tier by tier in their order, each with its position and reason."""
-    snapshot = services.store.snapshot()
-    return overview.queue(snapshot, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)
-
-
-def _jobs(services: Services, ids: Iterable[JobId]) -> dict[JobId, Job]:
-    """The jobs with these ids: unfinished ones from the snapshot, ended ones from their rows."""
-    live = services.store.snapshot().jobs
-    found = {job_id: live[job_id] for job_id in ids if job_id in live}
-    ended = sorted(set(ids) - found.keys())
-    for start in range(0, len(ended), IDS_A_PAGE):
-        part = tuple(ended[start : start + IDS_A_PAGE])
-        found |= {job.id: job for job in services.store.jobs(JobFilter(ids=part), limit=IDS_A_PAGE).jobs}
-    return found
+    line = services.lines.of(services.store.snapshot())
+    return overview.queue(line, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)

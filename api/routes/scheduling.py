@@ -21,6 +21,7 @@ from api.schemas import (
     RoundView,
     ThroughputList,
 )
+from api.seen import seen_ids
 from api.services import Services, ServicesDep
 from api.views import allocation_view, cluster_view, leases_in_force, round_view, throughput_view
 from gavel.config import Settings
@@ -74,17 +75,22 @@ def list_rounds(
     before: Annotated[int | None, Query(ge=0, le=2**53, description="Only rounds before this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 40,
 ) -> RoundList:
-    """Rounds with their leases, newest first; the first may be planned ahead of the one in force."""
+    """Rounds with their leases, newest first; the first may be planned ahead of the one in force.
+
+    Others' jobs have no id there (an operator sees all).
+    """
     plans = services.store.rounds(before=before, limit=limit)
+    seen = seen_ids(services, caller, (lease.job_id for plan in plans for lease in plan.leases))
     next_before = plans[-1].round_index if len(plans) == limit else None
-    return RoundList(items=[round_view(plan) for plan in plans], next_before=next_before)
+    return RoundList(items=[round_view(plan, seen) for plan in plans], next_before=next_before)
 
 
 @router.get("/rounds/{index}", operation_id="get_round", responses=documented(401, 403, 404, 422, 503))
 def get_round(index: Annotated[int, Path(ge=0, le=2**53)], caller: UserOrOperator, services: ServicesDep) -> RoundView:
-    """One round, with what its solver came to."""
+    """One round, with what its solver came to; others' jobs have no id there (an operator sees all)."""
     record = services.store.round(index)
-    return round_view(record.plan, record.solver_outcome)
+    seen = seen_ids(services, caller, (lease.job_id for lease in record.plan.leases))
+    return round_view(record.plan, seen, record.solver_outcome)
 
 
 @router.get("/throughputs", operation_id="list_throughputs", responses=documented(401, 403, 503))
@@ -126,7 +132,7 @@ def _may_see_job(services: Services, caller: Identity, job_id: JobId) -> bool:
 
 @router.get("/cluster", operation_id="get_cluster", responses=documented(401, 403, 503))
 def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
-    """Nodes; workers, each with the id of the job that holds it now; ephemeral resources of applications."""
+    """Nodes; workers, each with the job that holds it if you may see it; ephemeral resources of applications."""
     leases = leases_in_force(services.store.rounds(limit=2), services.store.snapshot().jobs)
     cluster = services.store.cluster()
     measured = {each.accelerator_type for each in services.store.throughputs() if each.is_measured}
@@ -136,7 +142,8 @@ def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
         if name not in measured
     ]
     notes = (*services.cluster_notes(), *unmeasured)
-    return cluster_view(cluster, leases, services.store.resources(), services.clock.now_s(), notes)
+    seen = seen_ids(services, caller, leases)
+    return cluster_view(cluster, leases, seen, services.store.resources(), services.clock.now_s(), notes)
 
 
 @router.get("/catalogue", operation_id="list_catalogue", responses=documented(401, 403, 503))

@@ -1,7 +1,5 @@
 """The service itself: alive, ready, metrics, and the description of the API."""
 
-import html
-import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -10,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from api.auth import PUBLIC, OperatorOnly
 from api.errors import documented, problem
+from api.reference import page
 from api.schemas import Health
 from api.services import ServicesDep
 
@@ -20,13 +19,19 @@ PLAIN: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/healthz", operation_id="healthz", dependencies=[PUBLIC])
-async def healthz() -> Health:
-    """The process answers."""
-    return Health(status="ok")
+@router.get("/healthz", operation_id="healthz", dependencies=[PUBLIC], response_model_exclude_defaults=True)
+async def healthz(services: ServicesDep) -> Health:
+    """The process answers; with a note if the scheduler beside it has ended of late."""
+    return Health(status="ok", note=services.scheduler_trouble())
 
 
-@router.get("/readyz", operation_id="readyz", dependencies=[PUBLIC], responses=documented(503))
+@router.get(
+    "/readyz",
+    operation_id="readyz",
+    dependencies=[PUBLIC],
+    response_model_exclude_defaults=True,
+    responses=documented(503),
+)
 def readyz(services: ServicesDep) -> Health:
     """The store answers and the scheduler is alive; else 503 says which does not."""
     services.store.tiers()
@@ -53,48 +58,6 @@ def openapi(request: Request) -> JSONResponse:
 def docs(request: Request) -> HTMLResponse:
     """The description as a page, rendered here: nothing is loaded from elsewhere, no script runs."""
     return HTMLResponse(
-        _page(request.app.openapi()),
+        page(request.app.openapi()),
         headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
     )
-
-
-STYLE = """
-:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-section { border-top: 1px solid #8886; padding: .6rem 0 }
-code, pre { font: 13px/1.5 ui-monospace, monospace } pre { overflow-x: auto; background: #8881; padding: .6rem }
-"""
-
-
-def _page(description: dict[str, Any]) -> str:
-    operations = [
-        _operation(method, path, operation)
-        for path, methods in description["paths"].items()
-        for method, operation in methods.items()
-    ]
-    schemas = [
-        f"<section id='{name}'><h3>{name}</h3><pre>{_pretty(schema)}</pre></section>"
-        for name, schema in sorted(description["components"]["schemas"].items())
-    ]
-    return (
-        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Gavel API</title><style>{STYLE}</style>"
-        f"<h1>Gavel API</h1><p>OpenAPI {description['openapi']}: <a href='/openapi.json'>openapi.json</a></p>"
-        f"{''.join(operations)}<h2>Schemas</h2>{''.join(schemas)}</html>"
-    )
-
-
-def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    parameters = "".join(
-        f"<li><code>{html.escape(each['name'])}</code> ({each['in']}) {html.escape(each.get('description', ''))}</li>"
-        for each in operation.get("parameters", [])
-    )
-    answers = ", ".join(sorted(operation["responses"]))
-    text = html.escape(operation.get("description", ""))
-    return (
-        f"<section><h3><code>{method.upper()} {html.escape(path)}</code></h3>"
-        f"<p>{text}</p><ul>{parameters}</ul><p>Answers {answers}.</p></section>"
-    )
-
-
-def _pretty(schema: dict[str, Any]) -> str:
-    return html.escape(json.dumps(schema, indent=2))

@@ -49,7 +49,7 @@ class NodeStatusView(View):
     by: str = Field(description="The operator that cordoned, drained or uncordoned it last.")
     region: str | None
     capacity: dict[str, int] = Field(description="Workers by accelerator type; empty while the node is lost.")
-    jobs: list[str] = Field(description="Ids of the jobs that hold workers there.")
+    jobs: list[str] = Field(description="Ids of the jobs that hold workers there, of those that you may see.")
 
 
 class NodeStatusList(View):

@@ -60,7 +60,7 @@ class PlacementBlock(View):
 
     worker_id: str
     accelerator_type: str
-    job_id: str = Field(description="Empty for another user's job.")
+    job_id: str | None = Field(description="null for another user's job; its name and tier are empty.")
     name: str
     tier: str
     token: int

@@ -9,7 +9,7 @@ from api.schemas.resources import ResourceView
 class LeaseView(View):
     """The right of one gang to run on workers until an instant."""
 
-    job_id: str
+    job_id: str | None = Field(description="null for another user's job.")
     token: int
     accelerator_type: str
     worker_ids: list[str]
@@ -112,7 +112,7 @@ class WorkerView(View):
     price_usd_per_hour: float
     shares_core: bool
     busy: bool
-    job_id: str | None
+    job_id: str | None = Field(description="null for another user's job, and while it is not busy.")
 
 
 class ClusterView(View):

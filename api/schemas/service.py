@@ -1,5 +1,7 @@
 """The catalogue, the policies, health."""
 
+from pydantic import Field
+
 from api.schemas.fields import View
 
 
@@ -38,3 +40,6 @@ class Health(View):
     """The process answers (`ok`); ready also means that the store answers and the scheduler is alive."""
 
     status: str
+    note: str = Field(
+        default="", description="How this service's scheduler ended of late, and when the next one starts."
+    )

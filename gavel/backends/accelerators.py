@@ -174,8 +174,8 @@ def _cpu_types(found: Sequence[str], cores: int) -> list[_Type]:
     types = [
         best,
         _Type("scalar", {**low_blas, **low_simd, **NO_AVX_IN_TORCH}),
-        _Type("lowblas", {**low_blas, "MKL_CBWR": "COMPATIBLE"}),
         _Type("lowsimd", {**low_simd, "ATEN_CPU_CAPABILITY": "default"}),
+        _Type("lowblas", {**low_blas, "MKL_CBWR": "COMPATIBLE"}),
     ]
     return types[: max(2, min(CPU_TYPES_MAX, cores // 2))]
 

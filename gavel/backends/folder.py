@@ -106,15 +106,16 @@ def log_path(state_dir: Path, job_id: JobId) -> Path:
 
 def keep_checkpoint(folder: Path, checkpoint: str) -> None:
     """Checkpoints in the folder that are older than this one go. Raises InvalidRequest."""
-    kept = _token_and_step(checkpoint)
-    if kept is None:
+    if not CHECKPOINT.fullmatch(checkpoint):
         raise InvalidRequest("checkpoint", f"{checkpoint!r} is not TOKEN-STEP")
     for path in folder.iterdir() if folder.is_dir() else ():
-        found = _token_and_step(path.name)
-        if found is not None and found < kept:
+        if is_older(path.name, checkpoint):
             shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
 
 
-def _token_and_step(checkpoint: str) -> tuple[int, int] | None:
-    found = CHECKPOINT.fullmatch(checkpoint)
-    return (int(found[1]), int(found[2])) if found else None
+def is_older(name: str, than: str) -> bool:
+    """True for the name of a checkpoint with a smaller token, or of the same token after fewer steps."""
+    one, other = CHECKPOINT.fullmatch(name), CHECKPOINT.fullmatch(than)
+    if one is None or other is None:
+        return False
+    return (int(one[1]), int(one[2])) < (int(other[1]), int(other[2]))

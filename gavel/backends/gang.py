@@ -20,7 +20,7 @@ JSON_BYTES = 1 << 20
 GangKey = tuple[JobId, int]
 """A job and the token of its lease."""
 
-SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+SUPERVISE = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(__file__).with_name("supervisor.py")))
 START_LIMIT_S = 10.0  # a supervisor that has not announced itself by then never will
 
 
@@ -65,14 +65,7 @@ class LocalGang:
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor; its pid, at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        argv = [sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR, str(self._home)]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        files = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
-        ]
-        pid = os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
+        pid = self._spawn((*SUPERVISE, str(self._home)), environment)
         self._process = (pid, machine.start_time(pid) or 0)
         self.state = GangState.RUNNING
         return pid
@@ -83,12 +76,9 @@ class LocalGang:
         said = read_object(directory / "gang.json")
         if said is None:
             return None
-        fields = said["instruction"]
-        fields |= {"argv": tuple(fields["argv"]), "worker_ids": tuple(fields["worker_ids"])}
         lease = read_object(directory / "lease.json") or {}
-        gang = cls(
-            LaunchGang(**fields), directory, checkpoints, lease.get("expires_boottime_s", said["lease_boottime_s"])
-        )
+        lease_boottime_s = lease.get("expires_boottime_s", said["lease_boottime_s"])
+        gang = cls(launch_from(said["instruction"]), directory, checkpoints, lease_boottime_s)
         gang.is_stopping = lease.get("stop", False)
         is_other_boot = said["boot_id"] != machine.boot_id()
         if not is_other_boot:  # another boot's instants mean nothing now
@@ -212,6 +202,16 @@ class LocalGang:
     def _write_lease(self) -> None:
         self._write("lease.json", {"expires_boottime_s": self.lease_boottime_s, "stop": self.is_stopping})
 
+    def _spawn(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> int:
+        """The program's pid; what it says itself goes to supervisor.err."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
+        ]
+        return os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
+
     def _write(self, name: str, value: object) -> None:
         machine.write_json(str(self.directory / name), value)
 
@@ -239,3 +239,8 @@ def _processes_with(variable: bytes) -> list[int]:
                 if variable in Path(entry.path, "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
     return found
+
+
+def launch_from(fields: Mapping[str, Any]) -> LaunchGang:
+    """What `asdict` made of a LaunchGang, as JSON kept it."""
+    return LaunchGang(**{**fields, "argv": tuple(fields["argv"]), "worker_ids": tuple(fields["worker_ids"])})

@@ -7,32 +7,31 @@ Tasks that a gang launches beside its ranks are matched alike. Nodes are virtual
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator, node_name
+from gavel.backends.answering import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey, LocalGang
 from gavel.backends.launch import base_environment, launch_json
-from gavel.backends.logs import read_log
+from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
 from gavel.backends.watch import Watch
 from gavel.ephemeral.matcher import Match, match
-from gavel.ephemeral.names import NODE_OWNER, WORKER_UNITS
-from gavel.ephemeral.resources import GangRequest, Member, Placement, ResourceTable
-from gavel.errors import BackendUnavailable, Conflict, InvalidRequest, StaleVersion
+from gavel.ephemeral.names import WORKER_UNITS
+from gavel.ephemeral.resources import GangRequest, ResourceTable
+from gavel.errors import Conflict, StaleVersion
 from gavel.ports import (
     Clock,
     ExtendLease,
-    ForgetGang,
     Instruction,
     KeepCheckpoint,
     LaunchGang,
-    SetResources,
     StopGang,
 )
 from gavel.types import (
@@ -48,10 +47,8 @@ from gavel.types import (
     Term,
 )
 
-REPORTS_KEPT = 64
 
-
-class LocalBackend:
+class LocalBackend(FolderBackend):
     """Runs gangs as processes of this machine. One service at a time per `state_dir`; not thread-safe but `read_log`.
 
     A service with a newer `term` of the same database takes over from one that is only asleep, whose acts then fail.
@@ -90,7 +87,7 @@ class LocalBackend:
         self._gangs: dict[GangKey, LocalGang] = {}
         self._reports: dict[GangKey, deque[Report]] = {}
         self._tasks: dict[GangKey, GangTasks] = {}  # of running gangs
-        with _answering("open"):
+        with answering("open"):
             self._folder = StateFolder(state_dir, term)
             self._watch = Watch(on_change)
             self._adopt()
@@ -103,7 +100,7 @@ class LocalBackend:
         The newest reports of a gang that ended are handed over again until it is forgotten, so that none is lost with
         a commit that failed; their sequence tells which are new.
         """
-        with _answering("observe"):
+        with answering("observe"):
             now_s = self._clock.now_s()
             for gang in self._gangs.values():
                 self._look(gang)
@@ -123,20 +120,10 @@ class LocalBackend:
 
         Stale instructions are ignored. Raises BackendUnavailable (telling it all again does no harm), InvalidRequest.
         """
-        with _answering("execute"):
+        with answering("execute"):
             for instruction in instructions:
                 self._obey(instruction)
             self._start_matched(self._clock.now_s())
-
-    def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
-        """Output of the job's ranks from `offset` (bytes since its first line), and the offset to ask for next.
-
-        Begins later where the bound of the log has removed older output. Safe from any thread. Raises InvalidRequest.
-        """
-        if offset < 0:
-            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
-        with _answering("read the log"):
-            return read_log(self._folder.places(job_id, 0).log, offset, limit_bytes)
 
     def close(self) -> None:
         """Let go of the state directory; gangs go on to the end of their leases. Closing twice does no harm."""
@@ -144,21 +131,6 @@ class LocalBackend:
         self._folder.close()
 
     # --- instructions -------------------------------------------------------------------------------------------
-
-    def _obey(self, instruction: Instruction) -> None:
-        match instruction:
-            case SetResources():
-                self._set_resources(instruction.resources)
-            case LaunchGang():
-                self._launch(instruction)
-            case ExtendLease():
-                self._extend(instruction)
-            case StopGang():
-                self._stop(instruction)
-            case ForgetGang():
-                self._forget((instruction.job_id, instruction.token))
-            case KeepCheckpoint():
-                self._folder.keep_checkpoint(instruction.job_id, instruction.checkpoint)
 
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
         now_s = self._clock.now_s()
@@ -207,6 +179,9 @@ class LocalBackend:
         gang.forget()
         del self._gangs[key], self._reports[key]
         self._sharing.take(key)
+
+    def _keep_checkpoint(self, instruction: KeepCheckpoint) -> None:
+        self._folder.keep_checkpoint(instruction.job_id, instruction.checkpoint)
 
     # --- gangs --------------------------------------------------------------------------------------------------
 
@@ -285,13 +260,8 @@ class LocalBackend:
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:
         """New reports (those of a gang that ended: the newest known too), and whether there are no more to read."""
-        kept = self._reports[gang.key]
-        fresh = gang.reports.read()
-        if fresh and not self._sharing.take(gang.key):
-            fresh = tuple(replace(report, is_representative=False) for report in fresh)
-        handed = (*kept, *fresh) if gang.state is GangState.ENDED else fresh
-        kept.extend(fresh)
-        return handed, not gang.reports.has_more
+        fresh, has_ended = gang.reports.read(), gang.state is GangState.ENDED
+        return self._handed(gang.key, self._reports[gang.key], fresh, has_ended=has_ended), not gang.reports.has_more
 
     # --- restart ------------------------------------------------------------------------------------------------
 
@@ -322,45 +292,17 @@ class LocalBackend:
         tasks = self._tasks_of(gang)
         tasks.look()
         for hold, node, needs in tasks.holds():
-            self._hold(hold, ([(node, needs)],), now_s)
+            with suppress(Conflict):  # a name that it held has expired
+                self._table.acquire(hold, [(node, needs)], now_s)
         pid = gang.supervisor_pid()
         if pid is not None:
             self._watch.add(pid)
 
     def _hold_again(self, gang: LocalGang, now_s: float) -> None:
-        """Its workers that are there, and its ephemeral resource unless that has expired."""
-        whole = [(each.node, each.requires) for each in self._request(gang.instruction).members if each.node]
-        workers = [
-            (node, {name: units for name, units in needs.items() if name.startswith(f"{NODE_OWNER}/")})
-            for node, needs in whole
-        ]
-        self._hold(gang.key, (whole, workers), now_s)
-
-    def _hold(self, key: GangKey, choices: Iterable[Sequence[Placement]], now_s: float) -> None:
-        """The first choice that there is enough of: its resource may have expired, a node may be gone."""
-        for placements in choices:
-            try:
-                self._table.acquire(key, placements, now_s)
-            except Conflict:
-                continue
-            return
-
-    # --- requests and instants ----------------------------------------------------------------------------------
+        hold_again(self._table, gang.key, self._request(gang.instruction).members, now_s)
 
     def _request(self, instruction: LaunchGang) -> GangRequest:
-        """Of each rank; one whose worker is not configured any more waits for it."""
-        units = WORKER_UNITS if instruction.shares_with is None else 1
-        members = (
-            Member(requires={instruction.resource: 1, f"node/worker-{worker}": units}, node=self._node_of.get(worker))
-            for worker in instruction.worker_ids
-        )
-        return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
-
-    def _boottime_s(self, at_s: float) -> float:
-        return machine.boottime_s() + at_s - self._clock.now_s()
-
-    def _instant_s(self, boottime_s: float | None) -> float | None:
-        return None if boottime_s is None else self._clock.now_s() - machine.boottime_s() + boottime_s
+        return gang_request(instruction, self._node_of.get)
 
 
 def _cluster(accelerators: Sequence[LocalAccelerator]) -> Cluster:
@@ -375,12 +317,3 @@ def _cluster(accelerators: Sequence[LocalAccelerator]) -> Cluster:
 
     nodes = (Node(name=name, cpu_cores=cores(name), memory_bytes=memory_bytes // len(names)) for name in names)
     return Cluster(nodes=tuple(nodes), workers=tuple(each.worker for each in accelerators))
-
-
-@contextmanager
-def _answering(doing: str) -> Iterator[None]:
-    """A disk that is full or gone is an answer, not a crash."""
-    try:
-        yield
-    except OSError as problem:
-        raise BackendUnavailable(f"cannot {doing}: {problem}") from problem

@@ -42,6 +42,18 @@ def append_json(path: str, value: object) -> None:
         os.close(file)
 
 
+def read_from(path: str, offset: int) -> bytes:
+    """At most READ_BYTES of a file that others append to; none of one that is not there yet, or is no plain file."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.pread(file, READ_BYTES, offset) if stat.S_ISREG(os.fstat(file).st_mode) else b""
+    finally:
+        os.close(file)
+
+
 class Lines:
     """The objects in a file of lines that others append to; what is not yet a whole line, or is no object, is none."""
 
@@ -51,14 +63,7 @@ class Lines:
 
     def read(self) -> list[dict[str, Any]]:
         """Those that came since the last call, at most READ_BYTES of them."""
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return []  # not written yet, or no plain file
-        try:
-            text = os.pread(file, READ_BYTES, self._offset) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-        finally:
-            os.close(file)
+        text = read_from(self._path, self._offset)
         whole = text.rfind(b"\n") + 1
         if not whole and len(text) == READ_BYTES:
             whole = len(text)  # no line that anybody needs

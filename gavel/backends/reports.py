@@ -2,15 +2,13 @@
 
 import json
 import math
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gavel.backends import machine
 from gavel.types import Report, ReportKind
 
-READ_BYTES = 1 << 20
 LINE_BYTES = 1 << 14
 METRICS_MAX = 16
 METRIC_NAME_CHARACTERS = 64
@@ -32,26 +30,15 @@ class ReportReader:
 
     def read(self) -> tuple[Report, ...]:
         """The reports since the last call, at most 1 MiB of them; `has_more` says that there is more to read."""
-        text = self._read_bytes()
+        text = machine.read_from(str(self._path), self._offset)
         whole = text.rfind(b"\n") + 1
-        self.has_more = len(text) == READ_BYTES
+        self.has_more = len(text) == machine.READ_BYTES
         if not whole and self.has_more:
             whole = len(text)  # not a line that any report needs
         self._offset += whole
         reports = [self._report(line) for line in text[:whole].splitlines()]
         self.malformed += reports.count(None)
         return tuple(report for report in reports if report is not None)
-
-    def _read_bytes(self) -> bytes:
-        try:
-            file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            return b""  # not written yet, or no plain file
-        try:
-            is_plain = stat.S_ISREG(os.fstat(file).st_mode)
-            return os.pread(file, READ_BYTES, self._offset) if is_plain else b""
-        finally:
-            os.close(file)
 
     def _report(self, line: bytes) -> Report | None:
         if len(line) > LINE_BYTES:

@@ -1,11 +1,15 @@
-"""Commands for operators: tiers, users, token."""
+"""Commands for operators: tiers, users, token, audit."""
 
+import json
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import typer
 
 from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
+from gavel.cli.table import Rows
+from gavel.client import AuditEntry
 
 tiers = typer.Typer(help="List tiers, or change one.", invoke_without_command=True)
 users = typer.Typer(help="List users, or say which tiers one may use.", invoke_without_command=True)
@@ -98,7 +102,32 @@ def audit(
 ) -> None:
     """Show who decided what, newest first: changes of tiers and users, wishes for jobs, and preemptions."""
     with connect() as client:
-        show.answer(list(client.audit(job_id=job, user=user, subject=subject, limit=limit)), as_json, show.audit)
+        show.answer(list(client.audit(job_id=job, user=user, subject=subject, limit=limit)), as_json, audit_table)
+
+
+def audit_table(items: Iterable[AuditEntry]) -> Rows:
+    """One line a decision, with what it changed."""
+    table = Rows(
+        *("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "CHANGE"),
+        spare=("ROUND", "USER", "CHANGE"),
+        long=("CHANGE",),
+    )
+    for each in items:
+        row = (each["by"], each["action"], each["subject"], each["user"], str(each["round_index"] or ""))
+        table.add_row(show.instant(each["at_s"]), *row, show.harmless(_change(each["before"] or {}, each["after"])))
+    return table
+
+
+def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What is otherwise than it was: `weight 1.0 → 2.0`; what is new has nothing before the arrow, and no arrow."""
+    told = ((name, _plain(before.get(name)), _plain(after.get(name))) for name in {**before, **after})
+    return "; ".join(
+        " ".join([name, *([old, "→"] if old else []), new]).rstrip() for name, old, new in told if old != new
+    )
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @users.callback()

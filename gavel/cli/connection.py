@@ -1,6 +1,8 @@
 """Which service a command talks to, and as whom: options, else the environment, else what `gavel serve` left behind."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -86,6 +88,17 @@ def fail(message: str) -> NoReturn:
     """End the command with a line on stderr and exit code 2."""
     typer.echo(f"gavel: {message}", err=True)
     raise typer.Exit(2)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What a part that runs here, without a service, refuses ends the command, too."""
+    from gavel.errors import GavelError
+
+    try:
+        yield
+    except GavelError as error:
+        fail(str(error))
 
 
 def explain(error: GavelApiError | ServiceUnreachable) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gavel.cli.connection import app, fail, settings
+from gavel.cli.connection import app, refusals, settings
 
 db = typer.Typer(help="Back up, check or upgrade the database.", no_args_is_help=True)
 app.add_typer(db, name="db")
@@ -18,39 +18,30 @@ Url = Annotated[
 @db.command()
 def backup(path: Annotated[Path, typer.Argument(help="A new file.")], url: Url = None) -> None:
     """Copy a SQLite database as of now, also while the service runs, and check the copy."""
-    from gavel.errors import GavelError
     from gavel.store import maintenance
 
-    try:
+    with refusals():
         report = maintenance.backup(settings(database_url=url).url, path)
-    except GavelError as error:
-        fail(str(error))
     _tell(f"{path} holds", report.jobs, report.rounds, report.faults)
 
 
 @db.command()
 def check(url: Url = None) -> None:
     """Read all that is stored and change nothing; exit code 1 if anything is wrong."""
-    from gavel.errors import GavelError
     from gavel.store import maintenance
 
-    try:
+    with refusals():
         report = maintenance.check(settings(database_url=url).url)
-    except GavelError as error:
-        fail(str(error))
     _tell(f"revision {report.revision}:", report.jobs, report.rounds, report.faults)
 
 
 @db.command()
 def upgrade(url: Url = None) -> None:
     """Bring the tables to this Gavel's, as `gavel serve` does when it starts. Back up first."""
-    from gavel.errors import GavelError
     from gavel.store import maintenance
 
-    try:
+    with refusals():
         before, after = maintenance.upgrade(settings(database_url=url).url)
-    except GavelError as error:
-        fail(str(error))
     typer.echo(f"at revision {after} already" if before == after else f"from revision {before or 'none'} to {after}")
 
 

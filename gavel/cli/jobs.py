@@ -11,7 +11,7 @@ import typer
 
 from gavel.cli import completion, show
 from gavel.cli.connection import JobId, Json, app, connect, fail
-from gavel.client import Client, Job, Submission
+from gavel.client import TERMINAL_STATES, Client, GavelApiError, Job, ServiceUnreachable, Submission
 
 Repeated = list[str] | None
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.", autocompletion=completion.jobs)]
@@ -233,7 +233,7 @@ def _submit_array(wanted: Submission, array: Repeated, count: int | None, is_wai
         fail("--array and --count: give one of them")
     with connect() as client:
         made = client.submit_array(wanted, parameters=parameters, count=count)
-        ended = [client.wait(job["id"]) for job in made["items"]] if is_waiting else made["items"]
+        ended = [_ended(client, job["id"]) for job in made["items"]] if is_waiting else made["items"]
     if not as_json:
         typer.echo(f"array {made['array_id']}", err=True)
     show.answer(ended, as_json, show.jobs)
@@ -277,7 +277,24 @@ def _watch(client: Client, job: Job, follow: bool) -> Job:
     typer.echo(f"submitted {job['id']}", err=True)
     if follow:
         _print_log(client.read_logs(job["id"], follow=True))
-    return client.wait(job["id"])
+    return _ended(client, job["id"])
+
+
+def _ended(client: Client, job_id: str) -> Job:
+    """The job once it has ended: by the events of its user's jobs; by asking where none can be followed."""
+    try:
+        for event in client.follow_events(kinds=["job"]):
+            if event["event"] != "job":  # hello: it may have ended before
+                job = client.job(job_id)
+            elif event["data"]["id"] == job_id:
+                job = cast(Job, event["data"])
+            else:
+                continue
+            if job["state"] in TERMINAL_STATES:
+                return job
+    except (GavelApiError, ServiceUnreachable):
+        pass
+    return client.wait(job_id)
 
 
 def _print_log(parts: Iterable[str]) -> None:

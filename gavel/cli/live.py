@@ -1,10 +1,12 @@
 """Commands that stay: `gavel top`, the cluster as it changes, and `gavel watch`, what happens as it happens."""
 
 import json
+import os
 import select
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -19,6 +21,8 @@ from gavel.cli.overview import facts, queue_table
 from gavel.client import Client, GavelApiError, Job, LiveEvent, Queue, ServiceUnreachable, Summary
 
 ROWS_ELSEWHERE = 14  # lines of a screen that are not about single jobs
+REDRAW_S = 0.3  # the least from one look to the next, however much happens
+LOOK_ANYWAY_S = 15.0  # the most, though nothing seems to happen
 HINT = "q or Ctrl-C: leave"
 
 After = Annotated[int | None, typer.Option(min=0, help="A position that --json told; default: from now on.")]
@@ -26,11 +30,13 @@ After = Annotated[int | None, typer.Option(min=0, help="A position that --json t
 
 @app.command()
 def top(
-    every: Annotated[float, typer.Option(min=0.2, max=3600, help="Seconds between two looks.")] = 2.0,
+    every: Annotated[
+        float, typer.Option(min=0.2, max=3600, help="Seconds between two looks where no events come.")
+    ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch the cluster: who runs where, who waits and why. Leave with q or Ctrl-C.
+    """Watch the cluster: who runs where, who waits and why, as it changes. Leave with q or Ctrl-C.
 
     gavel top --once --json
     """
@@ -39,10 +45,11 @@ def top(
         if once or as_json:
             show.answer(seen(client, 50), as_json, screen)
             return
-        with Live(console=console, screen=True, auto_refresh=False) as live, keys() as key_within, _until_left():
+        with Live(console=console, screen=True, auto_refresh=False) as live, _keys(), _until_left():
+            news = News()
             while True:
                 live.update(_frame(client, max(4, console.height - ROWS_ELSEWHERE)), refresh=True)
-                if key_within(every) in {"q", "Q"}:
+                if news.key_before_the_next(every) in {"q", "Q"}:
                     return
 
 
@@ -114,11 +121,50 @@ def _until_left() -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
+class News:
+    """Hears from a thread of its own that something changed, and of keys that are pressed meanwhile."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe()
+        self._is_followed = False
+        self._keys = select.poll()
+        self._keys_and_news = select.poll()
+        self._keys_and_news.register(self._reader, select.POLLIN)
+        if sys.stdin.isatty():
+            for each in (self._keys, self._keys_and_news):
+                each.register(sys.stdin.fileno(), select.POLLIN)
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def key_before_the_next(self, every_s: float) -> str:
+        """Wait until something changed, or for `every_s` where no events come; the key that was pressed, or empty."""
+        if self._keys.poll(min(REDRAW_S, every_s) * 1000):
+            return sys.stdin.read(1)
+        longest_s = max(every_s, LOOK_ANYWAY_S) if self._is_followed else every_s
+        ready = {descriptor for descriptor, _ in self._keys_and_news.poll(longest_s * 1000)}
+        if self._reader in ready:
+            os.read(self._reader, 65_536)
+        return sys.stdin.read(1) if ready - {self._reader} else ""
+
+    def _follow(self) -> None:
+        """Tell of events; without end, but for a token that may not follow them."""
+        while True:
+            try:
+                with connect() as client:
+                    for _ in client.follow_events(kinds=["changed"]):
+                        self._is_followed = True
+                        os.write(self._writer, b".")
+            except (GavelApiError, ServiceUnreachable) as error:
+                self._is_followed = False
+                if isinstance(error, GavelApiError) and error.status in (401, 403):
+                    return
+            time.sleep(LOOK_ANYWAY_S)
+
+
 @contextmanager
-def keys() -> Iterator[Callable[[float], str]]:
-    """Gives a function that waits so many seconds for a key, and returns it; empty: none came."""
+def _keys() -> Iterator[None]:
+    """A terminal hands over each key as it is pressed."""
     if not sys.stdin.isatty():
-        yield _nobody_types
+        yield
         return
     import termios
     import tty
@@ -127,16 +173,6 @@ def keys() -> Iterator[Callable[[float], str]]:
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
     try:
-        yield _key_within
+        yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-
-
-def _key_within(seconds: float) -> str:
-    ready, _, _ = select.select([sys.stdin], [], [], seconds)
-    return sys.stdin.read(1) if ready else ""
-
-
-def _nobody_types(seconds: float) -> str:
-    time.sleep(seconds)
-    return ""

@@ -88,7 +88,7 @@ def placement_table(found: Placements) -> Rows:
     """One line a job on a worker."""
     table = Rows("WORKER", "TYPE", "JOB", "NAME", "TIER", "ROUNDS", spare=("TIER", "NAME", "TYPE"))
     for each in found["blocks"]:
-        holder = (each["job_id"] or "(another user's)", each["name"], each["tier"])
+        holder = (each["job_id"] or show.OTHERS, each["name"], each["tier"])
         first, last = each["first_round"], each["last_round"]
         span = str(first) if first == last else f"{first}-{last}"
         table.add_row(each["worker_id"], each["accelerator_type"], *holder, span)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gavel.cli.connection import app, fail
+from gavel.cli.connection import app, fail, refusals
 from gavel.cli.jobs import Program, argv_of
 
 if TYPE_CHECKING:
@@ -39,12 +39,9 @@ def profile(*, program: Program = None, seconds: Seconds = 10.0) -> None:
     argv = argv_of(program or [])
     if argv is None:
         fail("name a script: gavel profile train.py")
-    from gavel.errors import GavelError
-
-    try:
+    typer.echo(f"training on every accelerator here, {seconds:g} s from the first report on", err=True)
+    with refusals():
         found = measured(argv, seconds)
-    except GavelError as error:
-        fail(str(error))
     if not found:
         fail("no step was reported: the script must loop over workloads.runtime's job.steps(), and long enough")
     typer.echo(table(found))
@@ -84,7 +81,7 @@ def table(found: "Sequence[ThroughputEstimate]") -> str:
         half = row.interval_steps_per_s[1] / row.steps_per_s - 1
         remark = "" if row.is_measured else "  (a worker beside it was idle)"
         lines.append(
-            f"{row.accelerator_type:16}{row.steps_per_s:12.4g}{half:>+8.0%}{row.steps_per_s / best:>9.0%}"
+            f"{row.accelerator_type:16}{row.steps_per_s:12.4g}{f'±{half:.0%}':>8}{row.steps_per_s / best:>9.0%}"
             f"{row.measurements:>9}{remark}"
         )
     stated = " ".join(f"--throughput {row.accelerator_type}={row.steps_per_s:.4g}" for row in found)
@@ -168,13 +165,19 @@ def _measurements(seen: "Observation") -> "Iterator[Measurement]":
 
 
 def _check(seen: "Observation") -> None:
-    """Raises InvalidRequest with what the script wrote if it has failed."""
+    """Raises InvalidRequest with what the script wrote if it has ended."""
     from gavel.errors import InvalidRequest
 
     for gang in seen.gangs:
         if gang.exit is not None:
             log = gang.exit.log_tail or gang.exit.message
-            raise InvalidRequest("program", f"ended with code {gang.exit.exit_code} on {gang.worker_ids[0]}:\n{log}")
+            where = f"with code {gang.exit.exit_code} on {gang.worker_ids[0]}"
+            fix = (
+                ""
+                if gang.exit.exit_code
+                else ", too early: let it loop over workloads.runtime's job.steps() to the end"
+            )
+            raise InvalidRequest("program", f"ended {where}{fix}. It wrote:\n{log}")
 
 
 def _stop(backend: "LocalBackend") -> None:

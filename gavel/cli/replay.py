@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gavel.cli.connection import app, fail, settings
+from gavel.cli.connection import app, refusals, settings
 
 if TYPE_CHECKING:
     from gavel.simulator.round_again import Verdict
@@ -22,16 +22,13 @@ def replay(round_index: Annotated[int, typer.Argument(metavar="ROUND", min=1)], 
     Reads the database; needs no running service. What cannot be compared is said: a round whose solver failed or that
     used an older answer again has no allocation of its own, and leases need the ledger of the round before.
     """
-    from gavel.errors import GavelError
     from gavel.simulator.round_again import decided_again
     from gavel.simulator.round_again import stored_round as taken
     from gavel.store.maintenance import stored_round
 
     known = settings(database_url=url)
-    try:
+    with refusals():
         found = decided_again(taken(partial(stored_round, known.url), round_index, known))
-    except GavelError as error:
-        fail(str(error))
     _tell(found)
     raise typer.Exit(int(not found.is_same))
 

@@ -22,7 +22,7 @@ def serve(
     """
     chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
 
-    from gavel.daemon import serve as serve_until_stopped
+    from gavel.daemon.service import serve as serve_until_stopped
 
     raise typer.Exit(serve_until_stopped(chosen, is_api_only=api_only))
 

@@ -13,13 +13,13 @@ from rich.text import Text
 from gavel.cli.table import FirstThatFits, Rows
 from gavel.client import (
     Allocation,
-    AuditEntry,
     BearerToken,
     Cancelled,
     Cluster,
     Estimator,
     Event,
     Job,
+    Lease,
     Node,
     Operation,
     Round,
@@ -44,6 +44,7 @@ STATE_STYLES = {
 }
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
 PIPE_WIDTH = 2000
+OTHERS = "(another user's)"  # in place of a job that the caller may not see
 SOURCE_MARKS = {"measured": "", "completed": " ~", "stated": " stated", "inferred": " ~", "unknown": " ?"}
 
 
@@ -73,7 +74,7 @@ def jobs(items: Iterable[Job]) -> Rows:
         table.add_row(
             each["id"],
             each["name"],
-            each["kind"],
+            _kind(each),
             each["tier"],
             _state(each),
             f"{_part_done(each):.0%}",
@@ -103,7 +104,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("job", f"{each['id']}  {each['name']}"),
         ("state", _state(each)),
         ("reason", harmless(f"{each['reason']}  {each['message']}".strip())),
-        ("kind", each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")),
+        ("kind", _kind(each)),
         ("user, tier", f"{each['user']}, {each['tier']}"),
         ("progress", _progress(each)),
         ("runs on", ", ".join(each["worker_ids"])),
@@ -125,22 +126,6 @@ def cancelled(done: Cancelled) -> Text:
     """The ids of jobs that now end, one a line, and a count of those that do not."""
     left = f"\n{len(done['skipped'])} left as they are: {', '.join(done['skipped'])}" if done["skipped"] else ""
     return Text("\n".join(done["cancelling"]) + left)
-
-
-def audit(items: Iterable[AuditEntry]) -> Rows:
-    """One line a decision."""
-    table = Rows(
-        *("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "BEFORE", "AFTER"),
-        spare=("ROUND", "BEFORE", "USER", "AFTER"),
-        long=("BEFORE", "AFTER"),
-    )
-    for each in items:
-        before, after = (
-            json.dumps(part, ensure_ascii=False) if part else "" for part in (each["before"], each["after"])
-        )
-        row = (each["by"], each["action"], each["subject"], each["user"], _or_blank(each["round_index"]))
-        table.add_row(instant(each["at_s"]), *row, harmless(before), harmless(after))
-    return table
 
 
 def usage(month: Usage) -> Rows:
@@ -246,7 +231,7 @@ def throughputs(known: Estimator) -> FirstThatFits:
     off = (each for each in known["users"] if each["is_off"])
     remarks = [] if rows else ["nothing was measured yet: rates are shown once a job has run"]
     if any(each["source"] in ("completed", "inferred") for each in known["items"]):
-        remarks.append("~ predicted from other types, sizes and kinds; ± holds the truth nine times in ten")
+        remarks.append("~ predicted from others, or measured beside idle workers; ± holds the truth nine times in ten")
     remarks += [f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off]
     for shape in (wide, narrow):
         shape.caption = "\n".join(remarks) or None
@@ -261,19 +246,21 @@ def rounds(items: Iterable[Round]) -> Rows:
     """One line a round."""
     table = Rows("ROUND", "STARTS", "POLICY", "LEASES", spare=("POLICY", "STARTS"), long=("LEASES",))
     for each in items:
-        leases = ", ".join(
-            f"{lease['job_id']}→{'+'.join(lease['worker_ids'])}{' (profiling)' if lease['is_profiling'] else ''}"
-            for lease in each["leases"]
-        )
+        leases = ", ".join(_lease(lease) for lease in each["leases"])
         table.add_row(str(each["round_index"]), instant(each["starts_at_s"]), each["policy"], leases)
     return table
+
+
+def _lease(lease: Lease) -> str:
+    note = " (profiling)" if lease["is_profiling"] else ""
+    return f"{lease['job_id'] or OTHERS}→{'+'.join(lease['worker_ids'])}{note}"
 
 
 def cluster(current: Cluster) -> Rows:
     """One line a worker."""
     table = Rows("WORKER", "TYPE", "NODE", "JOB", spare=("NODE", "TYPE"))
     for each in current["workers"]:
-        holder = each["job_id"] or ("(another user's)" if each["busy"] else "")
+        holder = each["job_id"] or (OTHERS if each["busy"] else "")
         table.add_row(each["id"], each["accelerator_type"], each["node"], holder)
     return table
 
@@ -344,6 +331,10 @@ def _state(each: Job) -> Text:
 
 def _progress(each: Job) -> str:
     return f"{max(each['steps_done'], each['steps_reported'])}/{each['total_steps']} {_part_done(each):4.0%}"
+
+
+def _kind(each: Job) -> str:
+    return each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")
 
 
 def _part_done(each: Job) -> float:

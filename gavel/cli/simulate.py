@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from gavel.cli.connection import app, connect, fail
+from gavel.cli.connection import app, connect, refusals
+from gavel.client import Job, Throughput
 
 if TYPE_CHECKING:
     from gavel.simulator.compare import Comparison
@@ -68,7 +69,6 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
     """
     from gavel.cli.simulation import Choices, compared
-    from gavel.errors import GavelError
 
     choices = Choices(
         trace=trace,
@@ -94,10 +94,8 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
         drains=tuple(drain or ()),
         checkpoint_period_s=checkpoint_period_s,
     )
-    try:
+    with refusals():
         found = compared(choices)
-    except GavelError as error:
-        fail(str(error))
     _show(found)
     if out:
         out.mkdir(parents=True, exist_ok=True)
@@ -114,22 +112,29 @@ def export_trace(
     """Write this service's jobs as a trace that `gavel simulate` replays, oldest first."""
     with connect() as client:
         jobs = sorted(client.jobs(), key=lambda job: (job["submitted_at_s"], job["id"]))
-        start_s = jobs[0]["submitted_at_s"] if jobs else 0.0
-        speeds = [row for row in client.throughputs()["items"] if row["source"] == "measured"]
-    names = ("kind", "name", "user", "tier", "total_steps", "scale_factor", "weight")
+        speeds = [row for row in client.throughputs()["items"] if row["source"] != "unknown"]
+        capacity, weights = client.cluster()["capacity"], {tier["name"]: tier["weight"] for tier in client.tiers()}
     with file.open("w", encoding="utf-8") as lines:
         for job in jobs:
-            row: dict[str, Any] = {"submitted_at_s": round(job["submitted_at_s"] - start_s, 3)}
-            row |= {name: job[name] for name in names}  # type: ignore[literal-required]
-            if job["deadline_at_s"] is not None:
-                row["deadline_at_s"] = round(job["deadline_at_s"] - start_s, 3)
-            row["throughput_steps_per_s"] = {
-                speed["accelerator_type"]: speed["steps_per_s"]
-                for speed in speeds
-                if (speed["kind"], speed["scale_factor"]) == (job["kind"], job["scale_factor"])
-            }
-            lines.write(json.dumps(row) + "\n")
-    typer.echo(f"{len(jobs)} jobs written to {file}", err=True)
+            lines.write(json.dumps(_row(job, jobs[0]["submitted_at_s"], speeds)) + "\n")
+    cluster = ",".join(f"{name}:{workers}" for name, workers in capacity.items())
+    tiers = "".join(
+        f" --tier {name}={weights[name]:g}" for name in sorted({job["tier"] for job in jobs} & weights.keys())
+    )
+    typer.echo(
+        f"{len(jobs)} jobs written; replay them: gavel simulate --trace {file} --cluster {cluster}{tiers}", err=True
+    )
+
+
+def _row(job: Job, start_s: float, speeds: list[Throughput]) -> dict[str, Any]:
+    """A job as a line of a trace; times count from the first job's arrival."""
+    names = ("kind", "name", "user", "tier", "total_steps", "scale_factor", "weight")
+    row: dict[str, Any] = {"submitted_at_s": round(job["submitted_at_s"] - start_s, 3)}
+    row |= {name: job[name] for name in names}  # type: ignore[literal-required]
+    if job["deadline_at_s"] is not None:
+        row["deadline_at_s"] = round(job["deadline_at_s"] - start_s, 3)
+    its = [each for each in speeds if (each["kind"], each["scale_factor"]) == (job["kind"], job["scale_factor"])]
+    return row | {"throughput_steps_per_s": {each["accelerator_type"]: each["steps_per_s"] for each in its}}
 
 
 def _show(found: "Comparison") -> None:

@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gavel.cli import show
+from gavel.cli import completion, show
 from gavel.cli.connection import JobId, Json, app, connect, fail
 from gavel.cli.table import Rows
 from gavel.client.explain import Calibration, Effects, Explanation
@@ -66,7 +66,9 @@ def what_if(  # noqa: PLR0913  one option per thing to try
 
 @app.command("preview-tier")
 def preview_tier(
-    name: Annotated[str, typer.Argument(metavar="TIER", help="Its name; a new one is tried too.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TIER", help="Its name; a new one is tried too.", autocompletion=completion.tiers)
+    ],
     *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
     objective: Annotated[str | None, typer.Option(help="Objective inside the tier.")] = None,

@@ -171,9 +171,9 @@ class User(TypedDict):
 
 
 class Lease(TypedDict):
-    """The right of one gang to run on workers until an instant."""
+    """The right of one gang to run on workers until an instant; `job_id` is None for another user's."""
 
-    job_id: str
+    job_id: str | None
     token: int
     accelerator_type: str
     worker_ids: list[str]

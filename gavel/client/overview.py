@@ -56,11 +56,11 @@ class PlacedRound(TypedDict):
 
 
 class PlacementBlock(TypedDict):
-    """A job on a worker over neighbouring rounds with one token."""
+    """A job on a worker over neighbouring rounds with one token; `job_id` is None for another user's."""
 
     worker_id: str
     accelerator_type: str
-    job_id: str
+    job_id: str | None
     name: str
     tier: str
     token: int

@@ -1,40 +1,42 @@
-"""`gavel serve`: what is opened in which order, and closed again in the other."""
+"""`gavel serve`: the API's process, which has the scheduler's as its child; opened in order, closed in the other."""
 
 import os
+import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
-from pathlib import Path
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
-import uvicorn
+import structlog
 
-from api.app import create_app
-from api.services import Services
 from gavel.backends.answering import answering
 from gavel.backends.folder import log_path
 from gavel.backends.logs import read_log
 from gavel.clock import SystemClock
 from gavel.config import Settings
+from gavel.daemon.child import Order, SchedulerProcess
 from gavel.daemon.keys import TOKEN_FILE, Address, operator_token
 from gavel.daemon.leading import Candidate
-from gavel.daemon.parts import Parts, report_types
-from gavel.daemon.scheduler import Scheduler
-from gavel.daemon.telemetry import tracing
-from gavel.daemon.wake import Doorbell
+from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
 from gavel.errors import GavelError, InvalidRequest
 from gavel.logs import claim_log, configure_logs
 from gavel.policies.registry import load
-from gavel.store.database import checked_url
 from gavel.store.sql import SqlStore
 from gavel.types import JobId
 
-SWITCH_INTERVAL_S = 0.0005  # how long a request waits for the interpreter while a round is decided
+if TYPE_CHECKING:
+    from api.services import Services
+
+log = structlog.get_logger("gavel.service")
+
+SWITCH_INTERVAL_S = 0.0005  # how long a small request waits for the interpreter while a large one is answered
 STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    with suppress(OSError):  # whoever read it is gone
+        print(text, flush=True)
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_only: bool = False) -> int:
@@ -42,6 +44,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_
 
     The first process of a database leads its scheduler, others stand by; `is_api_only`: this one never leads.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be asked to end is the same from wherever it comes
     with ExitStack() as stack:
         try:
             load(settings.policy, settings.policy_path)
@@ -53,107 +56,83 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_
 
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack, is_api_only: bool) -> int:
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    configure_logs(stack.enter_context(claim_log(settings.state_dir)))
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    configure_logs(stack.enter_context(claim_log(settings.state_dir, "service")))
     listener = _listen(settings, stack)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
-    process = _Process(settings, url, announce, stack)
-    token = operator_token(process.store, settings.state_dir, process.clock.now_s())
-    _announce(settings, url, token, announce)
-    if not is_api_only:
-        process.begin_to_schedule()
-    process.address.offer()
-    stack.callback(process.address.withdraw)
-    _server(process.services(), stack).run(sockets=[listener])
+    address = Address(settings.state_dir, url)
+    # The scheduler's process starts while this one loads what the API is made of.
+    scheduler = None if is_api_only else _begin_to_schedule(Order(settings=settings, url=url), announce, address, stack)
+    bell = open_doorbell(settings, stack)
+    store = open_store(settings, stack, bell.ring if bell else None)
+    services = _services(settings, store, scheduler)
+    _announce(settings, url, operator_token(store, settings.state_dir, services.clock.now_s()), announce)
+    if scheduler is not None:
+        scheduler.until_settled()
+    address.offer()
+    stack.callback(address.withdraw)
+    _run(services, listener)
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
 
 
-class _Process:
-    """The store of a process, and what is built over it."""
+def _begin_to_schedule(
+    order: Order, announce: Callable[[str], None], address: Address, stack: ExitStack
+) -> SchedulerProcess:
+    def claim() -> None:
+        try:
+            address.claim()
+        except OSError as error:  # a disk that is full: commands go on asking the process named before
+            log.warning("address.not_written", error=str(error))
 
-    def __init__(self, settings: Settings, url: str, announce: Callable[[str], None], stack: ExitStack) -> None:
-        self._settings, self._announce, self._stack = settings, announce, stack
-        self.clock = SystemClock()
-        self.address = Address(settings.state_dir, url)
-        self._scheduler: Scheduler | None = None
-        self._doorbell = _doorbell(settings, stack)
-        self.store = SqlStore(
-            settings.url,
-            on_change=self._wake_scheduler,
-            keep_rounds=settings.keep_rounds,
-            keep_events_s=settings.keep_events_s,
-            jobs_per_user=settings.queued_jobs_per_user,
-        )
-        stack.callback(self.store.close)
-        self._parts = Parts(settings=settings, clock=self.clock, store=self.store, url=url, doorbell=self._doorbell)
-
-    def begin_to_schedule(self) -> None:
-        """Lead, or stand by. Raises what keeps this process from leading though nobody does."""
-        self._scheduler = Scheduler(
-            self.store.leadership,
-            self._parts.open,
-            clock=self.clock,
-            settings=self._settings,
-            after_first=self._lead_began,
-            announce=self._announce,
-        )
-        self._stack.callback(self._scheduler.stop)
-        self._scheduler.begin()
-
-    def services(self) -> Services:
-        """What the API is built over."""
-        settings, scheduler = self._settings, self._scheduler
-        watched = Candidate(self.store.leadership, lease_s=settings.lease_of_leader_s)  # by a process that never leads
-
-        def read(job_id: JobId, offset: int, limit_bytes: int) -> tuple[bytes, int]:
-            if offset < 0:
-                raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
-            with answering("read the log"):
-                return read_log(log_path(settings.state_dir, job_id), offset, limit_bytes)
-
-        return Services(
-            store=self.store,
-            settings=settings,
-            clock=self.clock,
-            read_log=read,
-            is_scheduler_alive=scheduler.is_alive_and_ticking if scheduler else lambda: bool(watched.leader()),
-            leads_scheduler=lambda: scheduler is not None and scheduler.leads,
-            cluster_notes=self._parts.notes,
-        )
-
-    def _lead_began(self) -> None:
-        self.address.claim()
-        report_types(self._settings.state_dir, self._parts.found, self._announce)
-
-    def _wake_scheduler(self) -> None:
-        """Whichever process it is in; on PostgreSQL the store tells other processes itself."""
-        self.clock.wake()
-        is_ours = self._scheduler is not None and self._scheduler.leads
-        if self._doorbell is not None and not is_ours:
-            self._doorbell.ring()
+    scheduler = SchedulerProcess(order, announce=announce, on_lead=claim)
+    scheduler.begin()
+    stack.callback(scheduler.stop)
+    return scheduler
 
 
-def _doorbell(settings: Settings, stack: ExitStack) -> Doorbell | None:
-    """Beside the database, if that is a file."""
-    place = checked_url(settings.url)
-    if place.get_backend_name() != "sqlite":
-        return None
-    bell = Doorbell(Path(f"{place.database}-wake"))
-    stack.callback(bell.close)
-    return bell
+def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess | None) -> "Services":
+    """What the API is built over: the database, and what the scheduler's process says of itself."""
+    from api.services import Services
 
+    watched = Candidate(store.leadership, lease_s=settings.lease_of_leader_s)
 
-def _server(services: Services, stack: ExitStack) -> uvicorn.Server:
-    traces = stack.enter_context(tracing(services.settings.telemetry_url))
-    config = uvicorn.Config(
-        create_app(services, traces),
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=STREAMS_LIMIT_S,
+    def read(job_id: JobId, offset: int, limit_bytes: int) -> tuple[bytes, int]:
+        if offset < 0:
+            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
+        with answering("read the log"):
+            return read_log(log_path(settings.state_dir, job_id), offset, limit_bytes)
+
+    return Services(
+        store=store,
+        settings=settings,
+        clock=SystemClock(),
+        read_log=read,
+        is_scheduler_alive=lambda: not (scheduler and scheduler.state.halted) and bool(watched.leader()),
+        leads_scheduler=lambda: scheduler is not None and scheduler.state.leads,
+        cluster_notes=scheduler.notes if scheduler else tuple,
+        scheduler_trouble=scheduler.trouble if scheduler else str,
     )
-    return uvicorn.Server(config)
+
+
+def _run(services: "Services", listener: socket.socket) -> None:
+    """Answer requests until SIGINT or SIGTERM."""
+    import uvicorn
+
+    from api.app import create_app
+    from gavel.daemon.telemetry import tracing
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    look_for_cycles_rarely()
+    with tracing(services.settings.telemetry_url) as traces:
+        config = uvicorn.Config(
+            create_app(services, traces),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=STREAMS_LIMIT_S,
+        )
+        with suppress(KeyboardInterrupt):  # uvicorn raises it again when it has ended in order
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def _listen(settings: Settings, stack: ExitStack) -> socket.socket:

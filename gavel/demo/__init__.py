@@ -26,6 +26,7 @@ STATE_DIR = Path(".demo")
 LIMIT_S = 240.0
 PLAIN_WIDTH = 110  # columns, where the output is no terminal that would know
 ROUND_DURATION_S = 4.0
+LOOK_EVERY_S = 1.0  # each look takes from the cores what the jobs would use
 USERS = {GOLD: "ann", FREE: "bob"}
 TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
 TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
@@ -99,7 +100,7 @@ def _run(
                 console.print(show.line(views, index, elapsed_s))
             if not waiting and all(view["state"] in TERMINAL for view in views):
                 return True
-            time.sleep(0.25)
+            time.sleep(LOOK_EVERY_S)
     return False
 
 

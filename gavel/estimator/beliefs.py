@@ -7,20 +7,22 @@
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
 
 from gavel.estimator import scaling
-from gavel.estimator.evidence import Evidence, errors, on_grid
+from gavel.estimator.evidence import Evidence, column, errors, on_grid
 from gavel.estimator.hardware import log_peak
 from gavel.estimator.kinds import OWN_KIND, RELATIVES_MAX, Population, completed, family_of, population
 from gavel.types import AcceleratorType, FloatArray, IntArray
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
 
+COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
 LEAST_ERROR = 1e-3  # of log(steps/s) of what was not measured itself
 ERROR_GRID = 0.05  # steps of the logarithm of an error: what hardly moves stays what it was
 LEVEL_ERROR = 1.0  # of a kind's level when only its relatives are known
@@ -159,13 +161,26 @@ def _cube(
 ) -> tuple[FloatArray, FloatArray]:
     """log(steps/s) and its variance, (K, m, S), NaN where not measured."""
     shape = len(names), len(columns), len(sizes)
-    row_of, column_of = ({name: i for i, name in enumerate(each)} for each in (names, columns))
-    depth_of = {int(size): i for i, size in enumerate(sizes)}
-    cells = [(row_of[kind] * shape[1] + column_of[name]) * shape[2] + depth_of[size] for kind, size, name in rates]
     log_rate, variance = np.full(shape, np.nan), np.full(shape, np.nan)
-    log_rate.ravel()[cells] = np.log([each.published for each in rates.values()])
-    variance.ravel()[cells] = errors(rates.values()) ** 2
+    row, size, on_type = coordinates(rates, names, columns)
+    cells = row, on_type, np.searchsorted(sizes, size)
+    log_rate[cells] = np.log(column("published", rates.values()))
+    variance[cells] = errors(rates.values()) ** 2
     return log_rate, variance
+
+
+def coordinates(
+    rates: Rates, kinds: Sequence[str], types: Sequence[AcceleratorType]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Row of the kind, gang size and column of the type of each rate, (N,) each."""
+    size = np.fromiter(map(itemgetter(1), rates), np.int64, len(rates))
+    return places(map(itemgetter(0), rates), kinds), size, places(map(itemgetter(2), rates), types)
+
+
+def places(values: Iterable[str], among: Sequence[str]) -> IntArray:
+    """Where each of `values` is in `among`, (N,)."""
+    place_of = {name: place for place, name in enumerate(among)}
+    return np.fromiter(map(place_of.__getitem__, values), np.int64)
 
 
 def _at_own_size(

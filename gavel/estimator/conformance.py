@@ -9,7 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gavel.ports import ThroughputEstimate, ThroughputEstimator
+import numpy as np
+
+from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import Job, JobSpec, Measurement
 
 TYPES = ("fast", "slow")
@@ -80,6 +82,27 @@ def an_absurd_statement_is_survived(estimator: ThroughputEstimator) -> None:
     for absurd in (0.0, -1.0, math.inf, -math.inf, math.nan, 1e300):
         found = estimator.estimate(a_spec(throughput_steps_per_s={"fast": absurd}), TYPES)
         assert all(math.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in found), absurd
+
+
+def many_specifications_are_answered_as_one_by_one(estimator: ThroughputEstimator) -> None:
+    """Of strangers, of what was measured on some types and at some sizes, and of what users state: the same numbers."""
+    after = learned(learned(estimator, [100.0] * 3), [300.0], kind="cnn", scale_factor=2, job_id="c")
+    after = learned(after, [7.0], kind="cnn", accelerator_type="slow", is_representative=False, job_id="d")
+    stated: tuple[dict[str, float], ...] = {}, {"slow": 5.0}
+    specs = [
+        a_spec(kind=kind, scale_factor=size, throughput_steps_per_s=rates)
+        for kind in ("mlp-b256", "mlp-b64", "cnn", "nobody/knows")
+        for size in (1, 2, 16)
+        for rates in stated
+    ]
+    for each in (estimator, after):
+        for types in (TYPES, ("slow", "new", "slow"), ()):
+            found = each.matrix(specs, types)
+            plain = ThroughputMatrix.of([each.estimate(spec, types) for spec in specs], types)
+            assert found.steps_per_s.shape == (len(specs), len(types))
+            assert (found.steps_per_s == plain.steps_per_s).all()
+            assert np.allclose(found.relative_error, plain.relative_error, rtol=1e-12, atol=0)
+            assert (found.is_worth_measuring == plain.is_worth_measuring).all()
 
 
 # --- learning ---------------------------------------------------------------------------------------------------
@@ -165,6 +188,7 @@ CHECKS: tuple[Callable[[ThroughputEstimator], None], ...] = (
     a_stranger_has_finite_positive_estimates,
     a_statement_counts_until_something_is_measured,
     an_absurd_statement_is_survived,
+    many_specifications_are_answered_as_one_by_one,
     a_measurement_is_believed,
     a_report_heard_twice_or_late_changes_nothing,
     a_batch_of_reports_counts_as_one_by_one,

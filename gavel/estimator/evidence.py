@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -137,11 +138,15 @@ def restarted(log_rates: Sequence[float], job_id: JobId) -> Evidence:
     return replace(begun, weight=len(log_rates) / 2, count=len(log_rates))  # a median is worth less than a mean
 
 
+def column(field: str, of: Collection[Evidence]) -> FloatArray:
+    """One field of each, (N,)."""
+    return np.fromiter(map(attrgetter(field), of), np.float64, len(of))
+
+
 def errors(of: Collection[Evidence]) -> FloatArray:
     """The error of each, (N,)."""
-    numbers = np.array([(each.variance, each.weight, each.is_representative) for each in of]).reshape(-1, 3)
-    own = np.where(numbers[:, 2] > 0, SYSTEMATIC_ERROR, FLATTERED_ERROR)
-    found: FloatArray = np.sqrt(numbers[:, 0] / numbers[:, 1] + own**2 + GRID**2 / 12)
+    own = np.where(column("is_representative", of) > 0, SYSTEMATIC_ERROR, FLATTERED_ERROR)
+    found: FloatArray = np.sqrt(column("variance", of) / column("weight", of) + own**2 + GRID**2 / 12)
     return found
 
 

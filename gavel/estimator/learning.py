@@ -65,20 +65,32 @@ class _Learner:
         self._doubts, self._seen, self._own_kinds = Draft(known.doubts), Draft(known.seen), Draft(known.own_kinds)
 
     def take(self, each: Measurement) -> None:
-        """One report."""
-        if (each.token, each.sequence) <= (self._seen.get(each.job_id) or (0, 0)):
-            return
-        self._seen.put(each.job_id, (each.token, each.sequence))
-        if each.seconds < SHORTEST_S or each.steps <= 0:
-            return
+        """One report, or that there is none."""
+        if each.partner is not None and not each.steps:
+            self._take_silence(each)
+        elif (each.token, each.sequence) > (self._seen.get(each.job_id) or (0, 0)):
+            self._seen.put(each.job_id, (each.token, each.sequence))
+            if each.seconds >= SHORTEST_S and each.steps > 0:
+                self._take_rate(each)
+
+    def _take_rate(self, each: Measurement) -> None:
         flattered = 1 if each.is_representative else self._known.core_sharing
         log_rate = math.log(each.steps / each.seconds / flattered)
-        key = self._own_kinds.get(each.job_id) or each.kind, each.scale_factor, each.accelerator_type
+        key = self._key_of(each)
         if each.partner is not None or each.placement != CONSOLIDATED:
             self._note(self._side_rates, (*key, each.partner or "", each.placement), each, log_rate)
         elif not self._is_doubtful(key, each, log_rate):
             self._note(self._rates, key, each, log_rate)
             self._tell_apart(key, each)
+
+    def _take_silence(self, each: Measurement) -> None:
+        """A gang that did nothing beside a partner of which nothing is known is taken for half a step in that time."""
+        key = *self._key_of(each), each.partner or "", each.placement
+        if self._side_rates.get(key) is None and each.seconds >= SHORTEST_S:
+            self._note(self._side_rates, key, each, math.log(0.5 / each.seconds))
+
+    def _key_of(self, each: Measurement) -> Key:
+        return self._own_kinds.get(each.job_id) or each.kind, each.scale_factor, each.accelerator_type
 
     def finished(self) -> Known:
         """All of it; the jobs heard of longest ago are forgotten first."""

@@ -9,21 +9,18 @@ to run, over what the measurement costs.
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from gavel.estimator.colocation import Completed
 from gavel.estimator.pairs import PairEstimates
-from gavel.ports import ThroughputEstimate, ThroughputEstimator
-from gavel.types import AcceleratorType, AllocationProblem, FloatArray, Job, JobId, JobSpec
+from gavel.ports import ThroughputEstimator, ThroughputMatrix
+from gavel.types import AcceleratorType, AllocationProblem, BoolArray, FloatArray, Job, JobId
 
 Pair = tuple[JobId, AcceleratorType]
 Cell = tuple[int, int]  # (row, column) of the problem
-Believed = Sequence[Sequence[ThroughputEstimate]]  # (n, m)
-Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
 
-UNSURE = ("unknown", "inferred")  # sources worth a measurement
 LEAST_GAIN = 0.001  # of a job's rate, below which nothing is worth knowing
 
 
@@ -47,7 +44,8 @@ class ProfilingByValue:
         self._settle(jobs, problem.now_s)
         budget_s = self._fraction * self._window_s * float(problem.capacity_workers.sum())
         left_s = budget_s - sum(seconds for _, seconds in self._spent)
-        found = worth_profiling(jobs, problem, estimator.estimate, budget_s=left_s)
+        believed = estimator.matrix([job.spec for job in jobs], problem.accelerator_types)
+        found = worth_profiling(jobs, problem, believed, budget_s=left_s)
         size_of = {job.id: job.spec.scale_factor for job in jobs}
         self._chosen = {pair: (problem.now_s, size_of[pair[0]] * problem.round_duration_s) for pair in found}
         return found
@@ -64,14 +62,13 @@ class ProfilingByValue:
 
 
 def worth_profiling(
-    jobs: Sequence[Job], problem: AllocationProblem, estimate: Estimate, *, budget_s: float
+    jobs: Sequence[Job], problem: AllocationProblem, believed: ThroughputMatrix, *, budget_s: float
 ) -> tuple[Pair, ...]:
     """What to profile this round, best first; the accelerator-seconds of it all stay within the budget.
 
-    `jobs` are the rows of the problem. One job of a kind and size measures a type for all others. A profiling lease
-    costs its gang one round.
+    `jobs` are the rows of the problem and of what is `believed`. One job of a kind and size measures a type for all
+    others. A profiling lease costs its gang one round.
     """
-    believed = [estimate(job.spec, problem.accelerator_types) for job in jobs]
     candidates = _candidates(jobs, problem, believed)
     if not candidates:
         return ()
@@ -95,55 +92,56 @@ def worth_profiling(
     return tuple(chosen)
 
 
-def pairs_worth_trying(found: Completed | PairEstimates, *, most: int) -> tuple[tuple[int, int, int], ...]:
-    """(type, kind, kind) of at most so many pairs, best first, whose measurement may change whether they are packed.
+def pairs_worth_trying(
+    found: Completed | PairEstimates, untried: BoolArray, *, most: int
+) -> tuple[tuple[int, int, int], ...]:
+    """(type, kind, kind) of at most so many `untried` (m, n, n) pairs, best first: knowing them may change the packing.
 
     Packing pays when the two normalised rates add up to more than 1: what may cross that line is worth trying.
     """
     total = found.rate + np.transpose(found.rate, (0, 2, 1))
     deviation = np.hypot(found.deviation, np.transpose(found.deviation, (0, 2, 1)))
-    gain = expected_gain(total, np.ones_like(total), deviation)
-    rows = [(float(gain[t, a, b]), (t, a, b)) for t, a, b in np.ndindex(*gain.shape) if a <= b]
-    ordered = sorted(rows, key=lambda row: (-row[0], row[1]))
-    return tuple(pair for worth, pair in ordered[:most] if worth >= LEAST_GAIN)
+    gain = np.triu(np.where(untried, expected_gain(total, np.ones_like(total), deviation), 0.0))
+    order = np.argsort(-gain, axis=None, kind="stable")[:most]
+    best = zip(*np.unravel_index(order[gain.ravel()[order] >= LEAST_GAIN], gain.shape), strict=True)
+    return tuple((int(t), int(a), int(b)) for t, a, b in best)
 
 
 def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: FloatArray) -> FloatArray:
     """Mean gain, in logarithms of the rate, from knowing on which side of the threshold a job's advantage lies."""
+    from scipy.special import ndtr
+
     deviation = np.maximum(deviation, 1e-9)
     z = np.abs(advantage - threshold) / deviation
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-    below = 0.5 * np.vectorize(math.erfc, otypes=[float])(z / math.sqrt(2))
+    below = ndtr(-z)
     gain: FloatArray = deviation * (density - z * below)
     return gain
 
 
-def _candidates(jobs: Sequence[Job], problem: AllocationProblem, believed: Believed) -> list[Cell]:
-    """(row, column) where the job can run, nobody has measured or stated its rate, and it has not been yet.
+def _candidates(jobs: Sequence[Job], problem: AllocationProblem, believed: ThroughputMatrix) -> list[Cell]:
+    """(row, column) where the job can run, its rate is worth measuring, and it has not been yet.
 
     A job is sent to measure a type once; if that round measured nothing, what is inferred has to do.
     """
     fits = problem.throughput_steps_per_s[: len(jobs), 0] > 0
     return [
         (row, column)
-        for row, (job, estimates) in enumerate(zip(jobs, believed, strict=True))
-        for column, each in enumerate(estimates)
-        if each.source in UNSURE and not each.measurements and fits[row, column]
-        if not job.rounds_received.get(each.accelerator_type, 0)
+        for row, column in np.argwhere(fits & believed.is_worth_measuring).tolist()
+        if not jobs[row].rounds_received.get(problem.accelerator_types[column], 0)
     ]
 
 
-def _gains(problem: AllocationProblem, believed: Believed) -> FloatArray:
+def _gains(problem: AllocationProblem, believed: ThroughputMatrix) -> FloatArray:
     """Of measuring each job on each type, (n, m). An advantage is off by a type's error less its part of the mean."""
-    log_rate = np.log([[each.steps_per_s for each in row] for row in believed])
-    deviation = np.array([[each.relative_error for each in row] for row in believed])
+    log_rate = np.log(believed.steps_per_s)
     advantage = log_rate - log_rate.mean(axis=1, keepdims=True)
     share = problem.capacity_workers / max(1, problem.capacity_workers.sum())
     ordered = np.sort(advantage, axis=0)
-    last_in = np.clip(np.ceil((1 - share) * len(believed)).astype(int), 0, len(believed) - 1)
+    last_in = np.clip(np.ceil((1 - share) * len(log_rate)).astype(int), 0, len(log_rate) - 1)
     columns = np.arange(len(share))
     threshold = (ordered[last_in, columns] + ordered[np.maximum(last_in - 1, 0), columns]) / 2
-    return expected_gain(advantage, threshold, deviation * (1 - 1 / len(share)))
+    return expected_gain(advantage, threshold, believed.relative_error * (1 - 1 / len(share)))
 
 
 def _work_s(jobs: Sequence[Job], problem: AllocationProblem) -> FloatArray:

@@ -14,22 +14,23 @@ import numpy as np
 
 from gavel.estimator import statements
 from gavel.estimator.aside import Aside, gathered
-from gavel.estimator.beliefs import Belief, Beliefs, believe
+from gavel.estimator.beliefs import COMPLETED_ERROR, Belief, Beliefs, believe
 from gavel.estimator.doubts import Doubt
 from gavel.estimator.evidence import Evidence, on_grid
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Layered
 from gavel.estimator.learning import Known, learned
+from gavel.estimator.matrix import Cells, matrix
 from gavel.estimator.pairs import PairEstimates, Sized
 from gavel.estimator.profiling import pairs_worth_trying
 from gavel.estimator.tables import CONSOLIDATED, Key, evidence_of, foreign, is_aside, key_of, row_of, side_key_of
-from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, FloatArray, Job, JobId, JobSpec, Measurement, PairRates
+from gavel.ports import ThroughputEstimate, ThroughputMatrix
+from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray, Job, JobSpec, Measurement, PairRates
 
 ANSWERS_MAX = 50_000
 AGREEMENT = 0.1  # of log(steps/s), between a statement and everything else
-COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
 SURPRISE = 2.0  # deviations beyond which a statement is no error of the usual kind
+OPTIMISM = 1.645  # deviations above what is expected of a pair that is tried
 TRUST = 0.5  # error of log(steps/s) up to which a user is taken at the word, until something is measured
 
 
@@ -38,15 +39,15 @@ class _Memory:
     """What follows from the published rates, worked out when first asked for; shared while those stay the same."""
 
     beliefs: Beliefs | None = None
+    cells: Cells | None = None
     aside: Aside | None = None
     reputations: Mapping[str, statements.Reputation] | None = None
     predicted: dict[object, tuple[ThroughputEstimate, ...]] = field(default_factory=dict)
     rows: dict[Key, tuple[Evidence, ThroughputEstimate]] = field(default_factory=dict)  # outlives a version
-    completed: dict[object, tuple[object, tuple[ThroughputEstimate, ...]]] = field(default_factory=dict)  # outlives it
 
     def next(self) -> "_Memory":
         """Of a version in which a rate has moved."""
-        return _Memory(rows=self.rows, completed=self.completed)
+        return _Memory(rows=self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +103,20 @@ class ReconciledThroughputs:
         found = [self._measured((spec.kind, spec.scale_factor, name)) for name in types]
         if all(found):
             return tuple(each for each in found if each)
-        if not spec.throughput_steps_per_s and (guesses := self._completed(spec, tuple(types))):
-            return tuple(each or guess for each, guess in zip(found, guesses, strict=True))
         question = (spec.kind, spec.scale_factor, spec.user, tuple(spec.throughput_steps_per_s.items()), tuple(types))
         predicted = self._memory.predicted
         if question not in predicted:
             if len(predicted) >= ANSWERS_MAX:
                 predicted.clear()
-            predicted[question] = self._predicted(spec, types)
+            is_completed = not spec.throughput_steps_per_s and spec.kind in self._beliefs(types).row_of
+            predicted[question] = (self._completed if is_completed else self._predicted)(spec, types)
         return tuple(each or guess for each, guess in zip(found, predicted[question], strict=True))
+
+    def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+        """What `estimate` says of each of n specifications, as arrays (n, m): cheap also for very many."""
+        if not types:
+            return ThroughputMatrix.of([()] * len(specs), types)
+        return matrix(specs, types, self._cells(types), self.estimate)
 
     def estimate_aside(
         self,
@@ -127,45 +133,50 @@ class ReconciledThroughputs:
         aside = self._aside(types)
         return tuple(aside.estimate(each, partner, placement) for each in alone)
 
-    def pair_rates(
-        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, deviations: float = 0.0
-    ) -> PairRates:
-        """What n jobs reach packed, by their kinds; `deviations` above what is expected, below for a negative number.
+    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
+        """What n jobs reach packed, by their kinds; jobs of one kind and scale factor are as fast as the first of them.
 
-        Jobs of one kind and scale factor are as fast as the first of them, and pairs of two scale factors have rate 0.
+        Pairs of two scale factors have rate 0. So many pairs that nobody measured, those whose knowledge may change the
+        packing most, have the rate that they may well reach: a policy that packs them then learns what they do reach.
         """
         known = {(self.kind_of(job), job.spec.scale_factor): job.spec for job in reversed(jobs)}
         kinds = sorted(known)
         row_of = {kind: row for row, kind in enumerate(kinds)}
+        kind_of_job = np.array([row_of[self.kind_of(job), job.spec.scale_factor] for job in jobs], dtype=np.int64)
         specs = [replace(known[kind], kind=kind[0]) for kind in kinds]
-        alone = np.array([[each.steps_per_s for each in self.estimate(spec, types)] for spec in specs])
-        shares = self.pairs(kinds, types).within(deviations)
+        alone = self.matrix(specs, types).steps_per_s
+        shares = self._shares(kinds, types, np.bincount(kind_of_job, minlength=len(kinds)), tries)
         sizes = np.array([size for _, size in kinds])
         rates = np.transpose(shares, (1, 2, 0)) * alone.reshape(len(kinds), 1, len(types))
-        return PairRates(
-            kind_of_job=np.array([row_of[self.kind_of(job), job.spec.scale_factor] for job in jobs], dtype=np.int64),
-            steps_per_s=rates * (sizes[:, None] == sizes)[:, :, None],
-        )
+        return PairRates(kind_of_job=kind_of_job, steps_per_s=rates * (sizes[:, None] == sizes)[:, :, None])
+
+    def _shares(
+        self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], count: IntArray, tries: int
+    ) -> FloatArray:
+        """Normalised rates of the pairs, (m, n, n): what is expected, and of those to try what may well be."""
+        found = self.pairs(kinds, types)
+        shares, hoped = found.rate.copy(), found.within(OPTIMISM)
+        if tries:
+            for pair in pairs_worth_trying(found, self._untried(kinds, types, count), most=tries):
+                for cell in (pair, (pair[0], pair[2], pair[1])):
+                    shares[cell] = hoped[cell]
+        return shares
+
+    def _untried(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], count: IntArray) -> BoolArray:
+        """Pairs (m, n, n) of two jobs that are there, of one scale factor, which nobody measured."""
+        sizes = np.array([size for _, size in kinds])
+        there = (sizes[:, None] == sizes) & ((count[:, None] > 1) | ~np.eye(len(kinds), dtype=bool))
+        untried: BoolArray = np.repeat(there[None], len(types), axis=0)
+        row_of, column_of = ({each: place for place, each in enumerate(all_)} for all_ in (kinds, types))
+        for kind, size, name, partner, _ in self.known.side_rates.flat():
+            pair = row_of.get((kind, size)), row_of.get((partner, size))
+            if name in column_of and None not in pair:
+                untried[column_of[name], pair[0], pair[1]] = untried[column_of[name], pair[1], pair[0]] = False
+        return untried
 
     def pairs(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType]) -> PairEstimates:
         """Normalised rates of n (kind, scale factor) beside each other, with their doubt."""
         return self._aside(types).pairs(kinds, types)
-
-    def pairs_to_try(
-        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, most: int
-    ) -> tuple[tuple[JobId, JobId, AcceleratorType], ...]:
-        """At most so many unmeasured pairs of jobs whose optimistic rates would change the packing, best first."""
-        job_of: dict[tuple[str, int], list[JobId]] = {}
-        for job in jobs:
-            job_of.setdefault((self.kind_of(job), job.spec.scale_factor), []).append(job.id)
-        kinds = sorted(job_of)
-        found = []
-        for column, a, b in pairs_worth_trying(self.pairs(kinds, types), most=len(kinds) ** 2):
-            first, second = job_of[kinds[a]], job_of[kinds[b]]
-            key = *kinds[a], types[column], kinds[b][0], CONSOLIDATED
-            if kinds[a][1] == kinds[b][1] and (a != b or len(first) > 1) and key not in self.known.side_rates:
-                found.append((first[0], second[1] if a == b else second[0], types[column]))
-        return tuple(found[:most])
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Everything measured, and what was refused; sorted by kind, scale factor, type, partner and placement."""
@@ -201,24 +212,15 @@ class ReconciledThroughputs:
         spec = JobSpec(kind=kind, scale_factor=size, user="", tier="", argv=(), total_steps=1)
         return replace(self.estimate(spec, [name])[0], refused=doubt.refused)
 
-    def _completed(self, spec: JobSpec, types: tuple[AcceleratorType, ...]) -> tuple[ThroughputEstimate, ...]:
-        """What `_predicted` says of a kind that was measured and not stated; whatever is as it was is not made anew."""
+    def _completed(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
+        """What to believe of a kind of which something was measured, on types where it was not; nobody states it."""
         beliefs = self._beliefs(types)
-        row = beliefs.row_of.get(spec.kind)
-        if row is None:
-            return ()
-        rates, errors = (each[row] for each in beliefs.of_all(spec.scale_factor))
-        known = [self.known.rates.get((spec.kind, spec.scale_factor, name)) for name in types]
-        counts = tuple(each.count if each and not each.is_representative else 0 for each in known)
-        question, basis = (spec.kind, spec.scale_factor, types), (rates.tobytes(), errors.tobytes(), counts)
-        completed = self._memory.completed
-        if question not in completed or completed[question][0] != basis:
-            if len(completed) >= ANSWERS_MAX:
-                completed.clear()
-            columns = [beliefs.types.index(name) for name in types]
-            cells = zip(types, rates[columns].tolist(), errors[columns].tolist(), counts, strict=True)
-            completed[question] = basis, tuple(_guess(spec, *cell) for cell in cells)
-        return completed[question][1]
+        row, columns = beliefs.row_of[spec.kind], [beliefs.types.index(name) for name in types]
+        rates, errors = (each[row, columns].tolist() for each in beliefs.of_all(spec.scale_factor))
+        return tuple(
+            self._guess(spec, name, rate, error, "completed" if error <= COMPLETED_ERROR else "inferred")
+            for name, rate, error in zip(types, rates, errors, strict=True)
+        )
 
     def _predicted(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         """What to believe of types that nobody measured this kind on at full load, at this size."""
@@ -234,20 +236,32 @@ class ReconciledThroughputs:
         errors = np.sqrt(np.maximum(covariance[columns, columns], 0.0))
         found = []
         for name, rate, error in zip(types, rates.tolist(), errors.tolist(), strict=True):
-            known = self.known.rates.get((spec.kind, spec.scale_factor, name))
+            is_new = (spec.kind, spec.scale_factor, name) not in self.known.rates
             is_as_stated = name in stated and trust <= TRUST and _agrees(belief, stated[name], rate)
-            found.append(
-                ThroughputEstimate(
-                    kind=spec.kind,
-                    scale_factor=spec.scale_factor,
-                    accelerator_type=name,
-                    steps_per_s=stated[name] if is_as_stated else rate,
-                    relative_error=error,
-                    source=_source(belief, name in stated and known is None, bool(stated), error),
-                    measurements=known.count if known else 0,
-                )
-            )
+            source = _source(belief, name in stated and is_new, bool(stated), error)
+            found.append(self._guess(spec, name, stated[name] if is_as_stated else rate, error, source))
         return tuple(found)
+
+    def _guess(
+        self, spec: JobSpec, name: AcceleratorType, rate: float, error: float, source: str
+    ) -> ThroughputEstimate:
+        known = self.known.rates.get((spec.kind, spec.scale_factor, name))
+        return ThroughputEstimate(
+            kind=spec.kind,
+            scale_factor=spec.scale_factor,
+            accelerator_type=name,
+            steps_per_s=rate,
+            relative_error=error,
+            source=source,
+            measurements=known.count if known else 0,
+        )
+
+    def _cells(self, types: Sequence[AcceleratorType]) -> Cells:
+        beliefs = self._beliefs(types)
+        cells = self._memory.cells
+        if cells is None or cells.beliefs is not beliefs or cells.rates is not self.known.rates:
+            cells = self._memory.cells = Cells(self.known.rates, beliefs)
+        return cells
 
     def _aside(self, types: Sequence[AcceleratorType]) -> Aside:
         beliefs = self._beliefs(types)
@@ -263,18 +277,6 @@ class ReconciledThroughputs:
             asked = {*types, *(known.types if known else ())}
             known = self._memory.beliefs = believe(rates, sorted(asked))
         return known
-
-
-def _guess(spec: JobSpec, name: AcceleratorType, rate: float, error: float, count: int) -> ThroughputEstimate:
-    return ThroughputEstimate(
-        kind=spec.kind,
-        scale_factor=spec.scale_factor,
-        accelerator_type=name,
-        steps_per_s=rate,
-        relative_error=error,
-        source="completed" if error <= COMPLETED_ERROR else "inferred",
-        measurements=count,
-    )
 
 
 def _agrees(belief: Belief, stated: float, rate: float) -> bool:

@@ -36,25 +36,28 @@ def log_speedup(sizes: IntArray) -> FloatArray:
 def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray) -> FloatArray:
     """Weights (K, H) of the hypotheses for each of K kinds from rates (K, m, S) on m types, NaN where not measured."""
     known = np.isfinite(log_rate)
-    kind, on_type = np.nonzero(known.sum(axis=2) >= 2)
-    evidence = np.zeros((len(log_rate), HYPOTHESES))
-    if len(kind):
-        # A type's own level is free: what counts is the spread of log(rate) - log(speedup) over the sizes.
-        trust = known[kind, on_type] / (np.where(known, variance, 1.0)[kind, on_type] + _model_variance(sizes, 1))
-        rates = np.where(known, log_rate, 0.0)[kind, on_type]
-        speedup = log_speedup(sizes).T
-        squares = (trust * rates**2).sum(axis=1)[:, None] - 2 * (trust * rates) @ speedup + trust @ speedup**2
-        sums = (trust * rates).sum(axis=1)[:, None] - trust @ speedup
-        starts = np.flatnonzero(np.diff(kind, prepend=-1))  # the rows of a kind follow each other
-        fit = squares - sums**2 / trust.sum(axis=1)[:, None]
-        evidence[kind[starts]] = -0.5 * np.add.reduceat(fit, starts, axis=0)
-    likelihood = np.exp(evidence - evidence.max(axis=1, keepdims=True))
-    measured = np.unique(kind)
-    shown = likelihood[measured] / likelihood[measured].sum(axis=1, keepdims=True)
-    prior = PRIOR_KINDS / HYPOTHESES + shown.sum(axis=0)
+    trust = known / (np.where(known, variance, 1.0) + _model_variance(sizes, 1))
+    misfit = _misfit(np.where(known, log_rate, 0.0), trust, log_speedup(sizes))
+    likelihood = np.exp(-0.5 * (misfit - misfit.min(axis=1, keepdims=True)))
+    measured = likelihood[(known.sum(axis=2) >= 2).any(axis=1)]
+    prior = PRIOR_KINDS / HYPOTHESES + (measured / measured.sum(axis=1, keepdims=True)).sum(axis=0)
     weights = likelihood * prior
     normalised: FloatArray = weights / weights.sum(axis=1, keepdims=True)
     return normalised
+
+
+def _misfit(rates: FloatArray, trust: FloatArray, speedup: FloatArray) -> FloatArray:
+    """Squares that each hypothesis is off, (K, H), less a constant of each kind; `trust` (K, m, S), `speedup` (H, S).
+
+    A type's own level is free: what counts is how log(rate) - log(speedup) varies over the sizes. That is a quadratic
+    form in the speedup, so types are added up before hypotheses are looked at.
+    """
+    share = trust / np.maximum(trust.sum(axis=2, keepdims=True), np.finfo(float).tiny)
+    linear = (trust * (rates - (share * rates).sum(axis=2, keepdims=True))).sum(axis=1)
+    square = trust.sum(axis=1)[:, :, None] * np.eye(trust.shape[2]) - np.swapaxes(share, 1, 2) @ trust
+    products = speedup[:, :, None] * speedup[:, None, :]
+    misfit: FloatArray = np.tensordot(square, products, axes=([1, 2], [1, 2])) - 2 * linear @ speedup.T
+    return misfit
 
 
 def gain(weights: FloatArray, from_size: int, sizes: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import Estimate, equal_share_rate, isolated_share, rates_of
 from gavel.ports import ThroughputEstimator
@@ -43,6 +45,29 @@ def measurements_of(job: Job, gang: GangSeen, layout: Layout, partner: str | Non
     )
 
 
+def silence_of(
+    job: Job, gang: GangSeen, partner: str | None, *, now_s: float, round_s: float
+) -> tuple[Measurement, ...]:
+    """That a gang has not done its first step beside a partner, a round after its start: the two may not fit at all."""
+    began_s = gang.started_at_s
+    if partner is None or began_s is None or job.trained_steps or gang.reports or now_s - began_s < round_s:
+        return ()
+    return (
+        Measurement(
+            job_id=job.id,
+            token=gang.token,
+            sequence=job.report_sequence,
+            user=job.spec.user,
+            kind=job.spec.kind,
+            scale_factor=job.spec.scale_factor,
+            accelerator_type=gang.accelerator_type,
+            steps=0,
+            seconds=now_s - began_s,
+            partner=partner,
+        ),
+    )
+
+
 def _is_spread(gang: GangSeen, layout: Layout) -> bool:
     """True for a gang on more nodes than it would need if all were free; of workers that are gone nothing is known."""
     workers, name = gang.worker_ids, gang.accelerator_type
@@ -78,14 +103,11 @@ def unmeasured(
 
     A job is sent to measure a type once; if that round measured nothing, what is inferred has to do.
     """
-    pairs = []
-    for row, job in enumerate(jobs):
-        for column, believed in enumerate(estimator.estimate(job.spec, problem.accelerator_types)):
-            fits = problem.throughput_steps_per_s[row, 0, column] > 0
-            unknown = believed.source in ("unknown", "inferred") and believed.measurements == 0
-            if fits and unknown and not job.rounds_received.get(believed.accelerator_type, 0):
-                pairs.append((job.id, believed.accelerator_type))
-    return tuple(pairs)
+    believed = estimator.matrix([job.spec for job in jobs], problem.accelerator_types)
+    fits = problem.throughput_steps_per_s[: len(jobs), 0] > 0
+    cells = np.argwhere(fits & believed.is_worth_measuring).tolist()
+    pairs = [(jobs[row], problem.accelerator_types[column]) for row, column in cells]
+    return tuple((job.id, name) for job, name in pairs if not job.rounds_received.get(name, 0))
 
 
 def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, str, str]]:

@@ -4,7 +4,7 @@ A plan is amended, never replaced: leases that ended early are cut where they en
 round's own end. What is given here comes on top of what the allocation promised, so nothing is charged to the ledger.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from gavel.mechanism.invariants import check_plan
 from gavel.mechanism.nodes import usable
 from gavel.mechanism.placement import Layout, place
-from gavel.mechanism.planner import Ledger, Standing, choose
+from gavel.mechanism.planner import Ledger, Planner, Standing, choose
 from gavel.mechanism.problem import Estimate, as_known, rates_of
 from gavel.mechanism.switching import ANY_OTHER
 from gavel.mechanism.tick import Tick
@@ -22,7 +22,6 @@ from gavel.types import (
     FloatArray,
     GangSeen,
     GangState,
-    IntArray,
     Job,
     JobId,
     JobState,
@@ -33,12 +32,15 @@ from gavel.types import (
 
 LOOKED_AT_ONCE = 64  # waiting jobs, at least
 
+Known = Callable[[Sequence[int], Layout], tuple[FloatArray, FloatArray]]
+"""Steps/s of some rows on the types of a layout, 0 where a gang does not fit, and the rounds they are owed; (n, m)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """What there is to fill at `now_s`: `waiting` jobs, the next one first, and the usable part of the `whole` cluster.
 
-    `ahead` is the round planned after `plan`, if it is known; `owed` the planner's ledger.
+    `ahead` is the round planned after `plan`, if it is known; `owed`: rounds, if the planner keeps them.
     """
 
     plan: RoundPlan
@@ -68,6 +70,7 @@ def gap_of(
     *,
     minimum_lease_fraction: float,
     switch_cost_s: Mapping[str, float],
+    planner: Planner,
 ) -> Gap | None:
     """What may be filled in the round in force; None: there is no round, or too little is left of it.
 
@@ -89,7 +92,7 @@ def gap_of(
         cluster=usable(tick.seen.cluster, tick.nodes),
         whole=tick.seen.cluster,
         estimate=estimator.estimate,
-        owed=record.owed_rounds,
+        owed=record.owed_rounds if planner == "owed" else {},
         now_s=tick.now_s,
     )
 
@@ -146,26 +149,43 @@ def _is_live(lease: Lease, jobs: Mapping[JobId, Job], there: set[WorkerId]) -> b
 
 
 def fill(
-    rates: FloatArray, scale_factor: IntArray, owed: FloatArray, layout: Layout
+    sizes: Sequence[int], is_owed: Sequence[bool], cluster: Cluster, taken: set[WorkerId], known: Known
 ) -> dict[int, tuple[WorkerId, ...]]:
-    """Workers for each row that gets a gang on the free workers of `layout`.
+    """Workers of `cluster` that are not `taken` for each row that gets a gang; a row is a waiting job, the first first.
 
-    A row is a waiting job, the next one first. `rates`, `owed`: (n, m), 0 where the job cannot run; columns are
-    `layout.types`. `scale_factor`: (n,).
+    Those that are owed something, wherever that is, go before the others. Looks no further than it takes to fill what
+    is free. `sizes`: workers of each row's gang.
     """
+    placed: dict[int, tuple[WorkerId, ...]] = {}
+    free = Layout(usable(cluster, {}, taken))
+    most = max(free.capacity_workers.values(), default=0)
+    rest = sorted((row for row, size in enumerate(sizes) if size <= most), key=lambda row: not is_owed[row])
+    while rest and free.types:
+        count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
+        more = _filled(rest[:count], sizes, free, known)
+        rest = rest[count:]
+        placed |= more
+        if more:
+            taken = taken | {worker for workers in more.values() for worker in workers}
+            free = Layout(usable(cluster, {}, taken))
+    return placed
+
+
+def _filled(rows: Sequence[int], sizes: Sequence[int], free: Layout, known: Known) -> dict[int, tuple[WorkerId, ...]]:
+    rates, owed = known(rows, free)
     chosen, _ = choose(
         Standing(
             rates=rates,
-            scale_factor=scale_factor,
-            capacity_workers=layout.capacity,
+            scale_factor=np.array([sizes[row] for row in rows], dtype=np.int64),
+            capacity_workers=free.capacity,
             promised=np.zeros_like(rates),
             ledger=owed,
-            kept=np.full(len(rates), -1, dtype=np.int64),
+            kept=np.full(len(rows), -1, dtype=np.int64),
             round_index=0,
         )
     )
-    sizes = scale_factor.tolist()
-    return place([(row, layout.types[column], sizes[row]) for row, column in chosen.items()], layout, {})
+    gangs = [(index, free.types[column], sizes[rows[index]]) for index, column in chosen.items()]
+    return {rows[index]: workers for index, workers in sorted(place(gangs, free, {}).items())}
 
 
 def _is_expected(lease: Lease, jobs: Mapping[JobId, Job]) -> bool:
@@ -188,27 +208,16 @@ def _early(gap: Gap, waiting: set[JobId], taken: set[WorkerId]) -> list[Lease]:
 
 
 def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
-    """Leases for `jobs`, those that are owed something first; looks no further than it takes to fill what is free."""
-    leases: list[Lease] = []
-    free = Layout(usable(gap.cluster, {}, taken))
-    owed = {job_id for (job_id, _), rounds in gap.owed.items() if rounds > 0}
-    most = max(free.capacity_workers.values(), default=0)
-    rest = sorted((job for job in jobs if job.spec.scale_factor <= most), key=lambda job: job.id not in owed)
-    while rest and free.types:
-        count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
-        more = _filled(gap, rest[:count], free)
-        rest = rest[count:]
-        leases += more
-        if more:
-            taken = taken | {worker for lease in more for worker in lease.worker_ids}
-            free = Layout(usable(gap.cluster, {}, taken))
-    return leases
+    """Leases for `jobs` on what is free, whole gangs alone on their workers."""
 
+    def known(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
+        rates = [rates_of(jobs[row].spec, free.types, free.capacity, gap.estimate) for row in rows]
+        owed = [[gap.owed.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
+        return np.array(rates), np.array(owed)
 
-def _filled(gap: Gap, jobs: Sequence[Job], free: Layout) -> list[Lease]:
-    rates = np.array([rates_of(job.spec, free.types, free.capacity, gap.estimate) for job in jobs])
-    owed = np.array([[gap.owed.get((job.id, name), 0.0) for name in free.types] for job in jobs])
-    sizes = np.array([job.spec.scale_factor for job in jobs], dtype=np.int64)
+    owed_ids = {job_id for (job_id, _), rounds in gap.owed.items() if rounds > 0}
+    sizes, is_owed = [job.spec.scale_factor for job in jobs], [job.id in owed_ids for job in jobs]
+    type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
     return [
         _now(
             gap,
@@ -216,13 +225,13 @@ def _filled(gap: Gap, jobs: Sequence[Job], free: Layout) -> list[Lease]:
                 job_id=jobs[row].id,
                 token=_next_token(gap, jobs[row]),
                 combination=(jobs[row].id,),
-                accelerator_type=free.type_of[workers[0]],
+                accelerator_type=type_of[workers[0]],
                 worker_ids=workers,
                 round_index=gap.plan.round_index,
                 expires_at_s=gap.plan.ends_at_s,
             ),
         )
-        for row, workers in sorted(fill(rates, sizes, owed, free).items())
+        for row, workers in fill(sizes, is_owed, gap.cluster, taken, known).items()
     ]
 
 

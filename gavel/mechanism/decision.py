@@ -128,14 +128,15 @@ class Decider:
             jobs,
             cluster=cluster,
             tiers=tick.snapshot.tiers,
-            estimate=estimator.estimate,
+            matrix=estimator.matrix,
             now_s=tick.now_s,
             round_duration_s=self._settings.round_duration_s,
             warm_start=last.allocation.warm_start if last else {},
         )
         if not self._settings.space_sharing:
             return problem
-        return replace(problem, pair_rates=estimator.pair_rates(jobs, problem.accelerator_types))
+        rates = estimator.pair_rates(jobs, problem.accelerator_types, tries=self._settings.pair_trials)
+        return replace(problem, pair_rates=rates)
 
     def _allocate(self, problem: AllocationProblem, last: RoundRecord | None) -> tuple[Allocation, str]:
         """The policy's answer within its limit; else the last valid one for jobs still alive; else the equal share."""

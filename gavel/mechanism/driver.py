@@ -194,6 +194,7 @@ class Driver:
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
+            planner=self._settings.planner,
         )
         if gap is None or gap.question == self._unfilled:
             return

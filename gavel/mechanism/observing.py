@@ -1,9 +1,10 @@
 """What an observation means: for each job, by the lifecycle's table, and for the estimates."""
 
 from dataclasses import dataclass, replace
+from math import inf
 
 from gavel.mechanism import lifecycle, switching
-from gavel.mechanism.accounting import isolated, measurements_of, received
+from gavel.mechanism.accounting import isolated, measurements_of, received, silence_of
 from gavel.mechanism.events import Dismissed, Ended, EventKind, Reported
 from gavel.mechanism.placement import Layout
 from gavel.mechanism.problem import as_known
@@ -15,11 +16,15 @@ from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, 
 def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
     """The estimator with what the gangs' new reports measured; the same one if that is nothing."""
     beside = _partners(tick)
+    round_s = max((plan.ends_at_s - plan.starts_at_s for plan in tick.rounds), default=inf)
     measured = [
         measurement
         for gang in tick.seen.gangs
         if (job := tick.jobs.get(gang.job_id)) is not None and gang.token == job.token
-        for measurement in measurements_of(job, gang, layout, beside.get(job.id))
+        for measurement in (
+            *measurements_of(job, gang, layout, beside.get(job.id)),
+            *silence_of(job, gang, beside.get(job.id), now_s=tick.now_s, round_s=round_s),
+        )
     ]
     return estimator.learn(measured) if measured else estimator
 

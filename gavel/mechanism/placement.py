@@ -5,8 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from gavel.types import AcceleratorType, Cluster, WorkerId
 
@@ -178,6 +176,9 @@ def _matched(wanted: Mapping[int, Sequence[Workers]]) -> dict[int, Workers]:
     """Each set of workers to one row that wants it, for as many rows as can be."""
     if len({worker for sets in wanted.values() for worker in sets[0]}) == sum(len(sets[0]) for sets in wanted.values()):
         return {row: sets[0] for row, sets in wanted.items()}
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
     rows = list(wanted)
     found = list(dict.fromkeys(workers for sets in wanted.values() for workers in sets))
     number = {workers: index for index, workers in enumerate(found)}

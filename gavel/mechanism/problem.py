@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from gavel.ports import ThroughputEstimate, ThroughputEstimator
+from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import AcceleratorType, Allocation, AllocationProblem, Cluster, FloatArray, Job, JobId, JobSpec, Tier
 
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
+Matrix = Callable[[Sequence[JobSpec], Sequence[AcceleratorType]], ThroughputMatrix]
 
 
 def schedulable(jobs: Iterable[Job], now_s: float) -> list[Job]:
@@ -33,7 +34,7 @@ def problem_from(
     *,
     cluster: Cluster,
     tiers: Mapping[str, Tier],
-    estimate: Estimate,
+    matrix: Matrix,
     now_s: float,
     round_duration_s: float,
     warm_start: Mapping[str, Any],
@@ -41,9 +42,10 @@ def problem_from(
     """The allocation problem of `jobs` (n, in order of arrival), one combination per job."""
     types, workers = cluster.accelerator_types, cluster.capacity_workers()
     capacity = np.array([workers[name] for name in types], dtype=np.int64)
+    scale_factor = np.array([job.spec.scale_factor for job in jobs], dtype=np.int64)
+    believed = matrix([job.spec for job in jobs], types).steps_per_s
     rates = np.zeros((len(jobs), 2, len(types)))
-    for row, job in enumerate(jobs):
-        rates[row, 0] = rates_of(job.spec, types, capacity, estimate)
+    rates[:, 0] = np.where(capacity >= scale_factor[:, None], believed, 0.0)
     names = sorted(tiers)
     return AllocationProblem(
         now_s=now_s,
@@ -54,7 +56,7 @@ def problem_from(
         throughput_steps_per_s=rates,
         capacity_workers=capacity,
         price_usd_per_hour=_prices(cluster),
-        scale_factor=np.array([job.spec.scale_factor for job in jobs], dtype=np.int64),
+        scale_factor=scale_factor,
         weight=_column(jobs, lambda job: job.spec.weight * 2.0**job.spec.priority),
         steps_remaining=_column(jobs, lambda job: max(1, job.spec.total_steps - job.steps_reported)),
         age_s=_column(jobs, lambda job: max(0.0, now_s - job.submitted_at_s)),

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gavel.policies._blocks import blocks
 from gavel.types import FloatArray, IntArray
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 PEEK = 2_000
+MANY = 4 * PEEK
+SLOT_BITS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,28 +32,30 @@ class Classes:
 
     def expand(self, of_class: FloatArray) -> FloatArray:
         """The rows of `of_class` (k, ...) given back to the jobs, (n, ...)."""
-        of_job: FloatArray = of_class[self.of_job]
+        of_job: FloatArray = of_class.take(self.of_job, axis=0)
         return of_job
+
+    def fit(self, columns: Sequence[FloatArray | IntArray]) -> bool:
+        """Whether all jobs of a class have equal numbers in each of the `columns` (n,)."""
+        return all(np.array_equal(column[self.first].take(self.of_job), column) for column in columns)
 
 
 def classes(keys: Sequence[FloatArray | IntArray]) -> Classes:
-    """The classes of jobs with equal rows in all `keys`, each (n,) or (n, columns); O(n) but for a sort of integers."""
-    if len(keys[0]) > 4 * PEEK and len(_peeked(keys).first) > 0.9 * PEEK:
-        return _all_apart(len(keys[0]))  # hardly any are alike: joining the few is not worth the sort
-    columns = [words for key in keys for words in _words(key)]
-    mixed = np.zeros(len(keys[0]), dtype=np.uint64)
-    for column in columns:
-        mixed = (mixed ^ column) * _MULTIPLIER
-        mixed ^= mixed >> _SHIFT
-    order = np.argsort(mixed)
-    begins = np.ones(len(order), dtype=bool)
-    begins[1:] = mixed[order[1:]] != mixed[order[:-1]]
-    of_job = np.empty(len(order), dtype=np.int64)
-    of_job[order] = np.cumsum(begins) - 1
-    first = order[begins]
-    if not all(np.array_equal(column, column[first][of_job]) for column in columns):  # two keys mixed alike: rare
-        return _all_apart(len(order))
-    return Classes(first, np.bincount(of_job, minlength=len(first)), of_job)
+    """The classes of jobs with equal rows in all `keys`, each (n,) or (n, columns); O(n) for many jobs of few classes.
+
+    Every job's numbers are mixed into one. Jobs are looked up by its leading bits, or sorted by it where they are few
+    or two classes have those bits in common.
+    """
+    jobs = len(keys[0])
+    if jobs > MANY and len(_peeked(keys).first) > 0.9 * PEEK:
+        return _all_apart(jobs)  # hardly any are alike: joining the few is not worth the sort
+    columns = [column for key in keys for column in (key.T if key.ndim > 1 else [key])]
+    mixed = _mixed(columns)
+    for found in (_by_slot, _by_order) if jobs > MANY else (_by_order,):
+        joined = found(mixed)
+        if joined.fit(columns):
+            return joined
+    return _all_apart(jobs)  # two keys mixed alike: rare
 
 
 def _peeked(keys: Sequence[FloatArray | IntArray]) -> Classes:
@@ -58,10 +63,36 @@ def _peeked(keys: Sequence[FloatArray | IntArray]) -> Classes:
     return classes([key[some] for key in keys])
 
 
-def _words(key: FloatArray | IntArray) -> "list[npt.NDArray[np.uint64]]":
-    """The columns of a key as whole numbers that are equal exactly if their numbers are."""
-    columns = key.T if key.ndim > 1 else [key]
-    return [(column + column.dtype.type(0)).view(np.uint64) for column in columns]  # minus zero becomes zero
+def _mixed(columns: Sequence[FloatArray | IntArray]) -> "npt.NDArray[np.uint64]":
+    """One number for each job, (n,), the same for equal numbers in all columns."""
+    mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+    for some in blocks(len(mixed)):
+        block = mixed[some]
+        for column in columns:
+            block ^= (column[some] + column.dtype.type(0)).view(np.uint64)  # minus zero becomes zero
+            block *= _MULTIPLIER
+            block ^= block >> _SHIFT
+    return mixed
+
+
+def _by_slot(mixed: "npt.NDArray[np.uint64]") -> Classes:
+    slot = (mixed >> np.uint64(64 - SLOT_BITS)).astype(np.int64)
+    every, last = np.arange(len(slot)), np.empty(1 << SLOT_BITS, dtype=np.int64)
+    last[slot] = every
+    first = np.flatnonzero(last.take(slot) == every)
+    last[slot[first]] = np.arange(len(first))
+    of_job = last.take(slot)
+    return Classes(first, np.bincount(of_job, minlength=len(first)), of_job)
+
+
+def _by_order(mixed: "npt.NDArray[np.uint64]") -> Classes:
+    order = np.argsort(mixed)
+    begins = np.ones(len(order), dtype=bool)
+    begins[1:] = mixed[order[1:]] != mixed[order[:-1]]
+    of_job = np.empty(len(order), dtype=np.int64)
+    of_job[order] = np.cumsum(begins) - 1
+    first = order[begins]
+    return Classes(first, np.bincount(of_job, minlength=len(first)), of_job)
 
 
 def _all_apart(jobs: int) -> Classes:

@@ -38,5 +38,7 @@ def _collector_at_rest() -> Iterator[None]:
     try:
         yield
     finally:
+        gc.freeze()  # and unfrozen at once: all that is new counts as looked at
+        gc.unfreeze()
         if was_enabled:
             gc.enable()

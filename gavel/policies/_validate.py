@@ -7,6 +7,7 @@ from gavel.policies import measures
 from gavel.types import AllocationProblem, FloatArray, IntArray, PairRates
 
 MOST_MEMBERS = 2
+MANY_NAMES = 100_000
 
 # array of one number per job -> smallest value it may hold
 _LEAST_PER_JOB = {
@@ -49,11 +50,30 @@ def _check_lengths(problem: AllocationProblem) -> None:
             raise InvalidProblem(name, f"has shape {found}, wanted {wanted}")
     if len(problem.users) != jobs:
         raise InvalidProblem("users", f"names {len(problem.users)} users for {jobs} jobs; name one per job")
-    if len(set(problem.job_ids)) != jobs:
+    if not _are_apart(problem.job_ids):
         raise InvalidProblem("job_ids", "names a job twice; name each once")
 
 
+def _are_apart(names: tuple[str, ...]) -> bool:
+    """Whether no name occurs twice; of many, sorting their hashes takes half as long as a set of them."""
+    if len(names) > MANY_NAMES:
+        hashes = np.sort(np.fromiter(map(hash, names), dtype=np.int64, count=len(names)))
+        if (hashes[1:] != hashes[:-1]).all():
+            return True
+    return len(set(names)) == len(names)
+
+
 def _check_combinations(problem: AllocationProblem) -> None:
+    if not measures.is_unpacked(problem):
+        _check_packed(problem)
+    tier = problem.tier_of_job
+    wrong = np.flatnonzero((tier < 0) | (tier >= len(problem.tiers)))
+    if wrong.size:
+        where = f"tier_of_job[{problem.job_ids[wrong[0]]}]"
+        raise InvalidProblem(where, f"is {tier[wrong[0]]}; give an index into the {len(problem.tiers)} tiers")
+
+
+def _check_packed(problem: AllocationProblem) -> None:
     sizes = measures.members_in(problem)
     _check_members(problem, np.flatnonzero((sizes < 1) | (sizes > MOST_MEMBERS)))
     first, second = measures.member_of(problem).T
@@ -63,11 +83,6 @@ def _check_combinations(problem: AllocationProblem) -> None:
     unlike = paired[problem.scale_factor[first[paired]] != problem.scale_factor[second[paired]]]
     if unlike.size:
         raise InvalidProblem(f"combinations[{unlike[0]}]", "packs gangs of different scale factors; pack equal ones")
-    tier = problem.tier_of_job
-    wrong = np.flatnonzero((tier < 0) | (tier >= len(problem.tiers)))
-    if wrong.size:
-        where = f"tier_of_job[{problem.job_ids[wrong[0]]}]"
-        raise InvalidProblem(where, f"is {tier[wrong[0]]}; give an index into the {len(problem.tiers)} tiers")
 
 
 def _check_members(problem: AllocationProblem, wrong: IntArray) -> None:

@@ -36,22 +36,25 @@ def member_of(problem: AllocationProblem) -> IntArray:
 @lru_cache(maxsize=1)
 def is_unpacked(problem: AllocationProblem) -> bool:
     """Whether combination r is job r alone."""
-    first, second = member_of(problem).T
-    return np.array_equal(first, np.arange(len(problem.job_ids))) and bool((second < 0).all())
+    jobs, members = len(problem.job_ids), chain.from_iterable(problem.combinations)
+    if len(problem.combinations) != jobs or not all(problem.combinations):
+        return False
+    firsts = np.fromiter(members, dtype=np.int64, count=jobs)
+    return next(members, None) is None and np.array_equal(firsts, np.arange(jobs))
 
 
 def gang_size(problem: AllocationProblem) -> IntArray:
     """Workers that each combination holds while it runs, (c,); packed jobs share theirs."""
-    return problem.scale_factor[member_of(problem)[:, 0]]
+    return problem.scale_factor if is_unpacked(problem) else problem.scale_factor[member_of(problem)[:, 0]]
 
 
 def can_run(problem: AllocationProblem) -> BoolArray:
     """Where each combination may run, (c, m): all its members make progress there and the type holds its gang."""
-    fits: BoolArray = gang_size(problem)[:, None] <= problem.capacity_workers[None, :]
-    first, second = problem.throughput_steps_per_s[:, 0] > 0, problem.throughput_steps_per_s[:, 1] > 0
+    fits: BoolArray = (problem.capacity_workers[:, None] >= gang_size(problem)).T
+    able: BoolArray = (problem.throughput_steps_per_s[:, 0] > 0) & fits
     if is_unpacked(problem):
-        return first & fits
-    return first & (second | (member_of(problem)[:, 1] < 0)[:, None]) & fits
+        return able
+    return able & ((problem.throughput_steps_per_s[:, 1] > 0) | (member_of(problem)[:, 1] < 0)[:, None])
 
 
 def rate_alone(problem: AllocationProblem) -> FloatArray:
@@ -179,14 +182,15 @@ def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
     """How far `time_fraction` (c, m) breaks a limit, as a share of time or of a type's workers; 0 if it breaks none."""
     if not time_fraction.size:
         return 0.0
-    if not np.isfinite(time_fraction).all():
+    least = float(time_fraction.min())
+    if not np.isfinite(least + float(time_fraction.max())):
         return float("inf")
     busy = time_of_jobs(problem, time_fraction)
     workers = problem.capacity_workers.astype(float)
     held = gang_size(problem) @ time_fraction
     return max(
         0.0,
-        float(-time_fraction.min()),
+        -least,
         float(busy.max()) - 1.0,
         float(((held - workers) / np.maximum(1.0, workers)).max()),
         float(np.abs(time_fraction[~can_run(problem)]).max(initial=0.0)),

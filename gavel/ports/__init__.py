@@ -13,7 +13,7 @@ from gavel.ports.cluster import (
     SetResources,
     StopGang,
 )
-from gavel.ports.estimator import ProfilingChoice, ThroughputEstimate, ThroughputEstimator
+from gavel.ports.estimator import ProfilingChoice, ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.ports.policy import Policy, PolicyRunner
 from gavel.ports.store import AuditEntry, Changes, Feed, JobEdit, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
 from gavel.ports.time import Clock
@@ -43,4 +43,5 @@ __all__ = [
     "Submitted",
     "ThroughputEstimate",
     "ThroughputEstimator",
+    "ThroughputMatrix",
 ]

@@ -176,7 +176,7 @@ class VirtualCluster:
 
     def _preempt(self, gang: VirtualGang, at_s: float, why: str) -> None:
         if gang.state is GangState.RUNNING:
-            gang.report(ReportKind.CHECKPOINT, gang.step_at(at_s))
+            gang.stop(at_s)
         self._end(gang, at_s, GangExit(outcome=GangOutcome.PREEMPTED, exit_code=75, message=why))
 
     def _end(self, gang: VirtualGang, at_s: float, how: GangExit) -> None:

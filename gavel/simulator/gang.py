@@ -30,6 +30,7 @@ class VirtualGang:
     ended_at_s: float | None = None
     exit: GangExit | None = None
     reported_step: int = 0
+    begun_late_s: float = 0.0  # by so much longer than at its rate takes the step that it is in
     sequence: int = 0
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
@@ -59,9 +60,23 @@ class VirtualGang:
     def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
         """From that instant it runs at another rate; what it did until then is reported at the rate it had."""
         self.report(ReportKind.PROGRESS, self.step_at(at_s))
+        unfinished_s = self._unfinished_s(at_s)
         self.base_steps += max(0.0, at_s - self.training_from_s) * self.rate_steps_per_s
         self.training_from_s = max(self.training_from_s, at_s)
         self.rate_steps_per_s = rate_steps_per_s
+        self.begun_late_s = unfinished_s - (self.base_steps - self.reported_step) / rate_steps_per_s
+
+    def _unfinished_s(self, at_s: float) -> float:
+        """Seconds of training since the last step that was reported."""
+        trained_s = max(0.0, at_s - self.training_from_s)
+        return self.begun_late_s + (self.base_steps - self.reported_step) / self.rate_steps_per_s + trained_s
+
+    def stop(self, at_s: float) -> None:
+        """Checkpoint; of a step cut off that others made longer the time is said too: stopping did not cost that."""
+        self.report(ReportKind.CHECKPOINT, self.step_at(at_s))
+        unfinished_s = self._unfinished_s(at_s)
+        if unfinished_s > 1 / self.alone_steps_per_s:
+            self._add(ReportKind.PROGRESS, self.reported_step, unfinished_s)
 
     def report(self, kind: ReportKind, step: int) -> None:
         """Append the next report, up to `step`; progress that was reported before, or a checkpoint of none, is none."""
@@ -70,17 +85,15 @@ class VirtualGang:
             return
         if kind is ReportKind.CHECKPOINT and step <= self.launched.start_step:
             return
-        self.sequence += 1
-        self.reported_step = step
+        seconds = steps / self.rate_steps_per_s + self.begun_late_s if steps else 0.0
+        self.begun_late_s = 0.0 if steps else self.begun_late_s
+        self._add(kind, step, seconds, f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None)
+
+    def _add(self, kind: ReportKind, step: int, seconds: float, checkpoint: str | None = None) -> None:
+        steps = step - self.reported_step
+        self.sequence, self.reported_step = self.sequence + 1, step
         self.reports.append(
-            Report(
-                sequence=self.sequence,
-                kind=kind,
-                step=step,
-                steps=steps,
-                seconds=steps / self.rate_steps_per_s,
-                checkpoint=f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None,
-            )
+            Report(sequence=self.sequence, kind=kind, step=step, steps=steps, seconds=seconds, checkpoint=checkpoint)
         )
 
     def end(self, at_s: float, how: GangExit) -> None:

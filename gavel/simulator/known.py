@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gavel.ports import ThroughputEstimate
+from gavel.ports import ThroughputEstimate, ThroughputMatrix
 from gavel.simulator.packing import Packing
 from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates
 from workloads.traces.throughputs import PairThroughput
@@ -39,6 +39,10 @@ class KnownThroughputs:
             source="stated",
         )
 
+    def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+        """The true rates of many."""
+        return ThroughputMatrix.of([self.estimate(spec, types) for spec in specs], types)
+
     def learn(self, measurements: Sequence[Measurement]) -> "KnownThroughputs":
         """Nothing new: the table is the truth."""
         return self
@@ -47,8 +51,8 @@ class KnownThroughputs:
         """The kind it says it is of: the table is the truth."""
         return job.spec.kind
 
-    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType]) -> PairRates:
-        """The true rates of each pair."""
+    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
+        """The true rates of each pair; there is nothing to try."""
         return Packing(self.beside, types).rates([job.spec for job in jobs])
 
     def table(self) -> tuple[ThroughputEstimate, ...]:

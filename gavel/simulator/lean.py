@@ -13,7 +13,8 @@ from math import inf
 import numpy as np
 
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
-from gavel.mechanism.caps import capped
+from gavel.mechanism.assignment import Bools
+from gavel.mechanism.caps import capped, is_capped
 from gavel.mechanism.choice import PROMISED_MIN, Standing, choose
 from gavel.mechanism.invariants import check_allocation
 from gavel.mechanism.placement import Layout, place
@@ -69,7 +70,9 @@ class LeanWorld:
         self._types = scenario.cluster.accelerator_types
         self._capacity = np.array([self._layout.capacity_workers[name] for name in self._types], dtype=np.int64)
         self._prices = np.array(list(prices_of(scenario.cluster).values()))
-        self._tier_index = {tier.name: index for index, tier in enumerate(scenario.tiers)}
+        tiers = {tier.name: tier for tier in scenario.tiers}
+        self._tier_index = {name: index for index, name in enumerate(tiers)}
+        self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
         self._rates: dict[tuple[str, int], FloatArray] = {}
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
@@ -172,6 +175,7 @@ class LeanWorld:
             pair_promised=of_pair,
             stay_rounds=stay_rounds([job.spec.kind for job in active.jobs], costs, self._settings.round_duration_s),
             fastest_first=active.fastest_first,
+            may_fill=self._may_fill(),
         )
 
     def _paired(self, alone: FloatArray) -> tuple[list[tuple[int, int]], FloatArray, FloatArray]:
@@ -252,7 +256,7 @@ class LeanWorld:
         self._motion.start(now_s, placed)
         end_s = now_s + self._settings.round_duration_s
         if not placed:
-            return self._idle(now_s, end_s)
+            return self._idle(end_s)
         while now_s < end_s and (self._active.column >= 0).any():
             now_s = self._run(now_s, self._next_change_s(end_s) if self._settings.backfill else end_s)
             if not self._settings.backfill:
@@ -278,14 +282,25 @@ class LeanWorld:
             return
         self._admit(now_s)
         if end_s - now_s >= least_s:
-            left_s, start_s = end_s - now_s, self._motion.start_s
-            self._motion.add(now_s, placed_now(self._active, self._layout, left_s=left_s, start_s=start_s))
+            active, may_start = self._active, self._may_start(end_s - now_s)
+            owed = active.ledger if self._settings.planner == "owed" else np.zeros_like(active.ledger)
+            self._motion.add(now_s, placed_now(active, self._layout, owed, may_start))
 
-    def _idle(self, now_s: float, end_s: float) -> float:
-        """Nothing fits: only an arrival can change that, and there must be one."""
-        if self._next is None:
-            raise InvariantViolated("every_job_ends", f"no gang fits at {now_s:g} s and no job arrives any more")
-        return max(end_s, self._next.submitted_at_s)
+    def _may_start(self, left_s: float) -> Bools:
+        """As in the service (`gap_of`): nobody for whom twice the cost of a start would not fit, and no capped tier."""
+        worth = [2 * self._motion.start_s(job.spec.kind) <= left_s for job in self._active.jobs]
+        return np.array(worth, dtype=bool) & self._may_fill()
+
+    def _may_fill(self) -> Bools:
+        """Jobs that may have what nobody was promised: those of tiers without a cap, (n,)."""
+        return np.asarray(self._is_uncapped[self._active.tier.astype(np.int64)])
+
+    def _idle(self, end_s: float) -> float:
+        """Nobody may go: the next round comes in its time or with the next job, unless none will ever be owed time."""
+        _, _, promised = self._paired(self._active.promised)
+        if self._next is None and not (promised > PROMISED_MIN).any():
+            raise InvariantViolated("every_job_ends", f"no gang may start by {end_s:g} s and no job arrives any more")
+        return min(end_s, self._next.submitted_at_s) if self._next else end_s
 
     def _finish(self, rows: IntArray, finished_at_s: FloatArray) -> None:
         for row, at_s in zip(rows.tolist(), finished_at_s.tolist(), strict=True):

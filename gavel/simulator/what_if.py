@@ -244,13 +244,14 @@ def _decided(live: Live) -> _Decided:
         jobs,
         cluster=cluster,
         tiers=live.tiers,
-        estimate=estimator.estimate,
+        matrix=estimator.matrix,
         now_s=live.now_s,
         round_duration_s=settings.round_duration_s,
         warm_start=live.last.allocation.warm_start if live.last else {},
     )
     if settings.space_sharing:
-        problem = replace(problem, pair_rates=estimator.pair_rates(jobs, problem.accelerator_types))
+        rates = estimator.pair_rates(jobs, problem.accelerator_types, tries=settings.pair_trials)
+        problem = replace(problem, pair_rates=rates)
     runner = _Unwarmed(lambda name: load(name, settings.policy_path))
     try:
         allocation = capped(runner.allocate(live.policy, problem, settings.solve_time_limit_s), problem)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,12 @@ def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
 def plan(row: Any) -> RoundPlan:
     """The plan from a row of the table `rounds`."""
     with readable(f"round {row.round_index}"):
-        return _PLAN.validate_python(_unpack(row.plan))
+        return _plan(row.plan)
+
+
+@lru_cache(maxsize=64)  # a page shows forty; only the plan of the round in force is ever written anew
+def _plan(body: bytes) -> RoundPlan:
+    return _PLAN.validate_python(_unpack(body))
 
 
 def record(row: Any) -> RoundRecord:

@@ -64,7 +64,8 @@ def _nothing() -> None:
 class SqlStore:
     """A store in a database; safe from any thread. Opening it applies migrations.
 
-    `on_change` is called after each change from the API's side, so that the scheduler can wake. `busy_timeout_s` bounds
+    `on_change` is called after each commit of changes from the API's side, so that the scheduler can wake; it must
+    neither wait nor raise, since it is the writer's thread that calls it. `busy_timeout_s` bounds
     the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
     are events and decisions of rounds after `keep_events_s`. A user may have `jobs_per_user` unfinished jobs (None: any
     number). `edition`: see `gavel.ports.Store`.
@@ -83,9 +84,8 @@ class SqlStore:
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self._write_engine, self._read_engine = open_database(url, busy_timeout_s=busy_timeout_s)
-        self._writer = Writer(self._write_engine)
+        self._writer = Writer(self._write_engine, on_news=on_change)
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
-        self._on_change = on_change
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
@@ -116,11 +116,9 @@ class SqlStore:
         It counts as a change of the rules, unlike a submit.
         """
         try:
-            result = self._writer.write(apply, is_news=True)
+            return self._writer.write(apply, is_news=True)
         finally:
             self.edition += 1
-        self._on_change()
-        return result
 
     # --- the scheduler's side -----------------------------------------------------------------------------------
 
@@ -163,18 +161,14 @@ class SqlStore:
         wanted = Submission(
             books=self._books, specs=specs, key=key, body_hash=body_hash, now_s=now_s, is_array=is_array
         )
-        answer = self._writer.write(wanted, is_news=True)
-        self._on_change()
-        return answer
+        return self._writer.write(wanted, is_news=True)
 
     def start_submit(
         self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
     ) -> "Future[tuple[Submitted, ...]]":
         """`submit` without waiting; the answer comes from another thread. Raises StoreUnavailable: not queued."""
         wanted = Submission(books=self._books, specs=[spec], key=key, body_hash=body_hash, now_s=now_s)
-        answer = self._writer.send(wanted, is_news=True)
-        answer.add_done_callback(lambda _: self._on_change())
-        return answer
+        return self._writer.send(wanted, is_news=True)
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
         """The jobs that this key made before; empty: none. Raises KeyReused for another body."""

@@ -6,6 +6,7 @@ Instants end in `_at_s` (seconds since the Unix epoch; simulated time starts at 
 from gavel.types.allocation import (
     Allocation,
     AllocationProblem,
+    BoolArray,
     Certificate,
     Combination,
     FloatArray,
@@ -28,6 +29,7 @@ __all__ = [
     "AllocationProblem",
     "ApplicationResource",
     "BearerToken",
+    "BoolArray",
     "Certificate",
     "Cluster",
     "Combination",

@@ -15,6 +15,7 @@ from gavel.types.people import Tier
 FloatArray = npt.NDArray[np.float64]
 
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
 
 Combination = tuple[int, ...]
 """Indices into `AllocationProblem.job_ids`: one job, or a packed pair of one scale factor."""

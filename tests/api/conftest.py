@@ -24,7 +24,7 @@ from tests.builders import a_cluster
 NOW_S = 1_000_000.0
 
 
-def wait_until(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     end_s = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end_s, "the condition did not come true in time"

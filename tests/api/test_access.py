@@ -1,7 +1,7 @@
 """Who may do what: every route against everybody, in one table."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from api.app import Services, create_app
 from api.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
 from api.dashboard.pages import PAGES
-from gavel.types import NodeStatus, Scope
+from gavel.types import JobState, Lease, NodeStatus, Scope
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
@@ -169,6 +169,60 @@ def test_lists_and_matrices_hold_nothing_of_others(everybody: Everybody) -> None
         assert everybody.user not in everybody.bob.get(path).text
     assert everybody.job_id in everybody.ann.get("/v1/allocations/current").text
     assert everybody.job_id in everybody.operator.get("/v1/jobs").text
+
+
+@pytest.fixture(scope="module")
+def leased(service: Service, everybody: Everybody) -> Everybody:
+    """ann's job holds fast-0 and fast-1; a job of hers that has ended had held them one round before."""
+    ended = service.store.job(str(everybody.ann.post("/v1/jobs", json=PROGRAM).json()["id"]))
+    job = service.store.job(everybody.job_id)
+    service.change(round=a_record([_lease(ended.id, 1)], {}, 2))
+    service.change(
+        replace(ended, state=JobState.COMPLETED, finished_at_s=NOW_S),
+        replace(job, state=JobState.LEASED, token=2),
+        round=a_record([_lease(job.id, 2)], {job.id: [1.0, 0.0]}, 3),
+    )
+    return everybody
+
+
+def _lease(job_id: str, token: int) -> Lease:
+    return Lease(
+        job_id=job_id,
+        token=token,
+        combination=(job_id,),
+        accelerator_type="fast",
+        worker_ids=("fast-0", "fast-1"),
+        round_index=3,
+        expires_at_s=NOW_S + 10,
+    )
+
+
+def _holders(client: httpx.Client) -> list[tuple[str, str | None, str, tuple[str, ...]]]:
+    """Who holds what, as each route tells it: route, job, accelerator type, workers."""
+    said: list[tuple[str, str | None, str, tuple[str, ...]]] = []
+    rounds = {"rounds": client.get("/v1/rounds?limit=2").json()["items"], "round": [client.get("/v1/rounds/3").json()]}
+    for route, items in rounds.items():
+        leases = [lease for item in items for lease in item["leases"]]
+        said += [(route, each["job_id"], each["accelerator_type"], tuple(each["worker_ids"])) for each in leases]
+    blocks = client.get("/v1/placements?rounds=2").json()["blocks"]
+    said += [("placements", each["job_id"], each["accelerator_type"], (each["worker_id"],)) for each in blocks]
+    workers = [each for each in client.get("/v1/cluster").json()["workers"] if each["busy"]]
+    return said + [("cluster", each["job_id"], each["accelerator_type"], (each["id"],)) for each in workers]
+
+
+@pytest.mark.parametrize("name", ["ann", "bob", "operator"])
+def test_who_holds_what_has_names_for_its_owner_and_operators_only(leased: Everybody, name: str) -> None:
+    whole = _holders(leased.operator)
+    assert [route for route, *_ in whole] == ["rounds"] * 2 + ["round"] + ["placements"] * 4 + ["cluster"] * 2
+    assert all(job_id for _, job_id, *_ in whole)
+    nameless = [(route, None, kind, workers) for route, _, kind, workers in whole]
+    assert _holders(getattr(leased, name)) == (nameless if name == "bob" else whole)
+
+
+def test_a_job_s_token_knows_of_the_cluster_s_jobs_its_own_only(leased: Everybody) -> None:
+    for client, known in ((leased.job, leased.job_id), (leased.other, None)):
+        workers = client.get("/v1/cluster").json()["workers"]
+        assert [each["job_id"] for each in workers if each["busy"]] == [known, known]
 
 
 def test_who_is_not_known_is_told_how_to_say_who_it_is(everybody: Everybody) -> None:

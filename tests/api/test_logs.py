@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.routes.logs import followers
@@ -148,7 +148,7 @@ def test_a_follower_that_leaves_makes_room(service: Service) -> None:
     wait_until(lambda: followers._value == before)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15)
 @given(content=st.binary(max_size=300), cuts=st.lists(st.integers(0, 300), max_size=3))
 def test_whatever_is_resumed_wherever_an_event_ended_is_the_whole_log(
     service: Service, ended: tuple[httpx.Client, str], content: bytes, cuts: list[int]

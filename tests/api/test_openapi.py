@@ -126,9 +126,7 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: s
 
     @settings(
         max_examples=max(2, EXAMPLES // 10) if operation.path in WORKED_OUT else EXAMPLES,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
-        database=None,
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def answers(case: Any) -> None:
@@ -193,4 +191,6 @@ def test_the_page_about_the_api_names_every_path_and_loads_nothing(
     page = service.client().get("/docs")
     assert all(path in page.text for path in description["paths"])
     assert "<script" not in page.text
+    for name in ("submit_job", "JobSubmit", "JobView"):
+        assert f"href='#{name}'" in page.text and page.text.count(f"id='{name}'") == 1
     assert "default-src 'none'" in page.headers["content-security-policy"]

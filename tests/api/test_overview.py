@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.overview import placements, queue, shares
+from api.overview import Lines, placements, queue, shares
 from gavel.ports import Snapshot
 from gavel.types import JobState, Lease, RoundPlan
 from tests.api.conftest import NOW_S, Service
@@ -47,7 +47,7 @@ def test_a_lease_that_was_renewed_is_one_block_and_another_token_begins_another(
 def test_another_users_job_holds_a_worker_without_a_name() -> None:
     rounds = plans([a_lease("a", 1, "w0"), a_lease("b", 1, "w1"), a_lease("gone", 1, "w2")])
     found = placements(rounds, ["w0", "w1", "w2"], JOBS, lambda job: job.spec.user == "ann")
-    assert [(block.job_id, block.name) for block in found.blocks] == [("a", "a-name"), ("", ""), ("", "")]
+    assert [(block.job_id, block.name) for block in found.blocks] == [("a", "a-name"), (None, ""), (None, "")]
 
 
 def test_shares_are_parts_of_all_workers_and_a_shared_worker_counts_half() -> None:
@@ -68,11 +68,16 @@ def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
     owed = {("c-owed", "fast"): 2.5, ("c-owed", "slow"): 0.0, ("b-late", "fast"): 0.0}
     record = replace(a_record([a_lease("e-next", 1, "fast-0")], {}), owed_rounds=owed)
     snapshot = Snapshot(version=1, jobs={job.id: job for job in jobs}, tiers={}, rounds=(record,))
-    found = queue(snapshot, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
+    lines = Lines()
+    line = lines.of(snapshot)
+    found = queue(line, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
     assert [(each.id, each.position) for each in found.items] == [("e-next", None), ("c-owed", 1), ("b-late", 3)]
     assert (found.waiting, found.reasons) == (3, {"PendingEvaluation": 1, "Paused": 1, "BehindFairShare": 1})
-    assert [each.id for each in queue(snapshot, lambda _: True, tier=None, start=2, limit=1).items] == ["a-others"]
-    assert queue(snapshot, lambda _: True, tier="none", start=0, limit=9).items == []
+    assert [each.id for each in queue(line, lambda _: True, tier=None, start=2, limit=1).items] == ["a-others"]
+    assert queue(line, lambda _: True, tier="none", start=0, limit=9).items == []
+    assert lines.of(replace(snapshot, version=2)) is line, "nothing changed that it depends on"
+    for news in (replace(snapshot, rounds=()), replace(snapshot, jobs=snapshot.jobs | {"z": a_job("z")})):
+        assert list(lines.of(news)) != list(line)
 
 
 @pytest.fixture(scope="module")

@@ -70,5 +70,6 @@ def test_usage_is_shown_beside_its_limits_to_who_may_use_the_tier(service: Servi
 
 
 def test_a_guarantee_above_the_cap_is_refused(service: Service) -> None:
-    answer = service.operator().put("/v1/tiers/odd", json={"guarantee": 0.5, "cap": 0.25})
-    refused(answer, "body", "above the cap")
+    operator = service.operator()
+    refused(operator.put("/v1/tiers/odd", json={"guarantee": 0.5, "cap": 0.25}), "body", "above the cap")
+    assert operator.get("/v1/tiers/odd").status_code == 404

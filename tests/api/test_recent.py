@@ -13,6 +13,7 @@ from api.recent import RECENT_S, Recent
 from api.services import Services
 from gavel.clock import ManualClock
 from gavel.config import Settings
+from gavel.errors import StoreUnavailable
 from gavel.store.sql import SqlStore
 from gavel.types import Identity, Scope, Tier, User
 from tests.api.conftest import NOW_S, Service
@@ -77,6 +78,50 @@ def test_what_this_process_changes_is_known_at_once(stores: tuple[SqlStore, SqlS
         assert await recent.identity(token) is None
 
     asyncio.run(scenario())
+
+
+class Watched(SqlStore):
+    """Counts how often it is asked who holds a token, and does not know at first if `fails`."""
+
+    looks, fails = 0, 0
+
+    def identify(self, token_hash: str) -> Identity | None:
+        self.looks += 1
+        if self.looks <= self.fails:
+            raise StoreUnavailable("the database cannot be read now")
+        return super().identify(token_hash)
+
+
+def test_those_who_ask_at_once_share_one_look_and_one_who_gives_up_takes_nothing(tmp_path: Path) -> None:
+    token = digest(new_token())
+
+    async def scenario(store: Watched) -> None:
+        recent = recent_of(store, ManualClock())
+        asked = [asyncio.create_task(recent.identity(token)) for _ in range(20)]
+        await asyncio.sleep(0)  # until all of them wait
+        asked[0].cancel()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(answers[0], asyncio.CancelledError)
+        assert all(isinstance(each, Identity) for each in answers[1:]) and store.looks == 1
+
+    with closing(Watched(f"sqlite:///{tmp_path / 'gavel.db'}")) as store:
+        store.add_token(token, user="ann", scope=Scope.USER, now_s=1.0)
+        asyncio.run(scenario(store))
+
+
+def test_a_look_that_fails_fails_those_who_shared_it_and_nobody_after(tmp_path: Path) -> None:
+    token = digest(new_token())
+
+    async def scenario(store: Watched) -> None:
+        recent = recent_of(store, ManualClock())
+        answers = await asyncio.gather(*(recent.identity(token) for _ in range(5)), return_exceptions=True)
+        assert all(isinstance(each, StoreUnavailable) for each in answers)
+        assert await recent.identity(token) is not None
+
+    with closing(Watched(f"sqlite:///{tmp_path / 'gavel.db'}")) as store:
+        store.fails = 1
+        store.add_token(token, user="ann", scope=Scope.USER, now_s=1.0)
+        asyncio.run(scenario(store))
 
 
 def test_a_submit_that_nobody_waits_for_any_more_is_still_made(service: Service) -> None:

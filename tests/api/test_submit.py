@@ -1,6 +1,7 @@
 """Submitting: what is accepted, what is refused and how the refusal reads, and that a key is one job."""
 
 import json
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from gavel.types import Cluster
-from tests.api.conftest import Service
+from gavel.types import Cluster, Scope
+from tests.api.conftest import Service, wait_until
 
 PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
 
@@ -34,6 +35,45 @@ def test_a_submitted_job_is_answered_with_its_place_and_version(service: Service
     assert answer.headers["etag"].startswith('W/"')
     assert (job["user"], job["tier"], job["kind"], job["state"]) == (name, "gold", f"{name}/first", "QUEUED")
     assert ann.get(answer.headers["location"]).json() == job
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding"),
+    [("application/json; charset=utf-8", "utf-8"), ("application/job+json", "utf-8"), ("application/json", "utf-16")],
+)
+def test_json_is_read_however_it_is_labelled_and_encoded(service: Service, content_type: str, encoding: str) -> None:
+    _, ann = service.user()
+    plain, other = "application/json", json.dumps(PROGRAM).encode(encoding)
+    first, again = (
+        ann.post("/v1/jobs", content=body, headers={"Content-Type": kind, "Idempotency-Key": "k"})
+        for kind, body in ((plain, json.dumps(PROGRAM).encode()), (content_type, other))
+    )
+    assert first.json()["id"] == again.json()["id"], again.text
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+@pytest.mark.parametrize("headers", [{"Content-Type": "text/plain"}, {}])
+def test_a_body_that_is_not_said_to_be_json_is_refused(service: Service, headers: dict[str, str]) -> None:
+    _, ann = service.user()
+    assert ann.post("/v1/jobs", content=json.dumps(PROGRAM).encode(), headers=headers).status_code == 422
+
+
+def test_all_that_is_wrong_with_a_submit_is_said_at_once(service: Service) -> None:
+    _, ann = service.user()
+    answer = ann.post("/v1/jobs", json=PROGRAM | {"weight": 0}, headers={"Idempotency-Key": "k" * 129})
+    refused(answer, "body.weight")
+    refused(answer, "header.Idempotency-Key")
+
+
+def test_a_body_that_breaks_off_is_no_fault_of_the_service(service: Service) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    token = service.token("operator", Scope.OPERATOR)
+    with socket.create_connection((host, int(port))) as client:
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n"
+        client.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{{".encode())
+    operator = service.operator()
+    counted = 'gavel_http_requests_total{method="POST",route="/v1/jobs",status="400"} 1.0'
+    wait_until(lambda: counted in operator.get("/metrics").text)
 
 
 def test_without_kind_or_name_the_kind_is_a_digest_of_the_program(service: Service) -> None:
@@ -179,6 +219,7 @@ def test_the_same_key_with_another_body_is_refused(service: Service) -> None:
     ann.post("/v1/jobs", json=PROGRAM, headers={"Idempotency-Key": "k1"})
     answer = ann.post("/v1/jobs", json=PROGRAM | {"weight": 2.0}, headers={"Idempotency-Key": "k1"})
     refused(answer, "Idempotency-Key", "new key")
+    assert len(ann.get("/v1/jobs").json()["items"]) == 1
 
 
 def test_keys_of_two_users_do_not_meet(service: Service) -> None:

@@ -1,8 +1,10 @@
 """Bearer tokens are listed without what they open with, and taken back."""
 
+from contextlib import ExitStack
+
 import pytest
 
-from api.routes import live
+from api import streams
 from tests.api.conftest import Service
 from tests.api.test_live import Following, submit
 
@@ -31,7 +33,7 @@ def test_a_token_is_taken_back_and_opens_nothing_from_then_on(service: Service) 
 
 
 def test_a_token_that_is_taken_back_hears_nothing_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(streams, "LOOK_AGAIN_S", 0.0)
     (lost, lost_id), (kept, _) = made(service, "ivy"), made(service, "ivy")
     ivy = service.client(kept)
     with Following(service.client(lost)) as gone, Following(ivy) as told:
@@ -40,6 +42,24 @@ def test_a_token_that_is_taken_back_hears_nothing_more(service: Service, monkeyp
         job_id = submit(ivy)
         assert job_id in next(told)["data"]
         assert list(gone) == []
+
+
+def test_streams_of_a_token_that_is_taken_back_end_though_nothing_happens(service: Service) -> None:
+    (lost, lost_id), (kept, _) = made(service, "jane"), made(service, "jane")
+    job_id = submit(service.client(kept))
+    (service.logs / job_id).write_bytes(b"begun\n")
+    paths = ("/v1/events", f"/v1/jobs/{job_id}/logs?follow=true")
+    with service.client(lost) as mine, service.client(kept) as other, ExitStack() as opened:
+        ending = [opened.enter_context(mine.stream("GET", path)).iter_bytes() for path in paths]
+        staying = [opened.enter_context(other.stream("GET", path)).iter_bytes() for path in paths]
+        for stream in (*ending, *staying):
+            assert b"event: " in next(stream)
+        service.operator().delete(f"/v1/users/jane/tokens/{lost_id}")
+        assert [list(stream) for stream in ending] == [[], []]
+        (service.logs / job_id).write_bytes(b"begun\nwent on\n")
+        assert b"went on" in next(staying[1])
+        submit(other)
+        assert b"event: job" in next(staying[0])
 
 
 def test_a_token_of_another_user_or_of_none_is_not_found(service: Service) -> None:

@@ -84,9 +84,7 @@ def test_two_users_see_their_own_jobs_as_they_left_them(service: Service) -> Non
         settings=settings(
             max_examples=50 if FULL else 5,
             stateful_step_count=30 if FULL else 12,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
-            database=None,
         ),
     )
 

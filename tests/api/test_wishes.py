@@ -99,6 +99,7 @@ def test_nobody_waits_for_a_job_of_another_or_one_that_has_failed(service: Servi
         refused(bob.post("/v1/jobs", json=PROGRAM | {"after": [job_id]}), "after", f"no job {job_id}")
     service.change(replace(service.store.job(of_ann), state=JobState.FAILED))
     refused(ann.post("/v1/jobs", json=PROGRAM | {"after": [of_ann]}), "after", "FAILED", "submit it again")
+    assert [each["id"] for each in ann.get("/v1/jobs").json()["items"]] == [of_ann]
 
 
 # --- many at once -----------------------------------------------------------------------------------------------
@@ -130,6 +131,7 @@ def test_an_array_of_too_many_or_of_nothing_is_refused(service: Service) -> None
         refused(ann.post("/v1/jobs:array", json={"job": PROGRAM} | body), "body")
     taken = {"job": PROGRAM, "parameters": {"GAVEL_X": ["1"]}}
     refused(ann.post("/v1/jobs:array", json=taken), "parameters.GAVEL_X", "choose another")
+    assert ann.get("/v1/jobs").json()["items"] == []
 
 
 def test_a_batch_is_submitted_whole_or_not_at_all_and_each_fault_is_named(service: Service) -> None:

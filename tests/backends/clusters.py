@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.accelerators import LocalAccelerator
-from gavel.backends.harness import Behaviour
+from gavel.backends.harness import Behaviour, gang
 from gavel.backends.local import LocalBackend
 from gavel.backends.machine import descendants, read_json, stat_fields
 from gavel.clock import SystemClock
+from gavel.ports import Instruction, LaunchGang
 from gavel.types import Observation, Worker
 
 LIMIT_S = 30.0
@@ -57,8 +58,8 @@ class LocalHarness:
     """`gavel.backends.harness.Harness` over real processes."""
 
     cannot: Mapping[str, str] = {}
-    short_s = 0.7
-    grace_s = GRACE_S + 0.6
+    short_s = 1.5
+    grace_s = GRACE_S + 1.6
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -152,3 +153,16 @@ class LocalHarness:
         with suppress(OSError):
             return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
         return True
+
+
+def script(harness: LocalHarness, text: str, *workers: str, job_id: str = "j1", **over: object) -> list[Instruction]:
+    """A gang that runs this shell script."""
+    set_resource, start = gang(harness, job_id, *workers)
+    assert isinstance(start, LaunchGang)
+    fields = {name: getattr(start, name) for name in LaunchGang.__dataclass_fields__}
+    launched = LaunchGang(**{**fields, "argv": ("bash", "-c", text), "total_steps": 100, **over})
+    return [set_resource, launched]
+
+
+def directory(harness: LocalHarness, job_id: str, token: int = 1) -> Path:
+    return harness.folder / "gangs" / job_id / str(token)

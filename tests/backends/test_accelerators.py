@@ -30,9 +30,9 @@ def names(features: list[str], cores: int) -> list[str]:
         (AVX512, 2, ["avx512", "scalar"]),
         (AVX512, 3, ["avx512", "scalar"]),
         (AVX512, 4, ["avx512", "scalar"]),
-        (AVX512, 6, ["avx512", "scalar", "lowblas"]),
-        (AVX512, 64, ["avx512", "scalar", "lowblas", "lowsimd"]),
-        (["AVX2", "FMA3", "F16C", "SSE42"], 8, ["avx2", "scalar", "lowblas", "lowsimd"]),  # numpy 2.2's names
+        (AVX512, 6, ["avx512", "scalar", "lowsimd"]),
+        (AVX512, 64, ["avx512", "scalar", "lowsimd", "lowblas"]),
+        (["AVX2", "FMA3", "F16C", "SSE42"], 8, ["avx2", "scalar", "lowsimd", "lowblas"]),  # numpy 2.2's names
         (["SSE42"], 8, []),
         (["NEON", "ASIMD"], 8, []),
     ],

@@ -112,7 +112,7 @@ def test_promises_hold_in_any_order(tmp_path: Path) -> None:
     tempfile.tempdir = str(tmp_path)
     try:
         machine = LocalStates.TestCase
-        machine.settings = settings(max_examples=200 if IS_FULL else 4, stateful_step_count=20, deadline=None)
+        machine.settings = settings(max_examples=200 if IS_FULL else 4, stateful_step_count=20)
         machine().runTest()
     finally:
         tempfile.tempdir = None

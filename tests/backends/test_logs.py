@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gavel.backends.logs import read_log
 from gavel.backends.supervisor import Log, write_json
@@ -21,8 +21,8 @@ class WrittenAndRead(RuleBasedStateMachine):
 
     folder: Path
 
-    @initialize()
-    def begin(self) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.path = self.folder / f"log-{os.urandom(8).hex()}"
         self.log = Log(str(self.path), LIMIT_BYTES)
         self.written = b""
@@ -35,6 +35,7 @@ class WrittenAndRead(RuleBasedStateMachine):
 
     @rule()
     def another_gang_takes_over(self) -> None:
+        self.log.close()
         self.log = Log(str(self.path), LIMIT_BYTES)
 
     @rule()
@@ -43,7 +44,7 @@ class WrittenAndRead(RuleBasedStateMachine):
         write_json(f"{self.path}.base", said)
         self.is_cut_early = True
         self.reads_what_was_written()
-        self.log = Log(str(self.path), LIMIT_BYTES)
+        self.another_gang_takes_over()
 
     @invariant()
     def reads_what_was_written(self) -> None:
@@ -64,11 +65,14 @@ class WrittenAndRead(RuleBasedStateMachine):
         oldest = len(self.written) - len(read_log(self.path, 0, 1 << 20)[0])
         assert following - len(text) == max(offset, oldest) or not text
 
+    def teardown(self) -> None:
+        self.log.close()
+
 
 def test_reads_give_what_was_written(tmp_path: Path) -> None:
     WrittenAndRead.folder = tmp_path
     machine = WrittenAndRead.TestCase
-    machine.settings = settings(max_examples=EXAMPLES, stateful_step_count=12, deadline=None)
+    machine.settings = settings(max_examples=EXAMPLES, stateful_step_count=12)
     machine().runTest()
 
 
@@ -82,6 +86,7 @@ def test_a_reader_beside_a_writer_never_sees_a_wrong_byte(tmp_path: Path) -> Non
         log = Log(str(path), 1 << 10)
         for start in range(0, len(pattern), 97):
             log.write(pattern[start : start + 97])
+        log.close()
         done.set()
 
     writer = threading.Thread(target=write)
@@ -99,8 +104,10 @@ def test_a_reader_beside_a_writer_never_sees_a_wrong_byte(tmp_path: Path) -> Non
 
 def test_a_full_disk_loses_output_not_the_job(tmp_path: Path) -> None:
     log = Log(str(tmp_path / "log"), LIMIT_BYTES)
+    log.close()
     log._file = os.open("/dev/full", os.O_WRONLY)
     log.write(b"lost")
+    log.close()
     assert "No space left" in log.tail()
 
 

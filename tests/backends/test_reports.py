@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends import reports as module
-from gavel.backends.reports import ReportReader
+from gavel.backends import machine
+from gavel.backends.reports import METRICS_MAX, ReportReader
 
 EXAMPLES = 500 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
 Write = Callable[[bytes], None]
@@ -107,7 +107,7 @@ def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
     write(path, line(metrics=metrics))
     assert reader(path).read()[0].metrics == {"loss": 1.5, "count": 3.0}
     write(path, line(sequence=2, steps=0, metrics={f"m{index}": 1.0 for index in range(50)}))
-    assert len(reader(path).read()[1].metrics) == module.METRICS_MAX
+    assert len(reader(path).read()[1].metrics) == METRICS_MAX
 
 
 def test_sequences_and_steps_never_go_back(path: Path) -> None:
@@ -118,7 +118,7 @@ def test_sequences_and_steps_never_go_back(path: Path) -> None:
 
 
 def test_a_line_longer_than_any_report_is_passed_over(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "READ_BYTES", 1 << 15)
+    monkeypatch.setattr(machine, "READ_BYTES", 1 << 15)
     read = reader(path)
     write(path, b"x" * (3 << 15) + b"\n" + line(metrics={"pad": 1.0, "x" * 20_000: 1.0}) + line())
     steps = [report.step for report in read.read()]
@@ -133,7 +133,7 @@ def test_what_is_no_plain_file_is_not_read(path: Path, make: Callable[[Path], No
     assert reader(path).read() == ()
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(
     cuts=st.lists(st.integers(1, 60), max_size=30),
     steps=st.lists(st.integers(0, 120), max_size=8),

@@ -120,7 +120,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
 # --- starting ---------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100 if IS_FULL else 5, deadline=None)
+@settings(max_examples=100 if IS_FULL else 5)
 @given(words=st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=4))
 def test_arguments_arrive_byte_for_byte(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     gang = Gang(tmp_path_factory.mktemp("argv"))
@@ -190,7 +190,8 @@ ON_TERM = "trap '{}' TERM; echo ready; while true; do sleep 0.01; done"
 def test_an_end_after_a_stop_is_a_preemption_unless_it_is_clean(
     gang: Gang, script: str, outcome: str, exit_code: int
 ) -> None:
-    gang.start(*shell(script))
+    is_killed = exit_code == -signal.SIGKILL  # the others have all the time they need
+    gang.start(*shell(script), lease_grace_s=0.3 if is_killed else 30.0)
     gang.says("ready")
     gang.lease(stop=True)
     said = gang.exit()
@@ -207,9 +208,11 @@ def test_an_end_in_mid_lease_is_the_programs_own(gang: Gang, script: str, exit_c
 
 
 def test_75_after_the_lease_is_a_preemption_without_any_signal(gang: Gang) -> None:
-    gang.start(*shell("trap '' TERM; echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 75"), lasts_s=0.3)
+    script = "trap '' TERM; echo ready; while [ ! -e go ]; do sleep 0.01; done; exit 75"
+    gang.start(*shell(script), lease_grace_s=30.0)
     gang.says("ready")
-    eventually(lambda: supervisor.boottime_s() > gang.read("launch.json")["lease_expires_boottime_s"])
+    gang.lease(0.1)
+    eventually(lambda: supervisor.boottime_s() > gang.read("lease.json")["expires_boottime_s"])
     (gang.folder / "go").touch()
     assert (gang.exit()["outcome"], gang.exit()["exit_code"]) == ("preempted", 75)
 
@@ -289,10 +292,12 @@ def test_endless_output_stays_within_its_bound(gang: Gang) -> None:
 
 
 def test_a_flood_of_output_does_not_delay_the_end_of_the_lease(gang: Gang) -> None:
-    gang.start(*shell("trap '' TERM; yes"), lasts_s=0.5)
+    gang.start(*shell("trap '' TERM; yes"))
+    gang.says("y")
+    gang.lease(0.1)
     said = gang.exit()
     assert said["outcome"] == "preempted"
-    lease_end_s = gang.read("launch.json")["lease_expires_boottime_s"]
+    lease_end_s = gang.read("lease.json")["expires_boottime_s"]
     assert said["boottime_s"] >= lease_end_s + 0.3
 
 

@@ -116,4 +116,4 @@ class TaskHistory(RuleBasedStateMachine):
 
 
 TestTaskHistory = TaskHistory.TestCase
-TestTaskHistory.settings = settings(max_examples=500 if IS_FULL else 30, stateful_step_count=30, deadline=None)
+TestTaskHistory.settings = settings(max_examples=500 if IS_FULL else 30, stateful_step_count=30)

@@ -24,7 +24,10 @@ def test_what_the_one_before_writes_late_fails_and_reaches_nothing(tmp_path: Pat
         old.raise_fence("job-1", 9)
     with pytest.raises(FileNotFoundError):
         old.keep_resources([])
-    assert StateFolder(tmp_path, term(3)).fence("job-1") == 3 == new.fence("job-1")
+    newest = StateFolder(tmp_path, term(3))
+    assert newest.fence("job-1") == 3 == new.fence("job-1")
+    for each in (old, new, newest):
+        each.close()
 
 
 @pytest.mark.parametrize("late", [term(1), term(2), term(9, "db2"), None])
@@ -41,9 +44,11 @@ def test_a_directory_that_nobody_holds_is_anybodys(tmp_path: Path, later: Term) 
     """Its database may have been restored from a backup, or be another one now."""
     old = StateFolder(tmp_path, term(5))
     old.close()
-    StateFolder(tmp_path, later).raise_fence("job-1", 3)
+    new = StateFolder(tmp_path, later)
+    new.raise_fence("job-1", 3)
     with pytest.raises(FileNotFoundError):
         old.raise_fence("job-1", 9)
+    new.close()
 
 
 def test_one_that_fell_asleep_between_lock_and_name_finds_the_directory_taken(
@@ -65,6 +70,7 @@ def test_one_that_fell_asleep_between_lock_and_name_finds_the_directory_taken(
     entered[0].raise_fence("job-1", 3)
     with pytest.raises(BackendUnavailable, match="another service uses"):
         Tenure(tmp_path, None)
+    entered[0].close()
 
 
 def test_gangs_run_on_under_the_next_leader_whatever_the_last_one_still_tries(harness: LocalHarness) -> None:

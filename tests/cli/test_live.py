@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from api import live
 from gavel.types import JobState, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.test_cli import Shell
@@ -71,11 +72,16 @@ def on_a_terminal(shell: Shell, *arguments: str) -> Iterator[Terminal]:
         os.close(terminal.leader)
 
 
-@pytest.mark.parametrize("how", ["q", "Ctrl-C"])
-def test_top_shows_what_changes_and_is_left_by_a_key(service: Service, shell: Shell, how: str) -> None:
+@pytest.mark.parametrize(("how", "every_s"), [("q", 3600), ("Ctrl-C", 0.2)])
+def test_top_shows_what_changes_and_is_left_by_a_key(
+    service: Service, shell: Shell, how: str, every_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By events at once, though it would look again in an hour only; and by looking where no events can be had."""
+    if every_s < 1:
+        monkeypatch.setattr(live, "STREAMS_MAX", 0)
     operator = service.operator()
     first = operator.post("/v1/jobs", json=PROGRAM).json()["id"]
-    with on_a_terminal(shell, "top", "--every", "0.2") as terminal:
+    with on_a_terminal(shell, "top", "--every", str(every_s)) as terminal:
         terminal.read_until(first)
         second = operator.post("/v1/jobs", json=PROGRAM).json()["id"]
         terminal.read_until(second)
@@ -105,8 +111,12 @@ def test_watch_prints_a_line_an_event_and_goes_on_from_a_position(service: Servi
         assert process.wait(timeout=30) == 0
 
 
-@pytest.mark.parametrize(("ended", "code"), [(3, 3), (-9, 137), (None, 1)])
-def test_a_waiting_submit_exits_as_the_job_did(service: Service, shell: Shell, ended: int | None, code: int) -> None:
+@pytest.mark.parametrize(("ended", "code", "streams"), [(3, 3, 9), (-9, 137, 9), (None, 1, 0)])
+def test_a_waiting_submit_exits_as_the_job_did(
+    service: Service, shell: Shell, ended: int | None, code: int, streams: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hears of the end, or, where no more events can be had, asks for it."""
+    monkeypatch.setattr(live, "STREAMS_MAX", streams)
     with shell.start("submit", "--steps", "5", "--wait", "--tier", "gold", "--", "true") as process:
         assert process.stderr is not None
         job = service.store.job(process.stderr.readline().split()[-1])

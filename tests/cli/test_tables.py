@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from gavel.cli import show
+from gavel.cli.admin import audit_table
 from gavel.cli.overview import placement_table, queue_table
 from gavel.cli.table import GAP, Rows
 from gavel.types import Scope
@@ -38,6 +39,7 @@ def a_job(**over: Any) -> Any:
         "id": JOB_ID,
         "name": NAMES[0],
         "kind": "user/transformer-b256",
+        "scale_factor": 2,
         "tier": "research-department",
         "state": "CANCELLING",
         "steps_done": 10,
@@ -86,7 +88,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
             }
         ]
     ),
-    "audit": lambda: show.audit(
+    "audit": lambda: audit_table(
         [
             {
                 "sequence": 1,
@@ -96,8 +98,8 @@ SHOWN: dict[str, Callable[[], Any]] = {
                 "subject": "tier/research-department",
                 "user": "",
                 "round_index": None,
-                "before": {"weight": 1.0, "objective": "fairness"},
-                "after": {"weight": 2.0, "objective": "fifo"},
+                "before": {"weight": 1.0, "objective": "fairness", "cap": 1.0, "parent": "gold"},
+                "after": {"weight": 2.0, "objective": "fifo", "cap": 1.0, "max_jobs": 3, "parent": None},
             }
         ]
     ),
@@ -251,6 +253,11 @@ def test_what_was_left_out_is_said_and_a_wide_terminal_has_all() -> None:
     narrow, wide = ("\n".join(lines(SHOWN["jobs"](), width)) for width in (80, 160))
     assert "no room for RHO, KIND" in narrow and "RHO" not in narrow.splitlines()[0]
     assert "no room" not in wide and "RHO" in wide and "2 jobs ahead in tier" in wide
+
+
+def test_the_audit_log_shows_what_was_changed_and_nothing_else() -> None:
+    (_, entry) = lines(SHOWN["audit"](), 160)
+    assert entry.rstrip().endswith("weight 1.0 → 2.0; objective fairness → fifo; parent gold →; max_jobs 3")
 
 
 def test_many_types_come_one_a_line_on_a_narrow_terminal() -> None:

@@ -60,6 +60,6 @@ def test_requests_to_the_service_are_traces_in_a_collector(collector: Collector,
     with Member(tmp_path / "state", settings, "--api-only") as member:
         with member.client() as client:
             client.tiers()
-        assert httpx.get(f"{member.url}/healthz").status_code == 200
+        assert httpx.get(f"{member.url}/healthz", timeout=60).status_code == 200
     assert ("gavel", "GET /v1/tiers", "/v1/tiers") in collector.spans, collector.spans
     assert not [route for _, _, route in collector.spans if route == "/healthz"], "what monitors ask is not traced"

@@ -22,7 +22,7 @@ from tests.api.conftest import wait_until
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
 )
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

@@ -256,12 +256,22 @@ def test_a_job_that_is_not_there_is_said(tab: Tab) -> None:
     tab.errors[:] = [text for text in tab.errors if "404" not in text]
 
 
+SHADES = """async () => {
+  const { shade } = await import("/static/palette.js");
+  const pen = document.createElement("canvas").getContext("2d");
+  const plain = (colour) => { pen.fillStyle = colour; return pen.fillStyle; };
+  return Array.from({ length: 201 }, (_, i) => shade(i / 200)).map((cell) => [plain(cell.ground), plain(cell.ink)]);
+}"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_themes_give_text_enough_contrast(dashboard: Dashboard, tab: Tab, scheme: str) -> None:
     tab.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     tab.page.goto("/")
     for name in ("--ink", "--quiet", "--good", "--warn", "--bad", "--accent"):
         assert _contrast(_colour(tab, name), _colour(tab, "--panel")) >= 4.5, name
+    for part, (ground, ink) in enumerate(tab.page.evaluate(SHADES)):
+        assert _contrast(ink, ground) >= 4.5, f"a cell at {part / 200}"
 
 
 def _colour(tab: Tab, name: str) -> str:

@@ -194,3 +194,15 @@ def test_a_cancelled_job_ends_and_nobody_s_console_complained(person: Person) ->
     expect(page.locator("#job-state")).to_have_text("CANCELLED")
     expect(page.locator("#log-note")).to_have_text("complete")
     assert person.errors == []
+
+
+def test_b_a_job_that_the_form_submits_runs_to_its_end(person: Person) -> None:
+    page = go(person, "/submit")
+    page.get_by_label("a program of my own").check()
+    page.get_by_label("Program and arguments").fill(f"""{sys.executable} -c "print('by the form')" """)
+    page.get_by_label("Steps", exact=True).fill("1")
+    person.picture("submit")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#job-state")).to_have_text("COMPLETED")
+    expect(page.locator("#log-text")).to_have_text(re.compile("by the form"))
+    assert person.errors == []

@@ -22,13 +22,15 @@ UPLOT = (
 @pytest.fixture
 def visitor(dashboard: Dashboard) -> Iterator[httpx.Client]:
     """Somebody without a session."""
-    with httpx.Client(base_url=dashboard.url, trust_env=False) as client:
+    with httpx.Client(base_url=dashboard.url, trust_env=False, timeout=60) as client:
         yield client
 
 
 @pytest.fixture
 def operator(dashboard: Dashboard) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=dashboard.url, trust_env=False, cookies={SESSION_COOKIE: dashboard.token}) as client:
+    with httpx.Client(
+        base_url=dashboard.url, trust_env=False, timeout=60, cookies={SESSION_COOKIE: dashboard.token}
+    ) as client:
         yield client
 
 

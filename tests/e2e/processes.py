@@ -9,12 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from gavel.client import Client
 from gavel.demo.service import wait_until
 
 LIMIT_S = 60.0
 LEADS = "leads the scheduler"
 STANDS_BY = "stands by"
+SCHEDULER = "gavel.daemon.scheduling"  # a word of that process' command line
 
 
 class Member:
@@ -47,7 +50,8 @@ class Member:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
+            for each in (psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children()):
+                each.resume()
             self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(LIMIT_S)
@@ -73,10 +77,17 @@ class Member:
         self.process.kill()
         self.process.wait(LIMIT_S)
 
+    def scheduler(self) -> psutil.Process:
+        """The process beside it that schedules."""
+        (child,) = (each for each in psutil.Process(self.process.pid).children() if SCHEDULER in each.cmdline())
+        return child
+
     def pause(self) -> None:
-        """It stops between two instructions, whatever it was doing."""
-        self.process.send_signal(signal.SIGSTOP)
+        """It stops between two instructions, whatever it was doing, and so does its scheduler."""
+        for each in (self.process, self.scheduler()):
+            each.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """It goes on where it stopped."""
-        self.process.send_signal(signal.SIGCONT)
+        """They go on where they stopped."""
+        for each in (self.process, self.scheduler()):
+            each.send_signal(signal.SIGCONT)

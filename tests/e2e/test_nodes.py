@@ -59,15 +59,15 @@ def test_a_drain_empties_the_node_in_the_middle_of_a_round_and_loses_no_step(
     name = only(operator)["name"]
     ids = [operator.submit(kind=f"operator/k{i}", argv=TRAINS, total_steps=100_000)["id"] for i in range(2)]
     assert wait_until(lambda: all(operator.job(i)["steps_reported"] > 5 for i in ids), LIMIT_S)
-    asked = operator.drain(name, 4.0)
+    asked = operator.drain(name, 4.0, wait_s=10)
     assert (asked["state"], asked["result"]["state"]) == ("done", "draining")
     assert wait_until(lambda: only(operator)["state"] == "drained", LIMIT_S)
-    assert service.processes_left() == []
+    assert wait_until(lambda: service.processes_left() == [], LIMIT_S)
     jobs = [operator.job(i) for i in ids]
     assert [(job["state"], job["core_state"]) for job in jobs] == [("PREEMPTED", "QUEUED")] * 2
     done = [job["steps_done"] for job in jobs]
     assert min(done) > 5
-    assert operator.uncordon(name)["result"]["state"] == "ready"
+    assert operator.uncordon(name, wait_s=10)["result"]["state"] == "ready"
     assert wait_until(lambda: all(operator.job(i)["steps_reported"] > done[n] for n, i in enumerate(ids)), LIMIT_S), (
         "they go on from their checkpoints, without waiting for the next round"
     )
@@ -92,7 +92,7 @@ def test_acknowledged_commands_outlive_kill_9_and_each_is_applied_once(
     acknowledged = []
     for _ in range(3):
         for what in ("cordon", "uncordon"):
-            answer = httpx.post(f"{service.url}/v1/nodes/{name}/{what}", headers=headers)
+            answer = httpx.post(f"{service.url}/v1/nodes/{name}/{what}", headers=headers, timeout=60)
             assert answer.status_code == 202, answer.text
             acknowledged.append(answer.json()["id"])
     service.kill()

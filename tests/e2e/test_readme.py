@@ -37,7 +37,7 @@ def test_every_command_works_as_printed(tmp_path: Path) -> None:
         ServiceProcess(tmp_path / ".gavel", settings) as service,
         Client(service.url, service.operator_token) as operator,
     ):
-        assert wait_until(lambda: bool(operator.cluster()["workers"]), 30)
+        assert wait_until(lambda: bool(operator.cluster()["workers"]), 90)
         script = "\n".join(block for block in blocks("sh") if "make serve" not in block)
         script = script.replace("http://127.0.0.1:8080", service.url)
         environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

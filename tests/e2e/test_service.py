@@ -33,7 +33,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
 @pytest.fixture
 def operator(service: ServiceProcess) -> Iterator[Client]:
     with Client(service.url, service.operator_token) as client:
-        assert wait_until(lambda: bool(client.cluster()["workers"]), 30)
+        assert wait_until(lambda: bool(client.cluster()["workers"]), LIMIT_S)
         yield client
 
 
@@ -55,7 +55,7 @@ def wait_for_end(client: Client, *job_ids: str) -> None:
 def test_jobs_survive_a_kill_of_the_service_in_mid_round(service: ServiceProcess) -> None:
     """1. Two tiers, four jobs, one a gang. 2. Once they train, kill -9. 3. Start again: adopted, all end exactly."""
     with Client(service.url, service.operator_token) as operator:
-        assert wait_until(lambda: bool(operator.cluster()["workers"]), 30)
+        assert wait_until(lambda: bool(operator.cluster()["workers"]), LIMIT_S)
         operator.put_tier("gold", objective="fairness", weight=2.0)
         operator.put_tier("free", objective="fifo")
         operator.put_user("operator", ["gold", "free"])

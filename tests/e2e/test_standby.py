@@ -67,7 +67,7 @@ def test_a_standby_takes_over_from_a_leader_that_was_killed_and_its_gangs_run_on
             leader.kill()
             standby.wait_until_it_says(f"{LEADS}, generation 2")
             completed(standby, job_id)
-            assert httpx.get(f"{standby.url}/readyz").status_code == 200
+            assert httpx.get(f"{standby.url}/readyz", timeout=60).status_code == 200
 
 
 @pytest.mark.timeout(180)
@@ -85,7 +85,7 @@ def test_gangs_run_on_while_one_leader_sleeps_and_the_next_is_killed(folder: Pat
             second.kill()
             sleeper.wait_until_it_says(f"{LEADS}, generation 3")
             completed(sleeper, job_id)
-            assert "tick.failed" not in (folder / "service.log").read_text()
+            assert not [path for path in folder.glob("scheduler*.log") if "tick.failed" in path.read_text()]
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def test_two_api_processes_lose_nothing_and_wake_the_scheduler(folder: Path, kin
             assert {job["id"] for job in first.jobs()} == {job["id"] for job in second.jobs()} >= acknowledged
             assert wait_until(lambda: any(job["state"] == "RUNNING" for job in second.jobs()), 45), "it was not woken"
             node = first.nodes()[0]["name"]
-            assert first.cordon(node, wait_s=2)["state"] == "done", "a command is applied while the caller waits"
+            assert first.cordon(node, wait_s=10)["state"] == "done", "a command is applied while the caller waits"
             second.cancel_many(sorted(acknowledged))
         assert not [api for api in apis if LEADS in api.said()]
 

@@ -32,7 +32,7 @@ def operator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         settings["GAVEL_DATABASE_URL"] = server.new_database()
     folder = tmp_path_factory.mktemp("service") / "state"
     with ServiceProcess(folder, settings) as running, Client(running.url, running.operator_token) as client:
-        assert wait_until(lambda: bool(client.cluster()["workers"]), 30)
+        assert wait_until(lambda: bool(client.cluster()["workers"]), LIMIT_S)
         yield client
 
 

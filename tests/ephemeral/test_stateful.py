@@ -187,7 +187,5 @@ class ResourceHistory(RuleBasedStateMachine):
         assert not any(self.table.holds(request.gang) for request in self.pending)
 
 
-ResourceHistory.TestCase.settings = settings(
-    max_examples=1000 if FULL else 60, stateful_step_count=40, deadline=None, database=None, derandomize=not FULL
-)
+ResourceHistory.TestCase.settings = settings(max_examples=1000 if FULL else 60, stateful_step_count=40)
 TestResourceHistory = ResourceHistory.TestCase

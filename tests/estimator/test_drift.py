@@ -42,7 +42,7 @@ def kind_of(estimator: ReconciledThroughputs, job_id: str) -> str:
     return estimator.kind_of(a_job(job_id, spec={"kind": KIND}))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(factor=OFF, noise=NOISE, others=st.lists(st.sampled_from(JOBS), max_size=10), seed=st.randoms())
 def test_a_job_that_differs_gets_a_kind_of_its_own_and_moves_nobody(
     factor: float, noise: list[float], others: list[str], seed: Random
@@ -58,7 +58,7 @@ def test_a_job_that_differs_gets_a_kind_of_its_own_and_moves_nobody(
     assert all(kind_of(after, job) == KIND for job in JOBS)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(factor=OFF, noise=NOISE, jobs=st.sampled_from([("a",), ("a", "b"), ("a", "b", "c")]))
 def test_a_change_of_a_whole_kind_is_noticed_within_five_reports(
     factor: float, noise: list[float], jobs: tuple[str, ...]
@@ -69,7 +69,7 @@ def test_a_change_of_a_whole_kind_is_noticed_within_five_reports(
     assert all(kind_of(after, job) == KIND for job in jobs)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(noise=st.lists(st.tuples(st.sampled_from(JOBS), st.floats(-0.12, 0.12)), max_size=40))
 def test_ordinary_noise_tells_nobody_apart(noise: list[tuple[str, float]]) -> None:
     after = running(steady(), [(job, 100.0 * math.exp(each)) for job, each in noise], token=2)

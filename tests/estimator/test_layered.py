@@ -9,7 +9,7 @@ EXAMPLES = 300 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 25
 CHANGES = st.lists(st.dictionaries(st.integers(0, 400), st.integers(), max_size=TOP_MIN + 20), max_size=8)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(CHANGES)
 def test_every_version_is_what_a_plain_dictionary_would_be_and_stays_so(changes: list[dict[int, int]]) -> None:
     plain: dict[int, int] = {}

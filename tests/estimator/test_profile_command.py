@@ -10,7 +10,7 @@ SCRIPT = """
 import time
 from workloads.runtime import job
 for step in job.steps():
-    time.sleep(0.005)
+    time.sleep(0.02)
 """
 
 
@@ -32,7 +32,8 @@ def test_a_script_is_measured_on_every_type_and_nothing_is_left(folder: Path) ->
     done = profile(folder, SCRIPT)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[1:-1]]
-    assert len(rows) >= 2 and all(50 < float(row[1]) < 210 for row in rows)
+    assert all(row[2].startswith("±") for row in rows)
+    assert len(rows) >= 2 and all(12.5 < float(row[1]) < 52.5 for row in rows)
     assert "--throughput" in done.stdout.splitlines()[-1]
     assert [path.name for path in folder.iterdir()] == ["script.py"]
 
@@ -41,3 +42,8 @@ def test_a_script_that_fails_is_quoted(folder: Path) -> None:
     done = profile(folder, "raise SystemExit('no data set here')")
     assert done.returncode == 2 and "no data set here" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["script.py"]
+
+
+def test_a_script_that_ends_before_it_is_measured_is_told_what_to_loop_over(folder: Path) -> None:
+    done = profile(folder, "print('hello')")
+    assert done.returncode == 2 and "job.steps()" in done.stderr and "hello" in done.stderr

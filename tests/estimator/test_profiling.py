@@ -5,8 +5,8 @@ import numpy as np
 from gavel.estimator.colocation import Completed
 from gavel.estimator.profiling import ProfilingByValue, expected_gain, pairs_worth_trying, worth_profiling
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.ports import ThroughputEstimate
-from gavel.types import AcceleratorType, JobSpec
+from gavel.ports import ThroughputEstimate, ThroughputMatrix
+from gavel.types import AcceleratorType, AllocationProblem, Job, JobSpec
 from tests.builders import a_job, a_problem
 
 RATES = {
@@ -31,6 +31,15 @@ def believed(spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[Throughpu
     )
 
 
+def matrix(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+    return ThroughputMatrix.of([believed(spec, types) for spec in specs], types)
+
+
+def worth(jobs: list[Job], problem: AllocationProblem, budget_s: float) -> list[tuple[str, str]]:
+    specs = [job.spec for job in jobs]
+    return list(worth_profiling(jobs, problem, matrix(specs, problem.accelerator_types), budget_s=budget_s))
+
+
 def chosen(kinds: list[str], *, budget_s: float = 1000.0, sizes: list[int] | None = None) -> list[tuple[str, str]]:
     sizes = sizes or [1] * len(kinds)
     jobs = [
@@ -38,7 +47,7 @@ def chosen(kinds: list[str], *, budget_s: float = 1000.0, sizes: list[int] | Non
         for i, (kind, size) in enumerate(zip(kinds, sizes, strict=True))
     ]
     problem = a_problem([[RATES[kind][name][0] for name in ("t0", "t1")] for kind in kinds], [4, 4], scale_factor=sizes)
-    return list(worth_profiling(jobs, problem, believed, budget_s=budget_s))
+    return worth(jobs, problem, budget_s)
 
 
 def test_what_may_change_the_allocation_is_measured_first() -> None:
@@ -63,11 +72,11 @@ def test_the_budget_is_kept_in_accelerator_seconds() -> None:
 def test_a_job_is_sent_to_a_type_once() -> None:
     been = a_job("j0", spec={"kind": "unsure"}, rounds_received={"t0": 1})
     problem = a_problem([[5.0, 4.0]], [4, 4])
-    assert all(name != "t0" for _, name in worth_profiling([been], problem, believed, budget_s=1000.0))
+    assert all(name != "t0" for _, name in worth([been], problem, 1000.0))
 
 
 def test_where_there_is_one_type_nothing_is_to_be_decided() -> None:
-    assert worth_profiling([a_job("j0", spec={"kind": "unsure"})], a_problem([[5.0]], [4]), believed, budget_s=99) == ()
+    assert worth([a_job("j0", spec={"kind": "unsure"})], a_problem([[5.0]], [4]), 99) == []
 
 
 class Believing(ReconciledThroughputs):
@@ -75,6 +84,9 @@ class Believing(ReconciledThroughputs):
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
         return believed(spec, types)
+
+    def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+        return matrix(specs, types)
 
 
 def rounds_of_choices(*, sent: bool, rounds: int = 40, fraction: float = 0.02) -> list[int]:
@@ -102,8 +114,11 @@ def test_pairs_that_may_or_may_not_pay_are_tried_first() -> None:
     rate = np.array([[[0.9, 0.5], [0.52, 0.1]]])
     deviation = np.full((1, 2, 2), 0.05)
     found = Completed(rate=rate, deviation=deviation, weights=np.eye(2), novelty=np.zeros(2))
-    assert pairs_worth_trying(found, most=5)[0] == (0, 0, 1)
-    assert pairs_worth_trying(found, most=0) == ()
+    untried = np.ones((1, 2, 2), dtype=bool)
+    assert pairs_worth_trying(found, untried, most=5)[0] == (0, 0, 1)
+    assert pairs_worth_trying(found, untried, most=0) == ()
+    untried[0, 0, 1] = False
+    assert (0, 0, 1) not in pairs_worth_trying(found, untried, most=5)
 
 
 def test_the_expected_gain_grows_with_doubt_and_falls_with_distance() -> None:

@@ -58,7 +58,7 @@ def test_a_kind_that_is_slower_than_its_family_promises_on_one_type_is_so_on_tha
     assert answer(seen, "fast", kind="net-b64").steps_per_s > 75
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(levels=st.lists(st.floats(-4.0, 4.0), min_size=2, max_size=7))
 def test_names_whose_numbers_tell_no_size_leave_the_rate_free(levels: list[float]) -> None:
     """`run-1`, `run-2`, ... at any rates: only how the types compare is common to them."""
@@ -170,7 +170,7 @@ def test_a_well_completed_type_is_called_completed() -> None:
     assert answer(seen, "slow", kind="a-b10").source == "completed"
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(
     st.lists(
         st.tuples(

@@ -30,7 +30,7 @@ def drawn(seed: int, rows: int, types: int, sizes: tuple[int, ...] = (1,)) -> tu
     return worth, draw.choice(sizes, rows), draw.integers(0, 1 + rows * 2 // types, types)
 
 
-@settings(max_examples=400 if FULL else 60, deadline=None)
+@settings(max_examples=400 if FULL else 60)
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 4))
 def test_gangs_of_one_size_are_assigned_for_the_largest_worth_there_is(seed: int, rows: int, types: int) -> None:
     worth, size, free = drawn(seed, rows, types)
@@ -49,7 +49,7 @@ def test_prices_lead_many_rows_to_the_same_worth(kinds: int, monkeypatch: pytest
     assert priced == pytest.approx(value(worth, assign(worth, size, free // 2, alone(1_200))))
 
 
-@settings(max_examples=200 if FULL else 30, deadline=None)
+@settings(max_examples=200 if FULL else 30)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_gangs_of_several_sizes_fit_and_come_near_the_integer_optimum(seed: int, rows: int) -> None:
     worth, size, free = drawn(seed, rows, 2, (1, 2, 4))

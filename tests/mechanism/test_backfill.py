@@ -190,7 +190,7 @@ def a_gang(job_id: str, token: int, workers: Sequence[str]) -> GangSeen:
     )
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(gap=gaps())
 def test_any_amended_plan_holds_the_invariants_and_asks_for_nothing_more(gap: Gap) -> None:
     """The invariants are checked inside. New gangs are whole, on free workers, of waiting jobs; then it is full."""
@@ -208,7 +208,7 @@ def test_any_amended_plan_holds_the_invariants_and_asks_for_nothing_more(gap: Ga
     assert backfill(replace(gap, plan=plan)) is None, "asked again, it gives nothing more"
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100)
 @given(gap=gaps())
 def test_no_worker_stays_free_that_a_waiting_job_alone_could_use(gap: Gap) -> None:
     plan = backfill(gap) or gap.plan

@@ -73,7 +73,7 @@ def test_the_price_grows_with_the_root_of_what_a_move_costs() -> None:
     assert stay_rounds(["a"], {"a": 0.0}, 10.0).size == 0
 
 
-@settings(max_examples=200 if FULL else 30, deadline=None)
+@settings(max_examples=200 if FULL else 30)
 @given(st.lists(st.floats(0.01, 1), min_size=2, max_size=5), st.floats(1.0, 4.0), st.integers(1, 3))
 def test_gangs_never_evict_each_other_round_after_round(shares: list[float], price: float, workers: int) -> None:
     """A gang that took another's place keeps it for at least about the price in rounds before it gives it back."""

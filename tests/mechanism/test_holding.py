@@ -19,7 +19,7 @@ from tests.builders import a_cluster, a_job, a_problem
 from tests.mechanism.world import World
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-PROFILE = settings(max_examples=200 if IS_FULL else 8, deadline=None, database=None)
+PROFILE = settings(max_examples=200 if IS_FULL else 8)
 
 
 def pause(world: World, job_id: str, is_paused: bool = True) -> None:

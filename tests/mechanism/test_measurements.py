@@ -1,9 +1,12 @@
 """What the reports of a gang are taken for: alone or beside a partner, on as few nodes as can be or spread."""
 
+from dataclasses import replace
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.accounting import measurements_of
+from gavel.mechanism.accounting import measurements_of, silence_of
 from gavel.mechanism.placement import place
 from gavel.types import GangSeen, GangState, Report, ReportKind, WorkerId
 from tests.builders import a_job
@@ -40,6 +43,23 @@ def test_a_gang_that_no_node_holds_is_consolidated_on_as_few_as_can_be() -> None
 
 def test_of_a_gang_whose_node_has_gone_nothing_is_said() -> None:
     assert placement_of((*ids(0, 0), *ids(7, 0)), 2, 2) == "consolidated"
+
+
+def test_a_gang_that_does_nothing_beside_another_for_a_round_is_told_of() -> None:
+    gang = GangSeen(
+        job_id="j1",
+        token=1,
+        state=GangState.RUNNING,
+        accelerator_type="fast",
+        worker_ids=ids(0, 0),
+        started_at_s=100.0,
+    )
+    silent = partial(silence_of, round_s=10.0)
+    (measured,) = silent(a_job(), gang, "rnn", now_s=110.0)
+    assert (measured.steps, measured.seconds, measured.partner) == (0, 10.0, "rnn")
+    assert not silent(a_job(), gang, "rnn", now_s=109.0)  # it may still be starting
+    assert not silent(a_job(), gang, None, now_s=200.0)  # alone it is only slow
+    assert not silent(replace(a_job(), trained_steps=1), gang, "rnn", now_s=200.0)
 
 
 @given(nodes=st.lists(st.integers(1, 5), min_size=1, max_size=6), size=st.integers(1, 8))

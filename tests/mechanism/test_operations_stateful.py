@@ -21,8 +21,6 @@ IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PROFILE = settings(
     max_examples=600 if IS_FULL else 15,
     stateful_step_count=60 if IS_FULL else 40,
-    deadline=None,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 NODES = {"n0": "fast fast", "n1": "slow slow", "n2": "fast slow"}

@@ -240,7 +240,7 @@ def test_a_gang_that_runs_over_two_nodes_moves_to_one_as_soon_as_there_is_room()
     assert {lease.job_id: lease.worker_ids for lease in dear.leases}["b"] == ("m1", "n0")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_allocation_gives_valid_plans_that_waste_no_worker(data: st.DataObject) -> None:
     """Whole gangs, no worker twice, tokens grow; a worker is idle only if no waiting gang fits its type."""

@@ -208,7 +208,5 @@ class Rounds(RuleBasedStateMachine):
             assert not (runs and due > 0 and abs(given) < 1e-9)
 
 
-Rounds.TestCase.settings = settings(
-    max_examples=2_000 if FULL else 25, stateful_step_count=50 if FULL else 25, deadline=None, database=None
-)
+Rounds.TestCase.settings = settings(max_examples=2_000 if FULL else 25, stateful_step_count=50 if FULL else 25)
 TestRounds = Rounds.TestCase

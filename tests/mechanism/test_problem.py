@@ -13,7 +13,7 @@ def problem_of(jobs: list[Job], cluster: Cluster) -> AllocationProblem:
         jobs,
         cluster=cluster,
         tiers={"gold": Tier(name="gold")},
-        estimate=ReconciledThroughputs().estimate,
+        matrix=ReconciledThroughputs().matrix,
         now_s=0.0,
         round_duration_s=10.0,
         warm_start={},

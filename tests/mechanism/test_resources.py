@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -215,9 +215,4 @@ class Commands(RuleBasedStateMachine):
 
 
 TestCommands = Commands.TestCase
-TestCommands.settings = settings(
-    max_examples=500 if IS_FULL else 20,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestCommands.settings = settings(max_examples=500 if IS_FULL else 20, stateful_step_count=25)

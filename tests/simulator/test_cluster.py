@@ -230,3 +230,34 @@ def test_a_gang_makes_room_for_its_partner_and_for_nobody_else() -> None:
     clock.wait(14.0)
     steps = {gang.job_id: sum(report.steps for report in gang.reports) for gang in cluster.observe().gangs}
     assert steps == {"x": 10, "y": 10, "z": 0}, "x made 10 more at the rate of a pair, after 10 on its own"
+
+
+@pytest.mark.parametrize("lease_ends_at_s", [9.0, 10.5])
+def test_reports_account_for_all_the_time_of_a_gang_whose_speed_changed_within_a_step(lease_ends_at_s: float) -> None:
+    """x makes 2.5 steps/s, from the middle of a step on one in 3 s, then 2.5 again: that is no cost of its stop."""
+    clock = ManualClock()
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside={("mlp", "mlp", 1, "fast"): 1 / 3})
+    cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xy"])
+    x = shared("x", "y", lease_expires_at_s=lease_ends_at_s)
+    cluster.execute([x])
+    clock.wait(4.2)
+    cluster.execute([shared("y", "x", lease_expires_at_s=lease_ends_at_s, total_steps=2)])
+    clock.wait(lease_ends_at_s)
+    (gang,) = [gang for gang in cluster.observe().gangs if gang.job_id == "x"]
+    reported_s, steps = sum(each.seconds for each in gang.reports), sum(each.steps for each in gang.reports)
+    assert steps == int(4.2 * 2.5 + min(lease_ends_at_s - 4.2, 6.0) / 3 + max(0.0, lease_ends_at_s - 10.2) * 2.5)
+    assert 0.0 <= lease_ends_at_s - reported_s <= reported_s / steps, "all but the step that was cut off"
+
+
+def test_a_slow_step_that_is_cut_off_is_reported_as_training() -> None:
+    """After 4 s at 2.5 steps/s a partner comes; the 2.9 s after that are not enough for a step at one in 3 s."""
+    clock = ManualClock()
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside={("mlp", "mlp", 1, "fast"): 1 / 3})
+    cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xy"])
+    cluster.execute([shared("x", "y", lease_expires_at_s=6.9)])
+    clock.wait(4.0)
+    cluster.execute([shared("y", "x")])
+    clock.wait(6.9)
+    (gang,) = [gang for gang in cluster.observe().gangs if gang.job_id == "x"]
+    assert [(each.steps, each.checkpoint) for each in gang.reports] == [(10, None), (0, "1-10"), (0, None)]
+    assert sum(each.seconds for each in gang.reports) == pytest.approx(6.9)

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from gavel.clock import ManualClock
@@ -16,7 +16,7 @@ from gavel.simulator.known import KnownThroughputs
 from gavel.simulator.lean import LeanWorld, replay
 from gavel.simulator.outcome import Replay, Scenario
 from gavel.simulator.replay import LEASE_GRACE_S, World
-from gavel.types import Allocation, AllocationProblem, Cluster, Node, Worker
+from gavel.types import Allocation, AllocationProblem, Cluster, Node, Tier, Worker
 from tests.builders import a_spec
 from tests.simulator.test_replay import FULL
 from workloads.traces.job import TraceJob
@@ -57,6 +57,7 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
     beside = scenario.beside or {}
     backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S, beside=beside)
     world = World(backend, clock, scenario.settings, KnownThroughputs(RATES, beside))
+    world.add_tiers(scenario.tiers)
     ended, _ = world.run(jobs, 100_000)
     name_of = {job.id: job.spec.name for job in ended}
     plans: list[Plan] = []
@@ -92,17 +93,43 @@ trace_jobs = st.lists(
 )
 
 
-RULES = [{}, {"backfill": True}, PUBLISHED, PUBLISHED | {"planner": "published_shuffled"}]
+RULES = [
+    {},
+    {"backfill": True},
+    PUBLISHED,
+    PUBLISHED | {"backfill": True},
+    PUBLISHED | {"planner": "published_shuffled"},
+]
+OWED_ON_ANOTHER_TYPE = [  # workers of one type get free while jobs wait that are owed time on the other
+    ("steep", 219, 41, 2),
+    ("flat", 182, 89, 2),
+    ("flat", 276, 86, 1),
+    ("steep", 219, 31, 1),
+    ("steep", 73, 39, 2),
+    ("flat", 299, 8, 4),
+    ("flat", 182, 89, 2),
+    ("steep", 73, 39, 2),
+    ("flat", 299, 8, 4),
+]
+SLOWED_DOWN_WITHIN_A_STEP = [  # a partner comes in the middle of a step: its time is no cost of the gang's stop
+    ("flat", 214, 5, 1),
+    ("flat", 228, 24, 2),
+    ("flat", 2, 28, 4),
+    ("flat", 228, 24, 2),
+    ("flat", 51, 73, 2),
+    ("flat", 38, 2, 4),
+    ("flat", 260, 68, 1),
+    ("flat", 228, 24, 2),
+    ("steep", 125, 80, 2),
+]
 
 
 @pytest.mark.parametrize("over", RULES, ids=str)
 @settings(
     max_examples=60 if FULL else 8,
-    deadline=None,
-    database=None,
-    derandomize=not FULL,
     phases=(Phase.explicit, Phase.generate),  # to shrink a whole run takes minutes
 )
+@example(drawn=OWED_ON_ANOTHER_TYPE, policy="fifo")
 @given(drawn=trace_jobs, policy=st.sampled_from(["max_min_fairness?water_filling=false", "equal_share", "fifo"]))
 def test_it_plans_the_rounds_that_the_driver_plans(
     over: dict[str, Any], drawn: list[tuple[str, int, int, int]], policy: str
@@ -110,6 +137,23 @@ def test_it_plans_the_rounds_that_the_driver_plans(
     arrivals = sorted(drawn, key=lambda job: job[2])
     jobs = [a_trace_job(i, kind, steps, float(at_s), size) for i, (kind, steps, at_s, size) in enumerate(arrivals)]
     assert_same(jobs, a_scenario(a_cluster_of_nodes(fast=4, slow=4), policy, **over))
+
+
+@pytest.mark.parametrize("backfill", [False, True])
+@settings(max_examples=60 if FULL else 8, phases=(Phase.explicit, Phase.generate))
+@given(drawn=trace_jobs, is_capped=st.lists(st.booleans(), min_size=9, max_size=9))
+def test_it_keeps_the_jobs_of_a_capped_tier_from_what_is_left_as_the_driver_does(
+    backfill: bool, drawn: list[tuple[str, int, int, int]], is_capped: list[bool]
+) -> None:
+    """The tier under the one with the cap is held to it too."""
+    arrivals = sorted(drawn, key=lambda job: job[2])
+    tiers = (Tier(name="default"), Tier(name="half", cap=0.5), Tier(name="part", parent="half"))
+    jobs = [
+        a_trace_job(i, kind, steps, float(at_s), min(size, 2), tier="part" if capped else "default")
+        for i, ((kind, steps, at_s, size), capped) in enumerate(zip(arrivals, is_capped, strict=False))
+    ]
+    scenario = a_scenario(a_cluster_of_nodes(fast=4, slow=4), "max_min_fairness?water_filling=false", backfill=backfill)
+    assert_same(jobs, replace(scenario, tiers=tiers))
 
 
 PACKED = "max_total_relative_speed?ageing=none"
@@ -123,11 +167,9 @@ BESIDE = {
 
 @settings(
     max_examples=60 if FULL else 8,
-    deadline=None,
-    database=None,
-    derandomize=not FULL,
     phases=(Phase.explicit, Phase.generate),
 )
+@example(drawn=SLOWED_DOWN_WITHIN_A_STEP, over={"backfill": True})
 @given(drawn=trace_jobs, over=st.sampled_from([{}, {"solve_on": "event"}, {"backfill": True}]))
 def test_it_packs_the_pairs_that_the_driver_packs(drawn: list[tuple[str, int, int, int]], over: dict[str, Any]) -> None:
     """Few workers, so that pairs pay; ages do not count, so that the answers do not hang on the last digit."""

@@ -156,7 +156,7 @@ submissions = st.builds(
 )
 
 
-@settings(max_examples=200 if FULL else 15, deadline=None, database=None, derandomize=not FULL)
+@settings(max_examples=200 if FULL else 15)
 @given(jobs=st.lists(submissions, min_size=1, max_size=5), policy=st.sampled_from(["equal_share", "fifo"]))
 def test_every_job_ends_and_none_sooner_than_alone_on_its_fastest_type(jobs: list[SimulatedJob], policy: str) -> None:
     result = run(*jobs, policy=policy)

@@ -156,4 +156,4 @@ class ManyLeaders(RuleBasedStateMachine):
 
 def test_in_any_order_only_the_newest_leader_beats_and_commits(database: Path) -> None:
     ManyLeaders.url = f"sqlite:///{database}"
-    run_state_machine_as_test(ManyLeaders, settings=settings(max_examples=10, stateful_step_count=20, deadline=None))
+    run_state_machine_as_test(ManyLeaders, settings=settings(max_examples=10, stateful_step_count=20))

@@ -10,7 +10,7 @@ from gavel.store.rules import JobIds
 from tests.builders import a_spec
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0, 1e11), max_size=30))
 def test_ids_grow_whatever_the_clock_does(instants: list[float]) -> None:
     ids = JobIds()

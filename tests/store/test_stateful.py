@@ -25,8 +25,6 @@ IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PROFILE = settings(
     max_examples=400 if IS_FULL else 25,
     stateful_step_count=50 if IS_FULL else 25,
-    deadline=None,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 USERS = st.sampled_from(["ann", "bob"])

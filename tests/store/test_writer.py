@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from gavel.errors import StoreUnavailable
+from gavel.errors import NotFound, StoreUnavailable
 from gavel.store.database import open_database
 from gavel.store.writer import Transaction, Writer
 
@@ -41,6 +41,38 @@ def test_a_full_queue_refuses_and_what_it_took_is_written(engine: Engine) -> Non
     assert all(isinstance(each.exception(), StoreUnavailable) for each in refused)
     assert taken == {held.result() + 1}  # one group
     writer.close()
+
+
+def test_the_news_of_a_group_are_told_once_and_before_the_answers(engine: Engine) -> None:
+    told: list[str] = []
+    writer = Writer(engine, on_news=lambda: told.append("news"))
+    is_busy, may_go = threading.Event(), threading.Event()
+
+    def hold(_tx: Transaction) -> None:
+        is_busy.set()
+        assert may_go.wait(30)
+
+    held = writer.send(hold)
+    assert is_busy.wait(30)
+    group = [writer.send(lambda tx: tx.change, is_news=True) for _ in range(5)]
+    group[-1].add_done_callback(lambda _: told.append("answer"))
+    may_go.set()
+    assert len({each.result(30) for each in group}) == 1 and held.result(30) is None
+    writer.close()
+    assert told == ["news", "answer"]
+
+
+def test_what_is_refused_is_no_news(engine: Engine) -> None:
+    told: list[str] = []
+    writer = Writer(engine, on_news=lambda: told.append("news"))
+
+    def refuse(_tx: Transaction) -> None:
+        raise NotFound("no such thing")
+
+    with pytest.raises(NotFound):
+        writer.write(refuse, is_news=True)
+    writer.close()
+    assert not told
 
 
 def test_closing_writes_what_is_queued(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from workloads._lease import READ_EVERY_S, Lease, LeaseFile, parse_lease
 from workloads._reports import METRICS_MAX, Meter, Reports, merged_metrics
 
 EXAMPLES = 2000 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
-quickly = settings(max_examples=EXAMPLES, deadline=None, database=None)
+quickly = settings(max_examples=EXAMPLES)
 instants = st.floats(0, 1e9)
 durations = st.floats(0, 1e6)
 

@@ -72,16 +72,16 @@ def lasts(seconds):
 
 for step in job.steps(checkpoint=lambda path: lasts(LATER), restore=None):
     if step == 1:
-        time.sleep(0.4)
+        time.sleep(1.2)
     if step == 2:
         time.sleep(0.06)  # the lease is read every 0.05 s
-        lasts(0.25)
+        lasts(0.75)
 print("trained")
 """
 
 
 def test_a_job_that_waits_for_its_lease_to_end_goes_on_when_it_is_extended(gang: Gang) -> None:
-    """1 a step takes 0.4 s; 2 the lease has 0.25 s left; 3 a checkpoint; 4 the lease is extended; 5 the job goes on."""
+    """1 a step takes 1.2 s; 2 the lease has 0.75 s left; 3 a checkpoint; 4 the lease is extended; 5 the job goes on."""
     codes, outputs = gang.start(HOLD.replace("LATER", "600"), total=6).finish()
     assert (codes, outputs) == ([0], ["trained\n"])
     assert [report["step"] for report in gang.reports() if report["kind"] == "checkpoint"] == [3, 6]

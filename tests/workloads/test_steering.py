@@ -84,7 +84,9 @@ def test_a_job_places_its_own_tasks_and_learns_why_not(service: ServiceProcess) 
 
 
 def test_names_go_with_their_job_and_the_cluster_shows_what_operators_set(service: ServiceProcess) -> None:
-    with httpx.Client(base_url=service.url, headers={"Authorization": f"Bearer {service.operator_token}"}) as call:
+    with httpx.Client(
+        base_url=service.url, headers={"Authorization": f"Bearer {service.operator_token}"}, timeout=60
+    ) as call:
         node = call.get("/v1/cluster").json()["nodes"][0]["name"]
         put = call.put("/v1/resources/lb", json={"capacity": 2, "nodes": node}, headers={"Prefer": "wait=10"})
         assert put.status_code == 200, put.text
@@ -108,14 +110,14 @@ def test_names_go_with_their_job_and_the_cluster_shows_what_operators_set(servic
 @pytest.mark.skipif(not IS_FULL, reason="the full profile: a second start of the service")
 def test_a_service_that_is_killed_knows_its_names_again(service: ServiceProcess) -> None:
     head = {"Authorization": f"Bearer {service.operator_token}"}
-    with httpx.Client(base_url=service.url, headers=head) as call:
+    with httpx.Client(base_url=service.url, headers=head, timeout=60) as call:
         node = call.get("/v1/cluster").json()["nodes"][0]["name"]
         items = [{"name": f"n{index}", "capacity": 1, "nodes": node} for index in range(64)]
         put = call.post("/v1/resources:batch", json={"resources": items}, headers={"Prefer": "wait=10"})
         assert put.status_code == 200, put.text
     service.kill()
     service.start()
-    with httpx.Client(base_url=service.url, headers=head) as call:
+    with httpx.Client(base_url=service.url, headers=head, timeout=60) as call:
         assert wait_until(lambda: len(call.get("/v1/cluster").json()["resources"]) == 64, LIMIT_S)
 
 

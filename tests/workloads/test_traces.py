@@ -206,7 +206,7 @@ def test_jobs_without_a_kind_get_one_and_keep_their_duration_on_the_best_type(tm
 # --- generators -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000), has_gangs=st.booleans())
 def test_generated_workloads_are_ordered_runnable_and_the_same_for_a_seed(seed: int, has_gangs: bool) -> None:
     jobs = list(generators.published(40, TABLE, per_hour=5.0, seed=seed, has_gangs=has_gangs))

@@ -15,13 +15,13 @@ export async function get(path, query = {}) {
   return answer.json();
 }
 
-/** Ask for a change. The answer as JSON; throws an error that says what the service refused, `field` with it. */
+/** Ask for a change. The answer as JSON; throws an error with `status` and, as `faults`, {field, message} of what was refused. */
 export async function send(method, path, body, headers = {}) {
   const answer = await request(method, path, body, { "X-Gavel-Page": "dashboard", ...headers }, SEND_TIMEOUT_MS);
   const text = await answer.json().catch(() => ({}));
   if (answer.ok) return text;
   const error = new Error(text.detail || text.title || `The service answered ${answer.status}`);
-  throw Object.assign(error, { status: answer.status, field: text.errors?.[0]?.field });
+  throw Object.assign(error, { status: answer.status, faults: text.errors ?? [] });
 }
 
 /** Ask whether the scheduler is alive. */

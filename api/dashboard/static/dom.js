@@ -30,7 +30,7 @@ export function sayEmpty(id, ...lines) {
 export function howToSubmit() {
   const { base, kind } = document.body.dataset;
   return [
-    "Submit one from the command line:",
+    "Submit one here (page Submit), from the command line:",
     `$ gavel submit --kind ${kind} --steps 500`,
     "or over REST:",
     `$ curl -X POST ${base}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +

@@ -96,10 +96,12 @@ export class Heatmap {
 
   heading(pen, x, width, type, workers) {
     pen.fillStyle = themed("--ink");
-    pen.fillText(fitted(pen, `${type}`, width - 30), x + 2, 9);
-    const taken = pen.measureText(fitted(pen, type, width - 30)).width;
+    const hasRoom = width > 75;
+    const name = fitted(pen, type, hasRoom ? width - 30 : width - 4);
+    pen.fillText(name, x + 2, 9);
+    if (!hasRoom) return;
     pen.fillStyle = themed("--quiet");
-    pen.fillText(` ×${workers}`, x + 2 + taken, 9);
+    pen.fillText(` ×${workers}`, x + 2 + pen.measureText(name).width, 9);
   }
 
   margins(pen, row, y, left, width) {

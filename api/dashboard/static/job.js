@@ -51,7 +51,7 @@ function showTiles(job) {
   const left = job.total_steps - stepsOf(job);
   tile("speed", speed === null ? "–" : quantity(speed), job.worker_ids.length ? `on ${job.worker_ids.join(", ")}` : "not running");
   tile("left", count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
-  tile("rho", fixed(job.rho), job.rho === null ? "" : "time taken ÷ time on an equal share");
+  tile("rho", fixed(job.rho), job.rho === null ? "" : "1 or less is fair");
   const started = job.started_at_s === null ? "" : `started after ${duration(job.started_at_s - job.submitted_at_s)}`;
   say("tile-age-label", job.jct_s === null ? "Age" : "Completion time");
   tile("age", duration(job.jct_s ?? now() - job.submitted_at_s), started);

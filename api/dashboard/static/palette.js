@@ -18,9 +18,13 @@ export function shade(part) {
   const place = Math.min(1, Math.max(0, part)) * (stops.length - 1);
   const below = Math.min(Math.floor(place), stops.length - 2);
   const rgb = stops[below].map((low, i) => Math.round(low + (stops[below + 1][i] - low) * (place - below)));
-  const luminance = (0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2]) / 255;
-  return { ground: `rgb(${rgb.join(" ")})`, ink: luminance > 0.52 ? "#0c1620" : "#f2f6f8" };
+  const [red, green, blue] = rgb.map(linear);
+  const luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  return { ground: `rgb(${rgb.join(" ")})`, ink: luminance > 0.179 ? "#000" : "#fff" }; // 4.58 : 1 at the least
 }
+
+/** A channel of 0 to 255 as light (WCAG 2.2, relative luminance). */
+const linear = (value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
 
 /** The colour of a job: the same on the whole page, far from that of the jobs seen just before. */
 export function colourOf(jobId) {

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from gavel.backends import machine
 from gavel.backends.folder import StateFolder
-from gavel.backends.gang import read_object
+from gavel.backends.gang import GangKey, read_object
 from gavel.backends.launch import base_environment
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.transfers import Transfers
-from gavel.backends.ray.words import PROTOCOL, Answer, GangKey, Order, ShardLaunch, ShardWanted
+from gavel.backends.ray.words import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
 from gavel.errors import BackendUnavailable
 
 PORTS_KEPT = 32

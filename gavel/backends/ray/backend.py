@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from gavel.backends import machine
-from gavel.backends.answering import answering
+from gavel.backends.answering import FolderBackend, answering
 from gavel.backends.folder import StateFolder
-from gavel.backends.logs import read_log
+from gavel.backends.gang import GangKey
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
 from gavel.backends.ray.holdings import Holdings
@@ -23,7 +23,6 @@ from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
 from gavel.backends.ray.transfers import Retention
 from gavel.backends.ray.words import (
-    GangKey,
     Order,
     RaySettings,
     Seen,
@@ -33,25 +32,23 @@ from gavel.backends.ray.words import (
     epoch_of,
 )
 from gavel.backends.sharing import CoreSharing
-from gavel.errors import BackendUnavailable, InvalidRequest
+from gavel.errors import BackendUnavailable
 from gavel.ports import (
     Clock,
     ExtendLease,
-    ForgetGang,
     Instruction,
     KeepCheckpoint,
     LaunchGang,
-    SetResources,
     StopGang,
 )
-from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, JobId, Observation, Term
+from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, Observation, Term
 
 ANSWER_LIMIT_S = 0.5  # a node that takes longer is heard at the next look
 START_LIMIT_S = 0.3  # a group that takes longer is looked for at the next look
 REMEMBER_EVERY_S = 1.0
 
 
-class RayBackend:
+class RayBackend(FolderBackend):
     """Runs gangs on the nodes of a Ray cluster. One service at a time per `state_dir`, and the newest one per cluster.
 
     The newest is that of the latest `term`. `environment` is added to every process of every job. Not thread-safe but
@@ -136,16 +133,6 @@ class RayBackend:
                 self._exchange([self._fleet.nodes[node] for node in nodes & self._fleet.nodes.keys()], limit_s=0.0)
             self._start_matched(self._clock.now_s())
 
-    def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
-        """Output of the job's ranks on all nodes from `offset` (bytes since its first line), and the next offset.
-
-        Begins later where the bound of the log has removed older output. Safe from any thread. Raises InvalidRequest.
-        """
-        if offset < 0:
-            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
-        with answering("read the log"):
-            return read_log(self._folder.places(job_id, 0).log, offset, limit_bytes)
-
     def close(self) -> None:
         """Let go of the cluster; gangs go on to the end of their leases. Closing twice does no harm."""
         self._link.close()
@@ -159,21 +146,6 @@ class RayBackend:
 
     # --- instructions -------------------------------------------------------------------------------------------
 
-    def _obey(self, instruction: Instruction) -> None:
-        match instruction:
-            case SetResources():
-                self._set_resources(instruction.resources)
-            case LaunchGang():
-                self._launch(instruction)
-            case ExtendLease():
-                self._extend(instruction)
-            case StopGang():
-                self._stop(instruction)
-            case ForgetGang():
-                self._forget((instruction.job_id, instruction.token))
-            case KeepCheckpoint():
-                self._retention.keep(instruction.job_id, instruction.checkpoint)
-
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
         now_s = self._clock.now_s()
         if self._holdings.set_resources(resources, now_s):
@@ -184,7 +156,7 @@ class RayBackend:
         self._holdings.request(instruction)  # raises if it could never be matched
         if instruction.token < self._folder.fence(instruction.job_id):
             return
-        lease_boottime_s = machine.boottime_s() + instruction.lease_expires_at_s - self._clock.now_s()
+        lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
         own = self._folder.own_gang(places)
         gang = RayGang(instruction=instruction, directory=own, lease_boottime_s=lease_boottime_s)
         self._remember(gang)
@@ -192,7 +164,6 @@ class RayBackend:
 
     def _extend(self, instruction: ExtendLease) -> None:
         gang = self._gangs.get((instruction.job_id, instruction.token))
-        lease_boottime_s = machine.boottime_s() + instruction.expires_at_s - self._clock.now_s()
         if gang is None:
             return
         makes_room = instruction.shares_with is not None and gang.instruction.shares_with is None
@@ -200,7 +171,7 @@ class RayBackend:
             gang.instruction = replace(gang.instruction, shares_with=instruction.shares_with)
             if self._holdings.table.holds(gang.key):
                 self._holdings.hold(gang, self._clock.now_s())
-        if gang.extend(lease_boottime_s) or makes_room:
+        if gang.extend(self._boottime_s(instruction.expires_at_s)) or makes_room:
             self._remember(gang)
 
     def _stop(self, instruction: StopGang) -> None:
@@ -222,6 +193,9 @@ class RayBackend:
         if not any(job_id == key[0] for job_id, _ in self._gangs):
             self._logs.forget(key[0])
             self._retention.forget(key[0])
+
+    def _keep_checkpoint(self, instruction: KeepCheckpoint) -> None:
+        self._retention.keep(instruction.job_id, instruction.checkpoint)
 
     # --- what Ray and its nodes are told and say ------------------------------------------------------------------
 
@@ -328,13 +302,8 @@ class RayBackend:
         return (gang for gang in self._gangs.values() if gang.state is GangState.RUNNING)
 
     def _seen(self, gang: RayGang, now_s: float) -> GangSeen:
-        fresh = tuple(gang.fresh)
-        gang.fresh.clear()
-        if fresh and not self._sharing.take(gang.key):
-            fresh = tuple(replace(report, is_representative=False) for report in fresh)
+        fresh, gang.fresh = gang.fresh, []
         is_ended = gang.state is GangState.ENDED
-        handed = (*gang.reports, *fresh) if is_ended else fresh
-        gang.reports.extend(fresh)
         return GangSeen(
             job_id=gang.instruction.job_id,
             token=gang.instruction.token,
@@ -344,7 +313,7 @@ class RayBackend:
             started_at_s=self._instant_s(gang.started_boottime_s),
             ended_at_s=self._instant_s(gang.ended_boottime_s) if is_ended else None,
             exit=gang.exit if is_ended else None,
-            reports=handed,
+            reports=self._handed(gang.key, gang.reports, fresh, has_ended=is_ended),
             waiting_for=self._waiting_for(gang, now_s) if gang.state is GangState.WAITING else "",
         )
 
@@ -395,6 +364,3 @@ class RayBackend:
 
     def _remember(self, gang: RayGang) -> None:
         gang.remember(self._clock.now_s())
-
-    def _instant_s(self, boottime_s: float | None) -> float | None:
-        return None if boottime_s is None else self._clock.now_s() - machine.boottime_s() + boottime_s

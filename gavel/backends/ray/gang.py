@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from gavel.backends import machine
-from gavel.backends.gang import read_object
+from gavel.backends.answering import REPORTS_KEPT
+from gavel.backends.gang import GangKey, launch_from, read_object
 from gavel.backends.ray.shard import launch_of
-from gavel.backends.ray.words import GangKey, ShardLaunch, ShardSeen
+from gavel.backends.ray.words import ShardLaunch, ShardSeen
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
-REPORTS_KEPT = 64
 LOST_MARGIN_S = 1.0  # after lease end and grace, for clocks that run apart
 
 
@@ -193,10 +193,8 @@ def read_gang(directory: Path, now_s: float) -> RayGang | None:
     said = read_object(directory / "gang.json")
     if said is None:
         return None
-    fields = said["instruction"]
-    fields |= {"argv": tuple(fields["argv"]), "worker_ids": tuple(fields["worker_ids"])}
     lease_boottime_s = machine.boottime_s() + said["lease_expires_at_s"] - now_s
-    gang = RayGang(instruction=LaunchGang(**fields), directory=directory, lease_boottime_s=lease_boottime_s)
+    gang = RayGang(instruction=launch_from(said["instruction"]), directory=directory, lease_boottime_s=lease_boottime_s)
     gang.is_stopping = said["is_stopping"]
     if said["exit"]:
         gang.end(GangExit(**{**said["exit"], "outcome": GangOutcome(said["exit"]["outcome"])}))

@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from gavel.backends.gang import GangKey
 from gavel.backends.ray.fleet import Fleet
 from gavel.backends.ray.gang import RayGang
-from gavel.backends.ray.words import GangKey, Group
+from gavel.backends.ray.words import Group
+from gavel.backends.requests import gang_request, hold_again
 from gavel.ephemeral.matcher import match
 from gavel.ephemeral.names import WORKER_UNITS
-from gavel.ephemeral.resources import GangRequest, Member, ResourceTable
-from gavel.errors import Conflict, NotFound, StaleVersion
+from gavel.ephemeral.resources import GangRequest, ResourceTable
+from gavel.errors import NotFound, StaleVersion
 from gavel.ports import LaunchGang
 from gavel.types import EphemeralResource, GangState, WorkerId
 
@@ -36,13 +38,8 @@ class Holdings:
         return {found.gang for found in match(self.table, [self.request(gang.instruction) for gang in gangs], now_s)}
 
     def request(self, instruction: LaunchGang) -> GangRequest:
-        """Of each rank; one whose worker is not known (any more) waits for it. A packed pair's takes half a worker."""
-        units = WORKER_UNITS if instruction.shares_with is None else 1
-        members = (
-            Member(requires={instruction.resource: 1, f"node/worker-{worker}": units}, node=self._node_of(worker))
-            for worker in instruction.worker_ids
-        )
-        return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
+        """What its ranks require."""
+        return gang_request(instruction, self._node_of)
 
     def missing(self, gang: RayGang, now_s: float) -> str:
         """Why it waits."""
@@ -78,16 +75,7 @@ class Holdings:
         """What runs holds its workers, and what is left of its ephemeral resource."""
         self.table.release(gang.key)
         there = [each for each in self.request(gang.instruction).members if each.node in self._nodes]
-        whole = [(each.node, each.requires) for each in there if each.node]
-        workers = [
-            (node, {name: units for name, units in needs.items() if name.startswith("node/")}) for node, needs in whole
-        ]
-        for placements in (whole, workers):
-            try:
-                self.table.acquire(gang.key, placements, now_s)
-            except Conflict:
-                continue  # its resource has expired, or a node is gone
-            return
+        hold_again(self.table, gang.key, there, now_s)
 
     def update(self, gangs: Collection[RayGang], now_s: float) -> None:
         """Nodes came or went: the table knows those there are, and what runs there holds its workers again."""

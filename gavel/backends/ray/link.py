@@ -20,12 +20,14 @@ READY = "ready"
 class Link:
     """Asks the bridge, never for longer than it was allowed to take. For one caller at a time.
 
-    The bridge's own output goes to `log_path`. Raises InvalidRequest if Ray is not installed.
+    The bridge's own output goes to `log_path`. Raises InvalidRequest if Ray, or what `ray://` needs, is not installed.
     """
 
     def __init__(self, settings: RaySettings, log_path: Path) -> None:
         if find_spec("ray") is None:
             raise InvalidRequest("backend", "ray is not installed: pip install 'gavel[ray]'")
+        if settings.address.startswith("ray://") and find_spec("grpc") is None:
+            raise InvalidRequest("ray_address", "ray:// needs grpcio, here and on the head: pip install 'ray[client]'")
         self._settings = settings
         self._log_path = log_path
         self._process: subprocess.Popen[bytes] | None = None

@@ -28,13 +28,20 @@ REPORT_PERIOD_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """A node to start: what `ray start` is told. Two CPUs keep its workers warm; they run nothing of a job."""
+    """A node to start: what `ray start` is told. Two CPUs keep its workers warm; they run nothing of a job.
+
+    `address`: another than this machine's own; a network namespace's with `within`, the command that runs others in it.
+    `options` are more arguments of `ray start`.
+    """
 
     name: str
     resources: Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     cpus: int = 2
     environment: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+    within: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
         """Of `ray start`."""
@@ -47,6 +54,8 @@ class NodeSpec:
             "--disable-usage-stats",
             "--include-log-monitor=false",
             "--block",
+            *([f"--node-ip-address={self.address}"] if self.address else []),
+            *self.options,
         ]
 
 
@@ -61,7 +70,7 @@ class LocalRayCluster:
         self.nodes = {node.name: node for node in nodes}
         self._head = nodes[0].name
         self._folder = Path(tempfile.mkdtemp(prefix="gavel-ray-", dir="/tmp"))  # sockets below it: a short path
-        self._host = _host()
+        self._host = nodes[0].address or _host()
         self._port = _free_port(self._host)
         self._system = {
             "raylet_report_resources_period_milliseconds": round(report_period_s * 1000),
@@ -138,7 +147,8 @@ class LocalRayCluster:
     def _spawn(self, name: str) -> None:
         spec = self.nodes[name]
         own = self._folder / str([*self.nodes].index(name))  # two that start at once in one take the same socket
-        program = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={own}"]
+        shutil.rmtree(own, ignore_errors=True)  # what an earlier start left there, a head takes for a cluster that runs
+        program = [*spec.within, sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={own}"]
         if name == self._head:
             where = ["--head", f"--port={self._port}", "--include-dashboard=false"]
             where += [f"--system-config={json.dumps(self._system)}"]

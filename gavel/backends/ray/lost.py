@@ -8,8 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gavel.backends import machine
-from gavel.backends.gang import read_object
-from gavel.backends.ray.words import GangKey
+from gavel.backends.gang import GangKey, read_object
 from gavel.types import JobId
 
 FILE = "lost.json"

@@ -4,9 +4,10 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from gavel.backends.gang import GangKey
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import Part, RayGang
-from gavel.backends.ray.words import GangKey, ShardLaunch, ShardWanted
+from gavel.backends.ray.words import ShardLaunch, ShardWanted
 from gavel.types import GangState
 
 PORTS_PER_GANG = 2

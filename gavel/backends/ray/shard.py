@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -11,12 +10,12 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
-from gavel.backends.gang import START_LIMIT_S, SUPERVISOR, LocalGang, read_object
+from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object
 from gavel.backends.launch import Places, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
-from gavel.backends.ray.words import GangKey, ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.ray.words import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.reports import ReportReader
 from gavel.backends.tasks import NOT_STARTED
 from gavel.ports import LaunchGang
@@ -34,16 +33,7 @@ class DetachedGang(LocalGang):
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        argv = ["/bin/sh", "-c", DETACHED, "sh", sys.executable, "-I", "-S", "-X", "utf8", SUPERVISOR]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        files = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
-        ]
-        pid = os.posix_spawn(
-            argv[0], [*argv, str(self.directory)], dict(environment), file_actions=files, setsigmask=()
-        )
+        pid = self._spawn(("/bin/sh", "-c", DETACHED, "sh", *SUPERVISE, str(self.directory)), environment)
         os.waitpid(pid, 0)
         self._announced_until_boottime_s = machine.boottime_s() + START_LIMIT_S
         self.state = GangState.RUNNING
@@ -252,11 +242,9 @@ def shared_places(launch: ShardLaunch, own: Places) -> Places:
 
 def launch_of(said: Mapping[str, Any]) -> ShardLaunch:
     """What `asdict` made of a ShardLaunch, as JSON kept it."""
-    instruction = dict(said["instruction"])
-    instruction |= {name: tuple(instruction[name]) for name in ("argv", "worker_ids")}
     slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in said["slots"])
     lists = {name: tuple(said[name]) for name in ("ranks", "node_of_rank", "ports")} | {"slots": slots}
-    return ShardLaunch(**{**said, **lists, "instruction": LaunchGang(**instruction)})
+    return ShardLaunch(**{**said, **lists, "instruction": launch_from(said["instruction"])})
 
 
 def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | None) -> LocalAccelerator:

@@ -4,7 +4,6 @@ A gang writes its checkpoints to its node's disk; one becomes known to the servi
 the store accepts can be restored anywhere.
 """
 
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -12,10 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gavel.backends.folder import keep_checkpoint
+from gavel.backends.folder import is_older, keep_checkpoint
 from gavel.types import JobId
 
-CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 TRIES = 5
 PAUSE_S = 1.0  # after a first failure; doubles
 
@@ -113,17 +111,7 @@ class Retention:
 def store(url: str, job_id: JobId, path: Path) -> None:
     """Store a checkpoint, then drop the older ones of the job from this node's disk."""
     RemoteCheckpoints(url).put(job_id, path)
-    for other in path.parent.iterdir():
-        if is_older(other.name, path.name):
-            shutil.rmtree(other, ignore_errors=True)
-
-
-def is_older(name: str, than: str) -> bool:
-    """True for the name of a checkpoint with a smaller token, or of the same token after fewer steps."""
-    one, other = CHECKPOINT.fullmatch(name), CHECKPOINT.fullmatch(than)
-    if one is None or other is None:
-        return False
-    return (int(one[1]), int(one[2])) < (int(other[1]), int(other[2]))
+    keep_checkpoint(path.parent, path.name)
 
 
 def _try(copy: Callable[[], None]) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gavel.backends.gang import GangKey
 from gavel.ports import LaunchGang
-from gavel.types import AcceleratorType, GangExit, GangState, JobId, Report, Term, WorkerId
+from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
 PROTOCOL = 1
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
@@ -18,9 +19,6 @@ NAMESPACE = "gavel"
 """Ray namespace of our actors and placement groups."""
 
 EPOCH_BITS = 48  # of milliseconds below the generation
-
-GangKey = tuple[JobId, int]
-"""A job and the token of its lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

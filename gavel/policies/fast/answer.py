@@ -22,27 +22,26 @@ SOLVER = "prices"
 class Reduced:
     """The market of a problem in service: one row for each class of the jobs that can run.
 
-    `rows` (n',) are the jobs that can run, `types` (m',) the types that have workers, `found` the classes of the rows;
-    `first` (k,) a job of each class and `count` (k,) how many there are.
+    `types` (m',) are the types that have workers, `found` the classes of all jobs, `runnable` (k,) those that can run
+    and `first` (k,) a job of each.
     """
 
     market: Market
-    rows: IntArray
     types: IntArray
     found: Classes
+    runnable: IntArray
 
     @property
     def first(self) -> IntArray:
-        """A job of each class, (k,)."""
-        first: IntArray = self.rows[self.found.first]
+        """A job of each class that can run, (k,)."""
+        first: IntArray = self.found.first[self.runnable]
         return first
 
-    def expanded(self, fractions: FloatArray, shape: tuple[int, int]) -> FloatArray:
-        """Fractions (m', k) of the classes as those of the jobs, (n, m)."""
-        whole = np.zeros(shape)
-        for kind, of_class in zip(self.types, np.clip(fractions, 0.0, 1.0), strict=True):
-            whole[self.rows, kind] = self.found.expand(of_class)
-        return whole
+    def expanded(self, fractions: FloatArray, types: int) -> FloatArray:
+        """Fractions (m', k) of the classes as those of the jobs on all `types`, (n, types)."""
+        of_class = np.zeros((len(self.found.first), types))
+        of_class[self.runnable[:, None], self.types] = np.clip(fractions, 0.0, 1.0).T
+        return self.found.expand(of_class)
 
 
 def answered(
@@ -60,14 +59,13 @@ def answered(
     if not measures.is_unpacked(problem) or not problem.capacity_workers.any():
         return None
     reduced = _reduced(problem, keys)
-    if not len(reduced.rows):
+    if not len(reduced.runnable):
         return None
     try:
         filled = solve(reduced, _guesses(problem, reduced.types))
     except SolveFailed:
         return None
-    shape = (len(problem.job_ids), len(problem.accelerator_types))
-    fractions = reduced.expanded(filled.fractions, shape)
+    fractions = reduced.expanded(filled.fractions, len(problem.accelerator_types))
     certificate = Certificate(
         primal_violation=measures.violation(problem, fractions), dual_gap=filled.gap(reduced.market)
     )
@@ -82,12 +80,12 @@ def _reduced(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) 
     workers = problem.capacity_workers[types].astype(float)
     scale = problem.scale_factor
     rates = np.ascontiguousarray(problem.throughput_steps_per_s[:, 0, types].T) * (scale <= workers[:, None])
-    rows = np.flatnonzero(rates.any(axis=0))
-    found = classes([*rates[:, rows], scale[rows], *(key[rows] for key in keys)])
-    first = rows[found.first]
+    found = classes([*rates, scale, *keys])
+    runnable = np.flatnonzero(rates[:, found.first].any(axis=0))
+    first, count = found.first[runnable], found.count[runnable]
     usable = rates[:, first]
     service = usable * (scale[first] * workers.sum() / (workers @ usable))
-    return Reduced(Market(service, (scale[first] * found.count).astype(float), workers), rows, types, found)
+    return Reduced(Market(service, (scale[first] * count).astype(float), workers), types, found, runnable)
 
 
 def _guesses(problem: AllocationProblem, types: IntArray) -> list[Guess]:

@@ -7,6 +7,7 @@ form) and through one (m, m) matrix: O(k m^2) for k jobs, no sparse algebra.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -205,12 +206,18 @@ class _System:
         self.f1, self.f2 = asked.scale * rated, -asked.scale * self.w
         g1, g2 = self._per_job(self.f1, self.f2)
         schur = np.diag(self.w @ (asked.scale**2) + self.ratio.types) - self.f1 @ g1.T - self.f2 @ g2.T
-        self.schur = schur
-        self.for_z = np.linalg.solve(schur, asked.elastic)
+        *self.factors, singular = _lapack().dgetrf(schur)
+        if singular:
+            raise np.linalg.LinAlgError
+        self.for_z = self._solved(asked.elastic)
 
     def _per_job(self, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
         i11, i12, i22 = self.inverse
         return i11 * first + i12 * second, i12 * first + i22 * second
+
+    def _solved(self, right: FloatArray) -> FloatArray:
+        solution: FloatArray = _lapack().dgetrs(*self.factors, right)[0]
+        return solution
 
     def direction(self, products: FloatArray) -> _Direction:
         """Where the residuals vanish and slack times dual changes by `products` (flat), to first order."""
@@ -222,7 +229,7 @@ class _System:
         h2 = pulled.sum(axis=0) - point.late + by_dual.times
         e1, e2 = self._per_job(h1, h2)
         right = by_dual.types - point.over + pulled @ asked.scale + self.f1 @ e1 + self.f2 @ e2
-        straight = np.linalg.solve(self.schur, right)
+        straight = self._solved(right)
         dz = (float(asked.elastic @ straight) - point.norm) / float(asked.elastic @ self.for_z)
         dp = straight - self.for_z * dz
         dlam, dmu = self._per_job(h1 + dp @ self.f1, h2 + dp @ self.f2)
@@ -234,6 +241,13 @@ class _System:
         back = by_slack.flat[entries] - point.dual.flat[entries] / point.slack.flat[entries] * slack[entries]
         dual[entries] = point.open[entries] * back
         return _Direction(slack, dual, dz)
+
+
+def _lapack() -> Any:
+    """LAPACK itself: for m by m what numpy puts around it takes longer than the solution."""
+    from scipy.linalg import lapack
+
+    return lapack
 
 
 def _most(values: FloatArray) -> float:

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from gavel.policies._blocks import blocks
 from gavel.types import FloatArray, IntArray
 
 BoolArray = npt.NDArray[np.bool_]
@@ -150,11 +151,13 @@ class Envelopes:
         """How far, relatively, prices may move before each job's way changes, (n,) in [0, 1]."""
         rates, scale = self.market.rates, self.market.scale
         least = np.ones(len(scale))
-        for kind, price in enumerate(self.prices):
-            paid, gained = scale * price + vertex.rent, vertex.slope * rates[kind]
-            apart = np.divide(paid - gained, paid + gained, out=np.zeros_like(paid), where=paid + gained > 0)
-            apart[(vertex.kind == kind) | (vertex.kind_before == kind) | (rates[kind] <= 0)] = 1.0
-            np.minimum(least, apart, out=least)
+        for some in blocks(len(least)):
+            for kind, price in enumerate(self.prices):
+                rate, used = rates[kind, some], (vertex.kind[some] == kind) | (vertex.kind_before[some] == kind)
+                paid, gained = scale[some] * price + vertex.rent[some], vertex.slope[some] * rate
+                apart = (paid - gained) / np.maximum(paid + gained, 1e-300)
+                apart[used | (rate <= 0)] = 1.0
+                np.minimum(least[some], apart, out=least[some])
         mixed = np.flatnonzero(vertex.kind_before >= 0)
         value = vertex.slope[mixed] * rates[vertex.kind[mixed], mixed]
         single = np.divide(vertex.rent[mixed], value, out=np.zeros_like(value), where=value > 0)
@@ -173,16 +176,16 @@ def _next(
     rates: FloatArray, scale: FloatArray, prices: FloatArray, jobs: IntArray, here: FloatArray, paid: FloatArray
 ) -> _Step:
     """From the corners (`here`, `paid`) the segments of least slope; of equal ones the longest."""
-    slope = np.full(len(jobs), np.inf)
     kind = np.zeros(len(jobs), dtype=np.int64)
-    reach = here.copy()
-    for index, price in enumerate(prices):
-        length = rates[index] - here
-        with np.errstate(divide="ignore", invalid="ignore"):
-            candidate = (scale * price - paid) / length
-        candidate[length <= 0] = np.inf
-        better = (candidate < slope) | ((candidate == slope) & (rates[index] > reach))
-        np.copyto(slope, candidate, where=better)
-        np.copyto(kind, index, where=better)
-        np.copyto(reach, rates[index], where=better)
-    return _Step(jobs, kind, reach, scale * prices[kind], slope)
+    reach, cost, slope = np.empty_like(here), np.empty_like(here), np.empty_like(here)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for some in blocks(len(jobs)):
+            least, far = np.full_like(here[some], np.inf), here[some]
+            for index, price in enumerate(prices):
+                rate, length = rates[index, some], rates[index, some] - here[some]
+                candidate = (scale[some] * price - paid[some]) / length
+                better = ((candidate < least) | ((candidate == least) & (rate > far))) & (length > 0)
+                least, far = np.where(better, candidate, least), np.where(better, rate, far)
+                kind[some][better] = index
+            reach[some], slope[some], cost[some] = far, least, scale[some] * prices[kind[some]]
+    return _Step(jobs, kind, reach, cost, slope)

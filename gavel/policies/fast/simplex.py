@@ -37,14 +37,12 @@ def stated(matrix: ByColumn, cost: FloatArray, lower: FloatArray, *, method: int
     for name, value in _OPTIONS.items():
         highs.setOptionValue(name, value)
     highs.setOptionValue("simplex_strategy", method)
-    program, columns, rows = highspy.HighsLp(), len(cost), matrix.height
-    program.num_col_, program.num_row_ = columns, rows
-    program.col_cost_, program.col_lower_, program.col_upper_ = cost, lower, np.full(columns, np.inf)
-    program.row_lower_, program.row_upper_ = np.full(rows, -np.inf), np.full(rows, np.inf)
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = matrix.starts
-    program.a_matrix_.index_, program.a_matrix_.value_ = matrix.rows, matrix.values
-    highs.passModel(program)
+    columns, rows = len(cost), matrix.height
+    by_column, least = int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize)
+    free, any_height, whole = np.full(rows, np.inf), np.full(columns, np.inf), np.zeros(columns, dtype=np.int32)
+    starts, places = matrix.starts.astype(np.int32), matrix.rows.astype(np.int32)
+    shape = (columns, rows, len(matrix.values), by_column, least, 0.0)
+    highs.passModel(*shape, cost, lower, any_height, -free, free, starts, places, matrix.values, whole)
     return highs
 
 

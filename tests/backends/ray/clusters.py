@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from gavel.backends.harness import Behaviour
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
@@ -122,6 +124,18 @@ class RayHarness:
             return len(backend.observe().cluster.workers) == self.workers
         except BackendUnavailable:
             return False
+
+
+def agent_pids(cluster: LocalRayCluster) -> list[int]:
+    """Of the node agents."""
+    return [pid for name in cluster.nodes for pid in cluster.pids(name) if "NodeAgent" in _command(pid)]
+
+
+def _command(pid: int) -> str:
+    """Its command line; "" if it is gone by now."""
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(psutil.Process(pid).cmdline())
+    return ""
 
 
 def _kill(pids: Iterable[int]) -> None:

@@ -1,6 +1,7 @@
 """Clusters that cannot be joined and nodes that cannot be used: each says so in one line, the rest goes on."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,16 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InvalidRequest) as refused:
         a_backend(tmp_path, "auto")
     assert str(refused.value) == "backend: ray is not installed: pip install 'gavel[ray]'"
+
+
+def test_a_ray_client_address_without_grpc_names_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "find_spec", lambda name: None if name == "grpc" else find_spec(name))
+    with pytest.raises(InvalidRequest) as refused:
+        a_backend(tmp_path, "ray://10.0.0.1:10001")
+    assert str(refused.value).startswith("ray_address: ray:// needs grpcio")
+    assert "pip install 'ray[client]'" in str(refused.value)
 
 
 @pytest.mark.parametrize("version", ["2.60.0", "2.60.7"])

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, state_of, stop
@@ -19,7 +18,7 @@ from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
 from tests.backends.clusters import GRACE_S, eventually
-from tests.backends.ray.clusters import RayHarness
+from tests.backends.ray.clusters import RayHarness, agent_pids
 
 pytestmark = pytest.mark.ray
 
@@ -39,18 +38,6 @@ def two_nodes(ray_harness: RayHarness) -> Iterator[RayHarness]:
     yield ray_harness
 
 
-def agents(cluster: LocalRayCluster) -> list[int]:
-    """Pids of the node agents."""
-    return [pid for name in cluster.nodes for pid in cluster.pids(name) if "NodeAgent" in _command(pid)]
-
-
-def _command(pid: int) -> str:
-    """Its command line; "" if it is gone by now."""
-    with suppress(psutil.NoSuchProcess):
-        return " ".join(psutil.Process(pid).cmdline())
-    return ""
-
-
 def tolerant(harness: RayHarness, holds: Callable[[Observation], bool]) -> Callable[[], bool]:
     """`holds`, false while the cluster cannot be observed."""
 
@@ -65,9 +52,9 @@ def tolerant(harness: RayHarness, holds: Callable[[Observation], bool]) -> Calla
 def test_a_killed_agent_is_started_again_and_finds_its_gangs(running: RayHarness, one_node: LocalRayCluster) -> None:
     """1 kill -9 of the agent, 2 the gang's processes stay, 3 the next agent tells of them and obeys."""
     before = running.all_processes()
-    (agent,) = agents(one_node)
+    (agent,) = agent_pids(one_node)
     os.kill(agent, signal.SIGKILL)
-    eventually(lambda: agents(one_node) not in ([], [agent]), 60)
+    eventually(lambda: agent_pids(one_node) not in ([], [agent]), 60)
     seen = running.wait_until(lambda view: bool(view.cluster.workers) and is_in(GangState.RUNNING, "pair")(view))
     assert running.all_processes() == before
     assert len(seen.gangs) == 1
@@ -82,7 +69,7 @@ def test_a_hung_agent_delays_no_look_and_stops_no_gang(two_nodes: RayHarness) ->
     first = harness.backend.observe().cluster.workers[0].node
     harness.backend.execute([*gang(harness, "here", "a-0", lasts_s=120)])
     harness.wait_until(is_in(GangState.RUNNING, "here"))
-    (hung,) = set(agents(harness.own)) & set(harness.own.pids(first))
+    (hung,) = set(agent_pids(harness.own)) & set(harness.own.pids(first))
     os.kill(hung, signal.SIGSTOP)
     looks: list[float] = []
 

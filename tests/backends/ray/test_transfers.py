@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends.folder import is_older
 from gavel.backends.ray import transfers
 from gavel.backends.ray.agent import NodeAgent
-from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_older, is_url
+from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url
 from gavel.backends.ray.words import PROTOCOL, RaySettings, ShardSeen
 from gavel.types import GangOutcome, GangState, ReportKind
 from tests.backends.clusters import eventually

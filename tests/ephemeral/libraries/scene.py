@@ -11,7 +11,7 @@ from gavel.ephemeral.libraries import Library, compose
 from gavel.ephemeral.libraries.primitives import room
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-histories = settings(max_examples=500 if FULL else 40, deadline=None, database=None, derandomize=not FULL)
+histories = settings(max_examples=500 if FULL else 40)
 
 
 @dataclass

@@ -227,7 +227,5 @@ class RacingGangs(RuleBasedStateMachine):
         assert {gang.tasks for gang in self.gangs.values()} <= {7}
 
 
-RacingGangs.TestCase.settings = settings(
-    max_examples=300 if FULL else 30, stateful_step_count=30, deadline=None, database=None, derandomize=not FULL
-)
+RacingGangs.TestCase.settings = settings(max_examples=300 if FULL else 30, stateful_step_count=30)
 TestRacingGangs = RacingGangs.TestCase

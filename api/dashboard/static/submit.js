@@ -1,0 +1,99 @@
+// The form that submits a job, by the API that everybody uses; what it refuses is said beside the field it is about.
+
+import { send } from "./api.js";
+import { byId, say } from "./dom.js";
+import { follow } from "./shell.js";
+import { words } from "./words.js";
+
+const form = byId("submit-form");
+const fields = [...form.querySelectorAll("[aria-describedby]")];
+const button = form.querySelector("button[type=submit]");
+let key = freshKey();
+
+/** How each field is said to the service; a field that is left empty is not sent. */
+const READ = {
+  argv: words,
+  total_steps: Number,
+  scale_factor: Number,
+  priority: Number,
+  deadline_at_s: (text) => new Date(text).getTime() / 1000,
+  labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
+};
+
+/** One a submission: a second try of the same form, its answer lost, makes no second job. */
+function freshKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function pairOf(line) {
+  const [name, ...value] = line.split("=");
+  if (!value.length) throw new Error(`"${line.trim()}": write key=value, one a line`);
+  return [name.trim(), value.join("=").trim()];
+}
+
+const isMeant = (field) => !field.closest("[hidden]");
+
+/** The job that the form describes, and what is wrong with it: [{field, message}]. */
+function read() {
+  const job = {};
+  const faults = [];
+  for (const field of fields.filter(isMeant)) {
+    try {
+      if (field.validity.badInput) throw new Error("this is not complete");
+      if (field.required && !field.value.trim()) throw new Error("this is needed");
+      if (field.value.trim()) job[field.name] = (READ[field.name] ?? String)(field.value);
+    } catch (error) {
+      faults.push({ field: field.name, message: error.message });
+    }
+  }
+  return { job, faults };
+}
+
+/** Say each fault beside its field, the others at the end, and go to the first. */
+function show(faults) {
+  const messages = new Map();
+  for (const { field = "", message } of faults) {
+    const name = field.replace(/^body\./, "").split(".")[0];
+    const isKnown = fields.some((each) => each.name === name && isMeant(each));
+    messages.set(isKnown ? name : "", message);
+  }
+  for (const field of fields) {
+    refuse(`submit-${field.name}-refusal`, messages.get(field.name));
+    field.setAttribute("aria-invalid", String(messages.has(field.name)));
+  }
+  refuse("submit-refusal", messages.get(""));
+  fields.find((field) => messages.has(field.name))?.focus();
+}
+
+function refuse(id, text = "") {
+  byId(id).hidden = !text;
+  say(id, text);
+}
+
+async function submit(event) {
+  event.preventDefault();
+  const { job, faults } = read();
+  show(faults);
+  if (faults.length) return;
+  button.disabled = true;
+  try {
+    const made = await send("POST", "/v1/jobs", job, { "Idempotency-Key": key });
+    location.assign(`/jobs/${encodeURIComponent(made.id)}`);
+  } catch (error) {
+    show(error.faults?.length ? error.faults : [{ message: error.message }]);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function choose() {
+  for (const what of ["kind", "argv"]) byId(`submit-what-${what}`).hidden = form.elements.what.value !== what;
+}
+
+form.addEventListener("submit", submit);
+form.addEventListener("input", () => {
+  key = freshKey();
+  choose();
+});
+choose(); // a browser that goes back keeps what was chosen
+follow(() => {});

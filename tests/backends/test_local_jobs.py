@@ -1,0 +1,202 @@
+"""What a job of the local backend sees, and what it leaves: environment, folders, reports, checkpoints, logs."""
+
+import stat
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from gavel.backends import supervisor
+from gavel.backends.harness import exit_of, find, gang, is_in, launch, stop
+from gavel.errors import InvalidRequest, InvalidResource
+from gavel.ports import ForgetGang, KeepCheckpoint
+from gavel.types import GangOutcome, GangState, ReportKind
+from tests.backends.clusters import LocalHarness, directory, eventually, script
+
+TRAINING = """
+import time
+from workloads.runtime import job
+
+def save(folder):
+    (folder / "state").write_text("saved")
+
+def restore(folder):
+    assert (folder / "state").read_text() == "saved"
+    print("restored", folder.name)
+
+for step in job.steps(checkpoint=save, restore=restore):
+    time.sleep(0.01)
+"""
+
+TORCH = """
+import os, torch, torch.distributed as dist
+from workloads.runtime import job
+meet = "file://" + os.environ["GAVEL_GANG_DIR"] + "/torch"
+dist.init_process_group("gloo", init_method=meet, rank=job.rank, world_size=job.world_size)
+mine = torch.tensor([float(job.rank + 1) ** 2])
+dist.all_reduce(mine)
+print(f"sum {int(mine.item())} of {dist.get_world_size()}")
+"""
+
+REPORTS = r"""
+mkdir -p "$GAVEL_CHECKPOINT_DIR/1-10"
+cat >> "$GAVEL_GANG_DIR/reports.jsonl" <<END
+{"sequence": 1, "kind": "progress", "step": 5, "steps": 4, "seconds": 0.5, "metrics": {"loss": 2.5}}
+rubbish
+{"sequence": 2, "kind": "checkpoint", "step": 10, "steps": 5, "seconds": 0.5, "checkpoint": "1-10"}
+END
+"""
+
+
+def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAVEL_DATABASE_URL", "postgresql://secret")
+    wishes = {"MINE": "yes", "GAVEL_TOKEN": "99", "LD_PRELOAD": "/tmp/x.so", "PATH": "/tmp", "HOME": "/root"}
+    tell = "env -0 > env; python -c 'import workloads, sys; print(sys.executable)'; pwd"
+    harness.backend.execute(script(harness, tell, env=wishes, checkpoint="1-50", start_step=50, job_token="t"))
+    end = exit_of(harness, "j1")
+    work = harness.folder / "work" / "j1"
+    assert end.log_tail.splitlines() == [sys.executable, str(work)]
+    seen = dict(line.split("=", 1) for line in (work / "env").read_text().split("\0") if line)
+    checkpoints = harness.folder / "checkpoints" / "j1"
+    secret, expires = seen.pop("GAVEL_GANG_KEY"), float(seen.pop("GAVEL_LEASE_EXPIRES_BOOTTIME_S"))
+    assert len(secret) == 32
+    assert 0 < expires - supervisor.boottime_s() < 60
+    assert {name: seen[name] for name in seen if name not in ("PWD", "SHLVL", "_")} == {
+        "MINE": "yes",
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(work),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONUNBUFFERED": "1",
+        "GAVEL_JOB_ID": "j1",
+        "GAVEL_TOKEN": "1",
+        "GAVEL_RANK": "0",
+        "GAVEL_WORLD_SIZE": "1",
+        "GAVEL_GANG_DIR": str(directory(harness, "j1")),
+        "GAVEL_CHECKPOINT_DIR": str(checkpoints),
+        "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
+        "GAVEL_START_STEP": "50",
+        "GAVEL_TOTAL_STEPS": "100",
+        "GAVEL_ACCELERATOR_TYPE": "a",
+        "GAVEL_WORKER": "a-0",
+        "GAVEL_NODE": "here",
+        "GAVEL_JOB_TOKEN": "t",
+    }
+
+
+def test_folders_of_a_job_are_this_users_only(harness: LocalHarness) -> None:
+    harness.backend.execute(gang(harness, "j1"))
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    for path in (directory(harness, "j1"), harness.folder / "work/j1", harness.folder / "checkpoints/j1"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(harness.folder.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("job_id", ["", "..", "a/b", "A", "-a", "x" * 64, "a\n"])
+def test_a_job_id_that_is_no_plain_name_is_refused(harness: LocalHarness, job_id: str) -> None:
+    with pytest.raises((InvalidRequest, InvalidResource)):
+        harness.backend.execute([launch(harness, job_id, needs="any")])
+    with pytest.raises(InvalidRequest, match="job_id"):
+        harness.backend.read_log(job_id)
+
+
+def test_reports_arrive_once_and_again_when_the_gang_has_ended(harness: LocalHarness) -> None:
+    wait = 'while [ ! -e "$GAVEL_GANG_DIR/go" ]; do sleep 0.01; done'
+    harness.backend.execute(script(harness, REPORTS + wait))
+    seen = find(harness.wait_until(lambda view: any(each.reports for each in view.gangs)), "j1")
+    assert seen is not None
+    assert [(report.kind, report.step) for report in seen.reports] == [
+        (ReportKind.PROGRESS, 5),
+        (ReportKind.CHECKPOINT, 10),
+    ]
+    assert seen.reports[1].checkpoint == "1-10"
+    again = find(harness.backend.observe(), "j1")
+    assert again is not None
+    assert again.reports == ()
+    (directory(harness, "j1") / "go").touch()
+    assert "1 malformed" in exit_of(harness, "j1").message
+    at_end = find(harness.backend.observe(), "j1")
+    assert at_end is not None
+    assert at_end.reports == seen.reports
+    harness.crash()
+    harness.recover()
+    after = find(harness.backend.observe(), "j1")
+    assert after is not None
+    assert [report.step for report in after.reports] == [5, 10]
+
+
+def test_a_report_counts_only_if_the_neighbour_on_its_core_was_busy(harness: LocalHarness) -> None:
+    """a-0 and a-1 share a core, b-0 is alone on its own (or, on one core, shares it with both)."""
+    tell = REPORTS + "exec sleep 60"
+    harness.backend.execute(script(harness, tell, "a-0", job_id="alone"))
+    seen = find(harness.wait_until(lambda view: any(each.reports for each in view.gangs)), "alone")
+    assert seen is not None
+    assert not any(report.is_representative for report in seen.reports)
+    harness.backend.execute(stop("alone"))
+    exit_of(harness, "alone")
+    harness.backend.execute(script(harness, tell, "a-0", "a-1", job_id="pair"))
+
+    def pair_reports() -> bool:
+        found = find(harness.backend.observe(), "pair")
+        assert found is not None
+        assert all(report.is_representative for report in found.reports)
+        return bool(found.reports)
+
+    eventually(pair_reports)
+
+
+def test_only_older_checkpoints_go(harness: LocalHarness) -> None:
+    folder = harness.folder / "checkpoints" / "j1"
+    for name in ("1-10", "2-5", "2-30", "3-1", "notes"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "weights").write_text("w")
+    harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="2-30")])
+    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "3-1", "notes"]
+    with pytest.raises(InvalidRequest, match="TOKEN-STEP"):
+        harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="../..")])
+
+
+def test_a_log_goes_on_over_gangs_and_stays_when_they_are_forgotten(harness: LocalHarness) -> None:
+    for token in (1, 2):
+        instructions = script(harness, f"echo gang {token}", token=token, resource="gavel/gang-j1-1")
+        harness.backend.execute(instructions)
+        exit_of(harness, "j1", token)
+        harness.backend.execute([ForgetGang(job_id="j1", token=token)])
+    assert not directory(harness, "j1").exists()
+    assert harness.backend.read_log("j1") == (b"gang 1\ngang 2\n", 14)
+    assert harness.backend.read_log("j1", 5, 3) == (b"1\ng", 8)
+    assert harness.backend.read_log("nobody") == (b"", 0)
+    with pytest.raises(InvalidRequest, match="offset"):
+        harness.backend.read_log("j1", -1)
+
+
+def test_the_runtime_trains_through_a_lease_and_resumes(harness: LocalHarness) -> None:
+    """1 a gang of two trains until its lease ends and leaves a checkpoint, 2 the next gang goes on from there."""
+    train = {"argv": ("python", "-c", TRAINING), "total_steps": 100_000}
+    first = script(harness, "", "a-0", "a-1", lease_expires_at_s=harness.now_s() + 5, **train)
+    harness.backend.execute(first)
+    end = exit_of(harness, "j1")
+    assert (end.outcome, end.exit_code) == (GangOutcome.PREEMPTED, 75), end
+    seen = find(harness.backend.observe(), "j1")
+    assert seen is not None
+    last = seen.reports[-1]
+    assert last.checkpoint == f"1-{last.step}"
+    rest = {"token": 2, "start_step": last.step, "checkpoint": last.checkpoint, "total_steps": last.step + 5}
+    harness.backend.execute(script(harness, "", "a-0", "a-1", **{**train, **rest}))
+    end = exit_of(harness, "j1", 2)
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
+    assert f"restored {last.checkpoint}" in end.log_tail
+    seen = find(harness.backend.observe(), "j1", 2)
+    assert seen is not None
+    assert (seen.reports[-1].kind, seen.reports[-1].step) == (ReportKind.FINISHED, last.step + 5)
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (extra [torch])")
+def test_two_ranks_reduce_with_torch_gloo_and_meet_in_the_gangs_directory(harness: LocalHarness) -> None:
+    harness.backend.execute(script(harness, "", "a-0", "a-1", argv=("python", "-c", TORCH)))
+    end = exit_of(harness, "j1")
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
+    assert sorted(harness.backend.read_log("j1")[0].decode().splitlines()) == ["[0] sum 5 of 2", "[1] sum 5 of 2"]

@@ -1,0 +1,138 @@
+"""The form that submits a job, in a real Chromium. Every test also fails on any console error (fixture `tab`)."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from api.auth import SESSION_COOKIE, digest, new_token
+from gavel.ports import Changes, JobFilter
+from gavel.types import Job, Scope, User
+from tests.builders import a_cluster
+from tests.dashboard.conftest import Dashboard, Tab
+from tests.dashboard.scene import TIERS
+
+pytestmark = pytest.mark.browser
+
+WORDS = "async (text) => (await import('/static/words.js')).words(text)"
+
+
+@pytest.fixture
+def form(dashboard: Dashboard, tab: Tab) -> Page:
+    """The form as ann sees it, who may use the tiers gold and silver, on a cluster of two workers a type."""
+    for tier in TIERS:
+        dashboard.store.put_tier(tier, expected_version=None, by="test", now_s=time.time())
+    dashboard.store.put_user(User(name="ann", tiers=("silver", "gold")), by="test", now_s=time.time())
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(cluster=a_cluster(fast=2, slow=2)))
+    token = new_token()
+    dashboard.store.add_token(digest(token), user="ann", scope=Scope.USER, now_s=time.time())
+    tab.page.context.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": dashboard.url}])
+    tab.page.goto("/submit")
+    expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+    return tab.page
+
+
+def submit(page: Page) -> None:
+    page.get_by_role("button", name="Submit").click()
+
+
+def only_job(dashboard: Dashboard) -> Job:
+    (job,) = dashboard.store.jobs(JobFilter(), limit=9).jobs
+    return job
+
+
+def refusal_of(field: Locator) -> str:
+    """What is said of a field, to those who hear it too: its first description."""
+    expect(field).to_have_attribute("aria-invalid", "true")
+    return field.page.locator(f"#{(field.get_attribute('aria-describedby') or '').split()[0]}").inner_text()
+
+
+def test_a_kind_of_the_catalogue_is_submitted_with_what_was_filled_in(dashboard: Dashboard, form: Page) -> None:
+    tiers = form.get_by_label("Tier").locator("option")
+    assert tiers.all_text_contents() == ["silver", "gold"], "ann's own, her default first"
+    form.get_by_label("Job kind", exact=True).select_option("rnn-b256")
+    form.get_by_label("Steps", exact=True).fill("700")
+    form.get_by_label("Accelerators").fill("2")
+    form.get_by_label("Tier").select_option("gold")
+    form.get_by_label("Name").fill("second")
+    form.get_by_label("Priority").fill("-1")
+    form.get_by_label("Deadline").fill("2030-05-06T07:08")
+    form.get_by_label("Labels").fill("project=vision\nquery=a=b\n")
+    submit(form)
+    expect(form).to_have_url(re.compile("/jobs/"))
+    job = only_job(dashboard)
+    assert form.url.endswith(f"/jobs/{job.id}")
+    expect(form.locator("#job-name")).to_have_text("second")
+    spec = job.spec
+    assert (spec.user, spec.kind, spec.total_steps, spec.scale_factor) == ("ann", "rnn-b256", 700, 2)
+    assert (spec.tier, spec.priority, spec.labels) == ("gold", -1, {"project": "vision", "query": "a=b"})
+    assert spec.deadline_at_s == form.evaluate("new Date(2030, 4, 6, 7, 8).getTime() / 1000")
+
+
+def test_a_program_of_one_s_own_is_submitted_word_by_word(dashboard: Dashboard, form: Page) -> None:
+    form.get_by_label("a program of my own").check()
+    expect(form.get_by_label("Job kind", exact=True)).to_be_hidden()
+    form.get_by_label("Program and arguments").fill("""./train --note "two words" 'it''s $HOME' a\\ b""")
+    submit(form)
+    expect(form.locator("#job-state")).to_have_text("QUEUED")
+    spec = only_job(dashboard).spec
+    assert spec.argv == ("./train", "--note", "two words", "its $HOME", "a b")
+    assert (spec.tier, spec.priority, spec.deadline_at_s, spec.labels) == ("silver", 0, None, {})
+
+
+REFUSED = (
+    ("Steps", "", "this is needed"),
+    ("Steps", "0", "greater than or equal to 1"),
+    ("Accelerators", "3", "at most 2 fit"),
+    ("Priority", "5", "tier silver has at most 0"),
+    ("Name", "Two Words", "String should match pattern"),
+    ("Labels", "vision", "write key=value"),
+)
+
+
+def test_what_is_refused_is_said_beside_its_field(dashboard: Dashboard, tab: Tab, form: Page) -> None:
+    for label, value, said in REFUSED:
+        field = form.get_by_label(label, exact=True)
+        right = field.input_value()
+        field.fill(value)
+        submit(form)
+        expect(field).to_be_focused()
+        assert said in refusal_of(field), (label, value)
+        field.fill(right)
+    tab.errors[:] = [text for text in tab.errors if "422" not in text]  # the refusals, as the browser says them
+    submit(form)
+    expect(form.locator("#job-state")).to_have_text("QUEUED")
+    assert only_job(dashboard).spec.user == "ann"
+
+
+def test_an_open_quote_and_a_missing_program_are_said_beside_the_program(form: Page) -> None:
+    form.get_by_label("a program of my own").check()
+    program = form.get_by_label("Program and arguments")
+    program.fill("echo 'never")
+    submit(form)
+    assert refusal_of(program) == "a ' is not closed"
+    program.fill("")
+    submit(form)
+    assert refusal_of(program) == "this is needed"
+
+
+def test_a_second_try_after_a_lost_answer_makes_no_second_job(dashboard: Dashboard, tab: Tab, form: Page) -> None:
+    form.route("**/v1/jobs", lambda route: (route.fetch(), route.abort()), times=1)
+    submit(form)
+    expect(form.locator("#submit-refusal")).to_have_text("The service does not answer")
+    made = only_job(dashboard)
+    submit(form)
+    expect(form).to_have_url(re.compile(f"/jobs/{made.id}$"))
+    assert only_job(dashboard).id == made.id
+    tab.errors[:] = [text for text in tab.errors if "ERR_FAILED" not in text]
+
+
+def test_words_are_parted_as_a_shell_would(form: Page) -> None:
+    told = {
+        "python train.py  --rate 0.1": ["python", "train.py", "--rate", "0.1"],
+        """a'b c'"d\\"e"\\ f ''""": ['ab cd"e f', ""],
+        "line\nline\ttab ": ["line", "line", "tab"],
+        "": [],
+    }
+    assert {text: form.evaluate(WORDS, text) for text in told} == told
