@@ -1,7 +1,8 @@
 """How good throughput estimates are: ours beside the published procedure, mended, on the published matrix.
 
 Truth is the simulation matrix of Gavel (OSDI '20) in the folder that GAVEL_DATA names; what is measured has log-normal
-noise of 5 %. Every figure is a mean over several draws of references, profiles and noise.
+noise of 5 %. Every figure is a mean over several draws of references, profiles and noise. The full form takes about ten
+minutes of CPU time, nearly all of it for the two simulated traces.
 """
 
 import os

@@ -94,6 +94,15 @@ def test_each_user_hears_of_its_own_jobs_and_leases_and_an_operator_of_all(servi
         assert told["allocation"]["tiers"] == {"gold": [0.5, 0.0]} and told["allocation"]["policy"] == "hierarchical"
 
 
+def test_what_concerns_one_user_only_ends_nobodys_stream(service: Service) -> None:
+    (_, ann), (_, bob) = service.user(), service.user()
+    with Following(ann) as hers, Following(bob) as his:
+        assert (next(hers)["event"], next(his)["event"]) == ("hello", "hello")
+        for client, stream in ((ann, hers), (bob, his), (ann, hers)):
+            job_id = submit(client)
+            assert jobs_until(stream, job_id) == [job_id]
+
+
 @pytest.mark.parametrize("how", ["header", "query"])
 def test_who_comes_back_hears_what_was_missed_and_no_more(service: Service, how: str) -> None:
     _, ann = service.user()

@@ -143,8 +143,9 @@ def test_a_gang_that_can_never_fit_is_refused_with_the_largest_size(operator: Cl
     assert str(max(operator.cluster()["capacity"].values())) in refused.value.detail
 
 
+@pytest.mark.timeout(240)
 def test_a_service_of_another_database_on_the_same_folder_is_refused(service: ServiceProcess) -> None:
     command = [sys.executable, "-m", "gavel.cli", "serve", "--port", "0"]
     other = {"GAVEL_STATE_DIR": str(service.state_dir), "GAVEL_DATABASE_URL": f"sqlite:///{service.state_dir}/other.db"}
-    ran = subprocess.run(command, env=os.environ | other, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=os.environ | other, capture_output=True, text=True, timeout=200, check=False)
     assert ran.returncode == 1 and "another service uses" in ran.stdout + ran.stderr

@@ -113,6 +113,20 @@ def test_jobs_with_more_owed_go_before_earlier_ones() -> None:
     assert plan is not None and [lease.job_id for lease in plan.leases] == ["late"]
 
 
+def test_with_the_published_planner_rounds_received_do_not_count_as_owed() -> None:
+    """1. The second job has had rounds, the first, of little weight, none. 2. The third ends: the first is next."""
+    over = {"planner": "published", "solve_on": "event", "planning_lead_fraction": 0.0}
+    world = World(cluster=a_cluster_of_nodes(n0="fast", n1="fast"), gang_grace_s=GRACE_S, **over)
+    ids = []
+    for steps, weight in ((LONG, 0.01), (LONG, 1.0), (23, 1.0), (LONG, 100.0)):
+        ids.append(world.submit(steps, weight=weight, **STATED))
+        world.clock.advance(0.1)
+    light, heavy, short, _ = ids  # the last one never stops
+    world.run(lambda: world.is_done(short))
+    assert world.job(heavy).rounds_received and world.clock.now_s() % 10 < 8
+    assert [lease.starts_at_s for lease in world.leases_of(light)] == [world.clock.now_s()]
+
+
 # --- any view at all ----------------------------------------------------------------------------------------------
 
 
