@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.policies import _classes
+from gavel.errors import InvalidProblem
+from gavel.policies import _classes, _validate
 from gavel.policies._classes import classes
 from gavel.policies._names import of_jobs_and_pairs
 from gavel.policies.max_min_fairness import MaxMinFairness
@@ -33,6 +34,26 @@ def test_keys_that_are_mixed_alike_are_noticed_and_nobody_is_joined(monkeypatch:
     monkeypatch.setattr(_classes, "_MULTIPLIER", np.uint64(0))  # every key is now mixed alike
     found = classes([np.asarray([1, 1, 2])])
     assert found.count.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("slot_bits", [20, 1], ids=["a slot a class", "classes that share slots"])
+def test_many_jobs_of_few_classes_are_joined_as_few_jobs_are(slot_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_classes, "SLOT_BITS", slot_bits)
+    draw = np.random.default_rng(0)
+    whole, broken = draw.integers(0, 5, _classes.MANY + 1), draw.choice([0.0, -0.0, 0.5], _classes.MANY + 1)
+    found = classes([whole, broken])
+    assert len(found.first) == 10
+    assert found.fit([whole, broken])
+    assert np.array_equal(found.count, np.bincount(found.of_job))
+
+
+@pytest.mark.parametrize("many", [2, 100_000], ids=["by their hashes", "by a set"])
+def test_a_job_that_is_named_twice_is_refused_however_many_there_are(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_validate, "MANY_NAMES", many)
+    problem = a_problem([[2.0]] * 4, [3])
+    _validate.check_problem(problem)
+    with pytest.raises(InvalidProblem, match="names a job twice"):
+        _validate.check_problem(replace(problem, job_ids=(*problem.job_ids[:3], problem.job_ids[0])))
 
 
 def copies(seed: int) -> AllocationProblem:
