@@ -34,6 +34,7 @@ from workloads.traces.throughputs import PairThroughput
 Throughput = Mapping[tuple[str, int, AcceleratorType], float]
 """Steps per second of a whole gang, by job kind, scale factor and accelerator type."""
 
+STUCK = 1e-9  # steps per second of a gang that does not get on at all beside another
 HALVES = 2  # of a worker; a gang takes both, unless it shares its workers with another
 
 
@@ -218,7 +219,7 @@ class VirtualCluster:
     def _packed_rate(self, gang: VirtualGang, other: VirtualGang) -> float:
         launched = gang.launched
         kinds = launched.argv[-1], other.launched.argv[-1]
-        return self._beside.get((*kinds, len(launched.worker_ids), launched.accelerator_type), 0.0)
+        return max(STUCK, self._beside.get((*kinds, len(launched.worker_ids), launched.accelerator_type), 0.0))
 
     # --- instructions ---
 

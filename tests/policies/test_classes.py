@@ -48,7 +48,9 @@ def test_many_jobs_of_few_classes_are_joined_as_few_jobs_are(slot_bits: int, mon
 
 
 @pytest.mark.parametrize("many", [2, 100_000], ids=["by their hashes", "by a set"])
-def test_a_job_that_is_named_twice_is_refused_however_many_there_are(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_is_named_twice_is_refused_however_many_there_are(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(_validate, "MANY_NAMES", many)
     problem = a_problem([[2.0]] * 4, [3])
     _validate.check_problem(problem)
