@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
 
 from gavel.estimator import scaling
 from gavel.estimator.evidence import Evidence, column, errors, on_grid
 from gavel.estimator.hardware import log_peak
 from gavel.estimator.kinds import OWN_KIND, RELATIVES_MAX, Population, completed, family_of, population
-from gavel.types import AcceleratorType, FloatArray, IntArray
+from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
 
@@ -47,7 +46,7 @@ class Beliefs:
     log_rate: FloatArray  # (K, m) at the kind's own size, NaN where not measured
     variance: FloatArray  # (K, m)
     own_size: IntArray  # (K,)
-    is_apart: npt.NDArray[np.bool_]  # (K,), whose level says nothing of their relatives'
+    is_apart: BoolArray  # (K,), whose level says nothing of their relatives'
     weights: FloatArray  # (K, H) of the hypotheses on scaling
     believed: Population
     mean: FloatArray  # (K, m)
@@ -144,7 +143,7 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
     )
 
 
-def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[int]]) -> npt.NDArray[np.bool_]:
+def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[int]]) -> BoolArray:
     """Kinds of one job, and those whose rates are of another gang size than most of the family's."""
     family_at = np.empty(len(names), dtype=np.int64)
     for number, rows in enumerate(family.values()):
@@ -152,7 +151,7 @@ def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[in
     counts = np.zeros((len(family), 1 + max(own, default=0)), dtype=np.int64)
     np.add.at(counts, (family_at, own), 1)
     is_of_one_job = np.array([OWN_KIND in name for name in names], dtype=bool)
-    is_apart: npt.NDArray[np.bool_] = is_of_one_job | (own != counts.argmax(axis=1)[family_at])
+    is_apart: BoolArray = is_of_one_job | (own != counts.argmax(axis=1)[family_at])
     return is_apart
 
 

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
-from gavel.types import FloatArray
+from gavel.types import BoolArray, FloatArray
 
 OWN_KIND = "#"  # between a kind and the job that differs from the rest of it
 LEVEL = 10.0  # deviation of a level of which nothing is known: flat
@@ -79,7 +78,7 @@ def completed(
     log_rate: FloatArray,
     variance: FloatArray,
     kinds: Sequence[str],
-    is_apart: npt.NDArray[np.bool_],
+    is_apart: BoolArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Mean (K, m) and covariance (K, m, m) of log(steps/s) of every kind, given its own rates and its relatives'.
 
@@ -128,9 +127,7 @@ def log_size(kind: str) -> float:
     return float(np.log(max(1, int(number.group(1))))) if number and number.end(1) > number.start(1) else 0.0
 
 
-def _spread_of_levels(
-    believed: Population, log_rate: FloatArray, sizes: FloatArray, is_apart: npt.NDArray[np.bool_]
-) -> FloatArray:
+def _spread_of_levels(believed: Population, log_rate: FloatArray, sizes: FloatArray, is_apart: BoolArray) -> FloatArray:
     """Prior covariance of the levels of g families of n kinds, (g, n, n): along the size, but free where that fits ill.
 
     It does where a kind's mean rate is off by a factor of `OFF` and more from what all others of its family promise.

@@ -6,10 +6,9 @@ reference; here they are the right ones.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from gavel.estimator.colocation import Profiles, References
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 RANK = 10
 REGULARISER = 0.01
@@ -49,7 +48,7 @@ def factorised(matrix: FloatArray) -> FloatArray:
     return np.clip(left @ right.T, 0.0, 1.0)
 
 
-def _solved(factor: FloatArray, matrix: FloatArray, known: npt.NDArray[np.bool_]) -> FloatArray:
+def _solved(factor: FloatArray, matrix: FloatArray, known: BoolArray) -> FloatArray:
     """The other factor, one regularised least-squares problem a row."""
     normal = np.einsum("jp,ij,jq->ipq", factor, known.astype(float), factor) + REGULARISER * np.eye(RANK)
     right = (matrix * known) @ factor

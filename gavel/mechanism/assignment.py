@@ -9,17 +9,14 @@
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 PRICE_PASSES_MAX = 6
 PRICED_ROWS = 512  # below, to exchange from the greedy answer is faster than to price
 EXCHANGES_MAX = 1_000
 ROOMS_MAX = 16
 GAIN_MIN = 1e-9  # less is rounding
-
-Bools = npt.NDArray[np.bool_]
 
 
 def assign(worth: FloatArray, size: IntArray, free: IntArray, jobs: IntArray) -> IntArray:
@@ -108,7 +105,7 @@ class _State:
         here = self.worth[np.arange(len(self.column)), self.column]
         return bool((here >= self.worth.max(axis=1) - GAIN_MIN).all())
 
-    def is_blocked(self) -> Bools:
+    def is_blocked(self) -> BoolArray:
         """Rows that are nowhere because another row of one of their jobs is somewhere."""
         waits = self.column == self.types
         if not self.has_pairs:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from gavel.types import Allocation, AllocationProblem, FloatArray, Tier, chain_of
+from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray, Tier, chain_of
 
 ROUNDING = 1e-6  # a solver's; so much above a cap is not cut, and so much below it is at it
 
@@ -41,7 +40,7 @@ def capped(allocation: Allocation, problem: AllocationProblem) -> Allocation:
     return replace(allocation, time_fraction=allocation.time_fraction * factor, certificate=certificate)
 
 
-def uncapped(problem: AllocationProblem) -> npt.NDArray[np.bool_]:
+def uncapped(problem: AllocationProblem) -> BoolArray:
     """Jobs that may also have what nobody was promised, (n,)."""
     tiers = {tier.name: tier for tier in problem.tiers}
     return np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)[problem.tier_of_job]

@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from gavel.mechanism.assignment import Bools, assign
+from gavel.mechanism.assignment import assign
 from gavel.mechanism.priority import accrue, claims_published, fastest_first, shuffled, urgency
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 Planner = Literal["owed", "published", "published_shuffled"]
 PROMISED_MIN = 1e-9  # a smaller time fraction is a solver's rounding
@@ -46,7 +46,7 @@ class Standing:
     stay_rounds: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,); (0,): none
     minimum_rounds: float = 0.0  # that a gang runs once it is started
     fastest_first: Sequence[int] | None = None
-    may_fill: Bools = field(default_factory=lambda: np.ones(0, dtype=bool))  # (n,) take what is left; (0,): all
+    may_fill: BoolArray = field(default_factory=lambda: np.ones(0, dtype=bool))  # (n,) take what is left; (0,): all
 
     @property
     def holds_on(self) -> bool:
@@ -170,7 +170,7 @@ def _take_most_worth(standing: Standing, choice: Choice, owed: FloatArray) -> No
     choice.take_all(rows.tolist(), column[rows].tolist())
 
 
-def _open(standing: Standing, owed: FloatArray) -> Bools:
+def _open(standing: Standing, owed: FloatArray) -> BoolArray:
     """Where each row has a claim, (n + p, m): a job where it is owed time, a pair where it is promised time and one of
     its jobs is owed some. A job does not go alone where all the time that it was promised is packed.
     """
@@ -183,7 +183,7 @@ def _open(standing: Standing, owed: FloatArray) -> Bools:
     return np.concatenate([alone & ~_only_packed(standing, pairs), packed & is_owed[pairs].any(axis=1)])
 
 
-def _only_packed(standing: Standing, pairs: IntArray) -> Bools:
+def _only_packed(standing: Standing, pairs: IntArray) -> BoolArray:
     """Where all the time that a job is promised is shared with another, (n, m)."""
     packed = _packed(standing, pairs)
     return np.asarray((packed > PROMISED_MIN) & (standing.promised - packed <= PROMISED_MIN))

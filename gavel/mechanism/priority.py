@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 OWED_ROUNDS_MAX = 3.0  # older debts and credits are forgotten: the allocation has changed since
 STAYING_ROUNDS = 0.01  # among nearly equal claims nobody moves
@@ -44,7 +43,7 @@ def urgency(claims: FloatArray, kept: IntArray) -> FloatArray:
 
 
 def claims_published(
-    promised: FloatArray, received_rounds: FloatArray, usable: npt.NDArray[np.bool_], columns: list[int]
+    promised: FloatArray, received_rounds: FloatArray, usable: BoolArray, columns: list[int]
 ) -> Iterator[tuple[int, list[int]]]:
     """(column, its rows) type after type in the order of `columns`: by X / rounds received since the solve, then by X.
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from gavel.policies._pairs import named_pairs
 from gavel.policies._validate import check_problem
-from gavel.policies.measures import BoolArray, can_run, gang_size
+from gavel.policies.measures import can_run, gang_size
 from gavel.ports import Policy
-from gavel.types import Allocation, AllocationProblem, FloatArray, PairRates
+from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray, PairRates
 
 
 def agnostic(problem: AllocationProblem) -> AllocationProblem:

@@ -11,7 +11,7 @@ from gavel.policies._filling import Filling, Stated
 from gavel.policies._program import Program
 from gavel.policies._validate import check_problem
 from gavel.policies.fast.family import evenly
-from gavel.types import Allocation, AllocationProblem, FloatArray
+from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray
 
 Counted = Literal["dominant", "accelerators", "memory"]
 
@@ -89,7 +89,7 @@ class DominantResourceFairness:
         return dominant
 
 
-def _is_too_large(problem: AllocationProblem) -> measures.BoolArray:
+def _is_too_large(problem: AllocationProblem) -> BoolArray:
     return np.asarray((measures.cpu_and_memory_share(problem) > 1).any(axis=0))
 
 

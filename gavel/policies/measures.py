@@ -7,11 +7,8 @@ from functools import lru_cache
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
-from gavel.types import AllocationProblem, FloatArray, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 
 @lru_cache(maxsize=1)

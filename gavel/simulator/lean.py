@@ -13,7 +13,6 @@ from math import inf
 import numpy as np
 
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
-from gavel.mechanism.assignment import Bools
 from gavel.mechanism.caps import capped, is_capped
 from gavel.mechanism.choice import PROMISED_MIN, Standing, choose
 from gavel.mechanism.invariants import check_allocation
@@ -35,6 +34,7 @@ from gavel.types import (
     AcceleratorType,
     Allocation,
     AllocationProblem,
+    BoolArray,
     FloatArray,
     IntArray,
     JobState,
@@ -286,12 +286,12 @@ class LeanWorld:
             owed = active.ledger if self._settings.planner == "owed" else np.zeros_like(active.ledger)
             self._motion.add(now_s, placed_now(active, self._layout, owed, may_start))
 
-    def _may_start(self, left_s: float) -> Bools:
+    def _may_start(self, left_s: float) -> BoolArray:
         """As in the service (`gap_of`): nobody for whom twice the cost of a start would not fit, and no capped tier."""
         worth = [2 * self._motion.start_s(job.spec.kind) <= left_s for job in self._active.jobs]
         return np.array(worth, dtype=bool) & self._may_fill()
 
-    def _may_fill(self) -> Bools:
+    def _may_fill(self) -> BoolArray:
         """Jobs that may have what nobody was promised: those of tiers without a cap, (n,)."""
         return np.asarray(self._is_uncapped[self._active.tier.astype(np.int64)])
 

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gavel.mechanism.assignment import Bools
 from gavel.mechanism.backfill import fill
 from gavel.mechanism.placement import Layout
 from gavel.simulator.active import Active
-from gavel.types import FloatArray, WorkerId
+from gavel.types import BoolArray, FloatArray, WorkerId
 
 
-def placed_now(active: Active, layout: Layout, owed: FloatArray, may_start: Bools) -> dict[int, tuple[WorkerId, ...]]:
+def placed_now(
+    active: Active, layout: Layout, owed: FloatArray, may_start: BoolArray
+) -> dict[int, tuple[WorkerId, ...]]:
     """The workers of each row of `active` that waited and gets a gang now.
 
     `owed` (n, m): rounds; `may_start` (n,): what is left of the round is worth it, and no cap stands against it.

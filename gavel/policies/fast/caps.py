@@ -15,9 +15,9 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies._program import MOST_VIOLATION
-from gavel.policies.fast.envelope import BoolArray, Market
+from gavel.policies.fast.envelope import Market
 from gavel.policies.fast.levels import Filled
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 SHORTEST = 1e-9
 

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gavel.errors import SolveFailed
 from gavel.policies.fast import simplex
-from gavel.types import FloatArray
-
-BoolArray = npt.NDArray[np.bool_]
+from gavel.types import BoolArray, FloatArray
 
 MOST_STEPS = 60
 STALLED_AFTER = 4

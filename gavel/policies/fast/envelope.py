@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from gavel.policies._blocks import blocks
-from gavel.types import FloatArray, IntArray
-
-BoolArray = npt.NDArray[np.bool_]
+from gavel.types import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)

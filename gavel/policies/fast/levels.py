@@ -20,9 +20,9 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies.fast.distance import Guess, Reached, how_far
-from gavel.policies.fast.envelope import BoolArray, Envelopes, Market
+from gavel.policies.fast.envelope import Envelopes, Market
 from gavel.policies.fast.targets import TargetMap
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 PRICED = 1e-7  # of all workers' price together
 STUCK = 1e-7  # of what a worker costs on average
