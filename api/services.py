@@ -7,6 +7,7 @@ from typing import Annotated, cast
 from fastapi import Depends, Request
 
 from api.forecasts import Forecasts
+from api.grouping import Matrices
 from api.overview import Lines
 from api.schemas import CatalogueEntry
 from gavel.config import Settings
@@ -41,6 +42,7 @@ class Services:
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     forecasts: Forecasts = field(default_factory=Forecasts)
     lines: Lines = field(default_factory=Lines)
+    matrices: Matrices = field(default_factory=Matrices)
 
 
 async def services_of(request: Request) -> Services:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Query
 from api.auth import AnyCaller, UserOrOperator, may_see
 from api.errors import documented
 from api.estimator import EstimatorView, estimator_view
-from api.grouping import ROWS_MAX, grouped_view, rows_of
+from api.grouping import ROWS_MAX, rows_of
 from api.schemas import (
     AllocationView,
     CatalogueList,
@@ -64,7 +64,7 @@ def get_allocation(
     if tier is not None or kind is not None:
         jobs = {job_id: job for job_id, job in jobs.items() if _fits(job, tier, kind)}
     is_grouped = group_by == "tier_and_kind" or (group_by == "auto" and rows_of(record, jobs) > ROWS_MAX)
-    view = (grouped_view if is_grouped else allocation_view)(record, jobs, services.clock.now_s())
+    view = (services.matrices.of if is_grouped else allocation_view)(record, jobs, services.clock.now_s())
     return view.model_copy(update={"rows": view.rows[:limit]})
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.grouping import ROWS_MAX, grouped_view, rows_of
+from api.grouping import ROWS_MAX, Matrices, grouped_view, rows_of
 from api.views import allocation_view
 from tests.api.conftest import Service
 from tests.api.rounds import a_record
@@ -28,6 +28,16 @@ def test_groups_keep_every_job_and_the_sum_of_every_type(
     assert sum(row.jobs for row in found.rows) == len(rows)
     for j in range(2):
         assert sum(r.target[j] * r.jobs for r in found.rows) == pytest.approx(sum(r.target[j] for r in view.rows))
+
+
+def test_a_grouped_matrix_is_kept_until_something_changed_or_a_second_is_over() -> None:
+    record, jobs = a_record([], {"j0": (0.5, 0.25)}), {"j0": a_job("j0")}
+    kept = Matrices()
+    first = kept.of(record, jobs, 10.0)
+    assert kept.of(record, jobs, 10.9) is first
+    assert kept.of(record, jobs, 11.0) is not first
+    assert kept.of(record, {}, 11.0).jobs == 0
+    assert kept.of(a_record([], {"j0": (1.0, 0.0)}), jobs, 11.0).rows[0].target == [1.0, 0.0]
 
 
 @pytest.fixture(scope="module")
