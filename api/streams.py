@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse
 from api.recent import Recent, recent_of
 from gavel.errors import StoreUnavailable
 
-LOOK_AGAIN_S = 1.5  # whether the token of a stream is still good
+LOOK_AGAIN_S = 1.5  # whether the token of a stream is still good, while there is nothing to send
 
 
 def event_stream(request: Request, chunks: AsyncGenerator[bytes, None]) -> EventSourceResponse:
@@ -23,7 +23,7 @@ async def _while_known(chunks: AsyncGenerator[bytes, None], recent: Recent, toke
     looked_at_s = time.monotonic()
     async with aclosing(chunks):
         async for chunk in chunks:
-            if time.monotonic() - looked_at_s >= LOOK_AGAIN_S:
+            if chunk or time.monotonic() - looked_at_s >= LOOK_AGAIN_S:
                 looked_at_s = time.monotonic()
                 if not await _is_known(recent, token_hash):
                     return

@@ -4,6 +4,7 @@ Hypothesis's own profile for CI, in which no example is judged by its time: othe
 """
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -11,3 +12,7 @@ IS_REPEATED = "CI" in os.environ or os.environ.get("GAVEL_TEST_PROFILE") != "ful
 
 settings.register_profile("gavel", settings.get_profile("ci"), derandomize=IS_REPEATED)
 settings.load_profile("gavel")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A run in the background of a shell ignores Ctrl-C, and so would every process that a test starts and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -34,11 +35,17 @@ class Shell:
     folder: Path
     env: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+        """A command, which does not outlive the block."""
         env = {"PATH": os.environ["PATH"], "COLUMNS": "200", "PYTHONPATH": os.getcwd(), **self.env}
         command = [sys.executable, "-m", "gavel.cli", *arguments]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, **pipes)
+        with subprocess.Popen(command, cwd=self.folder, env=env, text=True, **pipes) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         with self.start(*arguments) as process:

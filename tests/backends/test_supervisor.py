@@ -70,7 +70,14 @@ class Gang:
 
     def says(self, text: str) -> None:
         """Returns once the log holds the text."""
-        eventually(lambda: self.log.exists() and text.encode() in self.log.read_bytes())
+        eventually(lambda: text.encode() in self._logged())
+
+    def _logged(self) -> bytes:
+        """What its log holds; between two files of a log that goes round there is none for a moment."""
+        try:
+            return self.log.read_bytes()
+        except FileNotFoundError:
+            return b""
 
     def read(self, name: str) -> dict[str, Any]:
         """One of its files."""
