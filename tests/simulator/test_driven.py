@@ -59,3 +59,14 @@ def test_what_starts_cost_is_lost() -> None:
     result = driven([a_trace_job(0, "steep", 40), a_trace_job(1, "flat", 10)], scenario)
     assert [row.lost_s for row in result.rows] == [3.0, 2.0]
     assert result.rows[0].jct_s == pytest.approx(3.0 + 40 / RATES["steep", 1, "fast"])
+
+
+def test_pairs_are_found_out_and_those_that_do_not_fit_hold_up_nobody_for_long() -> None:
+    """Nothing is known of them at first, so the program hopes; gangs that get nowhere beside each other are parted."""
+    beside = {key: rate for key, rate in BESIDE.items() if key[0] == key[1]}
+    known, hidden = (
+        driven(JOBS, replace(a_tiered_scenario(PACKED, space_sharing=True), beside=beside, is_estimated=is_estimated))
+        for is_estimated in (False, True)
+    )
+    assert hidden.tally.packed > 0
+    assert hidden.tally.rounds <= 3 * known.tally.rounds
