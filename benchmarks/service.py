@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -135,9 +135,13 @@ def _jobs_of_round(client: httpx.Client) -> int:
 
 
 def _memory_bytes(service: psutil.Process) -> Iterator[int]:
-    """Resident memory of a service's processes, one after the other; those of jobs are not among them."""
+    """Memory of a service's processes, one after the other, but for those of jobs; what several share counts once.
+
+    One that is about to become a supervisor shares all of its parent's.
+    """
     for each in own_processes(service):
-        yield each.memory_info().rss
+        with suppress(psutil.NoSuchProcess):
+            yield each.memory_full_info().pss
 
 
 def _rounds_s(service: ServiceProcess) -> list[float]:
