@@ -178,7 +178,7 @@ def _newest(snapshot: Snapshot) -> RoundRecord | None:
 def _line(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Line:
     waiting = [job for job in jobs.values() if job.state is JobState.QUEUED]
     served = {lease.job_id for lease in record.plan.leases} if record else set()
-    owed = _most_owed(record) if record else {}
+    owed = record.most_owed() if record else {}
     waiting.sort(key=lambda job: (job.spec.tier, job.id not in served, -owed.get(job.id, 0.0), job.id))
     of_tier: Counter[str] = Counter()
     line: list[tuple[int | None, Job]] = []
@@ -196,14 +196,6 @@ def queue(line: Line, sees: Sees, *, tier: str | None, start: int, limit: int) -
         waiting=len(mine),
         reasons=dict(Counter(job.reason for _, job in mine)),
     )
-
-
-def _most_owed(record: RoundRecord) -> dict[JobId, float]:
-    """Rounds owed on the type that owes most; ids sort by arrival, so equal ones stay in that order."""
-    owed: dict[JobId, float] = {}
-    for (job_id, _), rounds in record.owed_rounds.items():
-        owed[job_id] = max(owed.get(job_id, 0.0), round(rounds, 6))
-    return owed
 
 
 def _waiting(position: int | None, job: Job) -> QueueItem:

@@ -1,7 +1,6 @@
-"""What the driver reads off jobs and rounds: measurements, isolated time, what to profile, why a job waits."""
+"""What the driver reads off jobs and rounds: measurements, isolated time, what to profile."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +14,7 @@ from gavel.types import (
     GangSeen,
     Job,
     JobId,
-    JobState,
     Measurement,
-    RoundRecord,
 )
 
 
@@ -108,36 +105,3 @@ def unmeasured(
     cells = np.argwhere(fits & believed.is_worth_measuring).tolist()
     pairs = [(jobs[row], problem.accelerator_types[column]) for row, column in cells]
     return tuple((job.id, name) for job, name in pairs if not job.rounds_received.get(name, 0))
-
-
-def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, str, str]]:
-    """(job, reason, message) for each queued job that the round leaves out, with numbers a user can act on."""
-    leased = _leased(record)
-    served = {lease.job_id for lease in record.plan.leases}
-    ahead: Counter[str] = Counter()
-    problem = record.problem
-    capacity = dict(zip(problem.accelerator_types, map(int, problem.capacity_workers), strict=True))
-    full = ", ".join(f"{name} {leased[name]}/{count}" for name, count in capacity.items())
-    for row, job_id in enumerate(problem.job_ids):
-        job = jobs.get(job_id)
-        if job is None or job_id in served:
-            continue
-        tier = job.spec.tier
-        if job.state is JobState.QUEUED:
-            share = float(record.allocation.time_fraction[row].sum())
-            code = "BehindFairShare" if share > 1e-6 else "WaitingForCapacity"
-            queue = f"{ahead[tier]} waiting ahead in tier {tier}"
-            yield job_id, code, f"leased {full}; owed {share:.0%} of the time; {queue}"
-        ahead[tier] += 1
-
-
-def _leased(record: RoundRecord) -> Counter[AcceleratorType]:
-    """Workers of each type that are leased to the end of the round, of those that its allocation was to share."""
-    plan, shared = record.plan, set(record.problem.job_ids)
-    holding = {
-        worker: lease.accelerator_type
-        for lease in plan.leases
-        if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
-        for worker in lease.worker_ids
-    }
-    return Counter(holding.values())

@@ -9,13 +9,14 @@ import structlog
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.mechanism import holding, lifecycle, nodes, resources, timing
-from gavel.mechanism.accounting import explain_waiting, received
+from gavel.mechanism.accounting import received
 from gavel.mechanism.backfill import backfill, gap_of
 from gavel.mechanism.caps import is_capped
 from gavel.mechanism.charging import charges
 from gavel.mechanism.commands import apply_commands
 from gavel.mechanism.decision import Decider
 from gavel.mechanism.events import Launched
+from gavel.mechanism.explaining import explain_waiting
 from gavel.mechanism.forecast import errors_of, predictions
 from gavel.mechanism.observing import Taking, learned
 from gavel.mechanism.placement import Layout

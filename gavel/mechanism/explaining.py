@@ -6,7 +6,7 @@ promises of each accelerator type. docs/explain.md says what each code means and
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -235,12 +235,10 @@ def _short(binding: Binding) -> str:
 
 def _ahead(job: Job, state: State, record: RoundRecord) -> int:
     """How many waiting jobs of its tier are owed more, or as much and came before."""
-    owed: dict[JobId, float] = {}
-    for (job_id, _), rounds in record.owed_rounds.items():
-        owed[job_id] = max(owed.get(job_id, 0.0), rounds)
+    owed = record.most_owed()
     served = {lease.job_id for lease in record.plan.leases}
     waiting = [
-        (-round(owed.get(each, 0.0), 6), row, each)
+        (-owed.get(each, 0.0), row, each)
         for row, each in enumerate(record.problem.job_ids)
         if each not in served and each in state.jobs and state.jobs[each].spec.tier == job.spec.tier
     ]
@@ -279,6 +277,39 @@ def _next_to_end(state: State, record: RoundRecord, name: AcceleratorType) -> st
     return f"the first gang there ends, in {min(ends_s):.0f} s of running" if ends_s else None
 
 
+def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, str, str]]:
+    """(job, reason, message) for each queued job that the round leaves out, the next one first; with its numbers."""
+    leased = _leased(record)
+    served = {lease.job_id for lease in record.plan.leases}
+    ahead: Counter[str] = Counter()
+    problem = record.problem
+    capacity = dict(zip(problem.accelerator_types, map(int, problem.capacity_workers), strict=True))
+    full = ", ".join(f"{name} {leased[name]}/{count}" for name, count in capacity.items())
+    owed, promised = record.most_owed(), time_per_job(record.allocation, problem)
+    waiting = [row for row, job_id in enumerate(problem.job_ids) if job_id in jobs and job_id not in served]
+    for row in sorted(waiting, key=lambda row: -owed.get(problem.job_ids[row], 0.0)):
+        job_id, job = problem.job_ids[row], jobs[problem.job_ids[row]]
+        tier = job.spec.tier
+        if job.state is JobState.QUEUED:
+            share = float(promised[row].sum())
+            code = "BehindFairShare" if share > 1e-6 else "WaitingForCapacity"
+            queue = f"{ahead[tier]} waiting ahead in tier {tier}"
+            yield job_id, code, f"leased {full}; owed {share:.0%} of the time; {queue}"
+        ahead[tier] += 1
+
+
+def _leased(record: RoundRecord) -> Counter[AcceleratorType]:
+    """Workers of each type that are leased to the end of the round, of those that its allocation was to share."""
+    plan, shared = record.plan, set(record.problem.job_ids)
+    holding = {
+        worker: lease.accelerator_type
+        for lease in plan.leases
+        if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
+        for worker in lease.worker_ids
+    }
+    return Counter(holding.values())
+
+
 # --- what binds ---------------------------------------------------------------------------------------------------
 
 
@@ -294,12 +325,12 @@ def _binding(record: RoundRecord, promised: FloatArray, row: int) -> Binding | N
         prices, source = (promised * problem.scale_factor[:, None]).sum(axis=0) / workers, "load"
     column = int(np.argmax(np.where(usable, prices, -math.inf)))
     name = problem.accelerator_types[column]
-    leased = Counter(lease.accelerator_type for lease in record.plan.leases for _ in lease.worker_ids)
+    held = {worker for lease in record.plan.leases if lease.accelerator_type == name for worker in lease.worker_ids}
     return Binding(
         accelerator_type=name,
         price=float(prices[column] / max(float(prices.max()), 1e-300)),
         source=source,
-        leased_workers=leased[name],
+        leased_workers=len(held),
         workers=int(problem.capacity_workers[column]),
     )
 

@@ -86,6 +86,13 @@ class RoundRecord:
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     inputs: RoundInputs | None = None
 
+    def most_owed(self) -> dict[JobId, float]:
+        """Rounds owed to each job on the type that owes it most: of those that wait, who is owed more comes first."""
+        owed: dict[JobId, float] = {}
+        for (job_id, _), rounds in self.owed_rounds.items():
+            owed[job_id] = max(owed.get(job_id, 0.0), round(rounds, 6))  # equal ones stay in order of arrival
+        return owed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EphemeralResource:

@@ -122,6 +122,7 @@ def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashb
 def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/allocation")
+    expect(tab.page.locator("#allocation-table tbody tr")).to_have_count(5)  # there is something to move on
     canvas = tab.page.locator("#allocation-canvas")
     for mode, cells in (("both", 8), ("target", 4), ("received", 4)):
         tab.page.get_by_label(mode, exact=True).check()

@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gavel.mechanism.explaining import State, explain
+from gavel.mechanism.explaining import State, explain, explain_waiting
 from gavel.policies.inline import InlineRunner
 from gavel.types import Job, JobState, Lease, RoundPlan, RoundRecord, Tier, Usage
 from tests.builders import a_cluster, a_job, a_problem
@@ -41,6 +43,18 @@ def a_state(*jobs: Job, record: RoundRecord | None = None, **over: Any) -> State
 
 
 JOB = a_job("j0", submitted_at_s=50.0)
+
+
+@given(owed=st.lists(st.sampled_from([0.0, 0.5, 1.25]), min_size=6, max_size=6))
+def test_a_job_s_message_and_its_explanation_count_the_same_jobs_ahead(owed: list[float]) -> None:
+    jobs = [a_job(f"j{row}", submitted_at_s=50.0 + row) for row in range(3)]
+    cells = [(job.id, name) for job in jobs for name in ("t0", "t1")]
+    record = replace(a_record(), owed_rounds=dict(zip(cells, owed, strict=True)))
+    state = a_state(*jobs, record=record)
+    said = {job_id: message for job_id, _, message in explain_waiting(state.jobs, record)}
+    for job in jobs:
+        assert f"; {explain(job, state).jobs_ahead} waiting ahead" in said[job.id]
+    assert [explain(state.jobs[job_id], state).position for job_id in said] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
