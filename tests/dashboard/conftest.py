@@ -93,6 +93,12 @@ class Tab:
     page: Page
     errors: list[str]
 
+    def wait_for_paint(self) -> None:
+        """Charts are drawn at the next frame after their table."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
+        )
+
 
 @pytest.fixture
 def tab(chromium: Browser, dashboard: Dashboard) -> Iterator[Tab]:

@@ -16,13 +16,6 @@ from workloads.catalogue import CATALOGUE
 pytestmark = pytest.mark.browser
 
 
-def wait_for_paint(tab: Tab) -> None:
-    """Charts are drawn at the next frame after their table."""
-    tab.page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
-    )
-
-
 def test_the_table_twin_holds_every_cell_of_the_matrix(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/")
@@ -42,7 +35,7 @@ def test_a_pointer_and_the_arrow_keys_show_the_same_tooltip(dashboard: Dashboard
     tooltip, canvas = tab.page.locator("#tooltip"), tab.page.locator("#allocation-canvas")
     box = canvas.bounding_box()
     assert box is not None
-    wait_for_paint(tab)
+    tab.wait_for_paint()
     canvas.hover(position={"x": box["width"] * 0.32, "y": 34})
     expect(tooltip).to_be_visible()
     expect(tooltip).to_contain_text("attention-0 · gold · avx2")
@@ -110,7 +103,7 @@ def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashb
     expect(rows).to_have_count(2 * len(KINDS))
     expect(tab.page.locator("#allocation-table tbody th").first).to_contain_text("×")
     tab.page.locator("#allocation-canvas").focus()
-    wait_for_paint(tab)
+    tab.wait_for_paint()
     tab.page.keyboard.press("ArrowDown")
     tab.page.keyboard.press("Enter")
     expect(rows).to_have_count(8)
@@ -127,7 +120,7 @@ def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: 
     for mode, cells in (("both", 8), ("target", 4), ("received", 4)):
         tab.page.get_by_label(mode, exact=True).check()
         canvas.focus()
-        wait_for_paint(tab)
+        tab.wait_for_paint()
         tab.page.keyboard.press("Escape")
         for _ in range(cells + 3):  # the last cell of the row is the last stop
             tab.page.keyboard.press("ArrowRight")
@@ -144,7 +137,7 @@ def test_a_click_on_a_cell_says_why(dashboard: Dashboard, tab: Tab) -> None:
     canvas = tab.page.locator("#allocation-canvas")
     box = canvas.bounding_box()
     assert box is not None
-    wait_for_paint(tab)
+    tab.wait_for_paint()
     canvas.click(position={"x": box["width"] * 0.32, "y": 34})
     why = tab.page.locator("#why")
     expect(why).to_contain_text("Why is attention-0 where it is?")

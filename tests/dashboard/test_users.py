@@ -30,6 +30,7 @@ def test_others_jobs_hold_workers_without_a_name_on_every_page(dashboard: Dashbo
     expect(rows.first).to_contain_text("another user's job")
     canvas = tab.page.locator("#placements-canvas")
     canvas.focus()
+    tab.wait_for_paint()
     tab.page.keyboard.press("ArrowDown")
     expect(tab.page.locator("#tooltip")).to_contain_text("another user's job")
     tab.page.keyboard.press("Enter")
