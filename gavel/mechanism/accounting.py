@@ -20,22 +20,13 @@ from gavel.types import (
 
 def measurements_of(job: Job, gang: GangSeen, layout: Layout, partner: str | None = None) -> tuple[Measurement, ...]:
     """What a gang's new reports measured, beside a job of kind `partner` if any; `job` as it was before them."""
-    placement = "spread" if _is_spread(gang, layout) else "consolidated"
     return tuple(
-        Measurement(
-            job_id=job.id,
-            token=gang.token,
+        replace(
+            _measurement(job, gang, layout, partner),
             sequence=report.sequence,
-            user=job.spec.user,
-            kind=job.spec.kind,
-            scale_factor=job.spec.scale_factor,
-            accelerator_type=gang.accelerator_type,
             steps=report.steps,
             seconds=report.seconds,
-            partner=partner,
-            placement=placement,
             is_representative=report.is_representative,
-            stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
         )
         for report in gang.reports
         if report.steps > 0 and report.sequence > job.report_sequence
@@ -43,25 +34,30 @@ def measurements_of(job: Job, gang: GangSeen, layout: Layout, partner: str | Non
 
 
 def silence_of(
-    job: Job, gang: GangSeen, partner: str | None, *, now_s: float, round_s: float
+    job: Job, gang: GangSeen, layout: Layout, partner: str | None, *, now_s: float, round_s: float
 ) -> tuple[Measurement, ...]:
     """That a gang has not done its first step beside a partner, a round after its start: the two may not fit at all."""
     began_s = gang.started_at_s
     if partner is None or began_s is None or job.trained_steps or gang.reports or now_s - began_s < round_s:
         return ()
-    return (
-        Measurement(
-            job_id=job.id,
-            token=gang.token,
-            sequence=job.report_sequence,
-            user=job.spec.user,
-            kind=job.spec.kind,
-            scale_factor=job.spec.scale_factor,
-            accelerator_type=gang.accelerator_type,
-            steps=0,
-            seconds=now_s - began_s,
-            partner=partner,
-        ),
+    return (replace(_measurement(job, gang, layout, partner), seconds=now_s - began_s),)
+
+
+def _measurement(job: Job, gang: GangSeen, layout: Layout, partner: str | None) -> Measurement:
+    """Of no steps yet."""
+    return Measurement(
+        job_id=job.id,
+        token=gang.token,
+        sequence=job.report_sequence,
+        user=job.spec.user,
+        kind=job.spec.kind,
+        scale_factor=job.spec.scale_factor,
+        accelerator_type=gang.accelerator_type,
+        steps=0,
+        seconds=0.0,
+        partner=partner,
+        placement="spread" if _is_spread(gang, layout) else "consolidated",
+        stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
     )
 
 

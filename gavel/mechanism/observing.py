@@ -23,7 +23,7 @@ def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> Throu
         if (job := tick.jobs.get(gang.job_id)) is not None and gang.token == job.token
         for measurement in (
             *measurements_of(job, gang, layout, beside.get(job.id)),
-            *silence_of(job, gang, beside.get(job.id), now_s=tick.now_s, round_s=round_s),
+            *silence_of(job, gang, layout, beside.get(job.id), now_s=tick.now_s, round_s=round_s),
         )
     ]
     return estimator.learn(measured) if measured else estimator

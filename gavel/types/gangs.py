@@ -11,7 +11,10 @@ from gavel.types.rounds import EphemeralResource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Steps of a gang over wall seconds. `is_representative`: every core it used was as busy as it can be by design."""
+    """Steps of a gang over wall seconds; no steps: it has done none beside its partner in all that time.
+
+    `is_representative`: every core it used was as busy as it can be by design.
+    """
 
     job_id: JobId
     token: int

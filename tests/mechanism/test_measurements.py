@@ -54,12 +54,12 @@ def test_a_gang_that_does_nothing_beside_another_for_a_round_is_told_of() -> Non
         worker_ids=ids(0, 0),
         started_at_s=100.0,
     )
-    silent = partial(silence_of, round_s=10.0)
-    (measured,) = silent(a_job(), gang, "rnn", now_s=110.0)
+    silent = partial(silence_of, layout=a_layout(1), round_s=10.0)
+    (measured,) = silent(a_job(), gang, partner="rnn", now_s=110.0)
     assert (measured.steps, measured.seconds, measured.partner) == (0, 10.0, "rnn")
-    assert not silent(a_job(), gang, "rnn", now_s=109.0)  # it may still be starting
-    assert not silent(a_job(), gang, None, now_s=200.0)  # alone it is only slow
-    assert not silent(replace(a_job(), trained_steps=1), gang, "rnn", now_s=200.0)
+    assert not silent(a_job(), gang, partner="rnn", now_s=109.0)  # it may still be starting
+    assert not silent(a_job(), gang, partner=None, now_s=200.0)  # alone it is only slow
+    assert not silent(replace(a_job(), trained_steps=1), gang, partner="rnn", now_s=200.0)
 
 
 @given(nodes=st.lists(st.integers(1, 5), min_size=1, max_size=6), size=st.integers(1, 8))
