@@ -1,30 +1,21 @@
 """Explanations and predictions as they travel; the forecast of a round is worked out once."""
 
-import threading
 from collections.abc import Sequence
 from statistics import median
 
+from api.newest import Newest
 from api.schemas.explain import BindingView, CalibrationView, ExplainView
 from gavel.mechanism.explaining import Why
 from gavel.mechanism.forecast import COVERAGE, Forecast, doubt, errors_of, expected_finish, expected_start, forecast
 from gavel.ports import Store, ThroughputEstimate
 from gavel.types import Expected, Job, JobState, Prediction, RoundRecord
 
+Forecasts = Newest[Forecast]
 
-class Forecasts:
-    """Keeps the forecast of the newest round that was asked about."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: tuple[int, str, Forecast] | None = None
-
-    def of(self, record: RoundRecord) -> Forecast:
-        """The forecast of this round."""
-        key = record.plan.round_index, record.plan.allocation_digest
-        with self._lock:
-            if self._of is None or self._of[:2] != key:
-                self._of = (*key, forecast(record.problem, record.allocation))
-            return self._of[2]
+def round_forecasts() -> Forecasts:
+    """Of the newest round that was asked about."""
+    return Newest(lambda record: forecast(record.problem, record.allocation))
 
 
 WITH_FUTURE = ("Running", "Profiling", "BehindFairShare", "WaitingForCapacity", "PendingEvaluation")

@@ -1,6 +1,5 @@
 """The allocation matrix by job kind and tier: of ten thousand rows each entry is next to nothing."""
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +8,6 @@ from api.schemas import AllocationRow, AllocationView
 from api.views import allocation_view, received_of_job
 from gavel.types import Allocation, Job, JobId, RoundRecord
 
-KEPT_S = 1.0
 ROWS_MAX = 500  # above so many, rows are grouped unless somebody wants them all
 
 
@@ -27,28 +25,6 @@ def grouped_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -
     rows = [_row(group, record.allocation, now_s) for group in groups]
     empty = allocation_view(record, {}, now_s)
     return empty.model_copy(update={"rows": rows, "is_grouped": True, "jobs": sum(row.jobs for row in rows)})
-
-
-class Matrices:
-    """Keeps the grouped matrix of the newest jobs and round for a moment: of 10,000 jobs it takes a while to add up."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: tuple[RoundRecord, Mapping[JobId, Job], float] | None = None
-        self._view: AllocationView | None = None
-
-    def of(self, record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> AllocationView:
-        """`grouped_view` of these as it is, or was at most KEPT_S ago."""
-        with self._lock:
-            if self._view is None or not self._is_of(record, jobs, now_s):
-                self._of, self._view = (record, jobs, now_s), grouped_view(record, jobs, now_s)
-            return self._view
-
-    def _is_of(self, record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> bool:
-        if self._of is None:
-            return False
-        of_record, of_jobs, at_s = self._of
-        return of_record is record and of_jobs is jobs and at_s <= now_s < at_s + KEPT_S
 
 
 @dataclass(slots=True)

@@ -1,6 +1,5 @@
 """The cluster at a glance, who was placed where, tiers' shares over time: counted here, so that a page stays small."""
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -154,28 +153,8 @@ Those that the newest plan serves come first, and have no place.
 """
 
 
-class Lines:
-    """Keeps the line of the newest jobs and round that were asked about: to sort 10,000 jobs takes a while."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of: tuple[Mapping[JobId, Job], RoundRecord | None] | None = None
-        self._line: Line = ()
-
-    def of(self, snapshot: Snapshot) -> Line:
-        """The line of this snapshot."""
-        jobs, record = snapshot.jobs, _newest(snapshot)
-        with self._lock:
-            if self._of is None or self._of[0] is not jobs or self._of[1] is not record:
-                self._of, self._line = (jobs, record), _line(jobs, record)
-            return self._line
-
-
-def _newest(snapshot: Snapshot) -> RoundRecord | None:
-    return snapshot.rounds[-1] if snapshot.rounds else None
-
-
-def _line(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Line:
+def line_of(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Line:
+    """The line, as the newest round leaves it."""
     waiting = [job for job in jobs.values() if job.state is JobState.QUEUED]
     served = {lease.job_id for lease in record.plan.leases} if record else set()
     owed = record.most_owed() if record else {}

@@ -6,10 +6,11 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from api.forecasts import Forecasts
-from api.grouping import Matrices
-from api.overview import Lines
-from api.schemas import CatalogueEntry
+from api.forecasts import Forecasts, round_forecasts
+from api.grouping import grouped_view
+from api.newest import Newest
+from api.overview import Line, line_of
+from api.schemas import AllocationView, CatalogueEntry
 from gavel.config import Settings
 from gavel.ports import Clock, Store
 from gavel.types import JobId
@@ -40,9 +41,9 @@ class Services:
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended of late; empty: it did not
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
-    forecasts: Forecasts = field(default_factory=Forecasts)
-    lines: Lines = field(default_factory=Lines)
-    matrices: Matrices = field(default_factory=Matrices)
+    forecasts: Forecasts = field(default_factory=round_forecasts)
+    lines: Newest[Line] = field(default_factory=lambda: Newest(line_of))
+    matrices: Newest[AllocationView] = field(default_factory=lambda: Newest(grouped_view, kept_s=1.0))
 
 
 async def services_of(request: Request) -> Services:

@@ -76,5 +76,6 @@ def get_queue(
     limit: LimitQuery = 50,
 ) -> Queue:
     """Jobs that wait, tier by tier in their order, each with its position and reason."""
-    line = services.lines.of(services.store.snapshot())
+    snapshot = services.store.snapshot()
+    line = services.lines.of(snapshot.jobs, snapshot.rounds[-1] if snapshot.rounds else None)
     return overview.queue(line, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)

@@ -64,7 +64,8 @@ def get_allocation(
     if tier is not None or kind is not None:
         jobs = {job_id: job for job_id, job in jobs.items() if _fits(job, tier, kind)}
     is_grouped = group_by == "tier_and_kind" or (group_by == "auto" and rows_of(record, jobs) > ROWS_MAX)
-    view = (services.matrices.of if is_grouped else allocation_view)(record, jobs, services.clock.now_s())
+    now_s = services.clock.now_s()
+    view = services.matrices.of(record, jobs, now_s=now_s) if is_grouped else allocation_view(record, jobs, now_s)
     return view.model_copy(update={"rows": view.rows[:limit]})
 
 

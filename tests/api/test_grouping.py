@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.grouping import ROWS_MAX, Matrices, grouped_view, rows_of
+from api.grouping import ROWS_MAX, grouped_view, rows_of
+from api.newest import Newest
 from api.views import allocation_view
 from tests.api.conftest import Service
 from tests.api.rounds import a_record
@@ -32,12 +33,12 @@ def test_groups_keep_every_job_and_the_sum_of_every_type(
 
 def test_a_grouped_matrix_is_kept_until_something_changed_or_a_second_is_over() -> None:
     record, jobs = a_record([], {"j0": (0.5, 0.25)}), {"j0": a_job("j0")}
-    kept = Matrices()
-    first = kept.of(record, jobs, 10.0)
-    assert kept.of(record, jobs, 10.9) is first
-    assert kept.of(record, jobs, 11.0) is not first
-    assert kept.of(record, {}, 11.0).jobs == 0
-    assert kept.of(a_record([], {"j0": (1.0, 0.0)}), jobs, 11.0).rows[0].target == [1.0, 0.0]
+    kept = Newest(grouped_view, kept_s=1.0)
+    first = kept.of(record, jobs, now_s=10.0)
+    assert kept.of(record, jobs, now_s=10.9) is first
+    assert kept.of(record, jobs, now_s=11.0) is not first
+    assert kept.of(record, {}, now_s=11.0).jobs == 0
+    assert kept.of(a_record([], {"j0": (1.0, 0.0)}), jobs, now_s=11.0).rows[0].target == [1.0, 0.0]
 
 
 @pytest.fixture(scope="module")

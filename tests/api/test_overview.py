@@ -6,8 +6,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.overview import Lines, placements, queue, shares
-from gavel.ports import Snapshot
+from api.newest import Newest
+from api.overview import line_of, placements, queue, shares
 from gavel.types import JobState, Lease, RoundPlan
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
@@ -67,17 +67,16 @@ def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
     ]
     owed = {("c-owed", "fast"): 2.5, ("c-owed", "slow"): 0.0, ("b-late", "fast"): 0.0}
     record = replace(a_record([a_lease("e-next", 1, "fast-0")], {}), owed_rounds=owed)
-    snapshot = Snapshot(version=1, jobs={job.id: job for job in jobs}, tiers={}, rounds=(record,))
-    lines = Lines()
-    line = lines.of(snapshot)
+    by_id, lines = {job.id: job for job in jobs}, Newest(line_of)
+    line = lines.of(by_id, record)
     found = queue(line, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
     assert [(each.id, each.position) for each in found.items] == [("e-next", None), ("c-owed", 1), ("b-late", 3)]
     assert (found.waiting, found.reasons) == (3, {"PendingEvaluation": 1, "Paused": 1, "BehindFairShare": 1})
     assert [each.id for each in queue(line, lambda _: True, tier=None, start=2, limit=1).items] == ["a-others"]
     assert queue(line, lambda _: True, tier="none", start=0, limit=9).items == []
-    assert lines.of(replace(snapshot, version=2)) is line, "nothing changed that it depends on"
-    for news in (replace(snapshot, rounds=()), replace(snapshot, jobs=snapshot.jobs | {"z": a_job("z")})):
-        assert list(lines.of(news)) != list(line)
+    assert lines.of(by_id, record) is line, "nothing changed that it depends on"
+    for news in ((by_id, None), (by_id | {"z": a_job("z")}, record)):
+        assert list(lines.of(*news)) != list(line)
 
 
 @pytest.fixture(scope="module")
