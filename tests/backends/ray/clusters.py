@@ -3,11 +3,12 @@
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
+import pytest
 
 from gavel.backends.harness import Behaviour
 from gavel.backends.ray.backend import RayBackend
@@ -19,6 +20,17 @@ from gavel.types import Observation
 from tests.backends.clusters import GRACE_S, JOBS, eventually, processes_of
 
 LIMIT_S = 60.0
+
+
+@contextmanager
+def a_service_on(
+    cluster: LocalRayCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 3, address: str = ""
+) -> Iterator["RayHarness"]:
+    """A service's backend on this cluster, at `address` if that is another one than the cluster's own."""
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    with closing(RayHarness(folder, address or cluster.address, workers=workers)) as made:
+        yield made
 
 
 class RayHarness:

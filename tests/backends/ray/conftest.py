@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.ray.local_cluster import LocalRayCluster, NodeSpec
-from tests.backends.ray.clusters import RayHarness
+from tests.backends.ray.clusters import RayHarness, a_service_on
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 
@@ -32,8 +32,5 @@ def one_node() -> Iterator[LocalRayCluster]:
 @pytest.fixture
 def ray_harness(one_node: LocalRayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayHarness]:
     """A service's backend on the cluster of one node, with folders of its own; all its gangs are gone afterwards."""
-    for name, value in one_node.environment.items():
-        monkeypatch.setenv(name, value)
-    made = RayHarness(tmp_path, one_node.address)
-    yield made
-    made.close()
+    with a_service_on(one_node, tmp_path, monkeypatch) as made:
+        yield made

@@ -4,7 +4,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from gavel.errors import BackendUnavailable
 from gavel.ports import ExtendLease
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import eventually
-from tests.backends.ray.clusters import RayHarness, agent_pids
+from tests.backends.ray.clusters import RayHarness, a_service_on, agent_pids
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -63,9 +63,8 @@ def test_a_service_outside_the_cluster_joins_through_rays_client_server(
         NodeSpec(name="here", resources={"gavel:a": 2}),
     ]
     with LocalRayCluster(nodes) as cluster:
-        allow(monkeypatch, cluster)
         address = f"ray://{cluster.address.partition(':')[0]}:{port}"
-        with closing(RayHarness(tmp_path, address, workers=2)) as harness:
+        with a_service_on(cluster, tmp_path, monkeypatch, workers=2, address=address) as harness:
             harness.backend.execute(gang(harness, "pair", "a-0", "a-1", lasts_s=300))
             harness.wait_until(is_in(GangState.RUNNING, "pair"))
             before = harness.all_processes()
@@ -86,29 +85,24 @@ def test_a_head_that_is_kept_in_redis_comes_back_to_the_same_nodes_and_gangs(
     head is back: no agent, node or gang was lost, 5 the next gang starts."""
     head = NodeSpec(name="head", resources={}, environment={"RAY_REDIS_ADDRESS": redis})
     workers = [NodeSpec(name=f"node-{index}", resources={"gavel:a": 1}) for index in range(2)]
-    with LocalRayCluster([head, *workers]) as cluster:
-        allow(monkeypatch, cluster)
-        with closing(RayHarness(tmp_path, cluster.address, workers=2)) as harness:
-            harness.backend.execute(spread_gang(harness, "j1", 0, 1))
-            harness.wait_until(is_in(GangState.RUNNING, "j1"))
-            before, agents = harness.all_processes(), agent_pids(cluster)
-            cluster.kill_node("head")
-            eventually(lambda: keeps(harness, "j1") and SILENT in harness.backend.notes())
-            expires_at_s = harness.now_s() + 600
-            harness.backend.execute([ExtendLease(job_id="j1", token=1, expires_at_s=expires_at_s)])
-            cluster.start_node("head")
-            eventually(lambda: keeps(harness, "j1") and not harness.backend.notes(), 60)
-            assert (harness.all_processes(), agent_pids(cluster)) == (before, agents)
-            harness.backend.execute(stop("j1"))
-            assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
-            harness.backend.execute(spread_gang(harness, "j2", 0, 1))
-            harness.wait_until(is_in(GangState.RUNNING, "j2"))
-
-
-def allow(monkeypatch: pytest.MonkeyPatch, cluster: LocalRayCluster) -> None:
-    """Drivers of this process join that cluster."""
-    for name, value in cluster.environment.items():
-        monkeypatch.setenv(name, value)
+    with (
+        LocalRayCluster([head, *workers]) as cluster,
+        a_service_on(cluster, tmp_path, monkeypatch, workers=2) as harness,
+    ):
+        harness.backend.execute(spread_gang(harness, "j1", 0, 1))
+        harness.wait_until(is_in(GangState.RUNNING, "j1"))
+        before, agents = harness.all_processes(), agent_pids(cluster)
+        cluster.kill_node("head")
+        eventually(lambda: keeps(harness, "j1") and SILENT in harness.backend.notes())
+        expires_at_s = harness.now_s() + 600
+        harness.backend.execute([ExtendLease(job_id="j1", token=1, expires_at_s=expires_at_s)])
+        cluster.start_node("head")
+        eventually(lambda: keeps(harness, "j1") and not harness.backend.notes(), 60)
+        assert (harness.all_processes(), agent_pids(cluster)) == (before, agents)
+        harness.backend.execute(stop("j1"))
+        assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
+        harness.backend.execute(spread_gang(harness, "j2", 0, 1))
+        harness.wait_until(is_in(GangState.RUNNING, "j2"))
 
 
 def keeps(harness: RayHarness, job_id: str) -> bool:

@@ -12,7 +12,7 @@ from gavel.backends.harness import exit_of, find, is_in, resource
 from gavel.backends.ray.local_cluster import LocalRayCluster, NodeSpec
 from gavel.ports import Instruction, KeepCheckpoint, LaunchGang, SetResources, StopGang
 from gavel.types import GangOutcome, GangState, Observation, Report, ReportKind
-from tests.backends.ray.clusters import RayHarness
+from tests.backends.ray.clusters import RayHarness, a_service_on
 
 pytestmark = pytest.mark.ray
 
@@ -38,11 +38,8 @@ def three_nodes() -> Iterator[LocalRayCluster]:
 @pytest.fixture
 def spread(three_nodes: LocalRayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RayHarness]:
     """A service on the three nodes: worker a-0 and a-1 on the first, and so on."""
-    for name, value in three_nodes.environment.items():
-        monkeypatch.setenv(name, value)
-    made = RayHarness(tmp_path, three_nodes.address, workers=6)
-    yield made
-    made.close()
+    with a_service_on(three_nodes, tmp_path, monkeypatch, workers=6) as made:
+        yield made
 
 
 def gang(

@@ -13,7 +13,7 @@ from gavel.errors import BackendUnavailable
 from gavel.ports import LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import GRACE_S, eventually, processes_of
-from tests.backends.ray.clusters import RayHarness
+from tests.backends.ray.clusters import RayHarness, a_service_on
 from tests.backends.ray.networks import CAN_MAKE, Hosts
 from tests.backends.ray.test_gangs_over_nodes import ISOLATED
 
@@ -37,12 +37,8 @@ def apart(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     for index in range(2):
         spec = NodeSpec(name=f"host-{index}", resources={"gavel:a": 1}, address=hosts.address(index))
         nodes.append(replace(spec, within=hosts.within(index)))
-    with LocalRayCluster(nodes) as cluster:
-        for name, value in cluster.environment.items():
-            monkeypatch.setenv(name, value)
-        made = RayHarness(tmp_path, cluster.address, workers=2)
+    with LocalRayCluster(nodes) as cluster, a_service_on(cluster, tmp_path, monkeypatch, workers=2) as made:
         yield made
-        made.close()
 
 
 def test_ranks_meet_over_the_network_and_a_host_that_is_cut_off_ends_its_gang_before_the_next_one_starts(
