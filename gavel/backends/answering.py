@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from gavel.backends import machine
 from gavel.backends.folder import StateFolder
@@ -27,6 +28,17 @@ def answering(doing: str) -> Iterator[None]:
         raise BackendUnavailable(f"cannot {doing}: {problem}") from problem
 
 
+def logged(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int]:
+    """Output from `offset` (bytes since the log's first line), and the offset to ask for next.
+
+    Begins later where the bound of the log has removed older output. Raises InvalidRequest or BackendUnavailable.
+    """
+    if offset < 0:
+        raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
+    with answering("read the log"):
+        return read_log(path, offset, limit_bytes)
+
+
 class FolderBackend(ABC):
     """Each instruction to the method that obeys it; logs by the folder; instants by boottime, which no clock turns."""
 
@@ -35,14 +47,8 @@ class FolderBackend(ABC):
     _sharing: CoreSharing
 
     def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
-        """Output of all the job's ranks from `offset` (bytes since its first line), and the offset to ask for next.
-
-        Begins later where the bound of the log has removed older output. Safe from any thread. Raises InvalidRequest.
-        """
-        if offset < 0:
-            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
-        with answering("read the log"):
-            return read_log(self._folder.places(job_id, 0).log, offset, limit_bytes)
+        """Output of all the job's ranks, see `logged`. Safe from any thread."""
+        return logged(self._folder.places(job_id, 0).log, offset, limit_bytes)
 
     def _obey(self, instruction: Instruction) -> None:
         match instruction:

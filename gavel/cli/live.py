@@ -104,10 +104,8 @@ def _frame(client: Client, rows: int) -> RenderableType:
     """A screen; while the service is away, that it is."""
     try:
         return Group(screen(seen(client, rows)), Text(), Text(HINT, style="dim"))
-    except ServiceUnreachable as error:
-        return Group(Text(f"{error}; looking again", style="bold red"), Text(HINT, style="dim"))
-    except GavelApiError as error:
-        if error.status < 500:
+    except (GavelApiError, ServiceUnreachable) as error:
+        if isinstance(error, GavelApiError) and error.status < 500:
             raise
         return Group(Text(f"{error}; looking again", style="bold red"), Text(HINT, style="dim"))
 

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gavel.backends.answering import answering
+from gavel.backends.answering import logged
 from gavel.backends.folder import log_path
-from gavel.backends.logs import read_log
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.child import Order, SchedulerProcess
 from gavel.daemon.keys import TOKEN_FILE, Address, operator_token
 from gavel.daemon.leading import Candidate
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
-from gavel.errors import GavelError, InvalidRequest
+from gavel.errors import GavelError
 from gavel.logs import claim_log, configure_logs
 from gavel.policies.registry import load
 from gavel.store.sql import SqlStore
@@ -97,10 +96,7 @@ def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess |
     watched = Candidate(store.leadership, lease_s=settings.lease_of_leader_s)
 
     def read(job_id: JobId, offset: int, limit_bytes: int) -> tuple[bytes, int]:
-        if offset < 0:
-            raise InvalidRequest("offset", f"{offset} is below 0; ask for 0 or an offset from an earlier answer")
-        with answering("read the log"):
-            return read_log(log_path(settings.state_dir, job_id), offset, limit_bytes)
+        return logged(log_path(settings.state_dir, job_id), offset, limit_bytes)
 
     return Services(
         store=store,
