@@ -5,7 +5,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env demo demo-ray test test-full check serve lock format clean
+.PHONY: help env demo demo-ray test test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -28,6 +28,8 @@ check: env       ## lint, types, floors
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache
 format: env      ## rewrite to the house style
 	@.venv/bin/ruff check --fix . ; .venv/bin/ruff format .
+client-types:    ## the client's types, made from the API's description
+	@$(PY) -m scripts.client_types
 lock:            ## pin the dependencies anew (needs uv)
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra dev pyproject.toml \
 	  -o requirements-dev.lock --custom-compile-command "make lock"

@@ -1,5 +1,6 @@
-"""The REST application: put together here, served by whoever calls `create_app`."""
+"""The REST application, built by `create_app` and served by its caller."""
 
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -9,14 +10,13 @@ from opentelemetry.trace import TracerProvider
 from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
-from api import errors
+from api.access.identity_cache import IdentityCache
+from api.access.rate_limit import RateLimit
 from api.dashboard import pages
-from api.limits import BodyLimit
-from api.live import LiveFeed
+from api.http import errors
+from api.http.requests import BodyLimit, RequestLog
+from api.live.listeners import LiveFeed
 from api.metrics import StoreCollector
-from api.rates import Rates
-from api.recent import Recent
-from api.requests import RequestLog
 from api.routes import (
     audit,
     batches,
@@ -27,20 +27,19 @@ from api.routes import (
     nodes,
     operations,
     overview,
-    policy,
-    preview,
-    replay,
+    policies,
     resources,
     scheduling,
     service,
-    simulate,
     tiers,
     tokens,
+    users,
 )
 from api.services import Services
 
 __all__ = ["Services", "create_app"]
 
+TITLE, VERSION = "Gavel", "1"
 DESCRIPTION = (
     "Submit training jobs and see how they share a cluster of mixed accelerators. Send `Authorization: Bearer TOKEN`."
     " Errors are `application/problem+json` with a stable `type`."
@@ -54,29 +53,29 @@ PARTS = (
     logs,
     live,
     tiers,
+    users,
     tokens,
     nodes,
     operations,
     overview,
-    policy,
-    preview,
-    simulate,
-    replay,
+    policies,
     resources,
     scheduling,
     service,
     pages,
 )
+# Not included as routers: the paths are whole, and a request would be matched by each router, twice by its own.
+ROUTES = [route for part in PARTS for route in part.router.routes]
 
 
 def create_app(services: Services, tracer_provider: TracerProvider | None = None) -> FastAPI:
-    """The application over `services`: /v1, /healthz, /readyz, /metrics, /docs, and the dashboard at /.
+    """Return the application over `services`: /v1, /healthz, /readyz, /metrics, /docs, and the dashboard at /.
 
-    With a `tracer_provider` each request is a trace of OpenTelemetry.
+    With a `tracer_provider` each request is an OpenTelemetry trace.
     """
     app = FastAPI(
-        title="Gavel",
-        version="1",
+        title=TITLE,
+        version=VERSION,
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
@@ -85,37 +84,34 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     )
     app.state.services = services
     app.state.live = LiveFeed(services)
-    app.state.recent = Recent(services)
-    app.state.rates = Rates(services.settings.requests_per_user_per_s)
+    app.state.recent = IdentityCache(services)
+    app.state.rates = RateLimit(services.settings.requests_per_user_per_s)
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
     app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
     errors.install(app)
-    # Not included as routers: the paths are whole, and a request would be matched by each router, twice by its own.
-    routes = [route for part in PARTS for route in part.router.routes]
-    app.router.routes += routes
-    app.state.paths = frozenset(route.path for route in routes)
-    app.openapi = lambda: _describe(app)  # type: ignore[method-assign]
+    app.router.routes += ROUTES
+    app.state.paths = frozenset(route.path for route in ROUTES)
+    app.openapi = description  # type: ignore[method-assign]
     return app
 
 
 def _telemetry(tracer_provider: TracerProvider | None) -> TelemetryConfig:
-    """Traces only: metrics are Prometheus', logs structlog's."""
+    """Add traces only: metrics are served for Prometheus, and logs are written by structlog."""
     if tracer_provider is None:
         return {"tracing": False, "metrics": False, "logs": False}
     return {"tracer_provider": tracer_provider, "metrics": False, "logs": False, "exclude": _is_watched}
 
 
 def _is_watched(scope: Scope) -> bool:
-    """What monitors ask every few seconds."""
+    """Return whether monitors ask for this path every few seconds."""
     return scope.get("path") in ("/healthz", "/readyz", "/metrics")
 
 
-def _describe(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1, made once, with the schema of problem documents added."""
-    if app.openapi_schema is None:
-        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-        schema["components"]["schemas"]["Problem"] = dict(errors.PROBLEM_SCHEMA)
-        app.openapi_schema = schema
-    return app.openapi_schema
+@cache
+def description() -> dict[str, Any]:
+    """Return the OpenAPI 3.1 description, with the schema of problem documents. It needs no running service."""
+    schema = get_openapi(title=TITLE, version=VERSION, description=DESCRIPTION, routes=ROUTES)
+    schema["components"]["schemas"]["Problem"] = dict(errors.PROBLEM_SCHEMA)
+    return schema

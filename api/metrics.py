@@ -1,4 +1,4 @@
-"""Prometheus: what the store knows, read at each scrape, so that any process of the service may serve it."""
+"""Prometheus metrics: what the store holds, read at each scrape, so that any process of the service may serve them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,22 +10,23 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from api.services import Services
-from api.views import finish_time_fairness, received_of_job, target_of_jobs
+from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force, workers_received
+from gavel.estimator.tables import own_rows
 from gavel.ports import Snapshot, ThroughputEstimate
 from gavel.simulator.envy import Envy, mean_speed
-from gavel.types import Cluster, FloatArray, Job, JobId, JobState, RoundRecord
+from gavel.types import Cluster, FloatArray, Job, JobId, JobState, RoundRecord, workers_held, workers_promised
 
 Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 class StoreCollector(Collector):
-    """Jobs, the newest round and its allocation, estimates, the scheduler."""
+    """Collects metrics of jobs, the newest round and its allocation, the estimates and the scheduler."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics as they are now."""
+        """Yield the metrics as they are now."""
         store, now_s = self._services.store, self._services.clock.now_s()
         yield self._jobs()
         snapshot = store.snapshot()
@@ -33,12 +34,12 @@ class StoreCollector(Collector):
         preemptions = snapshot.preemptions
         yield CounterMetricFamily("gavel_preemptions", "Gangs that a round stopped or moved.", value=preemptions)
         yield from _fairness(snapshot.jobs.values(), now_s)
-        yield from _estimator(store.throughputs())
+        yield from _estimator(own_rows(store.throughputs()))
         yield from _workers(store.cluster(), snapshot)
         yield from self._scheduler()
-        if not snapshot.rounds:
+        if not snapshot.round_records:
             return
-        record = snapshot.rounds[-1]
+        record = snapshot.round_records[-1]
         yield from _round(record)
         yield from _shares(record, snapshot.jobs, now_s)
         yield _envy(record, snapshot.jobs, now_s)
@@ -51,8 +52,10 @@ class StoreCollector(Collector):
 
     def _scheduler(self) -> Iterable[Metric]:
         leads, is_alive = self._services.leads_scheduler(), self._services.is_scheduler_alive()
-        yield _gauge("scheduler_leads", "1 if it is this process that plans, of all that serve one database.", leads)
-        yield _gauge("scheduler_alive", "1 if a scheduler plans, in whichever process.", is_alive)
+        yield _gauge(
+            "scheduler_leads", "1 if this process is the one that plans, of all that serve one database.", leads
+        )
+        yield _gauge("scheduler_alive", "1 if a scheduler plans, in any process.", is_alive)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -67,13 +70,13 @@ def _by(name: str, text: str, labels: Key, values: Mapping[Key, float]) -> Metri
 
 
 def _queue(jobs: Iterable[Job]) -> Metric:
-    waiting = Counter((job.spec.tier, job.reason) for job in jobs if job.state is JobState.QUEUED)
+    waiting = Counter((job.spec.tier, job.reason.value) for job in jobs if job.state is JobState.QUEUED)
     counts = {key: float(count) for key, count in waiting.items()}
     return _by("gavel_queue_jobs", "Jobs that wait, by tier and by why.", ("tier", "reason"), counts)
 
 
 def _fairness(jobs: Iterable[Job], now_s: float) -> Iterable[Metric]:
-    """Themis' rho of unfinished jobs that have trained: 1 is what an equal share would have given."""
+    """Yield the rho (Themis) of unfinished jobs that have trained; 1 is what an equal share would have given."""
     rhos: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for job in jobs:
         if (rho := finish_time_fairness(job, now_s)) is not None:
@@ -86,7 +89,7 @@ def _fairness(jobs: Iterable[Job], now_s: float) -> Iterable[Metric]:
 def _estimator(table: Iterable[ThroughputEstimate]) -> Iterable[Metric]:
     errors: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for row in table:
-        errors[(row.source,)].append(row.relative_error)
+        errors[(row.source.value,)].append(row.relative_error)
     mean, count = {key: fmean(each) for key, each in errors.items()}, {key: float(len(errors[key])) for key in errors}
     text = "Mean standard error of log(steps/s) of the estimates, by where they come from."
     yield _by("gavel_estimator_relative_error", text, ("source",), mean)
@@ -97,14 +100,16 @@ def _workers(cluster: Cluster, snapshot: Snapshot) -> Iterable[Metric]:
     labels = ("accelerator_type",)
     capacity = {(each,): float(count) for each, count in cluster.capacity_workers().items()}
     yield _by("gavel_workers", "Workers by accelerator type.", labels, capacity)
-    held: dict[tuple[str, ...], set[str]] = {key: set() for key in capacity}
-    live = {(job.id, job.token) for job in snapshot.jobs.values() if job.state is JobState.LEASED}
-    for record in snapshot.rounds:
-        for lease in record.plan.leases:
-            if (lease.job_id, lease.token) in live:
-                held.setdefault((lease.accelerator_type,), set()).update(lease.worker_ids)
-    leased = {key: float(len(workers)) for key, workers in held.items()}
+    leases = [*leases_in_force([record.plan for record in reversed(snapshot.round_records)], snapshot.jobs).values()]
+    held = workers_held(leases)
+    leased = dict.fromkeys(capacity, 0.0)
+    of_tier: dict[tuple[str, ...], float] = defaultdict(float)
+    for lease, workers in zip(leases, held, strict=True):
+        leased[(lease.accelerator_type,)] = leased.get((lease.accelerator_type,), 0.0) + workers
+        of_tier[snapshot.jobs[lease.job_id].spec.tier, lease.accelerator_type] += workers
     yield _by("gavel_workers_leased", "Workers that gangs hold.", labels, leased)
+    text = "Workers that the gangs of a tier hold; a worker that two jobs share counts half for each."
+    yield _by("gavel_tier_workers_leased", text, ("tier", "accelerator_type"), of_tier)
 
 
 def _round(record: RoundRecord) -> Iterable[Metric]:
@@ -112,22 +117,26 @@ def _round(record: RoundRecord) -> Iterable[Metric]:
     yield _gauge("round_duration_seconds", "Its length.", record.plan.duration_s)
     yield _gauge("solve_seconds", "What its allocation took to solve.", record.allocation.solve_time_s)
     yield _gauge("solver_fallback", "1 if its allocation is a fallback.", record.allocation.is_fallback)
+    why = record.allocation.fallback
+    failing = {(why.policy,): why.since_s} if why else {}
+    yield _by("gavel_policy_failing_since_seconds", "When the policy that fails now began to.", ("policy",), failing)
 
 
 def _shares(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Iterable[Metric]:
-    """Part of each type that a tier's unfinished jobs should have, and have had since they were submitted."""
+    """Yield the part of each type that a tier's unfinished jobs should have, and have had since their submission."""
     types = record.allocation.accelerator_types
     target: dict[tuple[str, ...], float] = defaultdict(float)
     received: dict[tuple[str, ...], float] = defaultdict(float)
     capacity = [max(1, count) for count in record.problem.capacity_workers.tolist()]
-    for job_id, fractions in target_of_jobs(record.allocation).items():
+    targets = workers_promised(record.allocation, record.problem).tolist()
+    for job_id, workers in zip(record.problem.job_ids, targets, strict=True):
         if job_id not in jobs:
             continue
         job = jobs[job_id]
-        had = received_of_job(job, types, now_s)
-        for each, count, wanted, got in zip(types, capacity, fractions, had, strict=True):
-            target[job.spec.tier, each] += wanted * job.spec.scale_factor / count
-            received[job.spec.tier, each] += got * job.spec.scale_factor / count
+        had = workers_received(job, types, now_s)
+        for each, count, wanted, got in zip(types, capacity, workers, had, strict=True):
+            target[job.spec.tier, each] += wanted / count
+            received[job.spec.tier, each] += got / count
     labels = ("tier", "accelerator_type")
     yield _by("gavel_allocation_target_fraction", "Part of the type's workers the policy wants.", labels, target)
     yield _by("gavel_allocation_received_fraction", "Part of the type's workers received.", labels, received)
@@ -139,8 +148,7 @@ def _envy(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Metri
     rates, held = _rates(record), np.zeros((len(problem.tiers), len(problem.accelerator_types)))
     for index, job_id in enumerate(problem.job_ids):
         if job := jobs.get(job_id):
-            had = received_of_job(job, problem.accelerator_types, now_s)
-            held[problem.tier_of_job[index]] += np.array(had) * job.spec.scale_factor
+            held[problem.tier_of_job[index]] += workers_received(job, problem.accelerator_types, now_s)
     envy = Envy(problem.tiers)
     envy.add(held, *mean_speed(rates, problem.scale_factor, problem.tier_of_job, len(problem.tiers)), 1.0)
     gains = zip(problem.tiers, envy.by_tier().tolist(), strict=True)
@@ -149,7 +157,7 @@ def _envy(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Metri
 
 
 def _rates(record: RoundRecord) -> FloatArray:
-    """Steps per second of each job alone on each type, (n, m)."""
+    """Return the steps per second of each job alone on each type, (n, m)."""
     problem = record.problem
     alone = {
         combination[0]: rates[0]

@@ -1,4 +1,4 @@
-"""What a submit is held against, as it was at one moment."""
+"""What a submit is checked against, as it was at one moment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,17 +10,19 @@ from gavel.types import AcceleratorType, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Tiers by name, workers by accelerator type (empty: no cluster was seen yet), and the kinds that come with us."""
+    """Tiers by name, workers by accelerator type (empty: no cluster seen yet), the catalogue's kinds, and the time."""
 
     tiers: Mapping[str, Tier]
     capacity: Mapping[AcceleratorType, int]
     catalogue: Mapping[str, CatalogueEntry]
+    now_s: float
 
 
 def rules_of(services: Services) -> Rules:
-    """The rules as they are now. Raises StoreUnavailable."""
+    """Return the rules as they are now. Raise StoreUnavailable."""
     return Rules(
         tiers={tier.name: tier for tier in services.store.tiers()},
         capacity=services.store.cluster().capacity_workers(),
         catalogue=services.catalogue,
+        now_s=services.clock.now_s(),
     )

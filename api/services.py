@@ -1,4 +1,4 @@
-"""What the API is built over: handed to `create_app`, reached by routes through `ServicesDep`."""
+"""What the API needs: passed to `create_app`, and given to routes as `ServicesDep`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,20 +6,23 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from api.forecasts import Forecasts, round_forecasts
-from api.grouping import grouped_view
-from api.newest import Newest
-from api.overview import Line, line_of
 from api.schemas import AllocationView, CatalogueEntry
+from api.views.forecasts import Forecasts
+from api.views.grouping import grouped_view
+from api.views.memo import Memo
+from api.views.overview import Queued, line_of
+from api.views.throughputs import Estimators, stored_estimators
 from gavel.config import Settings
-from gavel.ports import Clock, Store
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.mechanism.explaining.expected_end import Knowledge
+from gavel.ports import ApiStore, Clock
 from gavel.types import JobId
 
 ReadLog = Callable[[JobId, int, int], tuple[bytes, int]]
 
 
 def installed_catalogue() -> Mapping[str, CatalogueEntry]:
-    """The job kinds that come with Gavel, by name."""
+    """Return the job kinds that come with Gavel, by name."""
     from workloads.catalogue import CATALOGUE, argv_of
 
     return {
@@ -30,24 +33,33 @@ def installed_catalogue() -> Mapping[str, CatalogueEntry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """Ports and settings. `read_log(job_id, offset, limit_bytes)` gives bytes and the offset to ask for next."""
+    """Ports and settings. `read_log(job_id, offset, limit_bytes)` returns bytes and the next offset to ask for."""
 
-    store: Store
+    store: ApiStore
     settings: Settings
     clock: Clock
     read_log: ReadLog
     is_scheduler_alive: Callable[[], bool]
-    leads_scheduler: Callable[[], bool] = lambda: True  # whether it is this process that plans
+    leads_scheduler: Callable[[], bool] = lambda: True  # whether this process is the one that plans
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
-    scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended of late; empty: it did not
+    scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended lately; empty: it did not end
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
-    forecasts: Forecasts = field(default_factory=round_forecasts)
-    lines: Newest[Line] = field(default_factory=lambda: Newest(line_of))
-    matrices: Newest[AllocationView] = field(default_factory=lambda: Newest(grouped_view, kept_s=1.0))
+    forecasts: Forecasts = field(default_factory=Forecasts)
+    estimators: Estimators = field(default_factory=stored_estimators)
+    lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
+    matrices: Memo[AllocationView] = field(default_factory=lambda: Memo(grouped_view, kept_s=1.0))
+
+    def estimator(self) -> ReconciledThroughputs:
+        """Return the throughput estimator of the estimates that the scheduler committed last."""
+        return self.estimators.of(self.store.throughputs())
+
+    def knowledge(self) -> Knowledge:
+        """Return what is known now of when jobs start and end."""
+        return self.forecasts.knowledge(self.store, self.estimator(), self.settings, self.clock.now_s())
 
 
 async def services_of(request: Request) -> Services:
-    """The services of the app that serves this request."""
+    """Return the services of the app that serves this request."""
     return cast(Services, request.app.state.services)
 
 

@@ -1,4 +1,4 @@
-"""The live state as a what-if takes it, and what it answers as it travels."""
+"""The live state as input of a what-if, and its outcome as an answer."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -6,22 +6,26 @@ from contextlib import contextmanager
 from statistics import fmean
 from typing import TypeVar
 
-from api.errors import problem
-from api.schemas.explain import EffectsView, JobEffect, TierEffect
+from api.http.errors import problem
+from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEffect, VerificationView
 from api.services import Services
 from gavel.errors import SolveFailed
 from gavel.simulator.asking import ask
+from gavel.simulator.round_again import Verdict
 from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-AT_ONCE = 2  # processes that answer such questions
+AT_ONCE = 2  # processes that answer such questions at a time
 JOBS_MAX = 200
 _slots = threading.BoundedSemaphore(AT_ONCE)
 
 
 def ask_in_a_process(services: Services, function: Callable[[Q], A], question: Q) -> A:
-    """The answer of a process with this service's limits; 503 problems when it breaks them or others are at work."""
+    """Return the answer of a process with this service's limits.
+
+    Raise a 503 problem when the process breaks them, or when all processes are busy.
+    """
     settings = services.settings
     with _slot():
         try:
@@ -45,26 +49,26 @@ def _slot() -> Iterator[None]:
         _slots.release()
 
 
-def tried(services: Services, change: Change, *, is_replayed: bool) -> Effects:
-    """The live state without and with the change, worked out in a process; a fifth of its time for each replay."""
-    replay_cpu_s = services.settings.what_if_time_limit_s / 5 if is_replayed else 0.0
+def tried(services: Services, change: Change, *, is_simulated: bool) -> Effects:
+    """Return the live state without and with the change, from a process. Each simulation gets a fifth of its time."""
+    replay_cpu_s = services.settings.what_if_time_limit_s / 5 if is_simulated else 0.0
     question = Question(live=live(services), change=change, replay_cpu_s=replay_cpu_s)
     return ask_in_a_process(services, effects, question)
 
 
 def live(services: Services) -> Live:
-    """What the scheduler would decide on now."""
-    known, store = services.store.snapshot(), services.store
+    """Return the state on which the scheduler would decide now."""
+    snapshot, store = services.store.snapshot(), services.store
     return Live(
-        jobs=tuple(known.jobs.values()),
-        tiers=known.tiers,
+        jobs=tuple(snapshot.jobs.values()),
+        tiers=snapshot.tiers,
         cluster=store.cluster(),
-        nodes=known.nodes,
-        usage=known.usage,
+        nodes=snapshot.nodes,
+        usage=snapshot.usage,
         throughputs=store.throughputs(),
-        policy=known.policy or services.settings.policy,
+        policy=snapshot.policy or services.settings.policy,
         settings=services.settings,
-        last=known.rounds[-1] if known.rounds else None,
+        last=snapshot.round_records[-1] if snapshot.round_records else None,
         now_s=services.clock.now_s(),
     )
 
@@ -72,13 +76,17 @@ def live(services: Services) -> Live:
 # --- as it travels ----------------------------------------------------------------------------------------------
 
 
-def effects_view(found: Effects, may_see_user: Callable[[str], bool], now_s: float) -> EffectsView:
-    """Every tier; of the jobs that the caller may see, those that gain or lose most."""
-    before, after = found.before, found.after
+def effects_view(effects: Effects, may_see_user: Callable[[str], bool], now_s: float) -> EffectsView:
+    """Return every tier, and of the jobs that the caller may see those that gain or lose most."""
+    before, after = effects.before, effects.after
     seen = [each for each in {**before.jobs, **after.jobs}.values() if may_see_user(each.user)]
     rows = [_job_effect(before.jobs.get(each.job_id), after.jobs.get(each.job_id)) for each in seen]
     rows.sort(key=_gain, reverse=True)
-    both = [row for row in rows if row.finish_at_s_before is not None and row.finish_at_s_after is not None]
+    both = [
+        row
+        for row in rows
+        if row.simulated_finish_at_s_before is not None and row.simulated_finish_at_s_after is not None
+    ]
     return EffectsView(
         policy_before=before.policy,
         policy_after=after.policy,
@@ -87,13 +95,17 @@ def effects_view(found: Effects, may_see_user: Callable[[str], bool], now_s: flo
         tiers=[_tier_effect(name, before, after) for name in sorted(before.workers.keys() | after.workers.keys())],
         jobs=rows[:JOBS_MAX],
         jobs_total=len(rows),
-        mean_left_s_before=fmean((row.finish_at_s_before or 0.0) - now_s for row in both) if both else None,
-        mean_left_s_after=fmean((row.finish_at_s_after or 0.0) - now_s for row in both) if both else None,
+        simulated_mean_left_s_before=fmean((row.simulated_finish_at_s_before or 0.0) - now_s for row in both)
+        if both
+        else None,
+        simulated_mean_left_s_after=fmean((row.simulated_finish_at_s_after or 0.0) - now_s for row in both)
+        if both
+        else None,
     )
 
 
 def _gain(row: JobEffect) -> float:
-    """By how much the job's rate changes, relative to the larger one."""
+    """Return the change of the job's rate, relative to the larger of both rates."""
     before, after = row.steps_per_s_before or 0.0, row.steps_per_s_after or 0.0
     return abs(after - before) / max(before, after, 1e-300)
 
@@ -114,18 +126,48 @@ def _share(workers: Mapping[str, float] | None, outcome: Outcome) -> float | Non
 
 
 def _job_effect(before: JobOutcome | None, after: JobOutcome | None) -> JobEffect:
-    known = after or before
-    assert known is not None
+    either = after or before
+    assert either is not None
     return JobEffect(
-        job_id=known.job_id,
-        kind=known.kind,
-        user=known.user,
-        tier=known.tier,
+        job_id=either.job_id,
+        kind=either.kind,
+        user=either.user,
+        tier=either.tier,
         target_before=None if before is None else dict(before.target),
         target_after=None if after is None else dict(after.target),
         steps_per_s_before=None if before is None else before.steps_per_s,
         steps_per_s_after=None if after is None else after.steps_per_s,
-        finish_at_s_before=None if before is None else before.finish_at_s,
-        finish_at_s_after=None if after is None else after.finish_at_s,
-        is_replayed=all(each is None or each.is_replayed for each in (before, after)),
+        simulated_finish_at_s_before=None if before is None else before.finish_at_s,
+        simulated_finish_at_s_after=None if after is None else after.finish_at_s,
+        is_simulated=all(each is None or each.is_simulated for each in (before, after)),
     )
+
+
+def verification_view(verdict: Verdict) -> VerificationView:
+    """Return how a round that was decided again differs from its record."""
+    is_known = verdict.largest_difference is not None and verdict.largest_difference != float("inf")
+    note = verdict.note or (
+        "" if verdict.largest_difference != float("inf") else "the allocation is for other jobs or types"
+    )
+    return VerificationView(
+        round_index=verdict.round_index,
+        policy=verdict.policy,
+        same=verdict.is_same,
+        solver_outcome=verdict.solver_outcome,
+        largest_difference=verdict.largest_difference if is_known else None,
+        leases=verdict.leases,
+        differences=list(_differences(verdict)),
+        note=note,
+    )
+
+
+def _differences(verdict: Verdict) -> Iterator[LeaseDifference]:
+    for is_stored, leases in ((True, verdict.missing), (False, verdict.extra)):
+        for lease in leases:
+            yield LeaseDifference(
+                job_id=lease.job_id,
+                accelerator_type=lease.accelerator_type,
+                worker_ids=list(lease.worker_ids),
+                generation=lease.generation,
+                is_stored=is_stored,
+            )

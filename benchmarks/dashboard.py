@@ -18,8 +18,8 @@ import httpx
 import uvicorn
 from playwright.sync_api import Browser, Response, sync_playwright
 
+from api.access.auth import SESSION_COOKIE, digest, new_token
 from api.app import Services, create_app
-from api.auth import SESSION_COOKIE, digest, new_token
 from benchmarks.table import Row, run
 from gavel.clock import SystemClock
 from gavel.config import Settings
@@ -102,7 +102,7 @@ def _open(browser: Browser, url: str, token: str, path: str) -> tuple[float, int
     loaded: list[int] = []
 
     def note(response: Response) -> None:
-        if "/v1/events" not in response.url:
+        if "/v1/watch" not in response.url:
             loaded.append(int(response.headers.get("content-length", 0)))
 
     page.on("response", note)

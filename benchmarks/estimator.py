@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 import structlog
 
+from benchmarks.nearest import lent, nearest_reference
 from benchmarks.table import Row, run
-from gavel.estimator.colocation import Completed, Profiles, References, complete
-from gavel.estimator.nearest import lent, nearest_reference
+from gavel.estimator.colocation import Completed, Profiles, ReferenceProfiles, complete
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import ThroughputEstimator
 from gavel.simulator.known import KnownThroughputs
@@ -43,7 +43,7 @@ REPORT_S = 30.0
 
 
 class Published:
-    """The published matrix: `alone[(kind, size, type)]` in steps/s, `beside` (m, n, n) normalised, of single ones."""
+    """The published matrix: `alone[(kind, size, type)]` in steps/s, `colocated` (m, n, n) normalised, of one worker."""
 
     def __init__(self, path: Path) -> None:
         table = json.loads(path.read_text())
@@ -55,7 +55,7 @@ class Published:
         self.kinds = sorted({kind for kind, size, name in self.alone if size == 1 and name == "k80"})
         self.rates = np.array([[self.alone[kind, 1, name] for name in TYPES] for kind in self.kinds])
         key_of = {kind: str((kind, 1)) for kind in self.kinds}
-        self.beside = np.array(
+        self.colocated = np.array(
             [
                 [
                     [table[t][key_of[a]][key_of[b]][0] / table[t][key_of[a]]["null"] for b in self.kinds]
@@ -93,34 +93,38 @@ def rows(quick: bool) -> Iterator[Row]:
 # --- pairs ------------------------------------------------------------------------------------------
 
 
-def drawn(truth: Published, references: int, share: float, seed: int) -> tuple[IntArray, References, Profiles]:
+def drawn(
+    truth: Published, reference_profiles: int, share: float, seed: int
+) -> tuple[IntArray, ReferenceProfiles, Profiles]:
     """So many random references measured whole, and every kind beside a random share of them, all with noise."""
     random = np.random.default_rng(seed)
 
     def noisy(rates: FloatArray) -> FloatArray:
         return rates * np.exp(NOISE * random.standard_normal(rates.shape))
 
-    chosen = np.sort(random.choice(len(truth.kinds), references, replace=False))
-    hidden = random.random((len(truth.kinds), len(TYPES), references)) >= share
-    own = np.where(hidden, np.nan, noisy(np.transpose(truth.beside[:, :, chosen], (1, 0, 2))))
-    other = np.where(hidden, np.nan, noisy(np.transpose(truth.beside[:, chosen, :], (2, 0, 1))))
-    table = References(alone=noisy(truth.rates[chosen]), beside=noisy(truth.beside[:, chosen][:, :, chosen]))
+    chosen = np.sort(random.choice(len(truth.kinds), reference_profiles, replace=False))
+    hidden = random.random((len(truth.kinds), len(TYPES), reference_profiles)) >= share
+    own = np.where(hidden, np.nan, noisy(np.transpose(truth.colocated[:, :, chosen], (1, 0, 2))))
+    other = np.where(hidden, np.nan, noisy(np.transpose(truth.colocated[:, chosen, :], (2, 0, 1))))
+    table = ReferenceProfiles(
+        alone=noisy(truth.rates[chosen]), colocated=noisy(truth.colocated[:, chosen][:, :, chosen])
+    )
     return chosen, table, Profiles(alone=noisy(truth.rates), own=own, other=other)
 
 
 def colocation_rows(truth: Published, draws: int) -> Iterator[Row]:
-    for references, share, mean_target, p90_target in (
+    for reference_profiles, share, mean_target, p90_target in (
         (16, 0.2, 0.06, 0.17),
         (26, 0.2, 0.045, None),
         (16, 0.1, None, None),
     ):
-        where = f"pairs, R={references}, {share:.0%} profiled"
+        where = f"pairs, R={reference_profiles}, {share:.0%} profiled"
         ours, theirs, held = [], [], []
         for seed in range(draws):
-            _, table, profiles = drawn(truth, references, share, seed)
+            _, table, profiles = drawn(truth, reference_profiles, share, seed)
             completed = complete(table, profiles, noise=NOISE)
-            ours.append(np.abs(completed.rate - truth.beside))
-            theirs.append(np.abs(lent(table, nearest_reference(table, profiles)) - truth.beside))
+            ours.append(np.abs(completed.rate - truth.colocated))
+            theirs.append(np.abs(lent(table, nearest_reference(table, profiles)) - truth.colocated))
             held.append(holds(completed, truth))
         yield Row(f"{where}: mean error", float(np.mean(ours)), "of the rate alone", mean_target)
         yield Row(f"{where}: mean error, nearest reference", float(np.mean(theirs)), "of the rate alone")
@@ -136,15 +140,15 @@ def any_pairs_rows(truth: Published, draws: int) -> Iterator[Row]:
         errors, held = [], []
         for seed in range(draws):
             random = np.random.default_rng(seed)
-            tried = np.triu(random.random(truth.beside.shape) < share)
+            tried = np.triu(random.random(truth.colocated.shape) < share)
             tried |= np.transpose(tried, (0, 2, 1))
-            known = ReconciledThroughputs().learn(tried_reports(truth, tried, random))
-            found = known.pairs([(truth.kinds[row], 1) for row in order], TYPES)
-            wanted = truth.beside[:, order][:, :, order].clip(0, 1)
+            estimator = ReconciledThroughputs().learn(tried_reports(truth, tried, random))
+            estimates = estimator.pairs([(truth.kinds[row], 1) for row in order], TYPES)
+            wanted = truth.colocated[:, order][:, :, order].clip(0, 1)
             unknown = ~tried[:, order][:, :, order]
-            error = np.abs(found.rate - wanted)
+            error = np.abs(estimates.rate - wanted)
             errors.append(error.mean())
-            held.append((error <= 1.645 * found.deviation)[unknown].mean())
+            held.append((error <= 1.645 * estimates.deviation)[unknown].mean())
         where = f"pairs, no references, {share:.0%} of all tried"
         yield Row(f"{where}: mean error", float(np.mean(errors)), "of the rate alone")
         yield coverage(where, float(np.mean(held)))
@@ -157,8 +161,8 @@ def tried_reports(truth: Published, tried: FloatArray, random: np.random.Generat
         for column, name in enumerate(TYPES):
             rate = truth.rates[row, column]
             reports += measured(kind, 1, name, rate, 3, random)
-            for other in np.nonzero(tried[column, row] & (truth.beside[column, row] > 0))[0]:
-                (report,) = measured(kind, 1, name, rate * truth.beside[column, row, other], 1, random)
+            for other in np.nonzero(tried[column, row] & (truth.colocated[column, row] > 0))[0]:
+                (report,) = measured(kind, 1, name, rate * truth.colocated[column, row, other], 1, random)
                 partner = truth.kinds[other]
                 reports.append(replace(report, partner=partner, job_id=f"{report.job_id}+{partner}"))
     return reports
@@ -166,7 +170,7 @@ def tried_reports(truth: Published, tried: FloatArray, random: np.random.Generat
 
 def holds(completed: Completed, truth: Published) -> FloatArray:
     """1 where the stated 90 % interval holds the true rate, else 0."""
-    inside: FloatArray = (np.abs(completed.rate - truth.beside) <= 1.645 * completed.deviation).astype(float)
+    inside: FloatArray = (np.abs(completed.rate - truth.colocated) <= 1.645 * completed.deviation).astype(float)
     return inside
 
 
@@ -185,7 +189,7 @@ def measured(
     return [
         Measurement(
             job_id=f"{kind}/{size}/{name}",
-            token=1,
+            generation=1,
             sequence=sequence,
             user="ann",
             kind=kind,
@@ -210,17 +214,17 @@ def alone_rows(truth: Published, draws: int) -> Iterator[Row]:
     for seed in range(draws):
         random = np.random.default_rng(seed)
         for kind, rates in zip(truth.kinds, truth.rates, strict=True):
-            known = all_but(kind, truth, random)
+            estimator = all_but(kind, truth, random)
             for column, name in enumerate(TYPES):
                 reports = measured(kind, 1, name, rates[column], 3, random)
-                errors, inside = ratio_errors(known.learn(reports), kind, rates, column)
+                errors, inside = ratio_errors(estimator.learn(reports), kind, rates, column)
                 profiled[name] += errors
                 held += inside
-                unnamed = known.learn([replace(each, kind="ann/train") for each in reports])
+                unnamed = estimator.learn([replace(each, kind="ann/train") for each in reports])
                 nameless[name] += ratio_errors(unnamed, "ann/train", rates, column)[0]
             for column, name in enumerate(TYPES):
-                known = known.learn(measured(kind, 1, name, rates[column], 3, random))
-            after += ratio_errors(known, kind, rates, 0)[0]
+                estimator = estimator.learn(measured(kind, 1, name, rates[column], 3, random))
+            after += ratio_errors(estimator, kind, rates, 0)[0]
     for name, errors in profiled.items():
         where = f"new kind, profiled on {name} alone"
         yield Row(f"{where}: median error of its ratios", float(np.median(errors)), "", 0.10)
@@ -358,15 +362,15 @@ def speed_rows() -> Iterator[Row]:
         for size in SIZES[: 1 + number % 4]
         for each in measured(kind, size, name, 10.0 * (1 + number % 7), 4, random)
     ]
-    known = ReconciledThroughputs().learn(reports)
+    trained = ReconciledThroughputs().learn(reports)
     seconds: dict[str, list[float]] = defaultdict(list)
     for turn in range(7):
         ordinary = measured(names[turn], 1, types[0], 10.0 * (1 + turn % 7), 5, random)[-1:]
         with timed(seconds["one update"]):
-            known.learn(ordinary)
-        known = known.learn(measured(f"new{turn}-16", 1, types[0], 10.0, 1, random))
-        new = ReconciledThroughputs(known=known.known)
-        for what, estimator in (("a new estimator", new), ("the same, once more", new), ("one that learned", known)):
+            trained.learn(ordinary)
+        trained = trained.learn(measured(f"new{turn}-16", 1, types[0], 10.0, 1, random))
+        new = ReconciledThroughputs(state=trained.state)
+        for what, estimator in (("a new estimator", new), ("the same, once more", new), ("one that learned", trained)):
             with timed(seconds[f"32,000 estimates by {what}"]):
                 estimator.matrix(specs, types)
         for what in ("first", "again"):

@@ -1,4 +1,4 @@
-"""Many clients of /v1/events in one process, each counting the jobs it is told of."""
+"""Many clients of /v1/watch in one process; each records the jobs whose events it receives."""
 
 import asyncio
 import re
@@ -13,15 +13,15 @@ class Listeners:
 
     def __init__(self, url: str, token: str, count: int) -> None:
         self._place, self._token, self._count = urlsplit(url), token, count
-        self.told: list[set[str]] = [set() for _ in range(count)]
+        self.received: list[set[str]] = [set() for _ in range(count)]
         self._tasks: list[asyncio.Task[None]] = []
         self._greeted = asyncio.Semaphore(0)
 
     async def __aenter__(self) -> "Listeners":
-        for told in self.told:
-            self._tasks.append(asyncio.create_task(self._listen(told)))
+        for received in self.received:
+            self._tasks.append(asyncio.create_task(self._listen(received)))
         async with asyncio.timeout(60):
-            for _ in self.told:
+            for _ in self.received:
                 await self._greeted.acquire()
         return self
 
@@ -31,25 +31,25 @@ class Listeners:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def missed(self, job_ids: Collection[str]) -> int:
-        """How often a client was not told of one of these jobs."""
-        return sum(len(set(job_ids) - told) for told in self.told)
+        """Return how many (client, job) pairs had no event, for these jobs."""
+        return sum(len(set(job_ids) - received) for received in self.received)
 
     async def until_told(self, job_ids: Collection[str], limit_s: float) -> None:
-        """Return when every client knows all of them, or when the time is over."""
+        """Wait until every client has an event of each of these jobs, or until the time is over."""
         end_s = asyncio.get_running_loop().time() + limit_s
         while self.missed(job_ids) and asyncio.get_running_loop().time() < end_s:
             await asyncio.sleep(0.1)
 
-    async def _listen(self, told: set[str]) -> None:
+    async def _listen(self, received: set[str]) -> None:
         assert self._place.hostname is not None
         reader, writer = await asyncio.open_connection(self._place.hostname, self._place.port, limit=1 << 22)
-        head = f"GET /v1/events?kind=job HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._token}\r\n\r\n"
+        head = f"GET /v1/watch?kind=job HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self._token}\r\n\r\n"
         writer.write(head.encode())
         try:
             async for line in reader:
                 if line.startswith(b"event: hello"):
                     self._greeted.release()
-                elif found := ID.match(line):
-                    told.add(found[1].decode())
+                elif match := ID.match(line):
+                    received.add(match[1].decode())
         finally:
             writer.close()

@@ -1,4 +1,4 @@
-"""Load on a service by wrk, which is no Python and takes little of the cores, and what the service spends under it."""
+"""Load on a service by wrk, a C program that uses little CPU time, and the CPU time of the service under it."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ UNITS_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What wrk saw. `failed`: answers that were not 2xx or 3xx, and connections that broke."""
+    """The figures of wrk. `failed` counts answers other than 2xx and 3xx, and connections that broke."""
 
     requests: int
     seconds: float
@@ -42,7 +42,7 @@ class Load:
         self._process = subprocess.Popen([_wrk(), *options, url], env=environment, stdout=subprocess.PIPE, text=True)
 
     def result(self) -> Answered:
-        """What was seen, once the time is over."""
+        """Return the figures, once the time is over."""
         try:
             output, _ = self._process.communicate(timeout=self._seconds + 30)
         finally:
@@ -52,41 +52,41 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Submits:
-    """What to submit. `run` is part of the keys; ids that were acknowledged are appended to a file, one a line."""
+    """The jobs to submit. `run` is part of the idempotency keys; acknowledged ids are appended to a file."""
 
     run: str
     body: str
     acknowledged: Path
 
     def ids(self) -> list[str]:
-        """The ids acknowledged so far."""
+        """Return the ids acknowledged so far."""
         return self.acknowledged.read_text().split() if self.acknowledged.exists() else []
 
 
 def _wrk() -> str:
-    found = shutil.which("wrk")
-    if found is None:
+    path = shutil.which("wrk")
+    if path is None:
         raise SystemExit(MISSING)
-    return found
+    return path
 
 
 def parsed(output: str) -> Answered:
-    """What wrk printed, as figures."""
+    """Return the figures in the output of wrk."""
     requests, seconds = (
-        _found(r"(\d+) requests in ([\d.]+)(us|ms|s|m)", output),
-        _found(r"requests in ([\d.]+)", output),
+        _number(r"(\d+) requests in ([\d.]+)(us|ms|s|m)", output),
+        _number(r"requests in ([\d.]+)", output),
     )
     slowest = re.search(r"99%\s+([\d.]+)(us|ms|s|m)", output)
-    refused = _found(r"Non-2xx or 3xx responses: (\d+)", output)
+    refused = _number(r"Non-2xx or 3xx responses: (\d+)", output)
     broken = re.search(r"connect (\d+), read (\d+), write (\d+), timeout (\d+)", output)
     failed = refused + (sum(int(each) for each in broken.groups()) if broken else 0)
     p99_ms = float(slowest[1]) * UNITS_MS[slowest[2]] if slowest else float("nan")
     return Answered(round(requests), seconds, p99_ms, round(failed))
 
 
-def _found(pattern: str, output: str) -> float:
-    found = re.search(pattern, output)
-    return float(found[1]) if found else 0.0
+def _number(pattern: str, output: str) -> float:
+    match = re.search(pattern, output)
+    return float(match[1]) if match else 0.0
 
 
 class Spent:
@@ -97,7 +97,7 @@ class Spent:
         self._before = self._all()
 
     def seconds(self) -> float:
-        """User and system time until now."""
+        """Return the user and system time until now, in seconds."""
         return self._all() - self._before
 
     def _all(self) -> float:
@@ -110,11 +110,11 @@ class Spent:
 
 def own_processes(service: psutil.Process) -> list[psutil.Process]:
     """The service, its scheduler, its solver: no supervisors, which begin a job's own processes."""
-    found, waiting = [], [service]
+    own, waiting = [], [service]
     while waiting:
         process = waiting.pop()
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             if not any("supervisor.py" in word for word in process.cmdline()):
-                found.append(process)
+                own.append(process)
                 waiting += process.children()
-    return found
+    return own

@@ -1,8 +1,9 @@
-"""How closely rounds follow an allocation, how long they take to plan, and what they say of gangs takes.
+"""How closely rounds follow an allocation, how long planning takes, and how long reports of gangs take.
 
-Lag: rounds owed minus rounds received since the solve, per job and accelerator type, the largest after any round. Both
-rules plan the same random allocations (`an_instance`), with no price on moves and no minimum stay; rounds that nobody
-promised are not counted. Plans are whole calls of `plan_round`, medians of CPU time of one thread.
+Lag: rounds by the target fractions minus rounds received since the solve, per job and accelerator type, the largest
+after any round. Both rules plan the same random allocations (`an_instance`), with no price on moves and no minimum
+stay; rounds without a target fraction are not counted. Plans are whole calls of `plan_round`, medians of CPU time of
+one thread.
 """
 
 import os
@@ -21,8 +22,8 @@ from scipy.sparse import block_array, csr_array, eye_array, kron
 
 from benchmarks import ephemeral, mechanism_local
 from benchmarks.table import Row, run
-from gavel.mechanism.placement import Layout
-from gavel.mechanism.planner import Planner, RoundView, Standing, choose, plan_round, stay_rounds
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.planner import Ledger, SelectionProblem, choose, plan_round, stay_rounds
 from gavel.types import (
     Allocation,
     AllocationProblem,
@@ -34,6 +35,9 @@ from gavel.types import (
     JobSpec,
     JobState,
     Node,
+    PlanInputs,
+    PlannedJobs,
+    Planner,
     RoundPlan,
     Tier,
     Worker,
@@ -52,12 +56,12 @@ class Instance:
 
     scale_factor: IntArray  # (n,)
     capacity_workers: IntArray  # (m,)
-    promised: FloatArray  # (n, m)
+    target_fraction: FloatArray  # (n, m)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """What came of following an allocation for a number of rounds."""
+    """The result of following an allocation for a number of rounds."""
 
     lag_rounds: float
     starts_per_round: float
@@ -78,19 +82,19 @@ def lags(quick: bool) -> Iterator[Row]:
         for jobs in (60, 150):
             instances = [an_instance(jobs, load, seed, gangs=gangs) for load in LOADS for seed in (0, 1)]
             name = f"{jobs} {'gangs of 1 to 8' if gangs else 'single-worker jobs'}"
-            for planner, target in (("owed", most), ("published", None)):
+            for planner, target in (("lag", most), ("published", None)):
                 worst = max(follow(each, rounds, planner).lag_rounds for each in instances)
                 yield Row(f"max lag over {rounds} rounds, {name}, {planner}", worst, "rounds", target)
 
 
 def prices(quick: bool) -> Iterator[Row]:
-    """What a price on moves does: fewer starts, more lag, at most by the price."""
+    """Yield the effect of a price on moves: fewer starts, and more lag, at most by the price."""
     instance, rounds = an_instance(60, 1.0, 0), 200 if quick else 1_000
     for cost_s in (0.0, 0.1, 0.5, 2.0):
-        found = follow(instance, rounds, switch_cost_s=cost_s * 10.0)
+        followed = follow(instance, rounds, switch_cost_s=cost_s * 10.0)
         price = float(stay_rounds(["any"], {"": cost_s * 10.0}, 10.0).sum())
-        yield Row(f"starts a round, a move costs {cost_s:g} rounds", found.starts_per_round, "of 60")
-        yield Row(f"max lag, a move costs {cost_s:g} rounds", found.lag_rounds, "rounds", 1.25 + price)
+        yield Row(f"starts a round, a move costs {cost_s:g} rounds", followed.starts_per_round, "of 60")
+        yield Row(f"max lag, a move costs {cost_s:g} rounds", followed.lag_rounds, "rounds", 1.25 + price)
 
 
 def plans(quick: bool) -> Iterator[Row]:
@@ -104,28 +108,28 @@ def plans(quick: bool) -> Iterator[Row]:
             yield Row(f"moves without need, {name}", needless, "", 0.0)
 
 
-def follow(instance: Instance, rounds: int, planner: Planner = "owed", switch_cost_s: float = 0.0) -> Followed:
+def follow(instance: Instance, rounds: int, planner: Planner = "lag", switch_cost_s: float = 0.0) -> Followed:
     """Follow an allocation in rounds of 10 s. The published rule goes without its work-conserving extras."""
-    promised = instance.promised
-    given, kept, lag, starts = np.zeros_like(promised), np.full(len(promised), -1), 0.0, 0
-    standing = Standing(
-        rates=np.ones_like(promised) if planner == "owed" else (promised > 0).astype(float),
+    target_fraction = instance.target_fraction
+    given, kept, lag, starts = np.zeros_like(target_fraction), np.full(len(target_fraction), -1), 0.0, 0
+    selection = SelectionProblem(
+        rates=np.ones_like(target_fraction) if planner == "lag" else (target_fraction > 0).astype(float),
         scale_factor=instance.scale_factor,
         capacity_workers=instance.capacity_workers,
-        promised=promised,
+        target_fraction=target_fraction,
         ledger=given,
         kept=kept,
         round_index=0,
         planner=planner,
-        stay_rounds=stay_rounds(["any"] * len(promised), {"": switch_cost_s}, 10.0),
+        stay_rounds=stay_rounds(["any"] * len(target_fraction), {"": switch_cost_s}, 10.0),
     )
     for index in range(1, rounds + 1):
-        chosen, ledger = choose(replace(standing, ledger=given, kept=kept, round_index=index, is_new_allocation=False))
-        before, kept = kept, np.full(len(promised), -1)
+        chosen, ledger = choose(replace(selection, ledger=given, kept=kept, round_index=index, is_new_allocation=False))
+        before, kept = kept, np.full(len(target_fraction), -1)
         kept[list(chosen)] = list(chosen.values())
         given, starts = ledger, starts + int(((kept != before) & (kept >= 0)).sum())
-        owed = ledger if planner == "owed" else index * promised - ledger
-        lag = max(lag, float(owed.max()))
+        lag_of_all = ledger if planner == "lag" else index * target_fraction - ledger
+        lag = max(lag, float(lag_of_all.max()))
     return Followed(lag_rounds=lag, starts_per_round=starts / rounds)
 
 
@@ -134,14 +138,14 @@ def an_instance(jobs: int, load: float, seed: int, *, gangs: bool = False) -> In
     draw = np.random.default_rng(seed)
     size = draw.choice(GANGS, jobs, p=GANGS_OF) if gangs else np.ones(jobs, dtype=np.int64)
     capacity = np.maximum(size.max(), draw.multinomial(int(size.sum() * load), [1 / 3] * 3))
-    promised = np.zeros((jobs, 3))
+    target_fraction = np.zeros((jobs, 3))
     time_of_job, workers = kron(eye_array(jobs), np.ones((1, 3))), kron(size[None], eye_array(3))
     limits = csr_array(block_array([[time_of_job], [workers]]))
     for weight in draw.dirichlet(np.full(VERTICES, 2.0)):
         gain = draw.uniform(size=(jobs, 3)) * size[:, None]
         vertex = linprog(-gain.ravel(), A_ub=limits, b_ub=np.r_[np.ones(jobs), capacity], bounds=(0, 1))
-        promised += weight * vertex.x.reshape(jobs, 3)
-    return Instance(scale_factor=size, capacity_workers=capacity, promised=promised)
+        target_fraction += weight * vertex.x.reshape(jobs, 3)
+    return Instance(scale_factor=size, capacity_workers=capacity, target_fraction=target_fraction)
 
 
 def a_large_instance(jobs: int, *, gangs: bool) -> Instance:
@@ -149,30 +153,43 @@ def a_large_instance(jobs: int, *, gangs: bool) -> Instance:
     draw = np.random.default_rng(0)
     size = draw.choice(GANGS, jobs, p=GANGS_OF) if gangs else np.ones(jobs, dtype=np.int64)
     capacity = (np.array([0.4, 0.3, 0.3]) * jobs).astype(np.int64)
-    promised = draw.dirichlet(np.ones(3), 30)[draw.integers(0, 30, jobs)]
+    target_fraction = draw.dirichlet(np.ones(3), 30)[draw.integers(0, 30, jobs)]
     for _ in range(100):
-        promised *= np.minimum(1.5, capacity / (promised * size[:, None]).sum(axis=0))
-        promised /= np.maximum(1.0, promised.sum(axis=1, keepdims=True))
-    promised *= np.minimum(1.0, capacity / (promised * size[:, None]).sum(axis=0))
-    return Instance(scale_factor=size, capacity_workers=capacity, promised=promised)
+        target_fraction *= np.minimum(1.5, capacity / (target_fraction * size[:, None]).sum(axis=0))
+        target_fraction /= np.maximum(1.0, target_fraction.sum(axis=1, keepdims=True))
+    target_fraction *= np.minimum(1.0, capacity / (target_fraction * size[:, None]).sum(axis=0))
+    return Instance(scale_factor=size, capacity_workers=capacity, target_fraction=target_fraction)
 
 
 def plan_ms(instance: Instance, rounds: int) -> tuple[float, int]:
     """Median CPU milliseconds of a plan, and how many gangs changed workers without need."""
-    view, spent, needless = a_view(instance), [], 0
+    jobs, cluster = large_jobs(instance), a_cluster(instance.capacity_workers)
+    problem, allocation, layout = a_problem(instance), an_allocation(instance), Layout(cluster)
+    lag_of_all: Ledger = {}
+    parent, spent, needless = None, [], 0
     for index in range(rounds + 1):
         began = time.process_time()
-        plan, owed = plan_round(view)
+        inputs = PlanInputs(
+            policy="random",
+            cluster=cluster,
+            jobs=PlannedJobs.of(jobs),
+            parent=parent,
+            starts_at_s=index * 10.0,
+            duration_s=10.0,
+        )
+        plan, lag_of_all = plan_round(
+            inputs, problem=problem, allocation=allocation, lag_rounds=lag_of_all, layout=layout
+        )
         spent.append(time.process_time() - began)
-        needless += moves_without_need(view.parent, plan)
-        tokens = {lease.job_id: lease.token for lease in plan.leases}
+        needless += moves_without_need(parent, plan)
+        generations = {lease.job_id: lease.generation for lease in plan.leases}
         jobs = [
-            replace(job, token=tokens[job.id], state=JobState.LEASED)
-            if job.id in tokens
+            replace(job, generation=generations[job.id], state=JobState.LEASED)
+            if job.id in generations
             else replace(job, state=JobState.QUEUED)
-            for job in view.jobs
+            for job in jobs
         ]
-        view = replace(view, jobs=jobs, parent=plan, owed_rounds=owed, starts_at_s=(index + 1) * 10.0)
+        parent = plan
     return statistics.median(spent[1:]) * 1e3, needless
 
 
@@ -188,32 +205,26 @@ def moves_without_need(parent: RoundPlan | None, plan: RoundPlan) -> int:
     return moved
 
 
-def a_view(instance: Instance) -> RoundView:
-    """The first round of an instance, on nodes of eight workers of one type."""
-    ids = tuple(f"j{index:06d}" for index in range(len(instance.promised)))
+def ids_of(instance: Instance) -> tuple[str, ...]:
+    return tuple(f"j{index:06d}" for index in range(len(instance.target_fraction)))
+
+
+def large_jobs(instance: Instance) -> list[Job]:
     spec = JobSpec(kind="any", user="ann", tier="default", argv=("python",), total_steps=10**6)
-    jobs = [
-        Job(id=id_, spec=replace(spec, scale_factor=int(size)))
-        for id_, size in zip(ids, instance.scale_factor, strict=True)
+    sizes = instance.scale_factor.tolist()
+    return [
+        Job(id=id_, spec=replace(spec, scale_factor=size)) for id_, size in zip(ids_of(instance), sizes, strict=True)
     ]
-    cluster = a_cluster(instance.capacity_workers)
-    return RoundView(
-        jobs=jobs,
-        cluster=cluster,
-        problem=a_problem(ids, instance),
-        allocation=Allocation(
-            combinations=tuple((id_,) for id_ in ids),
-            accelerator_types=TYPES,
-            time_fraction=instance.promised,
-            certificate=Certificate(primal_violation=0.0),
-            policy="random",
-            solver="none",
-        ),
-        owed_rounds={},
-        parent=None,
-        starts_at_s=0.0,
-        duration_s=10.0,
-        layout=Layout(cluster),
+
+
+def an_allocation(instance: Instance) -> Allocation:
+    return Allocation(
+        combinations=tuple((id_,) for id_ in ids_of(instance)),
+        accelerator_types=TYPES,
+        time_fraction=instance.target_fraction,
+        certificate=Certificate(primal_violation=0.0),
+        policy="random",
+        solver="none",
     )
 
 
@@ -230,14 +241,14 @@ def a_cluster(capacity: IntArray) -> Cluster:
     return Cluster(nodes=tuple(Node(name=name) for name in dict.fromkeys(w.node for w in workers)), workers=workers)
 
 
-def a_problem(ids: tuple[str, ...], instance: Instance) -> AllocationProblem:
-    jobs = len(ids)
+def a_problem(instance: Instance) -> AllocationProblem:
+    jobs = len(instance.target_fraction)
     rates = np.zeros((jobs, 2, len(TYPES)))
     rates[:, 0] = instance.capacity_workers >= instance.scale_factor[:, None]
     return AllocationProblem(
         now_s=0.0,
         round_duration_s=10.0,
-        job_ids=ids,
+        job_ids=ids_of(instance),
         combinations=tuple((row,) for row in range(jobs)),
         accelerator_types=TYPES,
         throughput_steps_per_s=rates,

@@ -99,7 +99,7 @@ class Bench:
         self._wait(first, lambda seen: any(report.steps for report in seen.reports))
         second = self._launch("sleep", "60")
         began_s = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self.backend.execute([StopGang(job_id=first, token=1)])
+        self.backend.execute([StopGang(job_id=first, generation=1)])
         started = self._wait(second, lambda seen: seen.started_at_s is not None)
         spent_s = (started.started_at_s or 0.0) - self._instant_s(began_s)
         self._end(first, second)
@@ -125,10 +125,10 @@ class Bench:
 
     def _end(self, *job_ids: str) -> None:
         """Stop and forget, so that the next measurement begins alike."""
-        self.backend.execute([StopGang(job_id=job_id, token=1) for job_id in job_ids])
+        self.backend.execute([StopGang(job_id=job_id, generation=1) for job_id in job_ids])
         for job_id in job_ids:
             self._wait(job_id, lambda seen: seen.state is GangState.ENDED)
-        forget: list[Instruction] = [ForgetGang(job_id=job_id, token=1) for job_id in job_ids]
+        forget: list[Instruction] = [ForgetGang(job_id=job_id, generation=1) for job_id in job_ids]
         self.backend.execute(forget)
 
     def _instant_s(self, boottime_s: float) -> float:
@@ -197,7 +197,7 @@ def _accelerator(name: str, cpu: int) -> LocalAccelerator:
 def _gang(job_id: str, argv: Sequence[str], workers: Sequence[str], expires_at_s: float) -> LaunchGang:
     return LaunchGang(
         job_id=job_id,
-        token=1,
+        generation=1,
         user="bench",
         argv=tuple(argv),
         env={},

@@ -4,7 +4,10 @@ Jobs: kinds of the published throughput table where GAVEL_DATA names it (else dr
 probability .7, .1, .15 and .05, weights 1, 2 and 5 with .6, .2 and .2; "unique" multiplies every rate by a lognormal
 factor (sigma 0.3), so that no two jobs are alike. Contended: accelerators for a quarter of the jobs, of three types;
 spare: for twice as many. Packed pairs: what the table says of two single-accelerator kinds on one worker; the others
-run alone. Medians of one thread; the published program, from dictionaries to dictionaries, is run once.
+run alone.
+
+Every figure is a warm median in CPU seconds of one thread; the published programs, from dictionaries to dictionaries,
+are warmed up and repeated as often as ours, in turns. A row whose answer has no certificate, or one over 1e-6, fails.
 """
 
 import os
@@ -12,24 +15,35 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import importlib
+import importlib.util
 import json
 import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks import baselines_policies as published
 from benchmarks.table import Row, run
+from benchmarks.timing import (
+    cpu_s,  # noqa: F401  # for the modules of further rows
+    gap_of,
+    in_turns,
+    is_proven,
+    solved,
+    warm_cpu_s,
+)
 from gavel.policies import measures, named_pairs, registry, with_pairs
 from gavel.policies.finish_time_fairness import FinishTimeFairness
 from gavel.policies.hierarchical import Hierarchical
 from gavel.policies.makespan import Makespan
 from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.policies.programs import names, validate
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray, PairRates, Tier
 
@@ -41,12 +55,26 @@ PLAIN, FILLED = MaxMinFairness(water_filling=False), MaxMinFairness()
 
 def rows(quick: bool) -> Iterator[Row]:
     yield from max_min(quick)
+    yield from small_problems(quick)
     yield from water_filling(quick)
     yield from rho_and_makespan(quick)
     yield from hierarchical()
+    yield from nested_tiers(quick)
     yield from simple_objectives()
     yield from packed_pairs()
     yield from warm_rounds()
+
+
+def small_problems(quick: bool) -> Iterator[Row]:
+    from benchmarks import policies_small  # it uses what is above
+
+    yield from policies_small.rows(quick)
+
+
+def nested_tiers(quick: bool) -> Iterator[Row]:
+    """The rows of `policies_hierarchical`, where there is one."""
+    if importlib.util.find_spec("benchmarks.policies_hierarchical") is not None:
+        yield from importlib.import_module("benchmarks.policies_hierarchical").rows(quick)
 
 
 def max_min(quick: bool) -> Iterator[Row]:
@@ -62,16 +90,28 @@ def max_min(quick: bool) -> Iterator[Row]:
 def large() -> Iterator[Row]:
     """Before any published program, whose memory would count."""
     for jobs in (262_144, 1_000_000):
-        yield Row(f"max-min, {jobs} jobs of real kinds", cpu_s(FILLED, a_problem(jobs, CONTENDED), 3), "CPU s", 0.15)
+        problem = a_problem(jobs, CONTENDED)
+        row = solved(f"max-min, {jobs} jobs of real kinds", FILLED, problem, 0.15 if jobs < 1_000_000 else None, 3)
+        names = warm_cpu_s(partial(named_anew, problem), 3)
+        yield row
+        yield Row(f"{row.name}: of it reading and giving names", names, "CPU s")
+        yield replace(row, name=f"{row.name}: beside", value=row.value - names, target=0.05)
     problem = a_problem(1_000_000, CONTENDED, unique=True)
     walls = []
     for _ in range(3):
         began = time.perf_counter()
         FILLED.allocate(replace(problem))
         walls.append(time.perf_counter() - began)
-    yield Row("max-min, 1000000 unique jobs", cpu_s(FILLED, problem, 3), "CPU s")
+    yield solved("max-min, 1000000 unique jobs", FILLED, problem, repetitions=3)
     yield Row("max-min, 1000000 unique jobs, wall", statistics.median(walls), "s", 1.5)
     yield Row("memory at the peak so far", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, "GB", 2.0)
+
+
+def named_anew(problem: AllocationProblem) -> None:
+    """What a policy has to do with names, whatever it decides: ids that differ, combinations, those of the answer."""
+    again = replace(problem)
+    assert validate._are_apart(again.job_ids) and measures.is_unpacked(again)
+    names.of_combinations(again)
 
 
 def water_filling(quick: bool) -> Iterator[Row]:
@@ -83,12 +123,11 @@ def water_filling(quick: bool) -> Iterator[Row]:
         for size in (2_048, 16_384):
             problem = a_problem(size, load, unique=True)
             limit = most if size == 2_048 else None
-            yield Row(f"water filling, {size} unique, {name}", cpu_s(FILLED, problem), "CPU s", limit)
+            yield solved(f"water filling, {size} unique, {name}", FILLED, problem, limit)
     for size, most in ((2_048, 0.4), (16_384, None)):
-        took = cpu_s(FILLED, in_stairs(size))
-        name = f"water filling, {size} unique, spare, three levels"
-        yield Row(name, took, "CPU s", most)
-        yield Row(f"{name}: each", took / 3, "CPU s", 0.2 if most else None)
+        row = solved(f"water filling, {size} unique, spare, three levels", FILLED, in_stairs(size), most)
+        yield row
+        yield replace(row, name=f"{row.name}: each", value=row.value / 3, target=0.2 if most else None)
     yield from by_program("water filling", FILLED, a_problem(256, CONTENDED, unique=True))
 
 
@@ -100,11 +139,10 @@ def rho_and_makespan(quick: bool) -> Iterator[Row]:
     yield from against_published(
         "finish-time fairness", problem, fair, published.finish_time_fairness, rho_of, target, True
     )
-    yield Row("finish-time fairness, 2048 unique", cpu_s(fair, a_problem(2_048, CONTENDED, unique=True)), "CPU s")
+    yield solved("finish-time fairness, 2048 unique", fair, a_problem(2_048, CONTENDED, unique=True))
     problem = a_problem(16_384, CONTENDED, unique=True)
     yield from against_published("makespan", problem, soon, published.makespan, end_of, 100.0, True, tolerance=None)
-    gap = soon.allocate(problem).certificate.dual_gap or 0.0
-    yield Row("makespan, 16384 unique: distance to the bound", gap, "", 1e-6)
+    yield Row("makespan, 16384 unique: distance to the bound", gap_of(soon.allocate(problem)), "", 1e-6)
     yield from by_program("finish-time fairness", fair, a_problem(256, CONTENDED, unique=True))
     yield from by_program("makespan", soon, a_problem(256, CONTENDED, unique=True))
 
@@ -117,7 +155,7 @@ def hierarchical() -> Iterator[Row]:
         (16_384, CONTENDED, "contended", 0.2),
     ):
         problem = a_problem(jobs, load, unique=True, tiers=5)
-        yield Row(f"hierarchical, {jobs} unique in 5 tiers, {name}", cpu_s(policy, problem, 3), "CPU s", most)
+        yield solved(f"hierarchical, {jobs} unique in 5 tiers, {name}", policy, problem, most, 3)
     yield from tiers_below_tiers(policy)
 
 
@@ -131,7 +169,7 @@ def tiers_below_tiers(policy: Policy) -> Iterator[Row]:
         ):
             most = 0.05 if name == "contended" and not what else None
             row = f"hierarchical, 2048 unique in 5 tiers of 2 departments{what}, {name}"
-            yield Row(row, cpu_s(policy, given, 3), "CPU s", most)
+            yield solved(row, policy, given, most, 3)
     problem = in_departments(a_problem(256, CONTENDED, unique=True, tiers=5), cap=0.15)
     ours, theirs = (
         measures.service(problem, each.time_fraction)
@@ -152,8 +190,8 @@ def in_departments(problem: AllocationProblem, *, guarantee: float = 0.0, cap: f
         )
         for index, tier in enumerate(problem.tiers)
     )
-    promised = sum(tier.guarantee for tier in tiers)
-    departments = (Tier(name="department-0", weight=2.0, guarantee=promised), Tier(name="department-1"))
+    guaranteed = sum(tier.guarantee for tier in tiers)
+    departments = (Tier(name="department-0", weight=2.0, guarantee=guaranteed), Tier(name="department-1"))
     return replace(problem, tiers=tiers + departments)
 
 
@@ -166,25 +204,26 @@ def simple_objectives() -> Iterator[Row]:
         "shortest_job_first",
         "fifo",
     )
-    problem = a_problem(16_384, CONTENDED)
-    for spec in specs:
-        yield Row(f"{spec}, 16384 jobs of real kinds", cpu_s(registry.load(spec), problem, 3), "CPU s", 0.1)
+    for unique, jobs in ((False, "jobs of real kinds"), (True, "unique")):
+        problem = a_problem(16_384, CONTENDED, unique=unique)
+        for spec in specs:
+            most = 0.05 if unique and spec == "max_total_relative_speed" else None if unique else 0.1
+            yield solved(f"{spec}, 16384 {jobs}", registry.load(spec), problem, most, 3)
 
 
 def packed_pairs() -> Iterator[Row]:
     for jobs, most in ((1_024, 0.3), (16_384, 0.3), (1_000_000, 1.0)):
         problem = packed(jobs)
         what = f"packed pairs, {jobs} jobs of real kinds"
-        yield Row(what, cpu_s(FILLED, problem, 3), "CPU s", most)
+        yield solved(what, FILLED, problem, most, 3)
         answer = FILLED.allocate(problem)
-        yield Row(f"{what}: distance to the bound", answer.certificate.dual_gap or 0.0, "service", 1e-6)
+        yield Row(f"{what}: distance to the bound", gap_of(answer), "service", 1e-6)
         yield Row(f"{what}: pairs named", len(answer.combinations) - jobs, "")
     problem = packed(48)
     every = named_pairs(problem)
-    began = time.process_time()
     theirs = FILLED.objective(every, FILLED.program(every))
-    took = time.process_time() - began
-    yield Row("packed pairs, 48 jobs: ratio over our own program", took / cpu_s(FILLED, problem), "x")
+    took, ours = in_turns([lambda: FILLED.program(replace(every)), lambda: FILLED.allocate(replace(problem))], 3)
+    yield Row("packed pairs, 48 jobs: ratio over our own program", took / ours, "x")
     apart = np.abs(FILLED.objective(problem, FILLED.allocate(problem)) / theirs - 1)
     yield Row("packed pairs, 48 jobs: objectives apart by", float(apart.max()), "", 1e-4)
 
@@ -193,9 +232,11 @@ def warm_rounds() -> Iterator[Row]:
     for jobs in (2_048, 16_384):
         problem, after = a_problem(jobs, CONTENDED, unique=True), changed(jobs)
         last = FILLED.allocate(problem)
-        cold = cpu_s(FILLED, after)
-        warm = cpu_s(FILLED, replace(after, warm_start=last.warm_start))
-        yield Row(f"a round with 2 % of {jobs} unique jobs changed, over a cold one", warm / cold, "", 1 / 3)
+        warm = replace(after, warm_start=last.warm_start)
+        times = in_turns([lambda: FILLED.allocate(replace(after)), lambda: FILLED.allocate(replace(warm))])  # noqa: B023
+        proven = is_proven(FILLED.allocate(warm))
+        name = f"a round with 2 % of {jobs} unique jobs changed, over a cold one"
+        yield Row(name, times[1] / times[0], "", 1 / 3, proven=proven)
 
 
 def against_published(
@@ -211,15 +252,13 @@ def against_published(
 ) -> Iterator[Row]:
     """Our time, how many times the published program's it fits in, and how far the objectives are apart."""
     name = f"{what}, {len(problem.job_ids)} {'unique' if unique else 'of real kinds'}"
-    ours = cpu_s(policy, problem)
     given = published.Given.of(problem)
-    began = time.process_time()
-    theirs = baseline(given)
-    took = time.process_time() - began
-    yield Row(f"{name}: ours", ours, "CPU s")
+    took, ours = in_turns([lambda: baseline(given), lambda: policy.allocate(replace(problem))])
+    theirs, answer = baseline(given), policy.allocate(problem)
+    yield Row(f"{name}: ours", ours, "CPU s", proven=is_proven(answer))
     yield Row(f"{name}: as published", took, "CPU s")
-    yield Row(f"{name}: ratio", took / ours, "x", target, at_least=True)
-    mine = worth(problem, policy.allocate(problem))
+    yield Row(f"{name}: ratio", took / ours, "x", target, at_least=True, proven=is_proven(answer))
+    mine = worth(problem, answer)
     yield Row(f"{name}: objectives apart by", float(np.max(np.abs(np.divide(mine, theirs) - 1))), "", tolerance)
 
 
@@ -227,10 +266,8 @@ def by_program(
     what: str, policy: MaxMinFairness | FinishTimeFairness | Makespan, problem: AllocationProblem
 ) -> Iterator[Row]:
     """How many times the vectorised program's time ours fits in; without a target."""
-    began = time.process_time()
-    policy.program(problem)
-    took = time.process_time() - began
-    yield Row(f"{what}, {len(problem.job_ids)} unique: ratio over our own program", took / cpu_s(policy, problem), "x")
+    took, ours = in_turns([lambda: policy.program(replace(problem)), lambda: policy.allocate(replace(problem))])
+    yield Row(f"{what}, {len(problem.job_ids)} unique: ratio over our own program", took / ours, "x")
 
 
 def best_of(problem: AllocationProblem, allocation: Allocation) -> float:
@@ -250,27 +287,8 @@ def end_of(problem: AllocationProblem, allocation: Allocation) -> float:
     return float((problem.steps_remaining / rate).max())
 
 
-def cpu_s(policy: object, problem: AllocationProblem, repetitions: int = 5) -> float:
-    """Median CPU seconds of a call, after one to warm up; small calls are repeated to get above the timer's tick."""
-    allocate = policy.allocate  # type: ignore[attr-defined]
-    began = time.process_time()
-    allocate(problem)
-    first = time.process_time() - began
-    if first > 2:
-        return first
-    inner = max(1, int(0.05 / max(first, 1e-4)))
-    return statistics.median(_timed(allocate, problem, inner) for _ in range(repetitions))
-
-
-def _timed(allocate: Callable[[AllocationProblem], Allocation], problem: AllocationProblem, inner: int) -> float:
-    began = time.process_time()
-    for _ in range(inner):
-        allocate(replace(problem))  # as new as every round's: nothing known of it from the call before
-    return (time.process_time() - began) / inner
-
-
 @cache
-def beside() -> FloatArray:
+def colocated() -> FloatArray:
     """Rates (k, k, 3) of each kind beside each other one: the published table, or drawn for gangs of one."""
     path = Path(os.environ.get("GAVEL_DATA", "")) / "gavel" / "simulation_throughputs.json"
     rates, gangs = kinds()
@@ -354,7 +372,7 @@ def packed(jobs: int) -> AllocationProblem:
     of_kind = {(gang, *row): kind for kind, (gang, row) in enumerate(zip(gangs.tolist(), rates.tolist(), strict=True))}
     alone = problem.throughput_steps_per_s[:, 0].tolist()
     kind = [of_kind[gang, *row] for gang, row in zip(problem.scale_factor.tolist(), alone, strict=True)]
-    return with_pairs(problem, PairRates(kind_of_job=np.asarray(kind), steps_per_s=beside()))
+    return with_pairs(problem, PairRates(kind_of_job=np.asarray(kind), steps_per_s=colocated()))
 
 
 def changed(jobs: int) -> AllocationProblem:

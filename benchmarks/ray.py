@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.table import Row, run
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
-from gavel.backends.ray.words import RaySettings
+from gavel.backends.ray.protocol import RaySettings
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable
 from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
@@ -39,11 +39,11 @@ class Bench:
             log_bytes_per_job=1 << 16,
         )
         self.node_of = {worker.id: worker.node for worker in self._meet().cluster.workers}
-        self.token = 0
+        self.generation = 0
 
     def launch(self, sizes: Sequence[int], *, is_spread: bool = True) -> list[Instruction]:
         """Gangs of these sizes, each on as many nodes as can be or, as the planner does it, on as few; tokens grow."""
-        self.token += 1
+        self.generation += 1
         number = {worker: int(worker.partition("-")[2]) for worker in self.node_of}
         workers = sorted(number, key=lambda each: number[each] % WORKERS_PER_NODE if is_spread else number[each])
         instructions: list[Instruction] = []
@@ -54,7 +54,7 @@ class Bench:
 
     def stop(self, count: int) -> list[Instruction]:
         """The gangs launched last."""
-        return [StopGang(job_id=f"j{index}", token=self.token) for index in range(count)]
+        return [StopGang(job_id=f"j{index}", generation=self.generation) for index in range(count)]
 
     def until(self, count: int, state: GangState) -> None:
         """So many gangs with the newest token are there, every rank executing if they run. Fails after a limit."""
@@ -66,43 +66,43 @@ class Bench:
     def clear(self) -> None:
         """Nothing runs, nothing is known of it."""
         while gangs := self.backend.observe().gangs:
-            self.backend.execute([StopGang(job_id=gang.job_id, token=gang.token) for gang in gangs])
+            self.backend.execute([StopGang(job_id=gang.job_id, generation=gang.generation) for gang in gangs])
             over = [gang for gang in gangs if gang.state is GangState.ENDED]
-            self.backend.execute([ForgetGang(job_id=gang.job_id, token=gang.token) for gang in over])
+            self.backend.execute([ForgetGang(job_id=gang.job_id, generation=gang.generation) for gang in over])
 
     def forget_older(self) -> None:
         """What ended before this round is forgotten, as the driver does once its end is committed."""
         gangs = self.backend.observe().gangs
-        over = [each for each in gangs if each.token < self.token and each.state is GangState.ENDED]
-        self.backend.execute([ForgetGang(job_id=each.job_id, token=each.token) for each in over])
+        over = [each for each in gangs if each.generation < self.generation and each.state is GangState.ENDED]
+        self.backend.execute([ForgetGang(job_id=each.job_id, generation=each.generation) for each in over])
 
     def _is_in(self, gang: GangSeen, state: GangState) -> bool:
         executes = state is not GangState.RUNNING or gang.started_at_s is not None
-        return gang.token == self.token and gang.state is state and executes
+        return gang.generation == self.generation and gang.state is state and executes
 
     def _gang(self, job_id: str, workers: tuple[str, ...]) -> list[Instruction]:
         nodes = [self.node_of[worker] for worker in workers]
         expires_at_s = self.clock.now_s() + LEASE_S
         resources = tuple(
             EphemeralResource(
-                name=f"gang-{job_id}-{self.token}",
+                name=f"gang-{job_id}-{self.generation}",
                 node=node,
                 capacity=nodes.count(node),
                 owner="gavel",
                 lease_expires_at_s=expires_at_s,
-                generation=self.token,
+                generation=self.generation,
             )
             for node in sorted(set(nodes))
         )
         start = LaunchGang(
             job_id=job_id,
-            token=self.token,
+            generation=self.generation,
             user="bench",
             argv=("sleep", "3600"),
             env={},
             accelerator_type="a",
             worker_ids=workers,
-            resource=f"gavel/gang-{job_id}-{self.token}",
+            resource=f"gavel/gang-{job_id}-{self.generation}",
             lease_expires_at_s=expires_at_s,
             start_step=0,
             total_steps=1,
@@ -182,7 +182,7 @@ def calls_of_an_extension(bench: Bench) -> int:
     before = dict(bench.backend.calls)
     expires_at_s = bench.clock.now_s() + 2 * LEASE_S
     bench.backend.execute(
-        [ExtendLease(job_id=f"j{index}", token=bench.token, expires_at_s=expires_at_s) for index in range(16)]
+        [ExtendLease(job_id=f"j{index}", generation=bench.generation, expires_at_s=expires_at_s) for index in range(16)]
     )
     bench.backend.observe()
     after = dict(bench.backend.calls)

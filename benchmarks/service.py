@@ -28,7 +28,7 @@ from gavel.demo.service import ServiceProcess, wait_until
 
 LIMIT_S = 60.0
 CONNECTIONS = 32
-SETTINGS = {"GAVEL_QUEUED_JOBS_PER_USER": "1000000"}
+SETTINGS = {"GAVEL_UNFINISHED_JOBS_PER_USER": "1000000"}
 JOB = {"argv": ["sleep", "3600"], "name": "idle", "total_steps": 10**9}
 KINDS = 20
 
@@ -98,7 +98,7 @@ def crowd(jobs: int, seconds: float) -> Iterator[Row]:
         with _client(service.url, token) as client:
             made = _submit_arrays(client, jobs)
             wait_until(lambda: _jobs_of_round(client) > 0.9 * jobs, LIMIT_S)
-        known = _rounds_s(service)
+        earlier_s = _rounds_s(service)
         for name, path in (
             ("list of 50", "/v1/jobs"),
             ("one job", f"/v1/jobs/{made[len(made) // 2]}"),
@@ -111,8 +111,8 @@ def crowd(jobs: int, seconds: float) -> Iterator[Row]:
             seen = Load(f"{service.url}{path}", connections=4, seconds=seconds, token=token).result()
             yield Row(f"{name} of {jobs} jobs, p99", seen.p99_ms, "ms", 100)
             yield Row(f"{name}, an answer", 1e3 * spent.seconds() / max(1, seen.requests), "CPU ms")
-        wait_until(lambda: len(_rounds_s(service)) > len(known), LIMIT_S)
-        spent_s = _rounds_s(service)[len(known) :]
+        wait_until(lambda: len(_rounds_s(service)) > len(earlier_s), LIMIT_S)
+        spent_s = _rounds_s(service)[len(earlier_s) :]
         yield Row(f"round of {jobs} jobs while they are served, median", statistics.median(spent_s), "s", 2)
         yield Row("the longest", max(spent_s), "s", 2)
         yield Row("memory of the API's process", service.process.memory_info().rss / 1e6, "MB")
@@ -120,11 +120,11 @@ def crowd(jobs: int, seconds: float) -> Iterator[Row]:
 
 
 def _submit_arrays(client: httpx.Client, jobs: int) -> list[str]:
-    """So many jobs of 20 kinds; their ids."""
+    """Submit this number of jobs of 20 kinds; return their ids."""
     made: list[str] = []
     for index in range(KINDS):
         job = JOB | {"name": f"kind-{index}", "scale_factor": 1, "weight": 1 + index % 3}
-        answer = client.post("/v1/jobs:array", json={"job": job, "count": jobs // KINDS}).raise_for_status()
+        answer = client.post("/v1/jobs/array", json={"job": job, "count": jobs // KINDS}).raise_for_status()
         made += [each["id"] for each in answer.json()["items"]]
     return made
 
@@ -223,7 +223,7 @@ def _client(url: str, token: str) -> httpx.Client:
 
 
 def _warm(url: str, token: str) -> None:
-    """Until a job is taken and the first round decided: what a start costs once is over."""
+    """Wait until a job is accepted and the first round planned, so that the cost of the start is not measured."""
     with _client(url, token) as client:
         assert wait_until(lambda: client.post("/v1/jobs", json=JOB).status_code == 201, LIMIT_S)
         assert wait_until(lambda: bool(client.get("/v1/rounds").json()["items"]), LIMIT_S)
@@ -234,15 +234,15 @@ def _submits(service: ServiceProcess, name: str) -> Submits:
 
 
 def _all_ids(url: str, token: str) -> set[str]:
-    """Every job there is, page by page."""
-    found: set[str] = set()
+    """Return the ids of all jobs, read page by page."""
+    ids: set[str] = set()
     cursor: str | None = ""
     with _client(url, token) as client:
         while cursor is not None:
             page = client.get("/v1/jobs", params={"limit": 200} | ({"cursor": cursor} if cursor else {}))
-            found |= {each["id"] for each in page.raise_for_status().json()["items"]}
+            ids |= {each["id"] for each in page.raise_for_status().json()["items"]}
             cursor = page.json()["next_cursor"]
-    return found
+    return ids
 
 
 if __name__ == "__main__":

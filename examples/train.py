@@ -1,4 +1,4 @@
-"""Logistic regression. By hand: `python examples/train.py`; else `gavel submit examples/train.py --steps 3000`."""
+"""Logistic regression. By hand: `python examples/train.py`; else `gavel job submit examples/train.py --steps 3000`."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ class SystemClock:
         self._wake = threading.Event()
 
     def now_s(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return the seconds since the Unix epoch."""
         return time.time()
 
     def wait(self, until_s: float) -> None:
@@ -25,13 +25,13 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until `wait` or `advance` moves it; never backwards."""
+    """A clock that stands still until `wait` or `advance` moves it, never backwards."""
 
     def __init__(self, now_s: float = 0.0) -> None:
         self._now_s = now_s
 
     def now_s(self) -> float:
-        """Seconds since the start."""
+        """Return the seconds since the start."""
         return self._now_s
 
     def wait(self, until_s: float) -> None:
@@ -44,4 +44,4 @@ class ManualClock:
         self._now_s += seconds
 
     def wake(self) -> None:
-        """Nothing waits on a manual clock."""
+        """Do nothing: nobody waits on a manual clock."""

@@ -1,14 +1,28 @@
 """Settings: each limit has a name, a unit and a bound. TOML below environment (`GAVEL_ROUND_DURATION_S=5`)."""
 
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+FORMER_NAMES = {
+    "policy_path": "policy_dir",
+    "ray_node_folder": "ray_node_dir",
+    "ray_checkpoints": "ray_checkpoint_dir",
+    "log_bytes_per_job": "job_log_bytes",
+    "queued_jobs_per_user": "unfinished_jobs_per_user",
+}
+"""Names that settings had, refused with the present one, so that no value is silently left out."""
 
 
 class Settings(BaseSettings):
-    """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment."""
+    """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment.
+
+    A name ends with what the value is: `_dir` a folder, `_url` an address, `_s` seconds, `_bytes`, `_fraction` of a
+    whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix="GAVEL_", env_nested_delimiter="__", toml_file="gavel.toml", extra="forbid"
@@ -23,21 +37,24 @@ class Settings(BaseSettings):
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
     backend: Literal["local", "ray"] = Field("local", description="Run gangs on this machine, or on a Ray cluster.")
     ray_address: str = Field("auto", max_length=300, description="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
-    ray_checkpoints: str = Field("", max_length=500, description="Folder that all Ray nodes see; default: state_dir's.")
-    ray_node_folder: str = Field("~/.gavel-node", max_length=300, description="Where each Ray node keeps its gangs.")
+    ray_checkpoint_dir: str = Field(
+        "", max_length=500, description="Folder that all Ray nodes see, or its fsspec URL; default: below state_dir."
+    )
+    ray_node_dir: str = Field("~/.gavel-node", max_length=300, description="Where each Ray node keeps its gangs.")
     ray_report_period_s: float = Field(
         0.1, ge=0.001, le=10, description="The cluster's raylet_report_resources_period; 0.01 starts gangs sooner."
     )
 
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
-    policy_path: Path | None = Field(None, description="Folder of your own policy files, which the service executes.")
+    policy_dir: Path | None = Field(None, description="Folder of your own policy files, which the service executes.")
     round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")
-    planner: Literal["owed", "published", "published_shuffled"] = Field(
-        "owed", description="Who goes first: rounds owed, or the published ratio (types in a fixed or shuffled order)."
+    planner: Literal["lag", "published", "published_shuffled"] = Field(
+        "lag",
+        description="Who goes first: the largest lag, or the published ratio (types in a fixed or shuffled order).",
     )
     minimum_run_s: float = Field(0.0, ge=0, le=86_400, description="A gang that was started stays at least so long.")
     solve_on: Literal["change", "event"] = Field(
-        "change", description="Solve anew when any number changed, or on arrivals, ends and changes of workers only."
+        "change", description="Solve anew when what the policy reads changed, or on arrivals, ends and new workers."
     )
     space_sharing: bool = Field(False, description="Jobs may share workers, two and two, where that pays.")
     pair_trials: int = Field(
@@ -66,7 +83,7 @@ class Settings(BaseSettings):
     )
     lost_retries: int = Field(10, ge=0, le=10_000, description="Gangs a job may lose in a row; the next is its end.")
     lost_backoff_s: float = Field(1.0, ge=0, le=3_600, description="Pause after a second loss; doubles to an hour.")
-    log_bytes_per_job: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
+    job_log_bytes: int = Field(4 << 20, ge=4096, le=1 << 30, description="Log kept per job; older lines go first.")
     log_requests: Literal["none", "failed", "all"] = Field(
         "failed", description="Which requests to the API get a line in the log."
     )
@@ -75,13 +92,22 @@ class Settings(BaseSettings):
     )
     keep_rounds: int = Field(2_000, ge=2, le=10_000_000, description="Rounds kept with their problems; older ones go.")
     keep_events_s: float = Field(
-        90 * 86_400.0, ge=3_600, le=3e9, description="How long jobs' stories and decisions of rounds are kept."
+        90 * 86_400.0, ge=3_600, le=3e9, description="How long histories of jobs and decisions of rounds are kept."
     )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."
     )
-    queued_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
+    unfinished_jobs_per_user: int = Field(10_000, ge=1, le=1_000_000, description="Jobs a user may have unfinished.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_former_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return what was given; raise ValueError if it uses a former name, in the environment too."""
+        for former, name in FORMER_NAMES.items():
+            if former in given or f"GAVEL_{former.upper()}" in os.environ:
+                raise ValueError(f"{former} is called {name}")
+        return given
 
     @classmethod
     def settings_customise_sources(
@@ -97,10 +123,10 @@ class Settings(BaseSettings):
 
     @property
     def lease_of_leader_s(self) -> float:
-        """A round at the most, so that the next leader plans within two; but a slow disk is no death."""
+        """Return the leader's lease in seconds: at most a round, so that the next leader plans within two rounds."""
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
 
     @property
     def url(self) -> str:
-        """SQLAlchemy URL of the database."""
+        """Return the SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{self.state_dir.resolve() / 'gavel.db'}"

@@ -8,11 +8,10 @@ GavelError
 ├── Conflict              somebody else changed it first: read again, decide again
 │   ├── StaleVersion      an expected version or generation is no longer current
 │   ├── LeadershipLost    another process leads the scheduler now: commit nothing, step down
-│   ├── StaleToken        an older lease's token was presented
 │   └── KeyReused         an idempotency key came back with a different body
 ├── LimitReached          a user or a tier has as many unfinished jobs as it may have
 ├── SolveFailed           no checked allocation: time-out, infeasible, inaccurate, crash of the solver
-├── InvalidTransition     a (state, event) pair outside the lifecycle table; tells the job's story
+├── InvalidTransition     a (state, event) pair outside the lifecycle table; has the job's history
 ├── InvariantViolated     a named invariant does not hold: planning stops, leases go on
 ├── StoreUnavailable      the database is locked, full or gone: nothing was acknowledged, try again
 └── BackendUnavailable    the cluster could not be observed or reached; leases carry on
@@ -24,7 +23,7 @@ class GavelError(Exception):
 
 
 class InvalidRequest(GavelError):
-    """The caller's input cannot be accepted; `field` is where, the message says what would be."""
+    """The caller's input cannot be accepted; `field` names the input, the message says what would be accepted."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -41,11 +40,11 @@ class InvalidResource(InvalidRequest):
 
 
 class NotFound(GavelError):
-    """There is no such thing, or it is not the caller's to see."""
+    """There is no such thing, or the caller may not see it."""
 
 
 class Conflict(GavelError):
-    """Somebody else changed it first."""
+    """The thing was changed by somebody else first, or its state does not allow the request."""
 
 
 class StaleVersion(Conflict):
@@ -54,10 +53,6 @@ class StaleVersion(Conflict):
 
 class LeadershipLost(Conflict):
     """Another process leads the scheduler now."""
-
-
-class StaleToken(Conflict):
-    """A lease's token is older than one already seen for the job."""
 
 
 class KeyReused(Conflict):
@@ -73,13 +68,13 @@ class SolveFailed(GavelError):
 
 
 class InvalidTransition(GavelError):
-    """An event that the job's state does not admit; `story` is what happened to the job before."""
+    """An event that the job's state does not admit; `history` is what happened to the job before."""
 
-    def __init__(self, job_id: str, state: str, event: str, story: tuple[str, ...] = ()) -> None:
-        past = "; ".join(story) or "no history"
-        super().__init__(f"job {job_id} is {state} and cannot take {event} (story: {past})")
+    def __init__(self, job_id: str, state: str, event: str, history: tuple[str, ...] = ()) -> None:
+        past = "; ".join(history) or "no history"
+        super().__init__(f"job {job_id} is {state} and cannot take {event} (history: {past})")
         self.job_id = job_id
-        self.story = story
+        self.history = history
 
 
 class InvariantViolated(GavelError):

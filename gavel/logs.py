@@ -19,7 +19,10 @@ PROCESSES_MAX = 64
 
 @contextmanager
 def claim_log(folder: Path, name: str) -> Iterator[Path]:
-    """A log file of this process alone: NAME.log, or NAME-2.log and so on beside other processes."""
+    """Yield a log file for this process alone: NAME.log, or NAME-2.log and so on if other processes have those.
+
+    Raises BackendUnavailable if PROCESSES_MAX services run in the folder.
+    """
     for own in (name, *(f"{name}-{number}" for number in range(2, PROCESSES_MAX + 1))):
         lock = _lock(folder / f"{own}.lock")
         if lock is not None:
@@ -33,7 +36,7 @@ def claim_log(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that keeps other processes out until it is closed; None: one of them has it."""
+    """A descriptor that locks the file until it is closed; None if another process has locked it."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,24 +1,22 @@
-"""Runs policies in one warm subprocess: a solve that hangs, crashes or swallows memory costs one round's optimum.
+"""Runs policies in one warm subprocess, so that a solve that hangs, crashes or uses up memory costs one round only.
 
 The child is `python -m gavel.runner FD ..`: it holds one end of a socket pair and nothing else of its parent's.
 Requests and replies are pickled: safe between these two, as the parent started the child and nobody else holds an end.
 """
 
-import ctypes
 import importlib
 import os
-import resource
-import signal
 import subprocess
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from functools import partial
-from multiprocessing.connection import Connection, Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-from gavel.errors import InvalidRequest, SolveFailed
+from gavel.child_processes import die_with, limit_memory, numeric_threads, reap, start_connected
+from gavel.errors import InvalidProblem, InvalidRequest, SolveFailed
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
 from gavel.ports import Policy
@@ -29,17 +27,14 @@ Refusal = tuple[type[InvalidRequest] | type[SolveFailed], tuple[str, ...]]
 """The error to raise in the parent, and its arguments."""
 
 MOST_FAILED_STARTS = 3
-_ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "RAYON_NUM_THREADS"), "1"
-)
-_PR_SET_PDEATHSIG = 1
+BURY_LIMIT_S = 1.0  # how long a child may take to end after it closed its connection
 
 
 class SubprocessRunner:
     """A PolicyRunner around one subprocess. For one caller at a time.
 
     `memory_limit_bytes` bounds what the child may map; the solvers alone take about 350 MB. `load` turns a policy's
-    name with parameters into the policy, given `folder` if `policy_path` names one with policies of the operator's own;
+    name with parameters into the policy, given `folder` if `policy_dir` names one with policies of the operator's own;
     the child imports it by module and name. The child dies with the thread that started it.
     """
 
@@ -47,11 +42,11 @@ class SubprocessRunner:
         self,
         memory_limit_bytes: int,
         *,
-        policy_path: Path | None = None,
+        policy_dir: Path | None = None,
         load: Callable[..., Policy] = registry.load,
     ) -> None:
         self._memory_limit_bytes = memory_limit_bytes
-        self._policy_path = str(policy_path.resolve()) if policy_path else ""
+        self._policy_dir = str(policy_dir.resolve()) if policy_dir else ""
         self._load = f"{load.__module__}:{load.__qualname__}"
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -60,7 +55,7 @@ class SubprocessRunner:
         self._ended = ""
 
     def warm(self) -> bool:
-        """Start the child if none runs; True once it has answered.
+        """Start the child if none runs; return True once it is ready.
 
         Also True after MOST_FAILED_STARTS starts that ended before that: the next `allocate` then says why.
         """
@@ -71,10 +66,10 @@ class SubprocessRunner:
         return self._is_ready or self._hears_ready(wait_s=0.0)
 
     def allocate(self, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation:
-        """A checked allocation within `time_limit_s`, the child's start included if it is not warm.
+        """Return a checked allocation within `time_limit_s`, which includes the start of the child if it is not warm.
 
-        Raises SolveFailed on time-out, memory limit or crash (the child is then gone; `warm` starts another),
-        InvalidProblem or InvalidRequest as the policy does.
+        Raises SolveFailed on time-out or crash (the child is then gone, and another starts), on the memory limit, and
+        for whatever else a policy raises or answers; InvalidProblem or InvalidRequest as the policy does.
         """
         gives_up_at_s = time.monotonic() + time_limit_s
         self._wait_until_ready(gives_up_at_s)
@@ -83,34 +78,35 @@ class SubprocessRunner:
             self._connection.send((policy, problem, time_limit_s))
             if not self._connection.poll(max(0.0, gives_up_at_s - time.monotonic())):
                 self.close()
+                self.warm()
                 raise SolveFailed(f"{policy} took longer than {time_limit_s:g} s and was ended")
             reply: Allocation | Refusal = self._connection.recv()
         except (EOFError, OSError) as error:
-            raise SolveFailed(f"{policy} took its process down: {self._bury()}") from error
+            ended = self._bury()
+            self.warm()  # the next round need not wait for another
+            raise SolveFailed(f"{policy} took its process down: {ended}") from error
+        except Exception as error:  # nothing but pickles of our own should come this way
+            self.close()
+            self.warm()
+            raise SolveFailed(f"{policy} sent what cannot be read: {type(error).__name__}: {error}") from error
         if isinstance(reply, Allocation):
             return reply
-        kind, story = reply
-        raise kind(*story)
+        kind, arguments = reply
+        raise kind(*arguments)
 
     def close(self) -> None:
-        """End the child, at once and for certain; `warm` would start another."""
+        """Kill the child; `warm` starts another."""
         if self._process is not None:
             self._process.kill()
             self._bury()
 
     def _start(self) -> None:
-        ours, theirs = Pipe(duplex=True)
-        with theirs:
-            arguments = (theirs.fileno(), os.getpid(), self._memory_limit_bytes, self._load, self._policy_path)
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gavel.runner", *map(str, arguments)],
-                env=os.environ | _ONE_THREAD,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C in the service's terminal is for the service to handle
-            )
-        self._connection = ours
+        self._process, self._connection = start_connected(
+            "gavel.runner",
+            *(self._memory_limit_bytes, self._load, self._policy_dir),
+            env=os.environ | numeric_threads(1),
+            stdout=subprocess.DEVNULL,
+        )
 
     def _hears_ready(self, wait_s: float) -> bool:
         assert self._connection is not None
@@ -133,29 +129,24 @@ class SubprocessRunner:
         raise SolveFailed(f"the solver's process did not start: {self._ended}")
 
     def _bury(self) -> str:
-        """Forget a child that has ended or is about to; says how it ended."""
+        """Wait for a child that has ended or is about to, forget it, and return how it ended."""
         assert self._process is not None and self._connection is not None
         self._connection.close()
-        try:
-            code = self._process.wait(timeout=1.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        how = reap(self._process, BURY_LIMIT_S)
         self._process, self._connection, self._is_ready = None, None, False
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return how
 
 
 # --- inside the child -------------------------------------------------------------------------------------------
 
 
-def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, policy_path: str) -> None:
+def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, policy_dir: str) -> None:
     """Answer requests from the parent until it closes its end."""
     die_with(parent_pid)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not fill the disk
-    resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
+    limit_memory(memory_limit_bytes)
     module, _, name = load.partition(":")
     loader = getattr(importlib.import_module(module), name)
-    runner = InlineRunner(partial(loader, folder=Path(policy_path)) if policy_path else loader)
+    runner = InlineRunner(partial(loader, folder=Path(policy_dir)) if policy_dir else loader)
     runner.warm()
     with Connection(descriptor) as connection:
         connection.send(READY)
@@ -170,22 +161,16 @@ def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, p
 def _reply(runner: InlineRunner, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation | Refusal:
     try:
         return runner.allocate(policy, problem, time_limit_s)
-    except InvalidRequest as error:
-        return type(error), (error.field, error.message)
+    except InvalidRequest as error:  # the parent knows our own two types of it only
+        kind = InvalidProblem if isinstance(error, InvalidProblem) else InvalidRequest
+        return kind, (str(error.field), str(error.message))
     except SolveFailed as error:
+        traceback.print_exc()
         return SolveFailed, (str(error),)
     except MemoryError:
         return SolveFailed, (f"{policy} needs more memory than its limit",)
-    except Exception as error:  # whatever a policy raises, the parent is to hear of it
-        traceback.print_exc()
-        return SolveFailed, (f"{policy} raised {type(error).__name__}: {error}",)
-
-
-def die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that comes about."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it ended before we asked
-        sys.exit(1)
+    except KeyboardInterrupt:  # of the policy's own making: nobody's Ctrl-C comes here
+        return SolveFailed, (f"{policy} raised KeyboardInterrupt",)
 
 
 if __name__ == "__main__":

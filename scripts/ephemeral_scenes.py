@@ -42,9 +42,9 @@ class Stage:
         for _ in range(times):
             for library in libraries:
                 library.apply(InProcess(self.table, self.now_s))
-            for found in match(self.table, list(self.waiting.values()), self.now_s):
-                del self.waiting[found.gang[0]]
-                self.running[found.gang[0]] = found.nodes
+            for placed in match(self.table, list(self.waiting.values()), self.now_s):
+                del self.waiting[placed.gang[0]]
+                self.running[placed.gang[0]] = placed.nodes
 
     def end(self, *names: str) -> None:
         for name in names:

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from benchmarks.estimator import NOISE, Published, drawn, published
+from benchmarks.nearest import lent, nearest_reference
 from gavel.estimator.colocation import complete
-from gavel.estimator.nearest import lent, nearest_reference
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 DRAWS = 4
@@ -39,8 +39,8 @@ def calibration(truth: Published) -> str:
         distances = []
         for seed in range(DRAWS):
             _, table, profiles = drawn(truth, REFERENCES, share, seed)
-            found = complete(table, profiles, noise=NOISE)
-            distances.append(np.abs(found.rate - truth.beside) / found.deviation)
+            completed = complete(table, profiles, noise=NOISE)
+            distances.append(np.abs(completed.rate - truth.colocated) / completed.deviation)
         held = [(level, float(np.mean(np.array(distances) <= ndtri(0.5 + level / 2)))) for level in LEVELS]
         lines.append((f"{share:.0%} profiled", colour, held))
     return drawing("Stated intervals of pair rates", "stated", "holds the truth", lines, (1.0, 1.0))
@@ -55,7 +55,7 @@ def budget(truth: Published) -> str:
             _, table, profiles = drawn(truth, REFERENCES, share, seed)
             completed = complete(table, profiles, noise=NOISE).rate
             borrowed = lent(table, nearest_reference(table, profiles))
-            errors.append([np.abs(each - truth.beside).mean() for each in (completed, borrowed)])
+            errors.append([np.abs(each - truth.colocated).mean() for each in (completed, borrowed)])
         mean = np.mean(errors, axis=0)
         ours.append((share, float(mean[0])))
         theirs.append((share, float(mean[1])))

@@ -46,11 +46,11 @@ class Server:
 
 def binaries() -> Path:
     """Folder of PostgreSQL's programs; skips the test when there is none."""
-    found = sorted(INSTALLED.glob("*/bin/initdb"))
-    if not found:
+    programs = sorted(INSTALLED.glob("*/bin/initdb"))
+    if not programs:
         pytest.skip(f"needs PostgreSQL: no initdb below {INSTALLED} (Debian: apt install postgresql)")
     pytest.importorskip("psycopg", reason="needs psycopg: pip install 'gavel[postgres]'")
-    return found[-1].parent
+    return programs[-1].parent
 
 
 @contextmanager

@@ -80,8 +80,8 @@ def test_help_is_quick_and_imports_nothing_heavy(bare: Shell) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
     probe = f"import sys, gavel.cli; print([name for name in {HEAVY} if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_version_is_that_of_the_package(bare: Shell) -> None:
@@ -89,7 +89,7 @@ def test_version_is_that_of_the_package(bare: Shell) -> None:
 
 
 def test_without_a_service_it_says_how_to_start_one(bare: Shell) -> None:
-    done = bare.run("jobs")
+    done = bare.run("job", "list")
     assert done.returncode == 2 and done.stdout == ""
     assert "gavel serve" in done.stderr and "Traceback" not in done.stderr
 
@@ -98,7 +98,7 @@ def test_a_service_that_is_gone_is_named_with_where_the_address_came_from(bare: 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     _written(bare.folder / ".gavel", f"http://127.0.0.1:{port}", "t")
-    done = bare.run("jobs")
+    done = bare.run("job", "list")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert str(port) in done.stderr and "service.json" in done.stderr and "gavel serve" in done.stderr
 
@@ -111,11 +111,11 @@ def test_a_setting_out_of_bounds_is_named(bare: Shell) -> None:
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (("submit", "--steps", "5", "no-such.py"), "there is no file"),
-        (("submit", "--steps", "5", "--env", "SEED", "--", "true"), "NAME=VALUE"),
-        (("submit", "--steps", "5", "--throughput", "fast=quick", "--", "true"), "TYPE=STEPS_PER_S"),
-        (("submit", "--", "true"), "--steps"),
-        (("users", "set", "ann"), "--tier"),
+        (("job", "submit", "--steps", "5", "no-such.py"), "there is no file"),
+        (("job", "submit", "--steps", "5", "--env", "SEED", "--", "true"), "NAME=VALUE"),
+        (("job", "submit", "--steps", "5", "--throughput", "fast=quick", "--", "true"), "TYPE=STEPS_PER_S"),
+        (("job", "submit", "--", "true"), "--steps"),
+        (("user", "set", "ann"), "--tier"),
     ],
 )
 def test_wrong_arguments_are_answered_with_what_to_write(bare: Shell, arguments: tuple[str, ...], hint: str) -> None:
@@ -149,27 +149,27 @@ def _written(state_dir: Path, url: str, token: str) -> None:
 def test_the_state_folder_of_a_local_service_is_enough(service: Service, bare: Shell) -> None:
     _written(bare.folder / "elsewhere", service.url, service.token("operator", Scope.OPERATOR))
     (bare.folder / "gavel.toml").write_text('state_dir = "elsewhere"\n')
-    assert "gold" in bare.ok("tiers")
+    assert "gold" in bare.ok("tier", "list")
 
 
 def test_the_local_operator_s_token_is_not_sent_to_another_address(service: Service, bare: Shell) -> None:
     _written(bare.folder / ".gavel", "http://127.0.0.1:9", service.token("operator", Scope.OPERATOR))
-    done = bare.run("--url", service.url, "tiers")
+    done = bare.run("--url", service.url, "tier", "list")
     assert done.returncode == 2 and "--token" in done.stderr
 
 
 def test_a_refused_token_is_named_by_where_it_came_from(service: Service, bare: Shell) -> None:
     bare.env = {"GAVEL_URL": service.url}
     _written(bare.folder / ".gavel", service.url, "stale")
-    done = bare.run("jobs")
+    done = bare.run("job", "list")
     assert done.returncode == 2 and "operator.token" in done.stderr
-    done = bare.run("--token", "wrong", "jobs")
+    done = bare.run("--token", "wrong", "job", "list")
     assert done.returncode == 2 and "--token or GAVEL_TOKEN" in done.stderr and "wrong" not in done.stderr
 
 
 def test_another_program_at_the_address_is_recognised(service: Service, bare: Shell) -> None:
     bare.env = {"GAVEL_URL": f"{service.url}/docs?", "GAVEL_TOKEN": "t"}
-    done = bare.run("tiers")
+    done = bare.run("tier", "list")
     assert done.returncode == 2 and "right address" in done.stderr
 
 
@@ -179,7 +179,9 @@ def test_another_program_at_the_address_is_recognised(service: Service, bare: Sh
 def test_a_submit_carries_every_option(service: Service, shell: Shell) -> None:
     (shell.folder / "train.py").touch()
     options = "--steps 5000 --name first --tier gold --scale-factor 2 --weight 2.5 --env SEED=7=8 --label team=vision"
-    out = shell.ok("submit", "train.py", *options.split(), "--throughput", "fast=12.5", "--json", "--", "--rate", "0.1")
+    out = shell.ok(
+        "job", "submit", "train.py", *options.split(), "--throughput", "fast=12.5", "--json", "--", "--rate", "0.1"
+    )
     job = service.store.job(json.loads(out)["id"])
     assert job.spec.argv == ("python", str(shell.folder.resolve() / "train.py"), "--rate", "0.1")
     assert (job.spec.name, job.spec.tier, job.spec.scale_factor, job.spec.weight) == ("first", "gold", 2, 2.5)
@@ -188,14 +190,16 @@ def test_a_submit_carries_every_option(service: Service, shell: Shell) -> None:
 
 
 def test_a_submit_the_service_refuses_prints_its_reason(shell: Shell) -> None:
-    done = shell.run("submit", "--steps", "5", "--tier", "platinum", "--", "true")
+    done = shell.run("job", "submit", "--steps", "5", "--tier", "platinum", "--", "true")
     assert done.returncode == 2 and "platinum is not one of your tiers" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("state", "code"), [(JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.CANCELLED, 1)])
 def test_a_waiting_submit_ends_as_the_job_ends(service: Service, shell: Shell, state: JobState, code: int) -> None:
-    with shell.start("submit", "--steps", "5", "--follow", "--json", "--name", "awaited", "--", "true") as process:
+    with shell.start(
+        "job", "submit", "--steps", "5", "--follow", "--json", "--name", "awaited", "--", "true"
+    ) as process:
         assert process.stderr is not None
         job_id = process.stderr.readline().split()[-1]
         (service.logs / job_id).write_text("step 5\n")
@@ -208,24 +212,26 @@ def test_a_waiting_submit_ends_as_the_job_ends(service: Service, shell: Shell, s
 
 def test_jobs_are_listed_shown_and_cancelled(service: Service, shell: Shell) -> None:
     first, second = (
-        json.loads(shell.ok("submit", "--steps", "5", "--name", name, "--tier", "silver", "--json", "--", "true"))["id"]
+        json.loads(
+            shell.ok("job", "submit", "--steps", "5", "--name", name, "--tier", "silver", "--json", "--", "true")
+        )["id"]
         for name in ("one", "two")
     )
-    done = shell.run("jobs", "--tier", "silver", "--limit", "1")
+    done = shell.run("job", "list", "--tier", "silver", "--limit", "1")
     assert second in done.stdout and first not in done.stdout and "--limit" in done.stderr
-    assert json.loads(shell.ok("jobs", "--tier", "silver", "--limit", "2", "--json"))[1]["id"] == first
-    assert "0/5" in shell.ok("job", first)
-    cancelled = shell.ok("cancel", first, second)
+    assert json.loads(shell.ok("job", "list", "--tier", "silver", "--limit", "2", "--json"))[1]["id"] == first
+    assert "0/5" in shell.ok("job", "show", first)
+    cancelled = shell.ok("job", "cancel", first, second)
     assert cancelled.count("CANCELLING") == 2
-    assert "job.submitted" in shell.ok("events", first)
-    assert json.loads(shell.ok("events", first, "--json"))[0]["job_id"] == first
+    assert "job.submitted" in shell.ok("job", "events", first)
+    assert json.loads(shell.ok("job", "events", first, "--json"))[0]["job_id"] == first
 
 
 def test_logs_are_printed_as_they_are_and_followed_to_the_end(service: Service, shell: Shell) -> None:
-    job_id = json.loads(shell.ok("submit", "--steps", "5", "--json", "--", "true"))["id"]
+    job_id = json.loads(shell.ok("job", "submit", "--steps", "5", "--json", "--", "true"))["id"]
     (service.logs / job_id).write_bytes(b"\x1b[31mred\x1b[0m\n")
-    assert shell.ok("logs", job_id) == "\x1b[31mred\x1b[0m\n"
-    with shell.start("logs", "-f", job_id) as process:
+    assert shell.ok("job", "logs", job_id) == "\x1b[31mred\x1b[0m\n"
+    with shell.start("job", "logs", "-f", job_id) as process:
         assert process.stdout is not None and "red" in process.stdout.readline()
         (service.logs / job_id).write_bytes(b"\x1b[31mred\x1b[0m\nthe end\n")
         service.change(replace(service.store.job(job_id), state=JobState.COMPLETED, finished_at_s=NOW_S + 1))
@@ -236,22 +242,22 @@ def test_logs_are_printed_as_they_are_and_followed_to_the_end(service: Service, 
 
 
 def test_a_tier_keeps_what_was_not_named(shell: Shell) -> None:
-    shell.ok("tiers", "set", "bronze", "--weight", "0.5", "--guarantee", "0.1")
-    shell.ok("tiers", "set", "bronze", "--objective", "fifo")
-    bronze = next(tier for tier in json.loads(shell.ok("tiers", "list", "--json")) if tier["name"] == "bronze")
+    shell.ok("tier", "set", "bronze", "--weight", "0.5", "--guarantee", "0.1")
+    shell.ok("tier", "set", "bronze", "--objective", "fifo")
+    bronze = next(tier for tier in json.loads(shell.ok("tier", "list", "--json")) if tier["name"] == "bronze")
     assert (bronze["weight"], bronze["objective"], bronze["guarantee"]) == (0.5, "fifo", 0.1)
-    done = shell.run("tiers", "set", "bronze", "--objective", "makespan")
+    done = shell.run("tier", "set", "bronze", "--objective", "makespan")
     assert done.returncode == 2 and "objective" in done.stderr
 
 
 def test_a_user_is_made_and_its_token_works(shell: Shell) -> None:
-    assert "silver, gold" in shell.ok("users", "set", "zoe", "--tier", "silver", "--tier", "gold")
-    assert "zoe" in shell.ok("users")
+    assert "silver, gold" in shell.ok("user", "set", "zoe", "--tier", "silver", "--tier", "gold")
+    assert "zoe" in shell.ok("user", "list")
     token = shell.ok("token", "create", "zoe").strip()
     assert "\n" not in token
     shell.env["GAVEL_TOKEN"] = token
-    assert json.loads(shell.ok("submit", "--steps", "1", "--json", "--", "true"))["tier"] == "silver"
-    assert shell.run("tiers", "set", "gold", "--weight", "3").returncode == 2
+    assert json.loads(shell.ok("job", "submit", "--steps", "1", "--json", "--", "true"))["tier"] == "silver"
+    assert shell.run("tier", "set", "gold", "--weight", "3").returncode == 2
 
 
 # --- what the scheduler does
@@ -260,7 +266,7 @@ def test_a_user_is_made_and_its_token_works(shell: Shell) -> None:
 @pytest.fixture
 def seen(service: Service, shell: Shell) -> Iterator[str]:
     """A job that the newest round allocates to."""
-    job_id = json.loads(shell.ok("submit", "--steps", "5", "--name", "seen", "--json", "--", "true"))["id"]
+    job_id = json.loads(shell.ok("job", "submit", "--steps", "5", "--name", "seen", "--json", "--", "true"))["id"]
     newest = service.store.rounds(limit=1)
     index = newest[0].round_index + 1 if newest else 1
     service.change(round=a_record([], {job_id: (0.75, 0.25)}, round_index=index))
@@ -271,68 +277,70 @@ def seen(service: Service, shell: Shell) -> Iterator[str]:
     ("command", "shown"),
     [
         ("allocations", ["seen", "fast ×2", "0.75", "0.25"]),
-        ("rounds", ["hierarchical"]),
+        ("round list", ["hierarchical"]),
         ("cluster", ["fast-0", "slow-3", "node-0"]),
         ("throughputs", ["KIND"]),
-        ("policies", ["max_min_fairness", "* ", "fifo"]),
+        ("policy list", ["max_min_fairness", "* ", "fifo"]),
     ],
 )
 def test_every_view_comes_for_people_and_as_json(shell: Shell, seen: str, command: str, shown: list[str]) -> None:
-    text = shell.ok(command)
+    text = shell.ok(*command.split())
     assert [part for part in shown if part not in text] == []
-    assert json.loads(shell.ok(command, "--json"))
+    assert json.loads(shell.ok(*command.split(), "--json"))
 
 
 # --- sweeps, pauses, limits
 
 
 def test_a_sweep_from_the_shell(shell: Shell) -> None:
-    told = shell.run("submit", "--steps", "5", "--array", "RATE=1,2", "--json", "--", "./train", "--rate", "{RATE}")
-    jobs = json.loads(told.stdout)
+    ran = shell.run(
+        "job", "submit", "--steps", "5", "--array", "RATE=1,2", "--json", "--", "./train", "--rate", "{RATE}"
+    )
+    jobs = json.loads(ran.stdout)
     assert [job["argv"][-1] for job in jobs] == ["1", "2"] and jobs[0]["array_index"] == 0
     array = jobs[0]["array_id"]
-    assert len(json.loads(shell.ok("jobs", "--array", array, "--json"))) == 2
-    assert "PAUSED" in shell.ok("pause", jobs[0]["id"])
-    assert "QUEUED" in shell.ok("resume", jobs[0]["id"])
-    edited = json.loads(shell.ok("set", jobs[0]["id"], "--priority", "3", "--label", "a=b", "--json"))
+    assert len(json.loads(shell.ok("job", "list", "--array", array, "--json"))) == 2
+    assert "PAUSED" in shell.ok("job", "pause", jobs[0]["id"])
+    assert "QUEUED" in shell.ok("job", "resume", jobs[0]["id"])
+    edited = json.loads(shell.ok("job", "set", jobs[0]["id"], "--priority", "3", "--label", "a=b", "--json"))
     assert (edited["priority"], edited["labels"]) == (3, {"a": "b"})
-    assert shell.ok("cancel", "--array", array, "--keep", jobs[0]["id"]).split() == [jobs[1]["id"]]
+    assert shell.ok("job", "cancel", "--array", array, "--keep", jobs[0]["id"]).split() == [jobs[1]["id"]]
     assert "pause.requested" in shell.ok("audit", "--job", jobs[0]["id"])
-    assert shell.run("set", jobs[0]["id"]).returncode == 2 and shell.run("cancel").returncode == 2
+    assert shell.run("job", "set", jobs[0]["id"]).returncode == 2 and shell.run("job", "cancel").returncode == 2
 
 
 def test_a_job_after_another_shows_what_it_waits_for(shell: Shell) -> None:
-    first = json.loads(shell.ok("submit", "--steps", "5", "--json", "--", "./train"))["id"]
-    shown = shell.ok("submit", "--steps", "5", "--after", first, "--", "./train")
+    first = json.loads(shell.ok("job", "submit", "--steps", "5", "--json", "--", "./train"))["id"]
+    shown = shell.ok("job", "submit", "--steps", "5", "--after", first, "--", "./train")
     assert "waits for" in shown and first in shown
 
 
-def test_the_submit_says_whether_the_deadline_can_be_met(shell: Shell) -> None:
-    told = shell.run("submit", "--steps", "500", "--deadline", "100", "--throughput", "fast=10", "--", "./train")
-    assert told.returncode == 0 and "deadline can be met:" in told.stderr and "50 s alone on fast" in told.stderr
+def test_the_submit_says_whether_the_deadline_will_be_met(shell: Shell) -> None:
+    ran = shell.run("job", "submit", "--steps", "500", "--deadline", "100", "--throughput", "fast=10", "--", "./train")
+    assert ran.returncode == 0 and "deadline: met (" in ran.stderr and "50 s alone on fast" in ran.stderr
 
 
 def test_a_tier_keeps_the_limits_that_a_change_does_not_name(shell: Shell) -> None:
-    shell.ok("tiers", "set", "above")
-    shell.ok("tiers", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7", "--parent", "above")
-    changed = json.loads(shell.ok("tiers", "set", "capped", "--weight", "2", "--json"))[0]
+    shell.ok("tier", "set", "above")
+    shell.ok("tier", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7", "--parent", "above")
+    changed = json.loads(shell.ok("tier", "set", "capped", "--weight", "2", "--json"))[0]
     assert (changed["weight"], changed["cap"], changed["accelerator_hours_per_month"]) == (2.0, 0.5, 10.0)
     assert changed["parent"] == "above"
-    assert json.loads(shell.ok("tiers", "set", "capped", "--parent", "", "--json"))[0]["parent"] is None
-    free = json.loads(shell.ok("tiers", "set", "capped", "--unlimited", "--max-jobs", "3", "--json"))[0]
+    assert json.loads(shell.ok("tier", "set", "capped", "--parent", "", "--json"))[0]["parent"] is None
+    free = json.loads(shell.ok("tier", "set", "capped", "--unlimited", "--max-jobs", "3", "--json"))[0]
     assert (free["cap"], free["accelerator_hours_per_month"], free["max_jobs"]) == (0.5, None, 3)
-    assert "accelerator hours" in shell.ok("tiers", "usage", "capped")
+    assert "accelerator hours" in shell.ok("tier", "usage", "capped")
     assert "tier.changed" in shell.ok("audit", "--subject", "tier/capped")
 
 
 def test_tiers_are_listed_as_a_tree(shell: Shell) -> None:
-    shell.ok("tiers", "set", "research")
+    shell.ok("tier", "set", "research")
     for team in ("vision", "language"):
-        shell.ok("tiers", "set", team, "--parent", "research")
-    names = [line.split("  1 ")[0].rstrip() for line in shell.ok("tiers").splitlines()]
+        shell.ok("tier", "set", team, "--parent", "research")
+    names = [line.split("  1 ")[0].rstrip() for line in shell.ok("tier", "list").splitlines()]
     place = names.index("research")
     assert names[place : place + 3] == ["research", "  language", "  vision"]
-    assert shell.run("tiers", "set", "research", "--parent", "vision").returncode == 2
+    assert shell.run("tier", "set", "research", "--parent", "vision").returncode == 2
 
 
 def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tmp_path: Path) -> None:
@@ -360,9 +368,12 @@ def test_a_stored_round_is_decided_again(bare: Shell, tmp_path: Path) -> None:
         plan = replace(kept.plan, round_index=index + 1, parent_round_index=index)
         store.commit(index, Changes(round=replace(kept, plan=plan)))
     store.close()
-    assert f"{len(ids)} jobs" in (told := bare.ok("replay", "1", "--database-url", url)) and "the same" in told
-    changed = bare.run("replay", "2", "--database-url", url)
+    assert (
+        f"{len(ids)} jobs" in (output := bare.ok("round", "verify", "1", "--database-url", url))
+        and "the same" in output
+    )
+    changed = bare.run("round", "verify", "2", "--database-url", url)
     assert changed.returncode == 1 and "another allocation" in changed.stdout
-    assert "no allocation of its own" in bare.ok("replay", "3", "--database-url", url)
-    refused = bare.run("replay", "4", "--database-url", url)
+    assert "no allocation of its own" in bare.ok("round", "verify", "3", "--database-url", url)
+    refused = bare.run("round", "verify", "4", "--database-url", url)
     assert refused.returncode == 2 and "no round 4" in refused.stderr

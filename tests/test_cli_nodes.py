@@ -29,7 +29,7 @@ def shell(service: Service, tmp_path: Path) -> Iterator[Shell]:
 
 
 def test_nodes_are_listed_with_their_states(shell: Shell) -> None:
-    (header, line) = shell.ok("nodes").splitlines()
+    (header, line) = shell.ok("node", "list").splitlines()
     assert header.split()[:3] == ["NODE", "STATE", "SINCE"]
     assert line.split()[:2] == ["node-0", "draining"] and "2 fast, 4 slow" in line
 

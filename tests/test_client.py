@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 import httpx
 import pytest
@@ -16,73 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gavel.client as module
-from api import schemas
-from api.estimator import EstimatorView
-from api.schemas import explain as schemas_of_explain
-from api.schemas import operations as schemas_of_operations
-from api.schemas import overview as schemas_of_overview
-from gavel.client import Client, GavelApiError, ServiceUnreachable, explain, overview, script
+from gavel.client import Client, GavelApiError, ServiceUnreachable, answers, bodies, script
 from gavel.client.errors import refusal
 from gavel.types import JobState, Lease, Scope
+from scripts import client_types
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
 
 __all__ = ["service"]
 
-VIEWS = (
-    {
-        module.Job: schemas.JobView,
-        module.Event: schemas.EventView,
-        module.Tier: schemas.TierView,
-        module.User: schemas.UserView,
-        module.Lease: schemas.LeaseView,
-        module.Round: schemas.RoundView,
-        module.AllocationRow: schemas.AllocationRow,
-        module.Allocation: schemas.AllocationView,
-        module.Throughput: schemas.ThroughputView,
-        module.Throughputs: schemas.ThroughputList,
-        module.Worker: schemas.WorkerView,
-        module.Cluster: schemas.ClusterView,
-        module.Submission: schemas.JobSubmit,
-        module.JobBatch: schemas.JobBatchView,
-        module.Cancelled: schemas.CancelledView,
-        module.Deadline: schemas.DeadlineView,
-        module.Usage: schemas.UsageView,
-        module.AuditEntry: schemas.AuditView,
-        module.BearerToken: schemas.TokenView,
-        module.Node: schemas_of_operations.NodeStatusView,
-        module.Operation: schemas_of_operations.OperationView,
-        module.Estimator: EstimatorView,
-        overview.Shares: schemas_of_overview.SharesView,
-    }
-    | {
-        getattr(overview, name): getattr(schemas_of_overview, name)
-        for name in (
-            "RoundSummary",
-            "SolveSummary",
-            "WorstJob",
-            "Summary",
-            "PlacedRound",
-            "PlacementBlock",
-            "Placements",
-            "QueueItem",
-            "Queue",
-        )
-    }
-    | {
-        getattr(explain, name): getattr(schemas_of_explain, of)
-        for name, of in {
-            "Binding": "BindingView",
-            "Explanation": "ExplainView",
-            "Calibration": "CalibrationView",
-            "TierEffect": "TierEffect",
-            "JobEffect": "JobEffect",
-            "Effects": "EffectsView",
-            "LeaseDifference": "LeaseDifference",
-            "Replayed": "ReplayView",
-        }.items()
-    }
-)
 PROGRAM = ["python", "train.py"]
 
 
@@ -99,18 +41,32 @@ def operator(service: Service) -> Iterator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("described", VIEWS, ids=lambda described: described.__name__)
-def test_the_client_s_types_name_the_fields_of_the_api(described: type) -> None:
-    assert set(get_type_hints(described)) == set(VIEWS[described].model_fields)
+def test_the_client_s_types_are_those_of_the_description() -> None:
+    """They are made from it: `make client-types` brings them up to date, and leaves no other file there."""
+    folder = Path(module.__file__).parent
+    made = client_types.modules()
+    assert {path: (folder / path).read_text() for path in made} == dict(made)
+    assert {path.relative_to(folder) for path in (folder / "answers").glob("*.py")} == {*made} - {Path("bodies.py")}
+
+
+@pytest.mark.parametrize("described", [*answers.__all__, *bodies.__all__])
+def test_a_type_can_be_read_while_the_program_runs(described: str) -> None:
+    """Editors and checks of answers ask for it: every type that a field names is there."""
+    kind = getattr(module, described)
+    assert get_origin(kind) is Literal or get_type_hints(kind)
+
+
+def test_the_client_names_no_type_of_an_answer_twice() -> None:
+    assert sorted(module.__all__) == sorted(set(module.__all__))
 
 
 def test_the_client_imports_nothing_of_ours_but_itself() -> None:
-    for path in Path(module.__file__).parent.glob("*.py"):
+    for path in Path(module.__file__).parent.rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
         others = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
-        assert {name for name in others if not name.startswith("gavel.client.")} <= {"httpx"}
+        assert {name for name in others if not f"{name}.".startswith("gavel.client.")} <= {"httpx"}
 
 
 def test_a_job_can_be_submitted_read_listed_and_cancelled(service: Service, ann: Client) -> None:
@@ -179,21 +135,21 @@ def test_what_the_scheduler_committed_can_be_read(service: Service, operator: Cl
     job = operator.submit(argv=PROGRAM, total_steps=10, name="seen", tier="gold")
     lease = Lease(
         job_id=job["id"],
-        token=1,
+        generation=1,
         combination=(job["id"],),
         accelerator_type="fast",
         worker_ids=("fast-0",),
         round_index=1,
         expires_at_s=NOW_S + 10,
     )
-    leased = replace(service.store.job(job["id"]), state=JobState.LEASED, token=1)
+    leased = replace(service.store.job(job["id"]), state=JobState.LEASED, generation=1)
     service.change(leased, round=a_record([lease], {job["id"]: (0.75, 0.25)}))
     assert operator.job(job["id"])["worker_ids"] == ["fast-0"]
     assert [row["target"] for row in operator.allocations()["rows"]] == [[0.75, 0.25]]
     assert operator.rounds(limit=1)[0]["leases"][0]["job_id"] == job["id"]
     assert operator.rounds(before=1) == []
-    holders = {worker["id"]: worker["job_id"] for worker in operator.cluster()["workers"]}
-    assert holders["fast-0"] == job["id"] and holders["slow-0"] is None
+    holders = {worker["id"]: worker["job_ids"] for worker in operator.cluster()["workers"]}
+    assert holders["fast-0"] == [job["id"]] and holders["slow-0"] == []
     assert operator.throughputs()["items"] == []
     assert "fairness" in operator.policies()["tier_objectives"]
     assert operator.health() == "ok"
@@ -328,12 +284,12 @@ def test_a_sweep_is_submitted_paused_changed_and_its_losers_cancelled(ann: Clien
         ann.edit(winner["id"], weight=3.0, version=edited["version"] - 1)
     done = ann.cancel_many(array_id=made["array_id"], keep=[winner["id"]])
     assert done == {"cancelling": sorted(job["id"] for job in losers), "skipped": []}
-    story = [entry["action"] for entry in ann.audit(job_id=winner["id"])]
-    assert story == ["job.edited", "job.resumed", "pause.requested"]
+    history = [entry["action"] for entry in ann.audit(job_id=winner["id"])]
+    assert history == ["job.edited", "job.resumed", "pause.requested"]
 
 
 def test_a_batch_under_one_key_is_one_batch(ann: Client) -> None:
-    jobs: list[module.Submission] = [{"argv": PROGRAM, "total_steps": 5, "name": name} for name in ("a", "b")]
+    jobs: list[module.JobSubmit] = [{"argv": PROGRAM, "total_steps": 5, "name": name} for name in ("a", "b")]
     first, again = (ann.submit_batch(jobs, idempotency_key="batch") for _ in range(2))
     assert first == again and [job["name"] for job in first["items"]] == ["a", "b"]
 

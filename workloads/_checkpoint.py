@@ -7,9 +7,9 @@ from pathlib import Path
 
 
 def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object]) -> Path:
-    """Path of `directory/name`, filled by `save` and durable. Raises what `save` raises, leaving nothing visible.
+    """Let `save` fill `directory/name`, flush it to disk and return its path; raises what `save` raises.
 
-    Unfinished ones (`.NAME.tmp`) of gangs that were killed are removed first: a job has one gang at a time.
+    Unfinished checkpoints (`.NAME.tmp`) of gangs that were killed are removed first: a job has one gang at a time.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for unfinished in directory.glob(".*.tmp"):
@@ -28,7 +28,7 @@ def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object])
 
 
 def _flush_tree(root: Path) -> None:
-    """Every regular file and directory below `root`, and itself, is on disk afterwards."""
+    """Flush `root`, and every regular file and directory below it, to disk."""
     for folder, _, names in os.walk(root, topdown=False):
         for path in (Path(folder, name) for name in names):
             if not path.is_symlink():

@@ -1,9 +1,9 @@
-"""How the ranks of a gang keep in step: rank 0 is the hub, the others are spokes.
+"""Messages that keep the ranks of a gang in step: rank 0 is the hub, the others are spokes.
 
-Each step: rank 0 sends every spoke an order (go, stop or end); after the step every spoke tells rank 0 that it is
-done. In between, `all_gather` passes bytes through the hub. Every message has a tag, so that ranks that do different
-things at once are found out. Every wait ends after the gang's time limit, kept by the kernel
-(SO_RCVTIMEO), which costs nothing per message; a dead peer closes its socket and is noticed at once.
+In each step rank 0 sends every spoke an order (go, stop or end), and after the step every spoke reports to rank 0 that
+it is done. In between, `all_gather` passes bytes through the hub. Every message has a tag, which shows ranks that do
+different things at the same time. Every wait ends after the gang's time limit, which the kernel keeps (SO_RCVTIMEO) at
+no cost per message. A peer that ends closes its socket, which is noticed at once.
 """
 
 import json
@@ -40,14 +40,14 @@ class Link:
         self.limit(timeout_s)
 
     def limit(self, timeout_s: float) -> None:
-        """No wait on this link is longer from now on."""
+        """Limit each further wait on this link, in seconds."""
         self._timeout_s = timeout_s
         seconds, microseconds = divmod(max(1, round(timeout_s * 1e6)), 1_000_000)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, microseconds))
 
     def authenticate(self, key: bytes, *, is_hub: bool) -> None:
-        """Both sides prove that they know the key. Raises AuthenticationError, EOFError, OSError."""
+        """Let both sides prove that they have the key. Raises AuthenticationError, EOFError, OSError."""
         from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
         proofs = (deliver_challenge, answer_challenge) if is_hub else (answer_challenge, deliver_challenge)
@@ -57,7 +57,7 @@ class Link:
                 proof(connection, key)
 
     def send(self, tag: bytes, payload: bytes = b"") -> None:
-        """Raises GangError when the peer is gone or does not read."""
+        """Send a message. Raises GangError if the peer is gone or does not read."""
         header = _HEADER.pack(tag, len(payload))
         try:
             if len(payload) < _COPIED_BYTES_MAX:
@@ -69,7 +69,7 @@ class Link:
             raise self._lost(error) from error
 
     def receive(self, tag: bytes) -> bytes:
-        """The payload of the next message. Raises GangError when the peer is gone, is silent, or is elsewhere."""
+        """Return the payload of the next message; raises GangError if the peer is gone, silent, or sent another tag."""
         try:
             sent_tag, size = _HEADER.unpack(self._read(_HEADER.size))
             payload = self._read(size)
@@ -93,7 +93,7 @@ class Link:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def _lost(self, error: Exception) -> GangError:
@@ -109,12 +109,12 @@ class Hub:
         self._links = links
 
     def release(self, order: bytes, step: int) -> None:
-        """Tell every spoke what to do: GO with the step, STOP or END."""
+        """Send every spoke the order: GO with the step, STOP or END."""
         for link in self._links:
             link.send(_ORDER, b"%s %d" % (order, step))
 
     def step_done(self) -> bool:
-        """Wait until every spoke has ended its step; True when one of them was asked to stop."""
+        """Wait until every spoke has ended its step; return whether one of them was asked to stop."""
         answers = [link.receive(_DONE) for link in self._links]
         return STOP in answers
 
@@ -129,7 +129,7 @@ class Hub:
 
 
 class Spoke:
-    """The side of every other rank."""
+    """The side of every rank but 0."""
 
     def __init__(self, link: Link, rank: int, world_size: int) -> None:
         self._link = link
@@ -137,7 +137,7 @@ class Spoke:
         self._world_size = world_size
 
     def order(self, step: int) -> bytes:
-        """GO, STOP or END. Raises GangError when the hub is at another step than this rank."""
+        """Return the order: GO, STOP or END. Raises GangError if the hub is at another step than this rank."""
         order, at = self._link.receive(_ORDER).split()
         if order == GO and int(at) != step:
             raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
@@ -156,9 +156,9 @@ class Spoke:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where the ranks of a gang meet, with which key, and how long they wait for each other.
+    """The address at which the ranks of a gang meet, the key, and for how many seconds they wait for each other.
 
-    `address` None: on a port that rank 0 chooses and writes into `directory`, which all ranks see.
+    If `address` is None, rank 0 chooses a port and writes it into `directory`, which all ranks can read.
     """
 
     directory: Path
@@ -168,7 +168,7 @@ class Meeting:
 
 
 def open_hub(meeting: Meeting, world_size: int) -> Hub:
-    """The hub once every other rank has joined. Raises GangError when one does not come in time."""
+    """Wait until every other rank has joined, and return the hub. Raises GangError if one does not join in time."""
     deadline_s = time.monotonic() + meeting.timeout_s
     links: dict[int, Link] = {}
     with socket.create_server(meeting.address or ("127.0.0.1", 0)) as server:
@@ -187,7 +187,10 @@ def open_hub(meeting: Meeting, world_size: int) -> Hub:
 
 
 def _admit(connected: socket.socket, links: dict[int, Link], world_size: int, key: bytes, timeout_s: float) -> None:
-    """Add a rank that knows the key and is expected; hang up on anybody else."""
+    """Add the rank that connected; close the connection if it lacks the key.
+
+    Raises GangError for a rank that joined before or does not exist.
+    """
     from multiprocessing import AuthenticationError
 
     link = Link(connected, "a rank that has not said its number", min(timeout_s, _STRANGER_LIMIT_S))
@@ -205,7 +208,7 @@ def _admit(connected: socket.socket, links: dict[int, Link], world_size: int, ke
 
 
 def join_hub(meeting: Meeting, rank: int, world_size: int) -> Spoke:
-    """This rank's connection to rank 0. Raises GangError when rank 0 does not appear in time or has another key."""
+    """Return this rank's connection to rank 0. Raises GangError if rank 0 is not there in time or has another key."""
     from multiprocessing import AuthenticationError
 
     deadline_s = time.monotonic() + meeting.timeout_s
@@ -220,7 +223,7 @@ def join_hub(meeting: Meeting, rank: int, world_size: int) -> Spoke:
 
 
 def _connected(address: tuple[str, int], deadline_s: float) -> socket.socket:
-    """A connection as soon as rank 0 listens; until the deadline, it may not have come so far. Raises OSError."""
+    """Connect as soon as rank 0 listens, at the latest at the deadline. Raises OSError."""
     while True:
         try:
             return socket.create_connection(address, timeout=max(1e-3, deadline_s - time.monotonic()))

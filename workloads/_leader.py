@@ -18,9 +18,9 @@ Save = Callable[[Path], object]
 
 
 class Leader:
-    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop` says whether a signal came.
+    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop()` is true once a signal came.
 
-    `restore_s` is how long loading a checkpoint took: the first guess at how long writing one takes.
+    `restore_s` is how many seconds loading the checkpoint took: the first estimate of how long writing one takes.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Leader:
         restore_s: float,
     ) -> None:
         gang_dir = setting.gang_dir
-        self._token = setting.token
+        self._generation = setting.generation
         self._hub = hub
         self._directory = setting.checkpoint_dir
         self._save = save if setting.checkpoint_dir is not None else None
@@ -51,10 +51,10 @@ class Leader:
         self._saved_at_s = self._reported_at_s = boottime_s()
 
     def steps(self, total: int) -> Iterator[int]:
-        """Yield each step that the gang may do; raise SystemExit(75) at the end of the lease, end after the last."""
+        """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
         start = self._start
         if start < total:
-            self._report("progress", start)  # the service now knows that this program counts its steps
+            self._report("progress", start)  # shows the service that this program counts its steps
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):
@@ -66,10 +66,10 @@ class Leader:
             self._reports.close()
 
     def _release(self, step: int) -> None:
-        """Return when the gang may do `step`. A checkpoint comes first when it may not, or when one is due.
+        """Wait until the gang may do `step`, and release it. Writes a checkpoint first if it must wait, or one is due.
 
-        When the lease will end before the step and a checkpoint can, the gang holds: it goes on if the lease is
-        extended in time, and leaves when it is over.
+        If the lease ends too early for the step and a checkpoint after it, the gang waits: it goes on if the lease is
+        extended in time, and exits when the lease is over.
         """
         if boottime_s() - self._saved_at_s >= self._checkpoint_every_s:
             self._checkpoint(step)
@@ -82,7 +82,10 @@ class Leader:
         self._hub.release(GO, step)
 
     def _has_room_for(self, step: int) -> bool:
-        """The first step of a start needs no room: even under a lease too short for a step the job gets on."""
+        """Return whether the lease lasts for the step and a checkpoint.
+
+        The first step after a start always has room: so a job progresses even if its leases are shorter than a step.
+        """
         saving = self._save is not None and step > self._start
         needed_s = self._meter.step_s + self._checkpoint_s if saving else 0.0
         return not self._stops() and self._lease.has_room_for(needed_s)
@@ -112,11 +115,11 @@ class Leader:
         self._hub.release(END, step)
 
     def _checkpoint(self, step: int) -> None:
-        """The job's state after `step` steps is durable and reported, unless it already was or nothing saves it."""
+        """Save and report the job's state after `step` steps, unless it is saved already or the job saves none."""
         if self._save is None or self._directory is None or step == self._saved:
             return
         started_s = boottime_s()
-        path = write_checkpoint(self._directory, f"{self._token}-{step}", self._save)
+        path = write_checkpoint(self._directory, f"{self._generation}-{step}", self._save)
         self._saved, self._saved_at_s = step, boottime_s()
         self._checkpoint_s = self._saved_at_s - started_s
         self._report("checkpoint", step, checkpoint=path.name, durable=True)

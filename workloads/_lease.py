@@ -1,4 +1,4 @@
-"""The lease of a gang, counted on CLOCK_BOOTTIME, which no change of the wall clock moves."""
+"""The lease of a gang, by CLOCK_BOOTTIME, which changes of the wall clock do not affect."""
 
 import json
 import math
@@ -12,7 +12,7 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def boottime_s() -> float:
-    """Seconds since this machine started, sleep included (where it has no such clock, its monotonic clock)."""
+    """Return the seconds since this machine started, sleep included (without such a clock: its monotonic clock)."""
     return time.clock_gettime(_CLOCK)
 
 
@@ -24,12 +24,12 @@ class Lease:
     stop: bool = False
 
     def has_room_for(self, duration_s: float, now_s: float) -> bool:
-        """True when the lease is not over, and will not be within the duration."""
+        """Return whether the lease lasts for `duration_s` seconds from `now_s`."""
         return not self.stop and now_s < self.expires_boottime_s and now_s + duration_s <= self.expires_boottime_s
 
 
 def parse_lease(text: str) -> Lease | None:
-    """The lease of a lease.json; None when the text is torn or is no lease."""
+    """Return the lease of a lease.json; None if the text is incomplete or no lease."""
     try:
         fields = json.loads(text)
         expires_boottime_s, stop = float(fields["expires_boottime_s"]), fields["stop"]
@@ -40,9 +40,9 @@ def parse_lease(text: str) -> Lease | None:
 
 
 class LeaseFile:
-    """The newest lease known: that of the start until lease.json appears, then the last one that could be read.
+    """The newest lease: `first` until lease.json exists, then the last one that could be read.
 
-    Keeping the last known lease is safe: it ends by itself.
+    While the file cannot be read, keeping the last lease is safe: it ends by itself.
     """
 
     def __init__(self, path: Path | None, first: Lease, clock: Callable[[], float] = boottime_s) -> None:
@@ -52,7 +52,7 @@ class LeaseFile:
         self._read_at_s = -math.inf
 
     def has_room_for(self, duration_s: float) -> bool:
-        """True when the lease lasts that long; reads the file at most every 50 ms, and always before it says no."""
+        """Return whether the lease lasts that long. Reads the file at most every 50 ms, and always before a False."""
         now_s = self._clock()
         if now_s - self._read_at_s >= READ_EVERY_S or not self._lease.has_room_for(duration_s, now_s):
             self._read(now_s)

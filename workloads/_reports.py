@@ -1,4 +1,4 @@
-"""What rank 0 tells the service: how fast the gang trains, and each checkpoint and end, in reports.jsonl."""
+"""The reports of rank 0 to the service, in reports.jsonl: the gang's speed, each checkpoint, and the end."""
 
 import json
 import math
@@ -14,7 +14,7 @@ _NEWEST_WEIGHT = 0.2
 class Meter:
     """Counts steps and their seconds since the last report, and averages the seconds of a step.
 
-    Left out: the first step after a start (caches are cold, libraries load), and whatever lies before a `resume`.
+    It leaves out the first step after a start (caches are cold, libraries load), and the time from a step to `resume`.
     """
 
     def __init__(self) -> None:
@@ -25,11 +25,11 @@ class Meter:
         self._is_warm = False
 
     def resume(self, now_s: float) -> None:
-        """Start counting at this instant: what came since the last step was not training."""
+        """Start counting at this instant: the time since the last step was not training."""
         self._mark_s = now_s
 
     def step_done(self, now_s: float) -> None:
-        """A step of the whole gang ended."""
+        """Count one step of the whole gang, which ended at `now_s`."""
         elapsed_s, self._mark_s = max(0.0, now_s - self._mark_s), now_s
         if not self._is_warm:
             self._is_warm = True
@@ -40,14 +40,14 @@ class Meter:
         self.step_s += weight * (elapsed_s - self.step_s)
 
     def take(self) -> tuple[int, float]:
-        """Steps and seconds since the last call, which starts them anew."""
+        """Return the steps and seconds since the last call."""
         taken = (self.steps, self.seconds)
         self.steps, self.seconds = 0, 0.0
         return taken
 
 
 def merged_metrics(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
-    """`old` updated with `new`; a value that is not finite removes its name, since JSON has no such number.
+    """Return `old` updated with `new`; a value that is not finite removes its name, as JSON has no such number.
 
     Raises ValueError for more than 16 names or a name longer than 64 characters.
     """
@@ -61,7 +61,7 @@ def merged_metrics(old: Mapping[str, float], new: Mapping[str, float]) -> dict[s
 
 
 class Reports:
-    """Appends numbered lines to reports.jsonl, each with one write; without a path it says nothing."""
+    """Appends numbered lines to reports.jsonl, each with one write; without a path it writes nothing."""
 
     def __init__(self, path: Path | None) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -79,7 +79,7 @@ class Reports:
         checkpoint: str | None = None,
         durable: bool = False,
     ) -> None:
-        """Append one line; a durable one is on disk afterwards. Raises OSError, also for a line cut short."""
+        """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written."""
         if self._file is None:
             return
         self._sequence += 1
@@ -92,7 +92,7 @@ class Reports:
             os.fsync(self._file)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

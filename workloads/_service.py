@@ -1,4 +1,4 @@
-"""What a job asks of the service over REST: the cluster's state, and ephemeral resources of its own."""
+"""A job's calls to the service over REST: read the cluster's state, set ephemeral resources of its own."""
 
 import json
 import time
@@ -34,7 +34,7 @@ class Units:
 
 
 class Write(Protocol):
-    """A name's new capacity on a node, as gavel.ephemeral.libraries says it."""
+    """A name's new capacity on a node, as gavel.ephemeral.libraries defines it."""
 
     @property
     def name(self) -> str:
@@ -50,13 +50,13 @@ class Write(Protocol):
 
     @property
     def expect(self) -> Any:
-        """What was read, with `capacity` and `free`; None: whatever it is."""
+        """The units that were read, with `capacity` and `free`; None accepts any."""
 
 
 class JobCluster:
-    """The cluster as this job may see and steer it: the two calls that gavel.ephemeral's libraries are written over.
+    """The cluster as this job may read and change it, by the two calls that the libraries of gavel.ephemeral use.
 
-    What is set lives for `ttl_s`, under the job's own name (`job.id/...`), on the nodes that the job holds.
+    What is set has a lease of `ttl_s` seconds, the job as owner (`job.id/...`), and is on nodes that the job holds.
     """
 
     def __init__(self, url: str, token: str, ttl_s: float) -> None:
@@ -64,12 +64,12 @@ class JobCluster:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get_cluster_state(self) -> dict[str, dict[str, Units]]:
-        """{node: {owner/name: units}}, one consistent view. Raises ServiceError."""
-        found = self._call("GET", "/v1/cluster")
-        state: dict[str, dict[str, Units]] = {node["name"]: {} for node in found["nodes"]}
-        for worker in found["workers"]:
+        """Return {node: {owner/name: units}}, one consistent view. Raises ServiceError."""
+        cluster = self._call("GET", "/v1/cluster")
+        state: dict[str, dict[str, Units]] = {node["name"]: {} for node in cluster["nodes"]}
+        for worker in cluster["workers"]:
             state[worker["node"]][f"node/worker-{worker['id']}"] = Units(1, 0 if worker["busy"] else 1)
-        for each in found["resources"]:
+        for each in cluster["resources"]:
             state.setdefault(each["node"], {})[f"{each['owner']}/{each['name']}"] = Units(
                 each["capacity"], each["free"]
             )
@@ -80,12 +80,12 @@ class JobCluster:
         self.set_all(_item(write, self._ttl_s) for write in writes)
 
     def set_all(self, items: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The same for items of `POST /v1/resources:batch`; what was written. Raises ServiceError."""
+        """Write items of `POST /v1/resources/batch`, all or none; return what was written. Raises ServiceError."""
         body = {"resources": list(items)}
-        return list(self._finished(self._call("POST", "/v1/resources:batch", body))["resources"])
+        return list(self._finished(self._call("POST", "/v1/resources/batch", body))["resources"])
 
     def _finished(self, operation: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The result of an operation, once the scheduler has applied it."""
+        """Wait until the scheduler has applied an operation; return its result. Raises ServiceError."""
         deadline_s = time.monotonic() + _OPERATION_LIMIT_S
         while operation["state"] == "pending":
             if time.monotonic() > deadline_s:

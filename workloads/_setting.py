@@ -1,4 +1,4 @@
-"""What a rank is told at its start: docs/gang-protocol.md, "Environment of a rank"."""
+"""The environment variables of a rank at its start: docs/gang-protocol.md, "Environment of a rank"."""
 
 import math
 import re
@@ -13,7 +13,7 @@ GANG_TIMEOUT_S = 60.0
 class Setting:
     """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends.
 
-    `task` is empty but in a task of the job, which has the place of the rank whose node it runs on.
+    `task` is the name of a task, empty in a rank. A task has the setting of the rank whose node it runs on.
     """
 
     job_id: str = ""
@@ -21,7 +21,7 @@ class Setting:
     node: str = ""
     service_url: str = ""
     job_token: str = ""
-    token: int = 0
+    generation: int = 0
     rank: int = 0
     world_size: int = 1
     gang_dir: Path | None = None
@@ -32,12 +32,12 @@ class Setting:
     lease_expires_boottime_s: float = math.inf
     gang_key: bytes = b""
     gang_timeout_s: float = GANG_TIMEOUT_S
-    hub: tuple[str, int] | None = None  # where rank 0 is met, when ranks are on several machines
+    hub: tuple[str, int] | None = None  # address of rank 0, when ranks are on several machines
     accelerator_type: str = "standalone"
 
 
 def setting_from(environment: Mapping[str, str]) -> Setting:
-    """The setting that the environment describes. Raises KeyError naming a variable that the gang lacks."""
+    """Return the setting that the environment describes. Raises KeyError naming a variable that is missing."""
     if not environment.get("GAVEL_GANG_DIR"):
         return _standalone(environment)
     checkpoint = environment.get("GAVEL_CHECKPOINT", "")
@@ -47,7 +47,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         node=environment.get("GAVEL_NODE", ""),
         service_url=environment.get("GAVEL_URL", ""),
         job_token=environment.get("GAVEL_JOB_TOKEN", ""),
-        token=int(environment["GAVEL_TOKEN"]),
+        generation=int(environment["GAVEL_GENERATION"]),
         rank=int(environment["GAVEL_RANK"]),
         world_size=int(environment["GAVEL_WORLD_SIZE"]),
         gang_dir=Path(environment["GAVEL_GANG_DIR"]),
@@ -64,13 +64,13 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
 
 
 def _address(text: str) -> tuple[str, int] | None:
-    """`HOST:PORT`; None for an empty text."""
+    """Return (host, port) of `HOST:PORT`; None for an empty text."""
     host, _, port = text.rpartition(":")
     return (host, int(port)) if host else None
 
 
 def _standalone(environment: Mapping[str, str]) -> Setting:
-    """Tried by hand: with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint there."""
+    """Return the setting of a script run by hand; with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint."""
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
     if not directory:
         return Setting()
@@ -79,7 +79,7 @@ def _standalone(environment: Mapping[str, str]) -> Setting:
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:
-    """Step and path of the checkpoint of token 0 with the most steps; (0, None) where there is none."""
+    """Return the step and path of the checkpoint of generation 0 with the most steps; (0, None) without one."""
     paths = directory.iterdir() if directory.is_dir() else ()
-    found = [(int(path.name[2:]), path) for path in paths if re.fullmatch(r"0-\d+", path.name)]
-    return max(found, default=(0, None))
+    generations = [(int(path.name[2:]), path) for path in paths if re.fullmatch(r"0-\d+", path.name)]
+    return max(generations, default=(0, None))

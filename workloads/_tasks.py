@@ -1,6 +1,6 @@
-"""Tasks of a job: programs that start beside its ranks, wherever the ephemeral resources they require are free.
+"""Tasks of a job: programs that start beside its ranks, on nodes where the ephemeral resources they require are free.
 
-Said and heard through files in the gang's directory (docs/gang-protocol.md); a task ends with its gang at the latest.
+Requests and answers are files in the gang's directory (docs/gang-protocol.md); a task ends with its gang at the latest.
 """
 
 import json
@@ -22,19 +22,19 @@ class Task:
 
     @property
     def node(self) -> str | None:
-        """Where it runs or ran; None while it waits."""
-        said = self._said("starts")
-        return str(said["node"]) if said else None
+        """The node on which it runs or ran; None while it waits."""
+        record = self._record("starts")
+        return str(record["node"]) if record else None
 
     @property
     def exit_code(self) -> int | None:
-        """0 or what it exited with, negative for a signal, 127 if it could not be started; None before its end."""
-        said = self._said("ends")
-        return int(said["exit_code"]) if said else None
+        """Its exit code, negative for a signal, 127 if it could not be started; None before its end."""
+        record = self._record("ends")
+        return int(record["exit_code"]) if record else None
 
     @property
     def waiting_for(self) -> str:
-        """What it waits for; empty once it runs, and for a moment before the service has looked."""
+        """What it waits for; empty once it runs, and until the service has read the request."""
         try:
             reasons = json.loads((self._directory / "waits.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -44,11 +44,11 @@ class Task:
     @property
     def message(self) -> str:
         """Why it could not be started, if so."""
-        said = self._said("ends")
-        return str(said["message"]) if said else ""
+        record = self._record("ends")
+        return str(record["message"]) if record else ""
 
     def wait(self, timeout_s: float = float("inf")) -> int:
-        """Its exit code, once it has ended. Raises TimeoutError."""
+        """Wait until it has ended; return its exit code. Raises TimeoutError."""
         deadline_s = time.monotonic() + timeout_s
         while (exit_code := self.exit_code) is None:
             if time.monotonic() >= deadline_s:
@@ -57,7 +57,7 @@ class Task:
             time.sleep(_POLL_S)
         return exit_code
 
-    def _said(self, file: str) -> dict[str, Any] | None:
+    def _record(self, file: str) -> dict[str, Any] | None:
         lines = _lines(self._directory / f"{file}.jsonl")
         return next((line for line in lines if line.get("task") == self.name), None)
 
@@ -65,13 +65,13 @@ class Task:
 def ask_for_task(
     directory: Path, name: str, argv: Sequence[str], requires: Mapping[str, int], env: Mapping[str, str]
 ) -> Task:
-    """The task, asked for. Raises ValueError for what the service would refuse, OSError when the disk is full."""
+    """Request a task and return it. Raises ValueError if the service would refuse it, OSError if the disk is full."""
     if isinstance(argv, str) or not argv:
         raise ValueError("argv: a program and its arguments, as a list")
     if not requires:
         raise ValueError("requires: name at least one resource, such as {'near': 1}; set it with job.set_resource")
-    said = {"task": name, "argv": list(argv), "requires": dict(requires), "env": dict(env)}
-    line = json.dumps(said).encode() + b"\n"
+    request = {"task": name, "argv": list(argv), "requires": dict(requires), "env": dict(env)}
+    line = json.dumps(request).encode() + b"\n"
     file = os.open(directory / "tasks.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         if os.write(file, line) != len(line):

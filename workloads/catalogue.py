@@ -1,4 +1,4 @@
-"""The job kinds that everybody on a cluster knows: five real training programs, each in two sizes.
+"""The job kinds that all users of a cluster share: five real training programs, each in two sizes.
 
 Only these kinds share measurements between users. What they gain from a faster accelerator type differs by design, as
 between the models of Gavel (OSDI 2020, figure 1): the perceptron and the recurrent network several-fold, the
@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, JobKind] = MappingProxyType({kind.name: kind for kind in
 
 
 def argv_of(name: str) -> tuple[str, ...]:
-    """The command of a rank of this job kind; `python` is the one on the PATH that the backend gives the rank.
+    """Return the command of a rank of this job kind; `python` is the one on the PATH that the backend sets.
 
     Raises InvalidRequest for a name that is not in the catalogue.
     """

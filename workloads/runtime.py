@@ -78,7 +78,7 @@ class Job:
 
     @property
     def is_rank_zero(self) -> bool:
-        """True in the one rank that writes checkpoints and reports."""
+        """Whether this is the rank that writes checkpoints and reports."""
         return self.rank == 0
 
     @property
@@ -104,13 +104,13 @@ class Job:
         total: int | None = None,
         checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     ) -> Iterator[int]:
-        """The indices of the steps to do, from the first that no checkpoint covers to the last.
+        """Yield the indices of the steps to do, from the first that no checkpoint covers to the last.
 
-        `restore(path)` is called first, in every rank, when there is a checkpoint to go on from. `checkpoint(path)` is
+        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from. `checkpoint(path)` is
         called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
-        `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised where the next step would have
-        been, so that code after the loop runs only when training is complete; every rank stops after the same step.
-        `total` is the number of steps outside Gavel; inside, the service's number holds.
+        `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that
+        code after the loop runs only when training is complete; every rank stops after the same step.
+        `total` is the number of steps outside Gavel; inside, the number of the submitted job is used.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
         """
         setting = self._setting
@@ -151,7 +151,7 @@ class Job:
         self._metrics.update(merged)
 
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
-        """Every rank's payload in the order of ranks, once all of them have called it. Raises GangError."""
+        """Return every rank's payload, in the order of ranks, once all ranks have called it. Raises GangError."""
         return self._gang.all_gather(payload)
 
     # --- tasks and their places ---
@@ -164,7 +164,7 @@ class Job:
         name: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Task:
-        """A program that starts on a node of this job as soon as what it `requires` is free there, and holds it.
+        """Request a program that starts on a node of this job once what it `requires` is free there, and holds it.
 
         `requires` is {name: units} of ephemeral resources, this job's or `owner/name`; they may be set before or after.
         The task ends with this gang's lease at the latest; its output is in the job's log. A name is used once in a
@@ -186,23 +186,23 @@ class Job:
         num_nodes: int | None = None,
         expect_generation: int | None = None,
     ) -> dict[str, int]:
-        """Create, resize, renew or (capacity 0) delete this job's `name`; {node: generation} of what was written.
+        """Create, resize, renew or (capacity 0) delete this job's `name`; return {node: generation} as written.
 
-        On this process's node, the one named, the ones listed, or every node of this job with that much free
-        ({owner/name: amount}), at most `num_nodes`. It lives for `ttl_s` unless set again. Raises ServiceError, also if
-        `expect_generation` (0: there is none) is not what is there.
+        `node` is one node, a list of nodes, or {owner/name: amount} for every node of this job with that much free; by
+        default this process's node. At most `num_nodes` are written. The lease is `ttl_s` seconds, renewed by setting
+        it again. Raises ServiceError, also if the generation is not `expect_generation` (0: there is no such name).
         """
-        said = {"name": name, "capacity": capacity, "nodes": node or self.node, "ttl_s": ttl_s}
+        resource = {"name": name, "capacity": capacity, "nodes": node or self.node, "ttl_s": ttl_s}
         asked = {"num_nodes": num_nodes, "expect_generation": expect_generation}
-        said |= {key: value for key, value in asked.items() if value is not None}
-        return {each["node"]: each["generation"] for each in self.cluster(ttl_s=ttl_s).set_all([said])}
+        resource |= {key: value for key, value in asked.items() if value is not None}
+        return {each["node"]: each["generation"] for each in self.cluster(ttl_s=ttl_s).set_all([resource])}
 
     def get_cluster_state(self) -> "dict[str, dict[str, Units]]":
-        """{node: {owner/name: units with `capacity` and `free`}}, workers included. Raises ServiceError."""
+        """Return {node: {owner/name: units with `capacity` and `free`}}, workers included. Raises ServiceError."""
         return self.cluster().get_cluster_state()
 
     def cluster(self, *, ttl_s: float = TTL_S) -> "JobCluster":
-        """What the libraries of gavel.ephemeral are applied to inside a job: `LoadBalancing(…).apply(job.cluster())`.
+        """Return the cluster for the libraries of gavel.ephemeral in a job: `LoadBalancing(…).apply(job.cluster())`.
 
         Raises RuntimeError outside Gavel.
         """
@@ -214,7 +214,7 @@ class Job:
 
 
 def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[int]:
-    """The loop of every rank but 0: do what the hub orders."""
+    """Yield each step that the hub orders: the loop of every rank but 0. Raises SystemExit(75) at a stop."""
     step = start
     while (order := spoke.order(step)) == GO:
         yield step
@@ -225,7 +225,7 @@ def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[in
 
 
 class _StopSignal:
-    """Remembers SIGTERM while it is entered; true once one came. Signals reach the main thread only."""
+    """A context manager that records SIGTERM; a call returns whether one came. Only works in the main thread."""
 
     def __init__(self) -> None:
         self._came = False

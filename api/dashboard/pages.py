@@ -13,10 +13,10 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.auth import PUBLIC, CookieDep, identify, start_session
-from api.errors import documented, problem
-from api.limits import tiers_for
+from api.access.auth import PUBLIC, CookieDep, identify, start_session
+from api.http.errors import documented, problem
 from api.services import Services, ServicesDep
+from api.submission.specs import tiers_for
 from gavel.types import Scope
 
 HERE = Path(__file__).parent
@@ -37,25 +37,25 @@ PAGES: Final[Mapping[str, str]] = {
 }
 IMPORT: Final = re.compile(r'from "\./([a-z]+\.js)"')
 PLOTTED: Final = frozenset({"/tiers"})  # pages that load the plotting library
-FEATURES: Final[Mapping[str, str]] = {  # what pages use only where this service has it
-    "explain": "/v1/jobs/{job_id}/explain",
-    "calibration": "/v1/explain/calibration",
-    "preview": "/v1/tiers:preview",
-    "simulate": "/v1/simulate",
+FEATURES: Final[Mapping[str, str]] = {  # files that pages use only if this service has them
+    "explain": "/v1/jobs/{job_id}/explanation",
+    "calibration": "/v1/calibration",
+    "preview": "/v1/tiers/{name}/preview",
+    "what-if": "/v1/what-if",
 }
 
 
 def _imported(name: str) -> frozenset[str]:
-    """The scripts that a script imports, those they import included."""
-    found: set[str] = set()
+    """Return the scripts that a script imports, directly or through others."""
+    imported: set[str] = set()
     new = {name}
     while new:
-        found |= new
-        new = {each for path in new for each in IMPORT.findall(FILES[path].read_text())} - found
-    return frozenset(found - {name})
+        imported |= new
+        new = {each for path in new for each in IMPORT.findall(FILES[path].read_text())} - imported
+    return frozenset(imported - {name})
 
 
-PRELOADED: Final[Mapping[str, tuple[str, ...]]] = {  # asked for at once, not each when another has come
+PRELOADED: Final[Mapping[str, tuple[str, ...]]] = {  # requested at once, not one after the other
     f"{name}.js": tuple(sorted(_imported(f"{name}.js")))
     for name in (*(path.strip("/") or "overview" for path in PAGES), "job")
 }
@@ -86,7 +86,7 @@ _templates = Environment(
 
 
 def page(request: Request, services: ServicesDep, session: CookieDep) -> Response:
-    """A page of `PAGES`; without a session, how to get one (401)."""
+    """Return a page of `PAGES`; without a session a 401 page that says how to log in."""
     path = request.url.path
     return _page(path.strip("/") or "overview", path, request, services, session)
 
@@ -97,13 +97,13 @@ for each in PAGES:
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep) -> Response:
-    """One job. The page asks the API for it, which decides whether the caller may see it."""
+    """Return the page of one job. The page asks the API for the job, which checks that the caller may see it."""
     return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
 
 
 @router.get("/login")
 def login(request: Request, services: ServicesDep, token: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """Begin a session with a token and go to the overview, so that the token leaves the address bar."""
+    """Begin a session with a token and redirect to the overview, so that the token leaves the address bar."""
     token = token.strip()
     if identify(services, token) is None:
         return _login_page(request, "The service does not know this token.")
@@ -114,7 +114,7 @@ def login(request: Request, services: ServicesDep, token: Annotated[str, Query(m
 
 @router.get("/static/{name}", responses=documented(404))
 def static(name: str) -> Response:
-    """One file of the dashboard; names are looked up among those that exist, so no path can lead elsewhere."""
+    """Return one file of the dashboard. Names are looked up among existing files, so no path can lead elsewhere."""
     path = FILES.get(name)
     if path is None:
         raise problem(404, "the dashboard has no such file")
@@ -123,14 +123,14 @@ def static(name: str) -> Response:
 
 @router.get("/favicon.ico")
 def favicon() -> Response:
-    """The icon that browsers ask for unasked."""
+    """Return the icon, which browsers request by themselves."""
     return static("icon.svg")
 
 
 def _page(
     name: str, here: str, request: Request, services: Services, session: str | None, job_id: str = ""
 ) -> HTMLResponse:
-    """A page for the caller; the login page for nobody, and for a job's token, which may not look around."""
+    """Return a page for the caller; the login page without a caller, or for a job's token, which may not see pages."""
     caller = identify(services, session)
     if caller is None or caller.scope is Scope.JOB:
         return _login_page(request)

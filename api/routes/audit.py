@@ -4,12 +4,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import OperatorOnly
-from api.errors import documented
+from api.access.auth import OperatorOnly
+from api.http.errors import documented
 from api.routes.parameters import BeforeQuery, LimitQuery
 from api.schemas import AuditList, Name
 from api.services import ServicesDep
-from api.views import audit_list
+from api.views.jobs_and_rounds import audit_list
 
 router = APIRouter(prefix="/v1", tags=["tiers and users"])
 
@@ -28,5 +28,5 @@ def list_audit(
     before: BeforeQuery = None,
     limit: LimitQuery = 50,
 ) -> AuditList:
-    """Who changed what, and which gangs the policy stopped for whom in which round, newest first."""
+    """Changes and who made them, and preemptions with their round and policy, newest first."""
     return audit_list(services.store.audit(subject=subject, user=user, before=before, limit=limit), limit)

@@ -5,14 +5,14 @@ from functools import partial
 from fastapi import APIRouter, Response
 from fastapi_problem.error import Problem
 
-from api.auth import UserOrOperator
-from api.errors import documented, problem
-from api.limits import check_predecessors, spec_of, specs_of_array
+from api.access.auth import UserOrOperator
+from api.http.errors import documented, problem
 from api.routes.jobs import show, submit_once
 from api.routes.parameters import IdempotencyKey
 from api.rules import Rules
-from api.schemas import CancelBatch, CancelledView, JobArray, JobBatch, JobBatchView
+from api.schemas import CancelBatch, CancelledView, JobArraySubmit, JobBatchSubmit, JobBatchView
 from api.services import Services, ServicesDep
+from api.submission.specs import check_predecessors, spec_of, specs_of_array
 from gavel.ports import JobFilter
 from gavel.types import Identity, JobSpec, Scope
 
@@ -21,9 +21,9 @@ router = APIRouter(prefix="/v1", tags=["jobs"])
 REFUSALS = documented(400, 401, 403, 413, 422, 429, 503)
 
 
-@router.post("/jobs:batch", status_code=201, operation_id="submit_batch", responses=REFUSALS)
+@router.post("/jobs/batch", status_code=201, operation_id="submit_batch", responses=REFUSALS)
 def submit_batch(
-    body: JobBatch,
+    body: JobBatchSubmit,
     response: Response,
     caller: UserOrOperator,
     services: ServicesDep,
@@ -35,9 +35,9 @@ def submit_batch(
     return JobBatchView(array_id=None, items=show(services, jobs))
 
 
-@router.post("/jobs:array", status_code=201, operation_id="submit_array", responses=REFUSALS)
+@router.post("/jobs/array", status_code=201, operation_id="submit_array", responses=REFUSALS)
 def submit_array(
-    body: JobArray,
+    body: JobArraySubmit,
     response: Response,
     caller: UserOrOperator,
     services: ServicesDep,
@@ -50,13 +50,13 @@ def submit_array(
 
 
 @router.post(
-    "/jobs:batchCancel",
+    "/jobs/cancel",
     status_code=202,
     operation_id="cancel_batch",
     responses=documented(400, 401, 403, 413, 422, 503),
 )
 def cancel_batch(body: CancelBatch, caller: UserOrOperator, services: ServicesDep) -> CancelledView:
-    """Ask for the end of many jobs in one transaction, such as the losers of a sweep. Operators reach everybody's."""
+    """Cancel many jobs in one transaction, such as those of a sweep that lost. Operators may cancel everybody's."""
     key, _, value = (body.label or "").partition("=")
     where = JobFilter(
         user=None if caller.scope is Scope.OPERATOR else caller.user,
@@ -70,12 +70,12 @@ def cancel_batch(body: CancelBatch, caller: UserOrOperator, services: ServicesDe
     return CancelledView(cancelling=sorted(ended), skipped=skipped)
 
 
-def _array(body: JobArray, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
+def _array(body: JobArraySubmit, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
     check_predecessors(body.job, caller, services)
     return specs_of_array(body, caller, rules)
 
 
-def _specs(body: JobBatch, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
+def _specs(body: JobBatchSubmit, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
     specs: list[JobSpec] = []
     refused: list[dict[str, str]] = []
     for index, job in enumerate(body.jobs):

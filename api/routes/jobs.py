@@ -1,8 +1,7 @@
-"""Jobs: submit, list, look, cancel, and their story."""
+"""Jobs: submit, list, show, change, cancel, and their history."""
 
 from asyncio import wrap_future
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from functools import partial
 from typing import Annotated, Any
 
 from anyio.to_thread import run_sync
@@ -13,12 +12,9 @@ from fastapi_problem.error import Problem
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect
 
-from api.auth import USER_OR_OPERATOR, AnyCaller, UserOrOperator, visible_job
-from api.deadlines import deadline_view
-from api.errors import documented, problem
-from api.limits import body_hash, check_predecessors, checked_priority, spec_of
-from api.quotas import any_metered, check_hours
-from api.recent import recent_of
+from api.access.auth import USER_OR_OPERATOR, AnyCaller, UserOrOperator, visible_job
+from api.access.identity_cache import identity_cache_of
+from api.http.errors import documented, problem
 from api.routes.parameters import (
     UNCHANGED,
     BeforeQuery,
@@ -34,7 +30,10 @@ from api.rules import Rules, rules_of
 from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, ShownState
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
-from api.views import audit_list, core_states, event_view, job_view, leases_in_force
+from api.submission.quotas import any_metered, check_hours
+from api.submission.specs import body_hash, check_predecessors, checked_priority, spec_of
+from api.views.deadlines import deadline_view
+from api.views.jobs_and_rounds import audit_list, core_states, event_view, job_view, leases_in_force
 from gavel.ports import JobEdit, JobFilter
 from gavel.types import Identity, Job, JobSpec, JobState, Scope
 
@@ -42,7 +41,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 REPLAYED = {"Idempotency-Replayed": "true"}
 _KEY: TypeAdapter[str | None] = TypeAdapter(IdempotencyKey)
-SCANNED_PAGES = 25  # a list filtered by a shown state looks through this many pages before it answers with a short one
+SCANNED_PAGES = 25  # a list filtered by a shown state reads this many pages at most, then answers with fewer items
 
 ETAG: dict[str, Any] = {"ETag": {"description": "The version of what is shown.", "schema": {"type": "string"}}}
 LINKS: dict[str, Any] = {
@@ -72,13 +71,13 @@ CREATED: dict[int | str, dict[str, Any]] = {
 
 
 class SubmitRoute(APIRoute):
-    """A route as any other, but that a submit with nothing to complain of does without FastAPI's dependency solving.
+    """A route that serves a valid submit without FastAPI's dependency resolution, which costs more than all the rest.
 
-    That would cost more than all the rest. Whatever is odd about a request is left to FastAPI to say.
+    A request with anything unusual is passed on to FastAPI, which reports what is wrong.
     """
 
     def get_route_handler(self) -> Callable[[HttpRequest], Coroutine[Any, Any, Response]]:
-        """What answers a request."""
+        """Return the function that answers a request."""
         careful = super().get_route_handler()
 
         async def handle(request: HttpRequest) -> Response:
@@ -92,7 +91,7 @@ class SubmitRoute(APIRoute):
 
 
 async def _submit_in(request: HttpRequest) -> tuple[JobSubmit, str | None] | None:
-    """Body and key of a submit; None if something about them needs a closer look."""
+    """Return body and key of a submit; None if FastAPI has to check the request."""
     if request.headers.get("content-type") != "application/json":
         return None
     try:
@@ -108,18 +107,18 @@ async def submit(
     request: HttpRequest,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Submit a job. The answer comes after the job is durable; send the same Idempotency-Key again when in doubt."""
-    recent = recent_of(request)
+    """Submit a job. The answer comes once the job is durable; without one, send the same Idempotency-Key again."""
+    recent = identity_cache_of(request)
     digest, rules, services = body_hash(body), await recent.rules(), recent.services
     try:
         spec = spec_of(body, caller, rules)
-        if body.after or any_metered([spec], rules):  # only these have something to look up
+        if body.after or any_metered([spec], rules):  # only these need the database
             await run_sync(_check_further, body, spec, caller, services, rules)
     except Problem:
-        known = await run_sync(_known, services, caller, idempotency_key, digest)
-        if not known:
+        stored = await run_sync(_stored, services, caller, idempotency_key, digest)
+        if not stored:
             raise
-        return await _created(services, known[0], created=False)
+        return await _created(services, stored[0], created=False)
     now_s = services.clock.now_s()
     (answer,) = await wrap_future(services.store.start_submit(spec, key=idempotency_key, body_hash=digest, now_s=now_s))
     return await _created(services, answer.job, created=answer.created)
@@ -143,7 +142,7 @@ def _check_further(body: JobSubmit, spec: JobSpec, caller: Identity, services: S
 
 
 async def _created(services: Services, job: Job, *, created: bool) -> Response:
-    """The answer to a submit, made without another look into the database where nothing there could matter."""
+    """Return the answer to a submit. The database is read only if something there can affect the answer."""
     is_plain = job.state is JobState.QUEUED and job.spec.deadline_at_s is None
     view = job_view(job, None, services.clock.now_s()) if is_plain else (await run_sync(show, services, [job]))[0]
     headers = {"Location": f"/v1/jobs/{job.id}", "ETag": etag(job)} | ({} if created else REPLAYED)
@@ -160,26 +159,29 @@ def submit_once(
     *,
     is_array: bool,
 ) -> list[Job]:
-    """The jobs of a body; those that the key made before come back whatever has become of quotas and cluster."""
+    """Return the jobs of a body.
+
+    If the key was used before, return the jobs of that time, even if quotas or the cluster have changed since.
+    """
     digest, rules = body_hash(body), rules_of(services)
     try:
         specs = specs_of(rules)
         check_hours(specs, rules, services)
     except Problem:
-        known = _known(services, caller, key, digest)
-        if not known:
+        jobs = _stored(services, caller, key, digest)
+        if not jobs:
             raise
     else:
         now_s = services.clock.now_s()
         answers = services.store.submit_many(specs, key=key, body_hash=digest, now_s=now_s, is_array=is_array)
-        known = tuple(each.job for each in answers)
+        jobs = tuple(each.job for each in answers)
         if all(each.created for each in answers):
-            return list(known)
+            return list(jobs)
     response.headers.update(REPLAYED)
-    return list(known)
+    return list(jobs)
 
 
-def _known(services: Services, caller: Identity, key: str | None, digest: str) -> Sequence[Job]:
+def _stored(services: Services, caller: Identity, key: str | None, digest: str) -> Sequence[Job]:
     return services.store.submitted(caller.user, key, body_hash=digest) if key else ()
 
 
@@ -195,7 +197,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     cursor: Annotated[str | None, Query(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63)] = None,
     limit: LimitQuery = 50,
 ) -> Response:
-    """Jobs, newest first: your own; an operator's list holds everybody's. A page may be short: go by `next_cursor`."""
+    """Jobs, newest first: your own; for an operator everybody's. A page may be short: follow `next_cursor`."""
     if caller.scope is not Scope.OPERATOR:
         if user not in (None, caller.user):
             return written(JobList(items=[], next_cursor=None))
@@ -208,14 +210,14 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
         label=(key, value) if label else None,
         array_id=array_id,
     )
-    found: list[JobView] = []
+    views: list[JobView] = []
     for _ in range(SCANNED_PAGES):
-        page = services.store.jobs(where, cursor=cursor, limit=limit - len(found))
+        page = services.store.jobs(where, cursor=cursor, limit=limit - len(views))
         cursor = page.next_cursor
-        found += [view for view in show(services, page.jobs) if state in (None, view.state)]
-        if cursor is None or len(found) >= limit:
+        views += [view for view in show(services, page.jobs) if state in (None, view.state)]
+        if cursor is None or len(views) >= limit:
             break
-    return written(JobList(items=found, next_cursor=cursor))
+    return written(JobList(items=views, next_cursor=cursor))
 
 
 @router.get(
@@ -225,7 +227,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     responses=UNCHANGED | documented(401, 403, 404, 422, 503),
 )
 def get_job(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, if_none_match: IfNoneMatch = None) -> Response:
-    """One job. The ETag changes with everything but the passing of time."""
+    """One job. The ETag changes with everything except values that change with time alone."""
     job = visible_job(services, caller, job_id)
     if names_version(if_none_match, etag(job)):
         return Response(status_code=304, headers={"ETag": etag(job)})
@@ -236,7 +238,7 @@ def get_job(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, if_none
     "/{job_id}/cancel", status_code=202, operation_id="cancel_job", responses=documented(401, 403, 404, 409, 422, 503)
 )
 def cancel(job_id: JobIdPath, response: Response, caller: UserOrOperator, services: ServicesDep) -> JobView:
-    """Ask for the end of a job; asking again changes nothing. 409 when it has ended otherwise."""
+    """Request that a job ends. Repeating it changes nothing. 409 when the job has ended otherwise."""
     visible_job(services, caller, job_id)
     job = services.store.request_cancel(job_id, now_s=services.clock.now_s(), by=caller.user)
     response.headers["ETag"] = etag(job)
@@ -247,7 +249,7 @@ def cancel(job_id: JobIdPath, response: Response, caller: UserOrOperator, servic
     "/{job_id}/pause", status_code=202, operation_id="pause_job", responses=documented(401, 403, 404, 409, 422, 503)
 )
 def pause(job_id: JobIdPath, response: Response, caller: UserOrOperator, services: ServicesDep) -> JobView:
-    """Stop the job after a checkpoint, and keep it until it is resumed. 409 when it has ended."""
+    """Stop the job after a checkpoint; it waits until it is resumed. 409 when it has ended."""
     return _pause(job_id, True, response, caller, services)
 
 
@@ -285,9 +287,9 @@ def edit(
     if body.priority is not None:
         tiers = {tier.name: tier for tier in services.store.tiers()}
         checked_priority(body.priority, tiers[job.spec.tier], caller)
-    wish = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
+    change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
     now_s = services.clock.now_s()
-    job = services.store.edit_job(job_id, wish, expected_version=version_in(if_match), now_s=now_s, by=caller.user)
+    job = services.store.edit_job(job_id, change, expected_version=version_in(if_match), now_s=now_s, by=caller.user)
     response.headers["ETag"] = etag(job)
     return show(services, [job])[0]
 
@@ -296,7 +298,7 @@ def edit(
 def list_audit(
     job_id: JobIdPath, caller: UserOrOperator, services: ServicesDep, before: BeforeQuery = None, limit: LimitQuery = 50
 ) -> AuditList:
-    """Who decided what about the job, newest first: its user, operators, and the policy that gave its workers away."""
+    """Decisions about the job, newest first: by its user, by operators, and by the policy that preempted it."""
     visible_job(services, caller, job_id)
     entries = services.store.audit(subject=f"job/{job_id}", before=before, limit=limit)
     return audit_list(entries, limit)
@@ -310,36 +312,31 @@ def list_events(
     after: Annotated[int, Query(ge=0, le=2**53, description="Only events with a greater sequence.")] = 0,
     limit: LimitQuery = 200,
 ) -> EventList:
-    """The job's story, oldest first."""
+    """The job's history, oldest first."""
     visible_job(services, caller, job_id)
     events = services.store.events(job_id, after=after, limit=limit)
     return EventList(items=[event_view(each) for each in events], next_after=events[-1].sequence if events else after)
 
 
 def written(view: View, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A view as the answer: it has been validated when it was made, and is not a second time."""
+    """Return a view as the answer, without validating it a second time."""
     return Response(view.model_dump_json(), status, headers, "application/json")
 
 
 def etag(job: Job) -> str:
-    """Weak, because rho and the shown ages go on between two versions."""
+    """Return the weak ETag of a job. It is weak because rho and ages change between two versions."""
     return f'W/"{job.version}"'
 
 
 def show(services: Services, jobs: Sequence[Job]) -> list[JobView]:
-    """The jobs as their owner sees them, with the leases they hold now."""
-    known = {job.id: job for job in jobs}
+    """Return the jobs as their owner sees them, with the leases that they hold now."""
+    by_id = {job.id: job for job in jobs}
     holding = any(job.state is JobState.LEASED for job in jobs)
-    leases = leases_in_force(services.store.rounds(limit=2) if holding else (), known)
+    leases = leases_in_force(services.store.rounds(limit=2) if holding else (), by_id)
     now_s = services.clock.now_s()
     views = [job_view(job, leases.get(job.id), now_s) for job in jobs]
     if all(job.spec.deadline_at_s is None or job.state.is_terminal for job in jobs):
         return views
-    judge = partial(
-        deadline_view,
-        table=services.store.throughputs(),
-        capacity=services.store.cluster().capacity_workers(),
-        unfinished=len(services.store.snapshot().jobs),
-        now_s=now_s,
-    )
-    return [view.model_copy(update={"deadline": judge(job)}) for view, job in zip(views, jobs, strict=True)]
+    knowledge = services.knowledge()
+    deadlines = [deadline_view(job, knowledge) for job in jobs]
+    return [view.model_copy(update={"deadline": each}) for view, each in zip(views, deadlines, strict=True)]

@@ -1,14 +1,14 @@
-"""What happens, as it happens: jobs, rounds and allocations as server-sent events."""
+"""Live events: jobs, rounds and allocations as server-sent events."""
 
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from api.auth import UserOrOperator
-from api.errors import documented, problem
-from api.live import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
-from api.news import DEFAULT_KINDS, Audience, Kind
-from api.streams import event_stream
+from api.access.auth import UserOrOperator
+from api.http.errors import documented, problem
+from api.live.events import DEFAULT_KINDS, Audience, Kind
+from api.live.listeners import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
+from api.live.streams import event_stream
 from gavel.types import Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
@@ -33,10 +33,8 @@ OK: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get(
-    "/events", operation_id="follow_events", response_class=Response, responses=OK | documented(401, 403, 422, 503)
-)
-async def follow_events(
+@router.get("/watch", operation_id="watch", response_class=Response, responses=OK | documented(401, 403, 422, 503))
+async def watch(
     request: Request,
     caller: UserOrOperator,
     after: Annotated[int | None, Query(ge=0, le=2**53, description="A position; without it, from now on.")] = None,
@@ -45,10 +43,11 @@ async def follow_events(
     ] = None,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
 ) -> Response:
-    """Your jobs, rounds with your leases (an operator's: everything, and allocations) as they are written.
+    """Your jobs, and rounds with your leases, as they are written; for operators everything, with allocations.
 
-    The first event is `hello`: read the lists after it, and nothing is missed in between. `Last-Event-ID` goes on after
-    that position (before `after`), with jobs as they are then; `reset` says that the position is of another database.
+    The first event is `hello`: read the lists after it, and nothing is missed. `Last-Event-ID` resumes after that
+    position (it takes precedence over `after`), with jobs as they are then. `reset`: the position is of another
+    database.
     """
     live = cast(LiveFeed, request.app.state.live)
     if not live.has_room:

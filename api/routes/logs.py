@@ -11,11 +11,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
-from api.auth import AnyCaller, visible_job
-from api.errors import documented
+from api.access.auth import AnyCaller, visible_job
+from api.http.errors import documented
+from api.live.streams import event_stream
 from api.routes.parameters import JobIdPath
 from api.services import Services, ServicesDep
-from api.streams import event_stream
 from gavel.errors import StoreUnavailable
 from gavel.types import JobId
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 CHUNK_BYTES = 64 << 10
 POLL_S = 0.5
 POLLS_PER_KEEPALIVE = 30
-FOLLOWERS_MAX = 64  # streams of one process at a time; who comes later is told to come again
+FOLLOWERS_MAX = 64  # streams at a time in one process; later clients are asked to try again
 COME_AGAIN_MS = 5000
 
 EVENT: dict[str, Any] = {
@@ -65,23 +65,25 @@ def get_log(
     follow: Annotated[bool, Query(description="Stream events until the job has ended and all is read.")] = False,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
 ) -> Response:
-    """The job's log from `offset`; older lines go first when it is full, then the answer starts later than asked.
+    """The job's log from `offset`.
 
-    Followed, each event `log` carries `{"text"}` and, as its id, the offset after it: `Last-Event-ID` resumes there
-    (before `offset`). The event `end` is the last.
+    When it is full, the oldest lines are dropped, and the answer starts at a later offset.
+
+    Followed, each event `log` carries `{"text"}`, and the offset after it as its id: `Last-Event-ID` resumes there (it
+    takes precedence over `offset`). The event `end` is the last.
     """
     job = visible_job(services, caller, job_id)
     if follow:
         start = offset if last_event_id is None else last_event_id
         return event_stream(request, _stream(services, job.id, start))
     content, next_offset = services.read_log(job.id, offset, limit)
-    # What a job prints is anybody's text: no browser may take it for a page.
+    # A job may print any text: no browser may render it as a page.
     headers = {"X-Next-Offset": str(next_offset), "X-Content-Type-Options": "nosniff"}
     return Response(content, media_type="text/plain", headers=headers)
 
 
 async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
-    """Events of a log from `offset`, if this process has room for one more follower."""
+    """Yield the events of a log from `offset`, if this process has room for one more follower."""
     if not followers.acquire(blocking=False):
         yield format_sse_event(comment="too many followers", retry=COME_AGAIN_MS)
         return
@@ -89,23 +91,23 @@ async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncGenera
         async for event in _follow(services, job_id, offset):
             yield event
     except StoreUnavailable:
-        # The answer has begun, so no status can say it any more: the follower comes again and goes on.
+        # The answer has begun, so no status can report the error: the follower connects again and resumes.
         yield format_sse_event(comment="the store is busy", retry=COME_AGAIN_MS)
     finally:
         followers.release()
 
 
 async def _follow(services: Services, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:
-    """One chunk in memory at a time, read only after the one before was sent."""
+    """Yield one chunk at a time; the next one is read only after the one before was sent."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     quiet_polls = 0
     while True:
-        # The state is read first: what the log holds after a job has ended is all there will be.
+        # The state is read first: once a job has ended, its log does not grow any more.
         job = await run_sync(services.store.job, job_id)
         content, offset = await run_sync(services.read_log, job_id, offset, CHUNK_BYTES)
         is_over = job.state.is_terminal and not content
         if text := decoder.decode(content, final=is_over):
-            # Half a character waits for its other half: whoever resumes must get both.
+            # A part of a character is held back until it is complete: a client that resumes must get all of it.
             waiting = len(decoder.getstate()[0])
             yield format_sse_event(data_str=json.dumps({"text": text}), event="log", id=str(offset - waiting))
         if is_over:

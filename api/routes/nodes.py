@@ -8,13 +8,13 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 
-from api.auth import OperatorOnly, UserOrOperator, may_see
-from api.errors import documented, problem
-from api.operations import OPERATION, Prefer, answer, ask
+from api.access.auth import OperatorOnly, UserOrOperator, may_see
+from api.http.errors import documented, problem
+from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.routes.parameters import NodePath
-from api.schemas.operations import DrainRequest, NodeStatusList, NodeStatusView, OperationView
+from api.schemas.operations import DrainRequest, NodeList, NodeView, OperationView
 from api.services import Services, ServicesDep
-from api.views import leases_in_force
+from api.views.jobs_and_rounds import leases_in_force
 from gavel.types import Identity, JobId, NodeStatus
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
@@ -23,26 +23,26 @@ ERRORS = documented(400, 401, 403, 404, 409, 413, 422, 503)
 
 
 @router.get("", operation_id="list_nodes", responses=documented(401, 403, 503))
-def list_nodes(caller: UserOrOperator, services: ServicesDep) -> NodeStatusList:
-    """Every node as of the scheduler's last tick; those that went away are listed as lost for a day."""
+def list_nodes(caller: UserOrOperator, services: ServicesDep) -> NodeList:
+    """Every node as of the scheduler's last tick. Nodes that went away are listed as lost for a day."""
     shown = _shown(services, caller)
-    return NodeStatusList(items=[shown.view(node) for node in services.store.nodes()])
+    return NodeList(items=[shown.view(node) for node in services.store.nodes()])
 
 
 @router.get("/{name}", operation_id="get_node", responses=documented(401, 403, 404, 422, 503))
-def get_node(name: NodePath, caller: UserOrOperator, services: ServicesDep) -> NodeStatusView:
+def get_node(name: NodePath, caller: UserOrOperator, services: ServicesDep) -> NodeView:
     """One node."""
-    found = next((node for node in services.store.nodes() if node.name == name), None)
-    if found is None:
+    node = next((node for node in services.store.nodes() if node.name == name), None)
+    if node is None:
         raise problem(404, f"no node {name}")
-    return _shown(services, caller).view(found)
+    return _shown(services, caller).view(node)
 
 
 @router.post("/{name}/cordon", status_code=202, operation_id="cordon_node", responses=OPERATION | ERRORS)
 async def cordon(
     name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
 ) -> OperationView:
-    """No new leases there; gangs that run there go on to the end of theirs. 409 while it is being drained."""
+    """Give no new leases on the node; gangs there run until their leases end. 409 while the node is being drained."""
     return await _command("node.cordon", name, {}, response, caller, services, prefer)
 
 
@@ -50,7 +50,7 @@ async def cordon(
 async def uncordon(
     name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
 ) -> OperationView:
-    """New leases there again; ends a drain, too."""
+    """Give leases on the node again. This ends a drain, too."""
     return await _command("node.uncordon", name, {}, response, caller, services, prefer)
 
 
@@ -63,8 +63,10 @@ async def drain(
     services: ServicesDep,
     prefer: Prefer = None,
 ) -> OperationView:
-    """No lease there outlives the window: gangs leave at the end of their lease, those of jobs that cannot be preempted
-    and all that is left checkpoint and stop before the window ends. The node is `drained` when nothing runs there.
+    """Empty the node within a window. Gangs leave at the end of their leases; no lease outlives the window.
+
+    Gangs of non-preemptible jobs, and all that are left when the window ends, checkpoint and stop before its end. The
+    node is `drained` when nothing runs there.
     """
     return await _command("node.drain", name, {"window_s": body.window_s}, response, caller, services, prefer)
 
@@ -78,23 +80,23 @@ async def _command(
     services: Services,
     prefer: str | None,
 ) -> OperationView:
-    known = {node.name for node in await run_in_threadpool(services.store.nodes)}
-    if name not in known:
-        raise problem(404, f"no node {name}; there are {', '.join(sorted(known)) or 'none yet'}")
+    names = {node.name for node in await run_in_threadpool(services.store.nodes)}
+    if name not in names:
+        raise problem(404, f"no node {name}; there are {', '.join(sorted(names)) or 'none yet'}")
     operation = await ask(services, kind, f"node/{name}", body, caller)
     return await answer(services, operation, response, prefer)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The cluster as last seen, looked up by node: what a caller may see of each."""
+    """The cluster as last seen, indexed by node, with what a caller may see of it."""
 
     regions: Mapping[str, str]
     workers: Mapping[str, Counter[str]]
     jobs: Mapping[str, list[JobId]]
 
-    def view(self, node: NodeStatus) -> NodeStatusView:
-        return NodeStatusView(
+    def view(self, node: NodeStatus) -> NodeView:
+        return NodeView(
             name=node.name,
             state=node.state.value,
             since_s=node.since_s,

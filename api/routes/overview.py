@@ -5,15 +5,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api import overview
-from api.auth import UserOrOperator, may_see, visible_job
-from api.errors import documented
+from api.access.auth import UserOrOperator, may_see, visible_job
+from api.access.visibility import jobs_with
+from api.http.errors import documented
 from api.routes.parameters import LimitQuery
 from api.schemas import Name
 from api.schemas.fields import JOB_ID_PATTERN
 from api.schemas.overview import Placements, Queue, SharesView, Summary
-from api.seen import jobs_with
 from api.services import ServicesDep
+from api.views import overview
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -23,7 +23,7 @@ BeforeRound = Annotated[int | None, Query(ge=0, le=2**53, description="Only roun
 
 @router.get("/summary", operation_id="get_summary", responses=documented(401, 403, 503))
 def get_summary(caller: UserOrOperator, services: ServicesDep) -> Summary:
-    """The round in force, how its allocation was solved, unfinished jobs by state and tier, and what is wrong."""
+    """The round in force, its solve, unfinished jobs by state and tier, and what is wrong."""
     snapshot, cluster = services.store.snapshot(), services.store.cluster()
     notes = services.cluster_notes()
     return overview.summary(snapshot, cluster, notes, lambda job: may_see(caller, job), services.clock.now_s())
@@ -39,7 +39,7 @@ def get_placements(
     job_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63, description="Only this job.")] = None,
     limit: LimitQuery = 64,
 ) -> Placements:
-    """Who held which worker in the last rounds: workers of one node, or the first of all; only your jobs have names."""
+    """Which job held which worker in the last rounds, for one node or the first workers; only your jobs have names."""
     plans = services.store.rounds(before=before, limit=rounds)[::-1]
     if job_id is not None:
         visible_job(services, caller, job_id)
@@ -51,8 +51,8 @@ def get_placements(
     shown = workers[:limit]
     wanted = set(shown)
     held = {lease.job_id for plan in plans for lease in plan.leases if not wanted.isdisjoint(lease.worker_ids)}
-    found = overview.placements(plans, shown, jobs_with(services, held), lambda job: may_see(caller, job))
-    return found.model_copy(update={"workers": len(workers)})
+    view = overview.placements(plans, shown, jobs_with(services, held), lambda job: may_see(caller, job))
+    return view.model_copy(update={"workers": len(workers)})
 
 
 @router.get("/shares", operation_id="get_shares", responses=documented(401, 403, 422, 503))
@@ -75,7 +75,7 @@ def get_queue(
     start: Annotated[int, Query(ge=0, le=10**6, description="How many to leave out.")] = 0,
     limit: LimitQuery = 50,
 ) -> Queue:
-    """Jobs that wait, tier by tier in their order, each with its position and reason."""
+    """Waiting jobs, tier by tier in the order in which they start, each with its position and reason."""
     snapshot = services.store.snapshot()
-    line = services.lines.of(snapshot.jobs, snapshot.rounds[-1] if snapshot.rounds else None)
+    line = services.lines.of(snapshot.jobs, snapshot.round_records[-1] if snapshot.round_records else None)
     return overview.queue(line, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)

@@ -19,7 +19,7 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         pattern=r"^[!-~]+$",
         max_length=128,
-        description="The same key with the same body is one job, however often it is sent.",
+        description="Requests with the same key and the same body create one job.",
     ),
 ]
 IfMatch = Annotated[str | None, Header(alias="If-Match", max_length=128, description="The ETag you last saw.")]
@@ -27,14 +27,14 @@ IfNoneMatch = Annotated[str | None, Header(alias="If-None-Match", max_length=102
 
 JobIfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", max_length=128, description="The job's ETag as you last saw it; `*`: whatever it is."),
+    Header(alias="If-Match", max_length=128, description="The job's ETag as you last saw it; `*`: any version."),
 ]
 
 UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Not changed since the ETag in If-None-Match."}}
 
 
 def names_version(header: str | None, tag: str) -> bool:
-    """True when an If-None-Match header holds `tag`, compared weakly (RFC 9110, section 13.1.2)."""
+    """Return True if an If-None-Match header holds `tag`, compared weakly (RFC 9110, section 13.1.2)."""
     if header is None:
         return False
     tags = {each.strip().removeprefix("W/") for each in header.split(",")}
@@ -42,9 +42,9 @@ def names_version(header: str | None, tag: str) -> bool:
 
 
 def version_in(if_match: str) -> int | None:
-    """The version that an ETag of ours names; None for `*`. Another text names a version that never was: 0."""
+    """Return the version in one of our ETags; None for `*`; 0, which no version has, for any other text."""
     tag = if_match.strip()
     if tag == "*":
         return None
-    found = re.fullmatch(r'(?:W/)?"(\d{1,18})"', tag)
-    return int(found[1]) if found else 0
+    match = re.fullmatch(r'(?:W/)?"(\d{1,18})"', tag)
+    return int(match[1]) if match else 0

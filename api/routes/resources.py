@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import StringConstraints
 
-from api.auth import Allowed
-from api.errors import documented, problem
-from api.operations import OPERATION, Prefer, answer, ask
+from api.access.auth import Allowed
+from api.http.errors import documented, problem
+from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.routes.parameters import IfMatch, IfNoneMatch, NamePath
 from api.schemas.fields import NAME_PATTERN, TYPE_PATTERN
 from api.schemas.operations import OperationView
@@ -42,9 +42,9 @@ async def put_resource(
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
 ) -> OperationView:
-    """Create, resize or renew a name, on every node that `nodes` says. The operation's result is what was written.
+    """Create, resize or renew a name on every node that `nodes` selects. The operation's result is what was written.
 
-    If-Match with a generation changes only that one (412 otherwise), If-None-Match: * only creates.
+    If-Match with a generation changes only that generation (412 otherwise); If-None-Match: * only creates.
     """
     expected = 0 if if_none_match == "*" else _generation(if_match)
     item = ResourceItem(name=name, expect_generation=expected, **body.model_dump())
@@ -62,7 +62,7 @@ async def delete_resource(
     prefer: Prefer = None,
     if_match: IfMatch = None,
 ) -> OperationView:
-    """Delete a name: who holds it keeps it, nobody new starts by it. It does no harm if there is none."""
+    """Delete a name: tasks that hold it keep it, no new task starts by it. No error if the name does not exist."""
     mine = owner or _owner(caller)
     _check_owner(caller, mine)
     nodes = node or await run_in_threadpool(_nodes_with, services, mine, name)
@@ -72,11 +72,11 @@ async def delete_resource(
 
 
 def _nodes_with(services: Services, owner: str, name: str) -> list[str]:
-    known = (each.resource for each in services.store.resources())
-    return [each.node for each in known if (each.owner, each.name) == (owner, name)]
+    stored = (each.resource for each in services.store.resources())
+    return [each.node for each in stored if (each.owner, each.name) == (owner, name)]
 
 
-@router.post("/resources:batch", status_code=202, operation_id="put_resources", responses=OPERATION | ERRORS)
+@router.post("/resources/batch", status_code=202, operation_id="put_resources", responses=OPERATION | ERRORS)
 async def put_resources(
     body: ResourceBatch, response: Response, caller: JobOrOperator, services: ServicesDep, prefer: Prefer = None
 ) -> OperationView:
@@ -92,10 +92,10 @@ async def _write(
     response: Response,
     prefer: str | None,
 ) -> OperationView:
-    said = [{**item.model_dump(exclude_none=True), "owner": item.owner or _owner(caller)} for item in items]
-    for each in said:
+    payload = [{**item.model_dump(exclude_none=True), "owner": item.owner or _owner(caller)} for item in items]
+    for each in payload:
         _check_owner(caller, each["owner"])
-    return await _command(services, caller, subject, said, response, prefer)
+    return await _command(services, caller, subject, payload, response, prefer)
 
 
 async def _command(
@@ -121,7 +121,7 @@ def _check_owner(caller: Identity, owner: str) -> None:
 
 
 def _generation(if_match: str | None) -> int | None:
-    """The generation in an If-Match header; None if there is none, or any will do."""
+    """Return the generation in an If-Match header; None if there is none, or for `*`."""
     if if_match is None or if_match.strip() == "*":
         return None
     tag = if_match.strip().strip('"')

@@ -1,40 +1,38 @@
-"""What the scheduler decided and knows: allocations, rounds, throughputs, the cluster, kinds and policies."""
+"""The scheduler's decisions and data: allocations, rounds, throughputs, the cluster and job kinds."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 
-from api.auth import AnyCaller, UserOrOperator, may_see
-from api.errors import documented
-from api.estimator import EstimatorView, estimator_view
-from api.grouping import ROWS_MAX, rows_of
+from api.access.auth import AnyCaller, UserOrOperator, may_see, visible_job
+from api.access.visibility import seen_ids
+from api.http.errors import documented
 from api.schemas import (
     AllocationView,
     CatalogueList,
     ClusterView,
     Kind,
     Name,
-    PolicyList,
-    PolicyView,
     RoundList,
     RoundView,
     ThroughputList,
 )
-from api.seen import seen_ids
+from api.schemas.fields import JOB_ID_PATTERN
 from api.services import Services, ServicesDep
-from api.views import allocation_view, cluster_view, leases_in_force, round_view, throughput_view
-from gavel.config import Settings
+from api.views.grouping import ROWS_MAX, rows_of
+from api.views.jobs_and_rounds import allocation_view, cluster_view, leases_in_force, round_view
+from api.views.throughputs import throughput_list, throughputs_of
 from gavel.errors import NotFound
 from gavel.estimator.kinds import OWN_KIND
-from gavel.estimator.tables import is_aside
+from gavel.estimator.tables import own_rows
 from gavel.types import Identity, Job, JobId, Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
 
 def _visible(services: Services, caller: Identity) -> Mapping[JobId, Job]:
-    """Unfinished jobs that the caller may see."""
+    """Return the unfinished jobs that the caller may see."""
     jobs = services.store.snapshot().jobs
     if caller.scope is Scope.OPERATOR:
         return jobs
@@ -58,7 +56,7 @@ def get_allocation(
     limit: Annotated[int, Query(ge=1, le=1_000_000, description="Most rows; `jobs` says how many there are.")] = 10**6,
 ) -> AllocationView:
     """The newest allocation, with the rows of your unfinished jobs (an operator's: everybody's). 404 before any."""
-    newest = services.store.snapshot().rounds
+    newest = services.store.snapshot().round_records
     record = newest[-1] if newest else services.store.round()
     jobs = _visible(services, caller)
     if tier is not None or kind is not None:
@@ -76,9 +74,9 @@ def list_rounds(
     before: Annotated[int | None, Query(ge=0, le=2**53, description="Only rounds before this one.")] = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 40,
 ) -> RoundList:
-    """Rounds with their leases, newest first; the first may be planned ahead of the one in force.
+    """Rounds with their leases, newest first. The first one may be planned ahead of the round in force.
 
-    Others' jobs have no id there (an operator sees all).
+    Other users' jobs have no id there (an operator sees all).
     """
     plans = services.store.rounds(before=before, limit=limit)
     seen = seen_ids(services, caller, (lease.job_id for plan in plans for lease in plan.leases))
@@ -88,24 +86,28 @@ def list_rounds(
 
 @router.get("/rounds/{index}", operation_id="get_round", responses=documented(401, 403, 404, 422, 503))
 def get_round(index: Annotated[int, Path(ge=0, le=2**53)], caller: UserOrOperator, services: ServicesDep) -> RoundView:
-    """One round, with what its solver came to; others' jobs have no id there (an operator sees all)."""
+    """One round with the outcome of its solve. Other users' jobs have no id there (an operator sees all)."""
     record = services.store.round(index)
     seen = seen_ids(services, caller, (lease.job_id for lease in record.plan.leases))
     return round_view(record.plan, seen, record.solver_outcome)
 
 
-@router.get("/throughputs", operation_id="list_throughputs", responses=documented(401, 403, 503))
-def list_throughputs(caller: UserOrOperator, services: ServicesDep) -> ThroughputList:
-    """What was measured of job kinds alone: those of the catalogue and your own (an operator's list: all)."""
-    alone = [each for each in services.store.throughputs() if not is_aside(each)]
-    items = [throughput_view(each) for each in alone if _may_see_kind(services, caller, each.kind)]
-    return ThroughputList(types=sorted({item.accelerator_type for item in items}), items=items)
+@router.get("/throughputs", operation_id="list_throughputs", responses=documented(401, 403, 404, 422, 503))
+def list_throughputs(
+    caller: UserOrOperator,
+    services: ServicesDep,
+    job_id: Annotated[
+        str | None, Query(pattern=JOB_ID_PATTERN, max_length=63, description="Only the estimates of this job.")
+    ] = None,
+) -> ThroughputList:
+    """How fast job kinds run on each accelerator type, with intervals and sources, and users' claims.
 
-
-@router.get("/estimator", operation_id="get_estimator", responses=documented(401, 403, 503))
-def get_estimator(caller: UserOrOperator, services: ServicesDep) -> EstimatorView:
-    """Every throughput with its interval and source, and what you stated beside what was measured (operator: all)."""
-    return estimator_view(
+    Kinds of the catalogue and your own; for an operator all.
+    """
+    if job_id is not None:
+        return throughputs_of(visible_job(services, caller, job_id), services.store, services.estimator())
+    return throughput_list(
+        services.estimator(),
         services.store.throughputs(),
         services.store.cluster().accelerator_types,
         may_see_kind=lambda kind: _may_see_kind(services, caller, kind),
@@ -114,7 +116,7 @@ def get_estimator(caller: UserOrOperator, services: ServicesDep) -> EstimatorVie
 
 
 def _may_see_kind(services: Services, caller: Identity, kind: str) -> bool:
-    """Kinds of the catalogue, the caller's own, and that of a single job that the caller may see; an operator: all."""
+    """Return whether the caller may see a kind: the catalogue's, its own, that of a visible job; operators: all."""
     name, _, job_id = kind.partition(OWN_KIND)
     if caller.scope is Scope.OPERATOR:
         return True
@@ -133,10 +135,10 @@ def _may_see_job(services: Services, caller: Identity, job_id: JobId) -> bool:
 
 @router.get("/cluster", operation_id="get_cluster", responses=documented(401, 403, 503))
 def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
-    """Nodes; workers, each with the job that holds it if you may see it; ephemeral resources of applications."""
+    """Nodes; workers, each with the job that holds it if you may see that; ephemeral resources of applications."""
     leases = leases_in_force(services.store.rounds(limit=2), services.store.snapshot().jobs)
     cluster = services.store.cluster()
-    measured = {each.accelerator_type for each in services.store.throughputs() if each.is_measured}
+    measured = {each.accelerator_type for each in own_rows(services.store.throughputs()) if each.is_measured}
     unmeasured = [
         f"nothing was measured on accelerator type {name} yet: its throughputs are inferred until a job has run there"
         for name in cluster.accelerator_types
@@ -151,25 +153,3 @@ def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
 def list_catalogue(caller: AnyCaller, services: ServicesDep) -> CatalogueList:
     """The job kinds that come with Gavel; submit one by its name alone."""
     return CatalogueList(items=list(services.catalogue.values()))
-
-
-@router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
-def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
-    """Policies for the whole cluster, and objectives that a tier may have."""
-    return policy_list(services.settings, services.store.snapshot().policy)
-
-
-def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
-    """What `GET /v1/policies` answers; current is that of the settings unless an operator switched to another."""
-    from gavel.policies.registry import TIER_OBJECTIVES, available
-
-    items = [
-        PolicyView(
-            name=each.name,
-            formula=each.formula,
-            source=each.source,
-            parameters={parameter.name: parameter.default for parameter in each.parameters},
-        )
-        for each in available(settings.policy_path)
-    ]
-    return PolicyList(current=switched_to or settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))

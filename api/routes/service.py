@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from api.auth import PUBLIC, OperatorOnly
-from api.errors import documented, problem
-from api.reference import page
+from api.access.auth import PUBLIC, OperatorOnly
+from api.http.errors import documented, problem
+from api.http.reference import page
 from api.schemas import Health
 from api.services import ServicesDep
 
@@ -21,7 +21,7 @@ PLAIN: dict[int | str, dict[str, Any]] = {
 
 @router.get("/healthz", operation_id="healthz", dependencies=[PUBLIC], response_model_exclude_defaults=True)
 async def healthz(services: ServicesDep) -> Health:
-    """The process answers; with a note if the scheduler beside it has ended of late."""
+    """The process answers; with a note if the scheduler process has ended lately."""
     return Health(status="ok", note=services.scheduler_trouble())
 
 
@@ -33,7 +33,7 @@ async def healthz(services: ServicesDep) -> Health:
     responses=documented(503),
 )
 def readyz(services: ServicesDep) -> Health:
-    """The store answers and the scheduler is alive; else 503 says which does not."""
+    """The store answers and the scheduler is alive. Otherwise 503 says which of them does not."""
     services.store.tiers()
     if not services.is_scheduler_alive():
         raise problem(
@@ -44,7 +44,7 @@ def readyz(services: ServicesDep) -> Health:
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=PLAIN | documented(401, 403, 503))
 def metrics(request: Request, caller: OperatorOnly) -> Response:
-    """For Prometheus, with an operator's token."""
+    """Prometheus metrics; needs an operator's token."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -56,7 +56,7 @@ def openapi(request: Request) -> JSONResponse:
 
 @router.get("/docs", include_in_schema=False, dependencies=[PUBLIC])
 def docs(request: Request) -> HTMLResponse:
-    """The description as a page, rendered here: nothing is loaded from elsewhere, no script runs."""
+    """The API description as a page, rendered here: it loads nothing from other sites and runs no script."""
     return HTMLResponse(
         page(request.app.openapi()),
         headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},

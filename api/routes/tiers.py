@@ -1,18 +1,18 @@
-"""Tiers, users and their tokens: what operators decide."""
+"""Tiers: their rules and their usage."""
 
 import threading
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from api.auth import OperatorOnly, UserOrOperator, digest, new_token
-from api.errors import documented, invalid, problem
+from api.access.auth import OperatorOnly, UserOrOperator
+from api.http.errors import documented, invalid, problem
 from api.routes.parameters import UNCHANGED, IfMatch, IfNoneMatch, NamePath, names_version
-from api.schemas import TierList, TierPut, TierView, TokenCreate, TokenCreated, UsageView, UserList, UserPut, UserView
+from api.schemas import TierList, TierPut, TierView, UsageView
 from api.services import Services, ServicesDep
-from api.views import tier_view, user_view
-from gavel.mechanism.holding import used
-from gavel.types import Scope, Tier, User, month_of
+from api.views.jobs_and_rounds import tier_view
+from gavel.mechanism.jobs.admission_holds import used
+from gavel.types import Scope, Tier, month_of
 
 router = APIRouter(prefix="/v1", tags=["tiers and users"])
 
@@ -89,7 +89,7 @@ def get_usage(
     services: ServicesDep,
     month: Annotated[str | None, Query(pattern=r"^\d{4}-(0[1-9]|1[0-2])$", description="Default: this month.")] = None,
 ) -> UsageView:
-    """What the tier and those below it used in a month (UTC), beside its limits."""
+    """What the tier and the tiers below it used in a month (UTC), with its limits."""
     tiers = {tier.name: tier for tier in services.store.tiers()}
     tier = tiers.get(name)
     if tier is None or (caller.scope is not Scope.OPERATOR and name not in caller.tiers):
@@ -119,7 +119,7 @@ def _etag(tier: Tier) -> str:
 
 
 def _check_precondition(before: Tier | None, if_match: str | None, if_none_match: str | None) -> None:
-    """428 for a change that names no version, 412 for one that names another (RFC 9110, section 13.1)."""
+    """Raise 428 for a change that names no version, 412 for one that names another (RFC 9110, section 13.1)."""
     if before is None:
         if if_match is not None:
             raise problem(412, "there is no such tier any more; leave If-Match out to create it")
@@ -133,7 +133,7 @@ def _check_precondition(before: Tier | None, if_match: str | None, if_none_match
 
 
 def check_rules(services: Services, name: str, body: TierPut) -> None:
-    """Raises a 422 problem for an objective no tier can have, or guarantees that do not fit together."""
+    """Raise a 422 problem for an objective that no tier can have, or guarantees whose sum is too large."""
     from gavel.policies.registry import TIER_OBJECTIVES
 
     if body.objective not in TIER_OBJECTIVES:
@@ -141,63 +141,12 @@ def check_rules(services: Services, name: str, body: TierPut) -> None:
     tiers = {tier.name: tier for tier in services.store.tiers() if tier.name != name}
     if body.parent is not None and body.parent not in tiers:
         raise invalid("parent", f"there is no other tier {body.parent}; there are {', '.join(tiers)}")
-    promised = tiers[body.parent].guarantee if body.parent else 1.0
-    beside = sum(tier.guarantee for tier in tiers.values() if tier.parent == body.parent)
-    if beside + body.guarantee > promised + 1e-9:
-        of_whom = f"tier {body.parent}'s {promised:g}" if body.parent else "the cluster"
-        left = max(0, promised - beside)
-        raise invalid("guarantee", f"the other tiers have {beside:g} of {of_whom}; at most {left:g} is left")
+    above = tiers[body.parent].guarantee if body.parent else 1.0
+    siblings = sum(tier.guarantee for tier in tiers.values() if tier.parent == body.parent)
+    if siblings + body.guarantee > above + 1e-9:
+        of_whom = f"tier {body.parent}'s {above:g}" if body.parent else "the cluster"
+        left = max(0, above - siblings)
+        raise invalid("guarantee", f"the other tiers have {siblings:g} of {of_whom}; at most {left:g} is left")
     below = sum(tier.guarantee for tier in tiers.values() if tier.parent == name)
     if below > body.guarantee + 1e-9:
         raise invalid("guarantee", f"the tiers below are promised {below:g}; give at least that, or lower theirs")
-
-
-@router.get("/users", operation_id="list_users", responses=documented(401, 403, 503))
-def list_users(caller: OperatorOnly, services: ServicesDep) -> UserList:
-    """Every user, sorted by name."""
-    return UserList(items=[user_view(user) for user in services.store.users()])
-
-
-@router.get("/users/{name}", operation_id="get_user", responses=documented(401, 403, 404, 422, 503))
-def get_user(name: NamePath, caller: OperatorOnly, services: ServicesDep) -> UserView:
-    """One user."""
-    return user_view(_user(services, name))
-
-
-@router.put("/users/{name}", operation_id="put_user", responses=documented(400, 401, 403, 413, 422, 503))
-def put_user(name: NamePath, body: UserPut, caller: OperatorOnly, services: ServicesDep) -> UserView:
-    """Create a user, or replace the tiers it may submit to."""
-    known = [tier.name for tier in services.store.tiers()]
-    for index, tier in enumerate(body.tiers):
-        if tier not in known:
-            raise invalid(f"tiers.{index}", f"no tier {tier}; there are {', '.join(known)}")
-    user = User(name=name, tiers=tuple(dict.fromkeys(body.tiers)))
-    return user_view(services.store.put_user(user, by=caller.user, now_s=services.clock.now_s()))
-
-
-@router.post(
-    "/users/{name}/tokens",
-    status_code=201,
-    operation_id="create_token",
-    responses=documented(400, 401, 403, 404, 413, 422, 503),
-)
-def create_token(
-    name: NamePath,
-    response: Response,
-    caller: OperatorOnly,
-    services: ServicesDep,
-    body: TokenCreate | None = None,
-) -> TokenCreated:
-    """A new bearer token of the user. It is shown this once."""
-    user, token, scope = _user(services, name), new_token(), Scope(body.scope if body else "user")
-    now_s = services.clock.now_s()
-    services.store.add_token(digest(token), user=user.name, scope=scope, now_s=now_s, by=caller.user)
-    response.headers["Cache-Control"] = "no-store"
-    return TokenCreated(user=user.name, scope=scope.value, token=token)
-
-
-def _user(services: Services, name: str) -> User:
-    user = next((user for user in services.store.users() if user.name == name), None)
-    if user is None:
-        raise problem(404, f"no user {name}; create it with PUT /v1/users/{name}")
-    return user

@@ -1,9 +1,9 @@
-"""What travels over REST: requests refuse unknown fields and unbounded values, views carry units in their names.
+"""The bodies of the REST API: requests refuse unknown fields and unbounded values, views have units in their names.
 
 Instants are seconds since the Unix epoch (`_at_s`), durations seconds (`_s`).
 """
 
-from api.schemas.audit import AuditList, AuditView
+from api.schemas.audit import AuditEntryView, AuditList
 from api.schemas.fields import (
     KIND_PATTERN,
     LABEL_KEY_PATTERN,
@@ -29,8 +29,8 @@ from api.schemas.jobs import (
     DeadlineView,
     EventList,
     EventView,
-    JobArray,
-    JobBatch,
+    JobArraySubmit,
+    JobBatchSubmit,
     JobBatchView,
     JobList,
     JobPatch,
@@ -39,13 +39,13 @@ from api.schemas.jobs import (
     ShownState,
 )
 from api.schemas.people import (
+    BearerTokenView,
     TierList,
     TierPut,
     TierView,
     TokenCreate,
     TokenCreated,
     TokenList,
-    TokenView,
     UsageView,
     UserList,
     UserPut,
@@ -55,13 +55,15 @@ from api.schemas.scheduling import (
     AllocationRow,
     AllocationView,
     CertificateView,
+    ClusterNodeView,
     ClusterView,
     LeaseView,
-    NodeView,
+    ReputationView,
     RoundList,
     RoundView,
     ThroughputList,
     ThroughputView,
+    UserClaimView,
     WorkerView,
 )
 from api.schemas.service import CatalogueEntry, CatalogueList, Health, PolicyList, PolicyView
@@ -76,20 +78,22 @@ __all__ = [
     "AllocationRow",
     "AllocationView",
     "Argument",
+    "AuditEntryView",
     "AuditList",
-    "AuditView",
+    "BearerTokenView",
     "CancelBatch",
     "CancelledView",
     "CatalogueEntry",
     "CatalogueList",
     "CertificateView",
+    "ClusterNodeView",
     "ClusterView",
     "DeadlineView",
     "EventList",
     "EventView",
     "Health",
-    "JobArray",
-    "JobBatch",
+    "JobArraySubmit",
+    "JobBatchSubmit",
     "JobBatchView",
     "JobList",
     "JobPatch",
@@ -100,10 +104,10 @@ __all__ = [
     "LabelValue",
     "LeaseView",
     "Name",
-    "NodeView",
     "ObjectiveName",
     "PolicyList",
     "PolicyView",
+    "ReputationView",
     "RoundList",
     "RoundView",
     "ShownState",
@@ -116,9 +120,9 @@ __all__ = [
     "TokenCreate",
     "TokenCreated",
     "TokenList",
-    "TokenView",
     "TypeName",
     "UsageView",
+    "UserClaimView",
     "UserList",
     "UserPut",
     "UserView",

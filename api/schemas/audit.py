@@ -5,8 +5,8 @@ from typing import Any
 from api.schemas.fields import View
 
 
-class AuditView(View):
-    """One decision: by whom, about what (`tier/gold`, `job/ID`), whom it touches, and from what to what."""
+class AuditEntryView(View):
+    """One decision: who made it, about what (`tier/gold`, `job/ID`), whom it affects, values before and after."""
 
     sequence: int
     at_s: float
@@ -22,5 +22,5 @@ class AuditView(View):
 class AuditList(View):
     """Newest first; ask again with `before=next_before`; null: these were the last."""
 
-    items: list[AuditView]
+    items: list[AuditEntryView]
     next_before: int | None

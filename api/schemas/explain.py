@@ -7,6 +7,7 @@ from pydantic import Field, StringConstraints
 from api.schemas.fields import TYPE_PATTERN, Name, Request, TypeName, View, example
 from api.schemas.jobs import JobSubmit
 from api.schemas.people import TierPut
+from gavel.types import Reason
 
 NodeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=253)]
 
@@ -15,26 +16,28 @@ class BindingView(View):
     """The accelerator type that a job waits for."""
 
     accelerator_type: str
-    price: float = Field(description="Relative to the dearest type, 0 to 1.")
-    source: str = Field(description="prices: of the policy; load: the part of the type that is promised away.")
+    price: float = Field(description="Relative to the type with the highest price, 0 to 1.")
+    source: str = Field(description="prices: of the policy; load: the part of the type that targets already use.")
     leased_workers: int
     workers: int
 
 
-class ExplainView(View):
+class ExplanationView(View):
     """Why a job does not run, what would change that, and when it should start and end."""
 
     job_id: str
-    code: str = Field(description="The first that holds (docs/explain.md): NoMatchingType, Paused, BehindFairShare, ..")
+    code: Reason = Field(description="The first reason that holds; docs/explain.md has them all.")
     message: str
     binding: BindingView | None
-    owed: dict[str, float] = Field(description="Fraction of the time that the allocation promises, by type.")
-    received: dict[str, float] = Field(description="Fraction of the time since submission that it has had, by type.")
-    owed_rounds: float = Field(description="Rounds promised minus rounds given, on the type that owes most.")
+    target_fraction: dict[str, float] = Field(description="The fraction of time that the allocation gives, by type.")
+    received: dict[str, float] = Field(
+        description="Fraction of the time since submission that the job received, by type."
+    )
+    lag_rounds: float = Field(description="Rounds behind the target fraction, on the type where it lags most.")
     position: int | None = Field(description="Among the waiting jobs of its tier, from 1; null: it does not wait.")
     jobs_ahead: int
-    would_unblock: list[str]
-    est_start_at_s: float | None = Field(description="Null: it runs, or nothing says when.")
+    would_unblock: list[str] = Field(description="Sentences, what helps soonest first.")
+    est_start_at_s: float | None = Field(description="Null: it runs, or its start cannot be predicted.")
     est_start_low_at_s: float | None
     est_start_high_at_s: float | None
     est_finish_at_s: float | None
@@ -43,9 +46,9 @@ class ExplainView(View):
 
 
 class CalibrationView(View):
-    """What the jobs that completed last were told in the first round that knew them, against what happened.
+    """How the first predictions for the jobs that completed last compare with what happened.
 
-    Shares are null while no job has completed. Errors are of the finish: the median of what it was off by.
+    Shares are null while no job has completed. Errors are of the finish: the median of the absolute error.
     """
 
     predictions: int
@@ -53,12 +56,12 @@ class CalibrationView(View):
     finishes_inside: float | None
     starts_inside: float | None
     median_error_s: float | None
-    median_relative_error: float | None = Field(description="Over the time from the prediction to the end.")
-    is_learned: bool = Field(description="Whether enough jobs have completed for intervals to be taken from them.")
+    median_relative_error: float | None = Field(description="Relative to the time from the prediction to the end.")
+    is_learned: bool = Field(description="Whether enough jobs have completed to derive the intervals from them.")
 
 
 class TierPreview(TierPut):
-    """A tier's rules as they would be; a name that is not there yet is a new tier."""
+    """A tier's rules as they would be. A name that does not exist yet is a new tier."""
 
     model_config = example(name="gold", weight=2.0, objective="fairness", guarantee=0.25)
 
@@ -66,14 +69,14 @@ class TierPreview(TierPut):
 
 
 class NodesAdded(Request):
-    """Nodes that are not there yet, all alike."""
+    """Nodes that do not exist yet, all alike."""
 
     count: int = Field(1, ge=1, le=1000)
     accelerator_type: TypeName
     workers: int = Field(1, ge=1, le=64, description="Accelerators on each.")
 
 
-class Simulate(Request):
+class WhatIf(Request):
     """What to try on the live state; what is left out stays as it is."""
 
     model_config = example(
@@ -98,7 +101,11 @@ class TierEffect(View):
 
 
 class JobEffect(View):
-    """One job: time fractions by type, the steps per second that makes, and when it would end; null: not there."""
+    """One job: time fractions by type, the resulting steps per second, and when it would end; null: not in that state.
+
+    Both ends come from a simulation from now on, without and with the change. They differ from `est_finish_at_s`, which
+    is what the service expects of its own rounds.
+    """
 
     job_id: str = Field(description="`what-if`: the job that was not submitted.")
     kind: str
@@ -108,13 +115,15 @@ class JobEffect(View):
     target_after: dict[str, float] | None
     steps_per_s_before: float | None
     steps_per_s_after: float | None
-    finish_at_s_before: float | None
-    finish_at_s_after: float | None
-    is_replayed: bool = Field(description="Ends come from a replay of rounds, else from a fluid (docs/explain.md).")
+    simulated_finish_at_s_before: float | None
+    simulated_finish_at_s_after: float | None
+    is_simulated: bool = Field(
+        description="Ends come from simulated rounds, else from a fluid model (docs/explain.md)."
+    )
 
 
 class EffectsView(View):
-    """The live state without and with a change; nothing was changed. Of jobs, those that gain or lose most."""
+    """The live state without and with a change; nothing was changed. Of the jobs, those that gain or lose most."""
 
     policy_before: str
     policy_after: str
@@ -123,8 +132,10 @@ class EffectsView(View):
     tiers: list[TierEffect]
     jobs: list[JobEffect]
     jobs_total: int = Field(description="Jobs that you may see; the list is cut at 200.")
-    mean_left_s_before: float | None = Field(description="Mean time until the jobs end that end either way.")
-    mean_left_s_after: float | None
+    simulated_mean_left_s_before: float | None = Field(
+        description="Mean time left of the jobs that end with and without the change."
+    )
+    simulated_mean_left_s_after: float | None
 
 
 class LeaseDifference(View):
@@ -133,18 +144,20 @@ class LeaseDifference(View):
     job_id: str
     accelerator_type: str
     worker_ids: list[str]
-    token: int
+    generation: int
     is_stored: bool = Field(description="True: only the stored round has it; false: only the round decided again.")
 
 
-class ReplayView(View):
-    """A round decided again from its stored inputs."""
+class VerificationView(View):
+    """A round decided again from its stored inputs, compared with its record."""
 
     round_index: int
     policy: str
     same: bool
     solver_outcome: str
-    largest_difference: float | None = Field(description="Of time fractions; null: the round had no solve of its own.")
+    largest_difference: float | None = Field(
+        description="Largest difference of a time fraction; null: the round had no solve of its own."
+    )
     leases: int
     differences: list[LeaseDifference]
     note: str

@@ -1,4 +1,4 @@
-"""What the fields of requests may hold."""
+"""The types that fields of requests share, with their bounds."""
 
 from typing import Annotated, Any
 
@@ -56,11 +56,11 @@ class Request(BaseModel):
 
 
 class View(BaseModel):
-    """An answer."""
+    """An answer. Every field is present, also those with a default value."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
 
 
 def example(**fields: Any) -> ConfigDict:
-    """The configuration that shows these fields as the example in the API's documentation."""
+    """Return the configuration that shows these fields as the example in the API's documentation."""
     return ConfigDict(json_schema_extra={"examples": [fields]})

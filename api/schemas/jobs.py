@@ -2,7 +2,7 @@
 
 import math
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
+from gavel.types import Reason
 
 ARRAY_JOBS_MAX = 1000
 
@@ -61,7 +62,9 @@ class JobSubmit(Request):
     )
     tier: Name | None = Field(None, description="One of your tiers; default: your first.")
     weight: Weight = Field(1.0, description="Relative to your other jobs in the tier.")
-    deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="Seconds since the Unix epoch.")
+    deadline_at_s: float | None = Field(
+        None, ge=0, le=1e11, description="Seconds since the Unix epoch; one that has passed is refused."
+    )
     env: dict[VariableName, VariableValue] = Field(
         default_factory=dict,
         max_length=128,
@@ -78,12 +81,14 @@ class JobSubmit(Request):
     memory_bytes: int = Field(0, ge=0, le=1 << 50)
     priority: Priority | None = Field(
         None,
-        description="Each step doubles the weight, and goes first in a tier that serves in order. Default, and the most"
-        " that a user may state: the tier's.",
+        description="Each step doubles the weight among your jobs; in a tier that serves in order those that follow one"
+        " another go by it. Default, and the most that a user may state: the tier's.",
     )
-    max_retries: int = Field(0, ge=0, le=1000, description="How often a program that failed is started again.")
+    max_retries: int = Field(0, ge=0, le=1000, description="How many times a failed program is started again.")
     after: list[JobIdText] = Field(
-        default_factory=list, max_length=100, description="Jobs that must have completed first; fails if one does not."
+        default_factory=list,
+        max_length=100,
+        description="Jobs that must complete first; this job fails if one of them does not.",
     )
 
     @model_validator(mode="after")
@@ -93,7 +98,7 @@ class JobSubmit(Request):
         return self
 
 
-class JobArray(Request):
+class JobArraySubmit(Request):
     """The same job many times: once for each combination of the parameters' values, or `count` times.
 
     A parameter is set in the environment, and put for `{NAME}` in argv. GAVEL_ARRAY_INDEX counts from 0.
@@ -120,7 +125,7 @@ class JobArray(Request):
         return self
 
 
-class JobBatch(Request):
+class JobBatchSubmit(Request):
     """Jobs to submit together: all or none."""
 
     model_config = example(jobs=[{"kind": "mlp-b256", "total_steps": 500}, {"kind": "cnn-b64", "total_steps": 500}])
@@ -139,7 +144,7 @@ class JobPatch(Request):
 
 
 class CancelBatch(Request):
-    """Which unfinished jobs to cancel: those that fit everything given, but those to keep."""
+    """Which unfinished jobs to cancel: those that match every given filter, except those to keep."""
 
     model_config = example(array_id="01kwz3tbcd00001x", keep=["01kwz3tbcd00001z"])
 
@@ -162,30 +167,56 @@ class ShownState(StrEnum):
     PROFILING = "PROFILING"  # holds a lease to be measured
     RUNNING = "RUNNING"
     PREEMPTED = "PREEMPTED"  # checkpointed and waiting again; not an error
-    LOST = "LOST"  # its node or supervisor went away; runs again by itself
-    PAUSED = "PAUSED"  # by its user; waits for a resume
+    LOST = "LOST"  # its node or supervisor was lost; it runs again without a request
+    PAUSED = "PAUSED"  # by its user; it waits until it is resumed
     CANCELLING = "CANCELLING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
 
+class DeadlineOutlook(StrEnum):
+    """Whether a deadline will be met, by the present estimate."""
+
+    MET = "met"
+    AT_RISK = "at_risk"
+    MISSED = "missed"
+    UNKNOWN = "unknown"
+
+    @property
+    def sentence(self) -> str:
+        """Return what it means, as a sentence for people."""
+        return _OUTLOOKS[self]
+
+
+_OUTLOOKS = {
+    DeadlineOutlook.MET: "The whole interval of the expected end is before the deadline.",
+    DeadlineOutlook.AT_RISK: "The deadline lies within the interval of the expected end.",
+    DeadlineOutlook.MISSED: "The deadline has passed, or lies before the interval, or before the end of the job alone.",
+    DeadlineOutlook.UNKNOWN: "Nobody has measured or stated the speed, or somebody has to act before the job can run.",
+}
+
+
 class DeadlineView(View):
-    """Whether a deadline can be met: `earliest` alone on the fastest type, `expected` on an equal share of the cluster.
+    """The outlook for a deadline, from the end that `GET /v1/jobs/{job_id}/explanation` expects as `est_finish`."""
 
-    `yes`: expected before the deadline; `at_risk`: only with more than an equal share; `no`: not even alone; `unknown`:
-    nobody has measured or stated the speed yet.
-    """
-
-    can_be_met: Literal["yes", "at_risk", "no", "unknown"]
+    outlook: DeadlineOutlook = Field(description=" ".join(f"{each}: {each.sentence}" for each in DeadlineOutlook))
     deadline_at_s: float
-    earliest_finish_at_s: float | None
-    expected_finish_at_s: float | None
-    message: str
+    earliest_finish_at_s: float | None = Field(description="Alone on its fastest type from now on.")
+    expected_finish_at_s: float | None = Field(description="The same as est_finish_at_s of the explanation.")
+    expected_finish_low_at_s: float | None = Field(description="With the other end: should hold nine times in ten.")
+    expected_finish_high_at_s: float | None
+    message: str = Field(description="The reason, with its figures.")
+
+
+REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
 class JobView(View):
-    """A job and how far it is. `steps_done` is durable, `steps_reported` provisional."""
+    """A job: everything that was submitted, under the same names, and its progress.
+
+    `steps_done` is durable, `steps_reported` provisional.
+    """
 
     id: str
     name: str
@@ -194,12 +225,14 @@ class JobView(View):
     tier: str
     state: ShownState
     core_state: str
-    reason: str
-    message: str
+    reason: Reason = Field(description=REASONS)
+    message: str = Field(description="Why the job is in its state, in sentences with figures.")
+    fix: str = Field(description="What helps, with the commands for it; empty: nothing needs to be done.")
     attempt: int
-    token: int
+    generation: int
     version: int
     argv: list[str]
+    env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
@@ -207,13 +240,16 @@ class JobView(View):
     scale_factor: int
     weight: float
     preemptible: bool
+    cpu_cores: int
+    memory_bytes: int
+    throughputs: dict[str, float] = Field(description="Steps per second of the gang as stated at the submit, by type.")
     deadline_at_s: float | None
     submitted_at_s: float
     started_at_s: float | None
     finished_at_s: float | None
     jct_s: float | None = Field(description="Job completion time: from submission to the end; null while it lives.")
     rho: float | None = Field(
-        description="Finish-time fairness: time since submission, over that of the done steps on a 1/n share."
+        description="Finish-time fairness: time since submission over the time of the done steps on a 1/n share."
     )
     preemptions: int
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
@@ -225,13 +261,13 @@ class JobView(View):
     worker_ids: list[str]
     priority: int
     max_retries: int
-    failures: int = Field(description="How often its program failed and was started again.")
+    failures: int = Field(description="How many times its program failed and was started again.")
     after: list[str]
     waits_for: list[str] = Field(description="Those of `after` that have not completed.")
     pause_requested: bool
     array_id: str | None
     array_index: int | None
-    deadline: DeadlineView | None = Field(description="Whether the deadline can be met, as things stand.")
+    deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 
 class JobList(View):
@@ -249,14 +285,14 @@ class JobBatchView(View):
 
 
 class CancelledView(View):
-    """Jobs that now end, and those of `ids` that do not: unknown, ended before, or to be kept."""
+    """Jobs that now end, and those of `ids` that do not: they do not exist, had ended before, or are to be kept."""
 
     cancelling: list[str]
     skipped: list[str]
 
 
 class EventView(View):
-    """One entry of a job's story; `kind` is a noun with a verb (`lease.extended`)."""
+    """One entry of a job's history; `kind` is a noun with a verb (`lease.extended`)."""
 
     sequence: int
     job_id: str

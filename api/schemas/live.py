@@ -1,4 +1,4 @@
-"""What live events carry besides jobs and rounds."""
+"""Live events that are not about a job or a round."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from api.schemas.fields import View
 
 
 class AllocationNews(View):
-    """A new allocation: what the solver came to, and each tier's part of each accelerator type's workers."""
+    """A new allocation: the outcome of its solve, and each tier's part of each accelerator type's workers."""
 
     round_index: int
     policy: str
@@ -20,6 +20,6 @@ class AllocationNews(View):
 
 
 class ChangedNews(View):
-    """Something changed: how many jobs and rounds. For pages that read lists anew."""
+    """Something changed: how many jobs and rounds. For pages that then read the lists again."""
 
     items: int

@@ -16,7 +16,7 @@ class OperationError(View):
 
 
 class OperationView(View):
-    """What was asked of the scheduler, and what became of it."""
+    """What the scheduler was asked to do, and the outcome."""
 
     id: str
     kind: str
@@ -30,7 +30,7 @@ class OperationView(View):
 
 
 class DrainRequest(Request):
-    """How long the node may take to get empty."""
+    """How many seconds the node has to become empty."""
 
     model_config = example(window_s=60.0)
 
@@ -39,7 +39,7 @@ class DrainRequest(Request):
     )
 
 
-class NodeStatusView(View):
+class NodeView(View):
     """A node, and what it is to the scheduler."""
 
     name: str
@@ -52,7 +52,7 @@ class NodeStatusView(View):
     jobs: list[str] = Field(description="Ids of the jobs that hold workers there, of those that you may see.")
 
 
-class NodeStatusList(View):
+class NodeList(View):
     """Sorted by name."""
 
-    items: list[NodeStatusView]
+    items: list[NodeView]

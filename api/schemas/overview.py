@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from api.schemas.fields import View
+from gavel.types import Reason
 
 
 class RoundSummary(View):
@@ -17,6 +18,15 @@ class RoundSummary(View):
     profiling_leases: int
 
 
+class FallbackView(View):
+    """The policy that gave no usable allocation, the error, since when, and what is in force instead."""
+
+    policy: str
+    error: str
+    since_s: float
+    instead: str = Field(description="`last allocation kept` or `equal share`.")
+
+
 class SolveSummary(View):
     """How the newest allocation came about."""
 
@@ -24,6 +34,7 @@ class SolveSummary(View):
     solver_outcome: str
     solve_time_s: float
     is_fallback: bool
+    fallback: FallbackView | None = Field(None, description="null: the allocation is the policy's own.")
 
 
 class WorstJob(View):
@@ -56,14 +67,14 @@ class PlacedRound(View):
 
 
 class PlacementBlock(View):
-    """A job on a worker over neighbouring rounds with one token: a lease that was renewed is one block."""
+    """A job on a worker over consecutive rounds of one generation: a lease that was renewed is one block."""
 
     worker_id: str
     accelerator_type: str
     job_id: str | None = Field(description="null for another user's job; its name and tier are empty.")
     name: str
     tier: str
-    token: int
+    generation: int
     first_round: int
     last_round: int
     leases: int
@@ -90,7 +101,7 @@ class QueueItem(View):
     """A job that waits."""
 
     position: int | None = Field(
-        description="Among the waiting jobs of its tier, by rounds owed and arrival, from 1; null: it goes next."
+        description="Among the waiting jobs of its tier, by lag and arrival, from 1; null: it goes next."
     )
     id: str
     name: str
@@ -98,7 +109,7 @@ class QueueItem(View):
     user: str
     tier: str
     state: str
-    reason: str
+    reason: Reason
     message: str
     priority: int
     scale_factor: int

@@ -21,7 +21,10 @@ class TierPut(Request):
     default_priority: Priority = Field(0, description="Of jobs that state none; the most that a user may state.")
     max_jobs: int | None = Field(None, ge=0, le=10**6, description="Unfinished jobs; null: no limit.")
     accelerator_hours_per_month: float | None = Field(
-        None, ge=0, le=1e9, description="Relative to each job's fastest type; null: no limit."
+        None,
+        ge=0,
+        le=1e9,
+        description="Hours on slower types count less, in proportion to the job's speed there; null: no limit.",
     )
     budget_usd_per_month: float | None = Field(None, ge=0, le=1e9, description="By the workers' prices.")
 
@@ -98,8 +101,8 @@ class TokenCreate(Request):
     scope: Literal["user", "operator"] = "user"
 
 
-class TokenView(View):
-    """A bearer token, without what it opens with."""
+class BearerTokenView(View):
+    """A bearer token, without the secret."""
 
     id: str = Field(description="The start of its SHA-256, in hex.")
     user: str
@@ -110,7 +113,7 @@ class TokenView(View):
 class TokenList(View):
     """Oldest first."""
 
-    items: list[TokenView]
+    items: list[BearerTokenView]
 
 
 class TokenCreated(View):

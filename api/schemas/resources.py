@@ -18,7 +18,7 @@ Nodes = (
 
 
 class ResourcePut(Request):
-    """What a name shall be. Written again in time it is renewed; capacity 0 deletes it."""
+    """The value of a name. Writing it again before its lease ends renews it; capacity 0 deletes it."""
 
     model_config = example(capacity=2, nodes="node-1", ttl_s=60.0)
 
@@ -27,12 +27,14 @@ class ResourcePut(Request):
         description="A node, several, or what a node must have free, {owner/name: amount}: every node that has it now."
     )
     num_nodes: int | None = Field(None, ge=1, le=1000, description="At most so many of those nodes.")
-    ttl_s: float = Field(60.0, gt=0, le=604_800, description="Its lease: at the end of it the name is gone.")
-    owner: Name | None = Field(None, description="Whose name it is; by default the job's id, or the operator's name.")
+    ttl_s: float = Field(60.0, gt=0, le=604_800, description="Its lease in seconds: the name is deleted when it ends.")
+    owner: Name | None = Field(
+        None, description="The owner of the name; by default the job's id, or the operator's name."
+    )
 
 
 class Expected(Request):
-    """What was read of a name on a node."""
+    """The units of a name on a node, as the caller read them before."""
 
     capacity: int
     free: int
@@ -43,7 +45,7 @@ class ResourceItem(ResourcePut):
 
     name: Name
     expect_generation: int | None = Field(None, ge=0, description="Compare and set: 0 for `there is none`.")
-    expect: Expected | None = Field(None, description="Compare and set by units instead of the generation.")
+    expect: Expected | None = Field(None, description="Compare and set on the units instead of the generation.")
 
 
 class ResourceBatch(Request):

@@ -4,17 +4,18 @@ from pydantic import Field
 
 from api.schemas.fields import View
 from api.schemas.resources import ResourceView
+from gavel.ports import ThroughputSource
 
 
 class LeaseView(View):
     """The right of one gang to run on workers until an instant."""
 
     job_id: str | None = Field(description="null for another user's job.")
-    token: int
+    generation: int
     accelerator_type: str
     worker_ids: list[str]
     is_profiling: bool
-    starts_at_s: float = Field(description="With its round, or in the middle of it on workers that had got free.")
+    starts_at_s: float = Field(description="When its round starts, or later in the round if workers became free.")
     expires_at_s: float
 
 
@@ -53,7 +54,7 @@ class AllocationRow(View):
     tier: str
     target: list[float]
     received: list[float]
-    note: str = Field("", description="What the policy has to say of this job: a deadline that cannot be met, say.")
+    note: str = Field("", description="A remark of the policy on this job, for example a deadline that cannot be met.")
     jobs: int = Field(description="1; of a row that stands for many: their number, `job_id` and `name` are empty then.")
 
 
@@ -75,25 +76,59 @@ class AllocationView(View):
 
 
 class ThroughputView(View):
-    """What is believed of one job kind at one scale factor on one accelerator type."""
+    """The estimated throughput of one job kind at one scale factor on one accelerator type, with its interval."""
 
     kind: str
     scale_factor: int
     accelerator_type: str
     steps_per_s: float
+    low_steps_per_s: float = Field(description="With the other end: holds the true value with probability 0.9.")
+    high_steps_per_s: float
     relative_error: float = Field(description="One standard deviation of the logarithm of steps_per_s.")
-    source: str = Field(description="measured, stated, inferred or unknown")
+    source: ThroughputSource = Field(description=" ".join(f"{each}: {each.sentence}" for each in ThroughputSource))
+    is_measured: bool
     measurements: int
+    partner: str | None = Field(description="The job kind on the same workers; null: none.")
+    placement: str = Field(description="consolidated: on as few nodes as the gang can be; or spread.")
+    refused: int = Field(description="Rejected reports: their progress was impossible.")
+
+
+class UserClaimView(View):
+    """A throughput that a user claimed, with what was measured."""
+
+    user: str
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    stated_steps_per_s: float
+    measured_steps_per_s: float
+
+
+class ReputationView(View):
+    """How accurate a user's claims were; the less accurate, the less the next claim counts."""
+
+    user: str
+    user_claims: int
+    typical_factor: float = Field(description="The factor by which they were wrong, 1 or more.")
+    is_off: bool
 
 
 class ThroughputList(View):
-    """The estimator's table, sorted by kind, scale factor and type."""
+    """Estimated throughputs of job kinds; lists are sorted by kind, scale factor and type."""
 
     types: list[str]
-    items: list[ThroughputView]
+    items: list[ThroughputView] = Field(
+        description="A kind's own speed: of gangs alone on their workers and on as few nodes as they can be. One entry"
+        " for each kind, scale factor and type; also for types on which nothing was measured yet."
+    )
+    interference: list[ThroughputView] = Field(
+        description="What was measured of gangs beside a partner, or spread over nodes."
+    )
+    user_claims: list[UserClaimView]
+    users: list[ReputationView]
 
 
-class NodeView(View):
+class ClusterNodeView(View):
     """A machine that holds workers."""
 
     name: str
@@ -104,7 +139,7 @@ class NodeView(View):
 
 
 class WorkerView(View):
-    """One accelerator, and the job that holds it now."""
+    """One accelerator, and the jobs that hold it now: two, if they share it."""
 
     id: str
     node: str
@@ -112,13 +147,13 @@ class WorkerView(View):
     price_usd_per_hour: float
     shares_core: bool
     busy: bool
-    job_id: str | None = Field(description="null for another user's job, and while it is not busy.")
+    job_ids: list[str | None] = Field(description="Who holds it; null for another user's job.")
 
 
 class ClusterView(View):
     """Every node and worker, as last seen by the scheduler; empty before its first tick."""
 
-    nodes: list[NodeView]
+    nodes: list[ClusterNodeView]
     workers: list[WorkerView]
     capacity: dict[str, int] = Field(description="Workers by accelerator type.")
     notes: list[str] = Field(description="What an operator should know of the cluster as a whole.")

@@ -1,6 +1,6 @@
 """The catalogue, the policies, health."""
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from api.schemas.fields import View
 
@@ -37,9 +37,13 @@ class PolicyList(View):
 
 
 class Health(View):
-    """The process answers (`ok`); ready also means that the store answers and the scheduler is alive."""
+    """`ok`: the process answers; ready also means that the store answers and the scheduler is alive."""
+
+    model_config = ConfigDict(
+        json_schema_serialization_defaults_required=False
+    )  # the field is left out when it is empty
 
     status: str
     note: str = Field(
-        default="", description="How this service's scheduler ended of late, and when the next one starts."
+        default="", description="How this service's scheduler ended lately, and when the next one starts."
     )

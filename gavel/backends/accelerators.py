@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from gavel.child_processes import numeric_threads
 from gavel.errors import BackendUnavailable
 from gavel.types import Worker
 
 WORKERS_PER_CORE = 2  # so that every type can hold a gang of two
 CPU_TYPES_MAX = 4
 ASK_LIMIT_S = 20.0
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 NO_AVX_IN_TORCH = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
 NUMPY_FEATURES = "import json, numpy; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"
 
@@ -32,7 +32,7 @@ Cores = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAccelerator:
-    """A worker of this machine: the cores its processes are pinned to, and the environment that makes it its type."""
+    """A worker of this machine, with the cores and the environment variables of its processes."""
 
     worker: Worker
     cpus: Cores
@@ -41,7 +41,7 @@ class LocalAccelerator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What was found, and what its user should know about it."""
+    """The accelerators of this machine, and notes about them for its user."""
 
     accelerators: tuple[LocalAccelerator, ...]
     notes: tuple[str, ...]
@@ -56,7 +56,7 @@ class _Type:
 
 
 def discover(virtual_nodes: int = 1) -> Discovery:
-    """GPUs that nvidia-smi lists and the CPU cores this process may use, as accelerators with notes. Takes about 0.2 s.
+    """Return this machine's GPUs (of nvidia-smi) and usable CPU cores as accelerators, with notes. Takes about 0.2 s.
 
     GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves. With several virtual nodes
     the workers of each type are dealt out among them. Raises BackendUnavailable.
@@ -66,12 +66,12 @@ def discover(virtual_nodes: int = 1) -> Discovery:
     notes += [problem] if problem else []
     per_gpu = len(cores) // (2 * len(names)) if names else 0
     gpus = _gpu_accelerators(names, cores, per_gpu)
-    cpus, said = _cpu_accelerators(cores[per_gpu * len(names) :])
-    found = (*gpus, *cpus)
+    cpus, cpu_notes = _cpu_accelerators(cores[per_gpu * len(names) :])
+    accelerators = (*gpus, *cpus)
     if virtual_nodes > 1:
-        found = tuple(_over_nodes(found, virtual_nodes))
-        said.append(f"this machine poses as {virtual_nodes} nodes, which share its cores and memory")
-    return Discovery(accelerators=found, notes=(*notes, *said))
+        accelerators = tuple(_over_nodes(accelerators, virtual_nodes))
+        cpu_notes.append(f"this machine poses as {virtual_nodes} nodes, which share its cores and memory")
+    return Discovery(accelerators=accelerators, notes=(*notes, *cpu_notes))
 
 
 def _over_nodes(accelerators: Iterable[LocalAccelerator], nodes: int) -> Iterator[LocalAccelerator]:
@@ -83,12 +83,12 @@ def _over_nodes(accelerators: Iterable[LocalAccelerator], nodes: int) -> Iterato
 
 
 def node_name() -> str:
-    """This machine's short host name, in the letters that a resource's name may have."""
+    """Return this machine's short host name, in the letters that a resource's name may have."""
     return slug(socket.gethostname().split(".")[0]) or "localhost"
 
 
 def slug(text: str, most: int = 40) -> str:
-    """The text in a-z, 0-9 and single '-' between them, at most so many characters."""
+    """Return the text in a-z, 0-9 and single '-' between them, cut to a maximal length."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:most].strip("-")
 
 
@@ -96,7 +96,7 @@ def slug(text: str, most: int = 40) -> str:
 
 
 def _cores() -> tuple[list[int], list[str]]:
-    """One logical CPU of each physical core we may use, as many as our quota can keep busy."""
+    """Return one logical CPU of each physical core that we may use, as many as our CPU quota can keep busy."""
     allowed = sorted(os.sched_getaffinity(0))
     physical = sorted({min(set(allowed) & _siblings(cpu)) for cpu in allowed})
     quota = _quota()
@@ -110,7 +110,7 @@ def _cores() -> tuple[list[int], list[str]]:
 
 
 def _siblings(cpu: int) -> set[int]:
-    """The logical CPUs on the core of this one, itself included."""
+    """Return the logical CPUs on the core of this one, itself included."""
     path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
     try:
         ranges = [part.split("-") for part in path.read_text(encoding="ascii").strip().split(",")]
@@ -120,7 +120,7 @@ def _siblings(cpu: int) -> set[int]:
 
 
 def _quota() -> float:
-    """CPUs' worth of time that our control group grants (version 2); infinite if it sets no limit."""
+    """Return the CPUs' worth of time that our control group grants (version 2); infinite if it sets no limit."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
     except FileNotFoundError:
@@ -141,7 +141,9 @@ def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], lis
             notes.append("there is one core only, which all types share: throughput counts while all are busy")
     else:
         groups = _by_threads(cores)
-        notes.append("numpy knows no AVX2 on this CPU: accelerator types differ by their number of threads instead")
+        notes.append(
+            "numpy cannot switch off AVX2 on this CPU: accelerator types differ by their number of threads instead"
+        )
     notes.append(
         f"each core carries {WORKERS_PER_CORE} workers of one type, so that every type can hold a gang of two; "
         "throughput is learned while both are busy"
@@ -151,19 +153,19 @@ def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], lis
 
 @cache
 def capped_types() -> Mapping[str, Mapping[str, str]]:
-    """The environment of each CPU type that this machine can be, by the type's name. Raises BackendUnavailable."""
+    """Return the environment of each CPU type that this machine can emulate, by type. Raises BackendUnavailable."""
     return {each.name: each.env for each in _cpu_types(_numpy_features(), 2 * CPU_TYPES_MAX)}
 
 
-def _cpu_types(found: Sequence[str], cores: int) -> list[_Type]:
-    """As many types, the most different first, as there are cores for: two each, but never less than two types.
+def _cpu_types(features: Sequence[str], cores: int) -> list[_Type]:
+    """Return as many types as there are cores for (two each, at least two types), the most different ones first.
 
-    None where numpy has no AVX2 to switch off. `found`: the instruction sets for which numpy has kernels and this CPU
-    the instructions, as numpy names them.
+    Empty where numpy has no AVX2 to switch off. `features`: the instruction sets, in numpy's names, that this CPU has
+    and for which numpy has kernels.
     """
-    avx512 = [name for name in found if name.startswith("AVX512") or name == "X86_V4"]
-    avx = [name for name in found if name.startswith("AVX") or name in ("X86_V3", "X86_V4", "FMA3", "F16C")]
-    if not {"AVX2", "X86_V3"} & set(found):
+    avx512 = [name for name in features if name.startswith("AVX512") or name == "X86_V4"]
+    avx = [name for name in features if name.startswith("AVX") or name in ("X86_V3", "X86_V4", "FMA3", "F16C")]
+    if not {"AVX2", "X86_V3"} & set(features):
         return []
     if avx512:
         best = _Type("avx512", {"OPENBLAS_CORETYPE": "SkylakeX", "ATEN_CPU_CAPABILITY": "avx512"})
@@ -181,20 +183,20 @@ def _cpu_types(found: Sequence[str], cores: int) -> list[_Type]:
 
 
 def _numpy_features() -> list[str]:
-    """Instruction sets beyond its baseline for which the installed numpy has kernels and this CPU the instructions.
+    """Return the instruction sets, in numpy's names, that this CPU has and for which numpy has kernels.
 
-    Asked in a process of its own: their names belong to numpy's version, and a service need not load it for that.
+    A child process asks numpy: the names depend on numpy's version, and the service need not load numpy for them.
     """
     try:
-        found = json.loads(_ask([sys.executable, "-c", NUMPY_FEATURES]))
+        features = json.loads(_ask([sys.executable, "-c", NUMPY_FEATURES]))
     except subprocess.SubprocessError as problem:
         raise BackendUnavailable(f"numpy does not load, so the CPU's types are unknown: {problem}") from problem
-    return [*found.get("found", ()), *found.get("baseline", ())]
+    return [*features.get("found", ()), *features.get("baseline", ())]
 
 
 def _by_threads(cores: Sequence[int]) -> list[tuple[_Type, Cores]]:
-    """Types of one and of two threads: a third of the cores singly, the rest in pairs."""
-    one, two = (_Type(f"threads-{count}", {name: str(count) for name in ONE_THREAD}) for count in (1, 2))
+    """Return types of one and of two threads: a third of the cores singly, the rest in pairs."""
+    one, two = (_Type(f"threads-{count}", numeric_threads(count)) for count in (1, 2))
     singles = max(1, len(cores) // 3)
     rest = cores[singles:] if len(cores) > 2 else cores
     pairs = [tuple(rest[start : start + 2]) for start in range(0, max(1, len(rest) - 1), 2)]
@@ -210,7 +212,7 @@ def _workers(groups: Iterable[tuple[_Type, Cores]]) -> list[LocalAccelerator]:
                 id=f"{each.name}-{counts[each.name]}", node=node_name(), accelerator_type=each.name, shares_core=True
             )
             counts[each.name] += 1
-            made.append(LocalAccelerator(worker=worker, cpus=cpus, env={**ONE_THREAD, **each.env}))
+            made.append(LocalAccelerator(worker=worker, cpus=cpus, env={**numeric_threads(1), **each.env}))
     return made
 
 
@@ -218,7 +220,7 @@ def _workers(groups: Iterable[tuple[_Type, Cores]]) -> list[LocalAccelerator]:
 
 
 def _gpus() -> tuple[list[tuple[str, str]], str]:
-    """Name and UUID of each GPU that nvidia-smi lists, and what went wrong if anything."""
+    """Return name and UUID of each GPU that nvidia-smi lists, and an error text ("" if it worked)."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return [], ""
@@ -243,7 +245,7 @@ def _gpu_accelerators(names: Sequence[tuple[str, str]], cores: Sequence[int], pe
 
 
 def _ask(argv: Sequence[str]) -> str:
-    """What a program prints. Raises SubprocessError or OSError."""
+    """Return the output of a program. Raises SubprocessError or OSError."""
     done = subprocess.run(
         argv, capture_output=True, text=True, check=True, timeout=ASK_LIMIT_S, stdin=subprocess.DEVNULL
     )

@@ -37,7 +37,7 @@ def conforms(check: Check) -> Check:
 
 @conforms
 def a_gang_waits_until_its_resource_appears(harness: Harness) -> None:
-    """1: task first, then resource. While it is withheld nothing starts, and the gang says what it waits for."""
+    """1: task first, then resource. Without it nothing starts, and the gang reports what it waits for."""
     set_resource, start = gang(harness, "j1")
     harness.backend.execute([start])
     waiting = find(harness.backend.observe(), "j1")
@@ -95,7 +95,7 @@ def gangs_that_race_for_the_same_workers_all_finish(harness: Harness) -> None:
 
 @conforms
 def a_worker_goes_from_one_gang_to_the_next(harness: Harness) -> None:
-    """26: hand-over needs no word beyond stop and launch."""
+    """26: a hand-over needs only a stop and a launch."""
     harness.backend.execute(gang(harness, "old"))
     harness.wait_until(is_in(GangState.RUNNING, "old"))
     harness.backend.execute([*stop("old"), *gang(harness, "new")])
@@ -108,7 +108,7 @@ def a_worker_goes_from_one_gang_to_the_next(harness: Harness) -> None:
 
 @conforms
 def capacity_zero_admits_nobody_and_keeps_holders(harness: Harness) -> None:
-    """4, 6: the name is gone from the view, who holds it runs on, who asks for it waits."""
+    """4, 6: the name leaves the view; its holders run on, and tasks that ask for it wait."""
     harness.backend.execute([resource(harness, "shared", 2), launch(harness, "holder", "a-0", needs="shared")])
     harness.wait_until(is_in(GangState.RUNNING, "holder"))
     harness.backend.execute(
@@ -122,7 +122,7 @@ def capacity_zero_admits_nobody_and_keeps_holders(harness: Harness) -> None:
 
 @conforms
 def a_shrink_below_use_kills_nobody_and_starts_nobody(harness: Harness) -> None:
-    """5: with two holders of a capacity cut to 1, the next starts when both have ended, not one."""
+    """5: two gangs hold a capacity that shrinks to 1: the next starts only when both have ended."""
     starts = [launch(harness, job_id, worker, needs="shared") for job_id, worker in (("one", "a-0"), ("two", "a-1"))]
     harness.backend.execute([resource(harness, "shared", 2), *starts])
     harness.wait_until(is_in(GangState.RUNNING, "one", "two"))
@@ -146,46 +146,49 @@ def a_batch_of_resources_is_set_whole_or_not_at_all(harness: Harness) -> None:
 
 @conforms
 def a_name_that_nobody_renews_goes_at_the_end_of_its_lease(harness: Harness) -> None:
-    """22: whoever set it may have died."""
+    """22: the process that set it may have died."""
     harness.backend.execute([resource(harness, "leaked", lasts_s=harness.short_s)])
     assert harness.backend.observe().resources
     harness.wait_until(lambda seen: not seen.resources)
 
 
-# --- tokens -----------------------------------------------------------------------------------------------------
+# --- generations -----------------------------------------------------------------------------------------------------
 
 
 @conforms
 def an_older_token_is_refused(harness: Harness) -> None:
     """11: the fence stays when the newer gang has ended and is forgotten."""
-    harness.backend.execute(gang(harness, "j1", token=5, behaviour=Behaviour.FINISHES))
-    exit_of(harness, "j1", token=5)
-    harness.backend.execute([*gang(harness, "j1", token=4), *gang(harness, "j1", token=5)])
-    assert [each.token for each in harness.backend.observe().gangs] == [5]
-    harness.backend.execute([ForgetGang(job_id="j1", token=5), *gang(harness, "j1", token=4)])
+    harness.backend.execute(gang(harness, "j1", generation=5, behaviour=Behaviour.FINISHES))
+    exit_of(harness, "j1", generation=5)
+    harness.backend.execute([*gang(harness, "j1", generation=4), *gang(harness, "j1", generation=5)])
+    assert [each.generation for each in harness.backend.observe().gangs] == [5]
+    harness.backend.execute([ForgetGang(job_id="j1", generation=5), *gang(harness, "j1", generation=4)])
     assert not harness.backend.observe().gangs
 
 
 @conforms
 def a_stop_refuses_the_launch_that_comes_after_it(harness: Harness) -> None:
     """12: a launch that was delayed past its own stop starts nothing."""
-    harness.backend.execute([*stop("j1", token=3), *gang(harness, "j1", token=3)])
+    harness.backend.execute([*stop("j1", generation=3), *gang(harness, "j1", generation=3)])
     assert not harness.backend.observe().gangs
-    harness.backend.execute(gang(harness, "j1", token=4))
-    harness.wait_until(is_in(GangState.RUNNING, "j1", token=4))
+    harness.backend.execute(gang(harness, "j1", generation=4))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", generation=4))
 
 
 @conforms
 def instructions_repeated_and_reordered_come_to_the_same(harness: Harness) -> None:
     """13: a launch, its resource and the stop of an older gang, in every order and twice."""
     for round_index, order in enumerate(permutations(range(3)), start=2):
-        instructions = [*gang(harness, f"j{round_index}", token=2, lasts_s=60), *stop(f"j{round_index}", token=1)]
+        instructions = [
+            *gang(harness, f"j{round_index}", generation=2, lasts_s=60),
+            *stop(f"j{round_index}", generation=1),
+        ]
         ordered = [instructions[index] for index in order]
         harness.backend.execute([*ordered, *ordered])
-        seen = harness.wait_until(is_in(GangState.RUNNING, f"j{round_index}", token=2))
+        seen = harness.wait_until(is_in(GangState.RUNNING, f"j{round_index}", generation=2))
         assert sum(each.job_id == f"j{round_index}" for each in seen.gangs) == 1
-        harness.backend.execute(stop(f"j{round_index}", token=2))
-        exit_of(harness, f"j{round_index}", token=2)
+        harness.backend.execute(stop(f"j{round_index}", generation=2))
+        exit_of(harness, f"j{round_index}", generation=2)
 
 
 # --- leases -----------------------------------------------------------------------------------------------------
@@ -214,11 +217,11 @@ def a_gang_ends_with_its_lease_though_the_service_is_dead(harness: Harness) -> N
 
 @conforms
 def an_extended_lease_does_not_restart_the_gang(harness: Harness) -> None:
-    """16: renewal in place; an extension never shortens, and one that comes too late does nothing."""
+    """16: a lease is renewed in place; an extension never shortens it, and one that comes too late has no effect."""
     harness.backend.execute(gang(harness, "j1", lasts_s=harness.short_s))
     first_end_s = harness.now_s() + harness.short_s
     started = find(harness.wait_until(is_in(GangState.RUNNING, "j1")), "j1")
-    later, earlier = (ExtendLease(job_id="j1", token=1, expires_at_s=first_end_s + more_s) for more_s in (60, -60))
+    later, earlier = (ExtendLease(job_id="j1", generation=1, expires_at_s=first_end_s + more_s) for more_s in (60, -60))
     harness.backend.execute([later, earlier])
     seen = find(harness.wait_until(lambda view: view.observed_at_s > first_end_s + harness.grace_s), "j1")
     assert seen is not None
@@ -248,7 +251,7 @@ def a_gang_that_waits_does_not_outlive_its_lease(harness: Harness) -> None:
 
 @conforms
 def a_new_service_adopts_what_runs_and_doubles_nothing(harness: Harness) -> None:
-    """21: gangs run through the crash; told to launch them again, the new service does not."""
+    """21: gangs survive the crash; the new service ignores instructions to launch them again."""
     instructions = [*gang(harness, "pair", "a-0", "a-1"), *gang(harness, "waits", "a-0")]
     harness.backend.execute(instructions)
     before = find(harness.wait_until(is_in(GangState.RUNNING, "pair")), "pair")
@@ -271,10 +274,10 @@ def a_new_service_adopts_what_runs_and_doubles_nothing(harness: Harness) -> None
 @conforms
 def fences_outlive_the_service(harness: Harness) -> None:
     """11, 21: what was refused before the crash is refused after it."""
-    harness.backend.execute(stop("j1", token=3))
+    harness.backend.execute(stop("j1", generation=3))
     harness.crash()
     harness.recover()
-    harness.backend.execute(gang(harness, "j1", token=3))
+    harness.backend.execute(gang(harness, "j1", generation=3))
     assert not harness.backend.observe().gangs
 
 
@@ -283,11 +286,11 @@ def fences_outlive_the_service(harness: Harness) -> None:
 
 @conforms
 def an_end_says_how_it_came(harness: Harness) -> None:
-    """23: exit code and last log lines; the log itself can be read."""
+    """23: exit code and last log lines are in the exit; the log itself can be read."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FAILS))
-    said = exit_of(harness, "j1")
-    assert (said.outcome, said.exit_code) == (GangOutcome.EXITED, 3)
-    assert said.log_tail == "about to fail"
+    end = exit_of(harness, "j1")
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 3)
+    assert end.log_tail == "about to fail"
     text, next_offset = harness.backend.read_log("j1")
     assert text == b"about to fail\n"
     assert harness.backend.read_log("j1", next_offset) == (b"", next_offset)
@@ -295,29 +298,29 @@ def an_end_says_how_it_came(harness: Harness) -> None:
 
 @conforms
 def a_job_that_finishes_says_so_before_it_ends(harness: Harness) -> None:
-    """23: its last report comes with the observation that shows the end, or earlier; forgotten, it is gone."""
-    said: list[int] = []
+    """23: its last report comes no later than the observation that shows the end; once forgotten, it is gone."""
+    steps: list[int] = []
 
     def has_ended(seen: Observation) -> bool:
-        said.extend(report.step for each in seen.gangs for report in each.reports)
+        steps.extend(report.step for each in seen.gangs for report in each.reports)
         return is_in(GangState.ENDED, "j1")(seen)
 
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.FINISHES))
     harness.wait_until(has_ended)
-    assert said[-1:] == [1]
+    assert steps[-1:] == [1]
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0)
-    harness.backend.execute([ForgetGang(job_id="j1", token=1)])
+    harness.backend.execute([ForgetGang(job_id="j1", generation=1)])
     assert not harness.backend.observe().gangs
 
 
 @conforms
 def a_program_that_is_missing_is_named(harness: Harness) -> None:
-    """23: not started is another outcome than failed."""
+    """23: "not started" differs from "failed"."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.MISSING))
-    said = exit_of(harness, "j1")
-    assert said.outcome is GangOutcome.NOT_STARTED
-    assert harness.argv(Behaviour.MISSING)[0] in said.message
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.NOT_STARTED
+    assert harness.argv(Behaviour.MISSING)[0] in end.message
 
 
 @conforms
@@ -339,7 +342,7 @@ def an_idle_backend_leaves_nothing_behind(harness: Harness) -> None:
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     harness.backend.execute(stop("j1"))
     harness.wait_until(is_in(GangState.ENDED, "j1", "j2"))
-    harness.backend.execute([ForgetGang(job_id=job_id, token=1) for job_id in ("j1", "j2")])
+    harness.backend.execute([ForgetGang(job_id=job_id, generation=1) for job_id in ("j1", "j2")])
     deleted = resource(harness, "gang-j2-1", 0, generation=2)
     harness.backend.execute([deleted])
     seen = harness.wait_until(lambda view: not view.resources)

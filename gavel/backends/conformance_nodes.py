@@ -1,4 +1,4 @@
-"""The part of `gavel.backends.conformance` about names as such, and about clusters of several nodes."""
+"""The part of `gavel.backends.conformance` about names of resources, and about clusters of several nodes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +48,7 @@ def a_capacity_is_never_exceeded(harness: Harness) -> None:
 
 
 def what_is_held_is_shown(harness: Harness) -> None:
-    """25: the view tells how much of each name its holders have."""
+    """25: the view shows how much of each name its holders have."""
     harness.backend.execute([resource(harness, "shared", 2), launch(harness, "holder", needs="shared")])
     seen = harness.wait_until(is_in(GangState.RUNNING, "holder"))
     node = seen.cluster.nodes[0].name
@@ -59,10 +59,10 @@ def what_is_held_is_shown(harness: Harness) -> None:
 
 
 def a_packed_pair_shares_its_workers_and_nobody_else_does(harness: Harness) -> None:
-    """3: each takes half; a third waits for one of them, and a gang that wants all for both."""
-    harness.backend.execute([*_half(harness, "one", beside="two"), *_half(harness, "two", beside="one")])
+    """3: each gang takes half of a worker; a third waits for one of them, one that needs whole workers for both."""
+    harness.backend.execute([*_half(harness, "one", partner="two"), *_half(harness, "two", partner="one")])
     harness.wait_until(is_in(GangState.RUNNING, "one", "two"))
-    harness.backend.execute([*_half(harness, "third", beside="one"), *gang(harness, "alone")])
+    harness.backend.execute([*_half(harness, "third", partner="one"), *gang(harness, "alone")])
     assert is_in(GangState.WAITING, "third", "alone")(harness.backend.observe())
     harness.backend.execute(stop("two"))
     seen = harness.wait_until(is_in(GangState.RUNNING, "third"))
@@ -72,11 +72,11 @@ def a_packed_pair_shares_its_workers_and_nobody_else_does(harness: Harness) -> N
 
 
 def a_running_gang_makes_room_for_a_partner_in_place(harness: Harness) -> None:
-    """16: an extension tells it so; it is not started anew, and a new service knows."""
+    """16: an extension announces the partner; the gang is not restarted, and a new service knows of the pair."""
     harness.backend.execute([*gang(harness, "first"), gang(harness, "second")[0]])
     started = find(harness.wait_until(is_in(GangState.RUNNING, "first")), "first")
     second = launch(harness, "second")
-    room = ExtendLease(job_id="first", token=1, expires_at_s=harness.now_s() + 90, shares_with="second")
+    room = ExtendLease(job_id="first", generation=1, expires_at_s=harness.now_s() + 90, shares_with="second")
     harness.backend.execute([replace(second, shares_with="first"), room])
     harness.wait_until(is_in(GangState.RUNNING, "first", "second"))
     harness.crash()
@@ -92,7 +92,7 @@ def a_running_gang_makes_room_for_a_partner_in_place(harness: Harness) -> None:
 
 
 def a_name_that_was_deleted_is_not_revived_by_an_older_word(harness: Harness) -> None:
-    """11, 13: set, resize and delete, each told again in any order, end deleted; a newer generation brings it back."""
+    """11, 13: set, resize and delete, repeated in any order, end deleted; only a newer generation sets it again."""
     words = [resource(harness, "shared", capacity, generation=index) for index, capacity in enumerate((2, 3, 0), 1)]
     for index in (0, 1, 2, 0, 1, 2, 1, 0):
         harness.backend.execute([words[index]])
@@ -102,7 +102,7 @@ def a_name_that_was_deleted_is_not_revived_by_an_older_word(harness: Harness) ->
 
 
 def what_cannot_be_a_name_is_refused_before_the_cluster_sees_it(harness: Harness) -> None:
-    """18: names, owners and capacities that some engine would take, or take for something else."""
+    """18: names, owners and capacities that some engine would accept, or misread."""
     good = resource(harness, "good").resources[0]
     bad = (
         *(replace(good, name=name) for name in NAMES),
@@ -119,11 +119,11 @@ def what_cannot_be_a_name_is_refused_before_the_cluster_sees_it(harness: Harness
 
 
 def an_end_by_a_signal_names_it(harness: Harness) -> None:
-    """23: negative, as in Python."""
+    """23: the exit code is minus the signal's number, as in Python."""
     harness.backend.execute(gang(harness, "j1", behaviour=Behaviour.DIES))
-    said = exit_of(harness, "j1")
-    assert (said.outcome, said.exit_code) == (GangOutcome.EXITED, -6)
-    assert "signal 6" in said.message
+    end = exit_of(harness, "j1")
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, -6)
+    assert "signal SIGABRT" in end.message
 
 
 def a_gang_may_span_nodes(harness: Harness) -> None:
@@ -137,7 +137,7 @@ def a_gang_may_span_nodes(harness: Harness) -> None:
 
 
 def a_lost_node_takes_its_gangs_and_names_along_and_no_others(harness: Harness) -> None:
-    """19: the gang with one rank there is lost whole; the one beside it runs on."""
+    """19: a gang with one rank there is lost whole; a gang on the other node runs on."""
     harness.spread(3)
     harness.backend.execute([*spread_gang(harness, "pair", 0, 1), *spread_gang(harness, "stays", 2)])
     nodes = [node.name for node in harness.wait_until(is_in(GangState.RUNNING, "pair", "stays")).cluster.nodes]
@@ -154,7 +154,7 @@ def a_lost_node_takes_its_gangs_and_names_along_and_no_others(harness: Harness) 
 
 
 def a_node_that_returns_is_told_again_and_used_again(harness: Harness) -> None:
-    """20: what is still leased is set again, under its old generation, and counts once; new gangs start there."""
+    """20: resources under lease are set again with their old generation and count once; new gangs start there."""
     harness.spread(2)
     named = {node: _named("movable", node, harness.now_s() + 60) for node in _nodes(harness)}
     first, *_ = named
@@ -168,8 +168,8 @@ def a_node_that_returns_is_told_again_and_used_again(harness: Harness) -> None:
         harness.backend.execute([SetResources(resources=tuple(named.values()))])
     there = [(each.node, each.capacity) for each in harness.backend.observe().resources if each.name == "movable"]
     assert sorted(there) == sorted((node, 1) for node in named)
-    harness.backend.execute(spread_gang(harness, "j1", 0, token=2))
-    harness.wait_until(is_in(GangState.RUNNING, "j1", token=2))
+    harness.backend.execute(spread_gang(harness, "j1", 0, generation=2))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", generation=2))
 
 
 def a_thousand_names_on_a_thousand_nodes_are_one_batch(harness: Harness) -> None:
@@ -186,9 +186,9 @@ def a_thousand_names_on_a_thousand_nodes_are_one_batch(harness: Harness) -> None
     assert [each.name for each in harness.backend.observe().resources] == ["gang-last-1"]
 
 
-def _half(harness: Harness, job_id: str, *, beside: str) -> list[Instruction]:
+def _half(harness: Harness, job_id: str, *, partner: str) -> list[Instruction]:
     """A gang of a packed pair on `a-0`, and the resource it requires."""
-    return [resource(harness, f"gang-{job_id}-1"), replace(launch(harness, job_id), shares_with=beside)]
+    return [resource(harness, f"gang-{job_id}-1"), replace(launch(harness, job_id), shares_with=partner)]
 
 
 def _nodes(harness: Harness) -> list[str]:

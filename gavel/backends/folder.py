@@ -1,4 +1,4 @@
-"""The state directory of a local cluster: what is where, and the few files that outlive a service."""
+"""The state directory of a local cluster: its paths, and the few files that outlive a service."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from gavel.backends.gang import read_object
 from gavel.backends.launch import Places
 from gavel.backends.machine import write_json
-from gavel.backends.tenure import Tenure
+from gavel.backends.state_dir_lock import StateDirLock
 from gavel.errors import InvalidRequest
 from gavel.types import EphemeralResource, JobId, Term
 
@@ -18,32 +18,32 @@ CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 class StateFolder:
-    """Holds the directory against every other service until `close`, or until a newer term of its database.
+    """The state directory, held against every other service until `close`, or until a newer term of its database.
 
-    What is written for gangs goes through `own` paths, which fail once another has taken over. Raises
+    What is written for gangs goes through `own` paths, which fail once another service has taken over. Raises
     BackendUnavailable if another service has the directory.
     """
 
     def __init__(self, path: Path, term: Term | None = None) -> None:
         self._path = path.resolve()
-        self._tenure = Tenure(self._path, term)
+        self._state_dir_lock = StateDirLock(self._path, term)
         self._fences = {
             path.parent.name: int((read_object(path) or {"fence": 0})["fence"])
             for path in (self._path / "gangs").glob("*/fence.json")
         }
 
     def close(self) -> None:
-        """Let go of the directory. Closing twice does no harm."""
-        self._tenure.close()
+        """Release the directory. Closing twice does no harm."""
+        self._state_dir_lock.close()
 
     def own(self, path: Path) -> Path:
-        """A path below the directory by the name that is ours: it leads nowhere once another has taken over."""
-        return self._tenure.path / path.relative_to(self._path)
+        """Return the path through this service's own link: it leads nowhere once another service has taken over."""
+        return self._state_dir_lock.path / path.relative_to(self._path)
 
-    def places(self, job_id: JobId, token: int) -> Places:
-        """Where the files of one gang are. Raises InvalidRequest."""
+    def places(self, job_id: JobId, generation: int) -> Places:
+        """Return the paths of one gang's files. Raises InvalidRequest."""
         places = Places(
-            gang=self._path / "gangs" / job_id / str(token),
+            gang=self._path / "gangs" / job_id / str(generation),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
             log=log_path(self._path, job_id),
@@ -52,31 +52,31 @@ class StateFolder:
         return places
 
     def own_gang(self, places: Places) -> Path:
-        """The same for a gang's directory, which can be made there now."""
+        """Return the gang's directory through this service's own link, with its parent made."""
         places.gang.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self.own(places.gang)
 
     def gangs(self) -> Iterator[tuple[Path, Path]]:
-        """Directory and checkpoints of each gang that was launched, in the order in which they came."""
-        found = (self._path / "gangs").glob("*/*/gang.json")
-        for path in sorted(found, key=lambda path: path.stat().st_mtime):
+        """Yield directory and checkpoints of each launched gang, oldest first."""
+        paths = (self._path / "gangs").glob("*/*/gang.json")
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime):
             yield path.parent, self._path / "checkpoints" / path.parent.parent.name
 
-    # --- fences: tokens below are refused ---
+    # --- fences: generations below are refused ---
 
     def fence(self, job_id: JobId) -> int:
-        """The lowest token of the job that may still start."""
+        """Return the lowest generation of the job that may still start."""
         return self._fences.get(job_id, 0)
 
     def assume_fence(self, job_id: JobId, fence: int) -> None:
-        """The same, but for this service only: a gang's own directory tells the next one."""
+        """Raise the fence for this service only: the next service reads it from the gang's own directory."""
         self._fences[job_id] = max(fence, self.fence(job_id))
 
     def raise_fence(self, job_id: JobId, fence: int) -> None:
-        """From now on tokens below are refused, after a restart too."""
+        """Refuse lower generations from now on, after a restart too."""
         path = self.places(job_id, 0).gang.with_name("fence.json")
-        known = read_object(path)
-        if known is None or known["fence"] < fence:
+        stored = read_object(path)
+        if stored is None or stored["fence"] < fence:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(str(self.own(path)), {"fence": fence})
         self.assume_fence(job_id, fence)
@@ -84,37 +84,37 @@ class StateFolder:
     # --- what else is kept ---
 
     def resources(self) -> tuple[EphemeralResource, ...]:
-        """The ephemeral resources as last kept."""
-        said = read_object(self._path / "resources.json") or {"resources": []}
-        return tuple(EphemeralResource(**fields) for fields in said["resources"])
+        """Return the ephemeral resources as last stored."""
+        stored = read_object(self._path / "resources.json") or {"resources": []}
+        return tuple(EphemeralResource(**fields) for fields in stored["resources"])
 
     def keep_resources(self, resources: Iterable[EphemeralResource]) -> None:
-        """A restarted service finds these."""
+        """Store the resources for the next service."""
         write_json(str(self.own(self._path / "resources.json")), {"resources": [asdict(each) for each in resources]})
 
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
-        """Older checkpoints of the job go. Raises InvalidRequest."""
+        """Delete older checkpoints of the job. Raises InvalidRequest."""
         keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
 
 
 def log_path(state_dir: Path, job_id: JobId) -> Path:
-    """Where a job's log is, for whoever only reads. Raises InvalidRequest."""
+    """Return the path of a job's log, for those who only read. Raises InvalidRequest."""
     if not JOB_ID.fullmatch(job_id):
         raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
     return state_dir / "logs" / f"{job_id}.log"
 
 
 def keep_checkpoint(folder: Path, checkpoint: str) -> None:
-    """Checkpoints in the folder that are older than this one go. Raises InvalidRequest."""
+    """Delete the checkpoints in the folder that are older than this one. Raises InvalidRequest."""
     if not CHECKPOINT.fullmatch(checkpoint):
-        raise InvalidRequest("checkpoint", f"{checkpoint!r} is not TOKEN-STEP")
+        raise InvalidRequest("checkpoint", f"{checkpoint!r} is not GENERATION-STEP")
     for path in folder.iterdir() if folder.is_dir() else ():
         if is_older(path.name, checkpoint):
-            shutil.rmtree(path, ignore_errors=True)  # what cannot go now goes with the next checkpoint
+            shutil.rmtree(path, ignore_errors=True)  # what cannot be deleted now is deleted with the next checkpoint
 
 
 def is_older(name: str, than: str) -> bool:
-    """True for the name of a checkpoint with a smaller token, or of the same token after fewer steps."""
+    """Return True for a checkpoint of a smaller generation, or of the same generation after fewer steps."""
     one, other = CHECKPOINT.fullmatch(name), CHECKPOINT.fullmatch(than)
     if one is None or other is None:
         return False

@@ -1,4 +1,4 @@
-"""One gang of this machine as its directory tells it: started, adopted, watched, told, forgotten."""
+"""One gang of this machine, kept in its directory: start, adopt, watch, stop, forget."""
 
 import json
 import os
@@ -18,17 +18,17 @@ from gavel.types import GangExit, GangOutcome, GangState, JobId
 
 JSON_BYTES = 1 << 20
 GangKey = tuple[JobId, int]
-"""A job and the token of its lease."""
+"""A job and the generation of its lease."""
 
 SUPERVISE = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(__file__).with_name("supervisor.py")))
-START_LIMIT_S = 10.0  # a supervisor that has not announced itself by then never will
+START_LIMIT_S = 10.0  # a supervisor that is silent for so long after its start has failed
 
 
 class LocalGang:
     """A gang that the local backend knows. `state` moves only forward: WAITING, RUNNING, ENDED."""
 
     def __init__(self, instruction: LaunchGang, directory: Path, checkpoints: Path, lease_boottime_s: float) -> None:
-        """`directory` may lead through a name that is only ours; the gang's processes know it by its real one."""
+        """`directory` may lead through this service's own link; the gang's processes get the resolved path."""
         self.instruction = instruction
         self.directory = directory
         self._home = directory.resolve()
@@ -40,7 +40,7 @@ class LocalGang:
         self.ended_boottime_s: float | None = None
         self.reports = ReportReader(
             directory / "reports.jsonl",
-            token=instruction.token,
+            generation=instruction.generation,
             start_step=instruction.start_step,
             total_steps=instruction.total_steps,
             checkpoints=checkpoints,
@@ -50,20 +50,20 @@ class LocalGang:
 
     @property
     def key(self) -> GangKey:
-        """Job and token."""
-        return self.instruction.job_id, self.instruction.token
+        """Return job and generation."""
+        return self.instruction.job_id, self.instruction.generation
 
     # --- beginnings ---
 
     def remember(self) -> None:
-        """A restarted service finds this gang again, even while it only waits."""
+        """Write the gang's file, so that a restarted service knows the gang even while it only waits."""
         self._home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.directory.mkdir(mode=0o700, exist_ok=True)
-        said = {"boot_id": machine.boot_id(), "lease_boottime_s": self.lease_boottime_s}
-        self._write("gang.json", said | {"instruction": asdict(self.instruction)})
+        record = {"boot_id": machine.boot_id(), "lease_boottime_s": self.lease_boottime_s}
+        self._write("gang.json", record | {"instruction": asdict(self.instruction)})
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
-        """Start the supervisor; its pid, at once. Raises OSError, after which nothing runs."""
+        """Start the supervisor and return its pid at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
         pid = self._spawn((*SUPERVISE, str(self._home)), environment)
         self._process = (pid, machine.start_time(pid) or 0)
@@ -72,16 +72,16 @@ class LocalGang:
 
     @classmethod
     def adopt(cls, directory: Path, checkpoints: Path) -> "LocalGang | None":
-        """The gang that an earlier service left in this directory; None if its launch never became whole."""
-        said = read_object(directory / "gang.json")
-        if said is None:
+        """Return the gang that an earlier service left in this directory; None if its file is not complete."""
+        record = read_object(directory / "gang.json")
+        if record is None:
             return None
         lease = read_object(directory / "lease.json") or {}
-        lease_boottime_s = lease.get("expires_boottime_s", said["lease_boottime_s"])
-        gang = cls(launch_from(said["instruction"]), directory, checkpoints, lease_boottime_s)
+        lease_boottime_s = lease.get("expires_boottime_s", record["lease_boottime_s"])
+        gang = cls(launch_from(record["instruction"]), directory, checkpoints, lease_boottime_s)
         gang.is_stopping = lease.get("stop", False)
-        is_other_boot = said["boot_id"] != machine.boot_id()
-        if not is_other_boot:  # another boot's instants mean nothing now
+        is_other_boot = record["boot_id"] != machine.boot_id()
+        if not is_other_boot:  # boottimes of another boot mean nothing
             gang._look_for_start()
         exit_ = read_object(directory / "exit.json")
         if exit_ is not None:
@@ -96,14 +96,14 @@ class LocalGang:
     # --- orders ---
 
     def extend(self, lease_boottime_s: float) -> None:
-        """Move the lease end later; one that is over, or was told to stop, stays so."""
+        """Move the lease end later; no effect once the lease is over or a stop was requested."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
         if is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s:
             self.lease_boottime_s = lease_boottime_s
             self._write_lease()
 
     def stop(self, reason: str) -> None:
-        """A running gang ends itself in good order; a waiting one has ended."""
+        """Ask a running gang to end in good order; end a waiting one."""
         if self.state is GangState.WAITING:
             self.end(GangOutcome.PREEMPTED, reason or "stopped before it started")
         elif self.state is GangState.RUNNING and not self.is_stopping:
@@ -111,49 +111,49 @@ class LocalGang:
             self._write_lease()
 
     def end(self, outcome: GangOutcome, message: str) -> None:
-        """It ends here and now. No supervisor says so, hence we do: a restarted service must not start it after all."""
-        said = {"outcome": outcome, "exit_code": 0, "message": message, "log_tail": ""}
-        said |= {"boottime_s": machine.boottime_s()}
-        self._write("exit.json", said)
-        self._take_exit(said)
+        """End the gang now and write its exit, as no supervisor will: a restarted service must not start it."""
+        exit_record = {"outcome": outcome, "exit_code": 0, "message": message, "log_tail": ""}
+        exit_record |= {"boottime_s": machine.boottime_s()}
+        self._write("exit.json", exit_record)
+        self._take_exit(exit_record)
 
     def lose(self, message: str) -> None:
-        """Its supervisor is gone and nothing of it is left."""
+        """End the gang as lost: its supervisor is gone and none of its processes is left."""
         self.end(GangOutcome.LOST, message)
 
     def forget(self) -> None:
-        """Nothing is kept of it but its log."""
+        """Delete everything of the gang but its log."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- watching ---
 
     def look(self) -> None:
-        """See whether it ended: its supervisor said so, or died. Only then, with nothing left of it, it is ENDED."""
+        """Check whether the gang ended: it is ENDED once its supervisor and all its processes are gone."""
         if self.state is not GangState.RUNNING:
             return
         self._look_for_start()
-        is_alive = self._is_supervised()  # before the exit: it is written while the supervisor is alive
-        said = read_object(self.directory / "exit.json")
-        if said is not None and not is_alive:
-            self._take_exit(said)
+        is_alive = self._is_supervised()  # checked before the exit, which the supervisor writes while it lives
+        exit_record = read_object(self.directory / "exit.json")
+        if exit_record is not None and not is_alive:
+            self._take_exit(exit_record)
         elif not is_alive and not self._kill_leftovers():
             self.lose(f"its supervisor died{self._last_words()}")
 
     def supervisor_pid(self) -> int | None:
-        """The supervisor's process; None before it announced itself."""
+        """Return the supervisor's pid; None before the supervisor announced itself."""
         return self._process[0] if self._process else None
 
     def _look_for_start(self) -> None:
         if self.started_boottime_s is None:
-            said = read_object(self.directory / "started.json")
-            self.started_boottime_s = said["boottime_s"] if said else None
+            record = read_object(self.directory / "started.json")
+            self.started_boottime_s = record["boottime_s"] if record else None
 
     def _is_supervised(self) -> bool:
         if self._process is None:
-            said = read_object(self.directory / "supervisor.json")
-            if said is None:
+            record = read_object(self.directory / "supervisor.json")
+            if record is None:
                 return self._may_still_announce()
-            self._process = (said["pid"], said["start_time"])
+            self._process = (record["pid"], record["start_time"])
         pid, began = self._process
         if machine.start_time(pid) == began:
             return True
@@ -165,24 +165,24 @@ class LocalGang:
         if machine.boottime_s() < self._announced_until_boottime_s:
             return True
         self.is_stopping = True
-        self._write_lease()  # should it appear later, it reads this first and starts nothing
+        self._write_lease()  # a supervisor that appears later reads this first and starts nothing
         return False
 
-    def _take_exit(self, said: Mapping[str, Any]) -> None:
-        message = str(said["message"])
+    def _take_exit(self, exit_record: Mapping[str, Any]) -> None:
+        message = str(exit_record["message"])
         if self.reports.malformed:
             message = f"{message}; {self.reports.malformed} malformed reports were ignored".removeprefix("; ")
         self.exit = GangExit(
-            outcome=GangOutcome(said["outcome"]),
-            exit_code=int(said["exit_code"]),
+            outcome=GangOutcome(exit_record["outcome"]),
+            exit_code=int(exit_record["exit_code"]),
             message=message,
-            log_tail=str(said["log_tail"]),
+            log_tail=str(exit_record["log_tail"]),
         )
-        self.ended_boottime_s = float(said["boottime_s"])
+        self.ended_boottime_s = float(exit_record["boottime_s"])
         self.state = GangState.ENDED
 
     def _kill_leftovers(self) -> bool:
-        """Ranks die with their supervisor, what they started may not: True while something was still there."""
+        """Kill processes that the ranks started and left; return True while there was one."""
         left = [pid for pid in _processes_with(f"GAVEL_GANG_DIR={self._home}".encode())]
         for pid in left:
             with suppress(ProcessLookupError):
@@ -190,7 +190,7 @@ class LocalGang:
         return bool(left)
 
     def _last_words(self) -> str:
-        """The end of what the supervisor wrote to its standard error, if anything."""
+        """Return the end of the supervisor's standard error, if any."""
         try:
             words = (self.directory / "supervisor.err").read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
@@ -203,7 +203,7 @@ class LocalGang:
         self._write("lease.json", {"expires_boottime_s": self.lease_boottime_s, "stop": self.is_stopping})
 
     def _spawn(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> int:
-        """The program's pid; what it says itself goes to supervisor.err."""
+        """Start the program and return its pid; its own output goes to supervisor.err."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -217,7 +217,7 @@ class LocalGang:
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
-    """The object in a file; None if there is no such plain file or it holds none (power was lost while it was new)."""
+    """Return the object in a file; None without a plain file or if it holds none (power was lost while it was new)."""
     try:
         with open(path, encoding="utf-8", opener=_open_plain) as file:
             value = json.loads(file.read(JSON_BYTES))
@@ -231,16 +231,16 @@ def _open_plain(path: str, flags: int) -> int:
 
 
 def _processes_with(variable: bytes) -> list[int]:
-    """Every process that was started with this variable in its environment."""
-    found = []
+    """Return the pids of all processes that were started with this variable in their environment."""
+    pids = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with suppress(OSError):  # gone, or another user's
                 if variable in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def launch_from(fields: Mapping[str, Any]) -> LaunchGang:
-    """What `asdict` made of a LaunchGang, as JSON kept it."""
+    """Return the LaunchGang that `asdict` turned into JSON."""
     return LaunchGang(**{**fields, "argv": tuple(fields["argv"]), "worker_ids": tuple(fields["worker_ids"])})

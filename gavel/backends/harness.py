@@ -1,4 +1,4 @@
-"""What a check of `gavel.backends.conformance` is given, and the words in which it speaks to the backend.
+"""The harness of the checks in `gavel.backends.conformance`, and helpers that send instructions to the backend.
 
 A cluster under test has the workers `a-0` and `a-1` of type `a`, and `b-0` of type `b`, all on one node, unless a check
 asks for it to be spread over several.
@@ -21,8 +21,8 @@ class Behaviour(StrEnum):
     TRAINS = "trains"  # until it is stopped, and then ends in good order
     FINISHES = "finishes"  # does its only step, reports that, and exits 0
     FAILS = "fails"  # prints "about to fail" and exits 3
-    DIES = "dies"  # by signal 6
-    STUBBORN = "stubborn"  # ignores every wish to stop, and so does the child it starts
+    DIES = "dies"  # by SIGABRT (signal 6)
+    STUBBORN = "stubborn"  # ignores every request to stop, and so does the child it starts
     MISSING = "missing"  # a program that is not there
 
 
@@ -35,10 +35,10 @@ class Harness(Protocol):
     grace_s: float  # from the end of a lease to the end of a gang that ignores it, at most
 
     def now_s(self) -> float:
-        """The cluster's time."""
+        """Return the cluster's time."""
 
     def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
-        """A program that behaves so."""
+        """Return a program that behaves so."""
 
     def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
         """Observe, letting time pass, until the condition holds; fails the check after a limit."""
@@ -47,31 +47,31 @@ class Harness(Protocol):
         """Let time pass without any call to the backend."""
 
     def crash(self) -> None:
-        """The service dies without a word. The cluster goes on alone."""
+        """Kill the service; the cluster goes on alone."""
 
     def recover(self) -> None:
-        """A new service takes over the same cluster: `backend` is a new one."""
+        """Start a new service on the same cluster: `backend` is a new one."""
 
     def spread(self, nodes: int) -> None:
-        """Another cluster instead, fresh: so many nodes, node i with the one worker `a-i`."""
+        """Replace the cluster by a fresh one of so many nodes, node i with the one worker `a-i`."""
 
     def lose_node(self, name: str) -> None:
-        """The node loses power, or the way to it is cut for good."""
+        """Make the node lose power, or cut its network for good."""
 
     def return_node(self, name: str) -> None:
-        """It is back, with nothing running on it."""
+        """Bring the node back, with nothing running on it."""
 
     def processes(self) -> int:
-        """How many processes of gangs there are, descendants included."""
+        """Return how many processes of gangs there are, descendants included."""
 
 
 def resource(
     harness: Harness, name: str, capacity: int = 1, *, generation: int = 1, lasts_s: float = 60
 ) -> SetResources:
-    """One ephemeral resource on the only node."""
+    """Return the instruction that sets one ephemeral resource on the only node."""
     node = harness.backend.observe().cluster.nodes[0].name
     expires_at_s = harness.now_s() + lasts_s
-    said = EphemeralResource(
+    new = EphemeralResource(
         name=name,
         node=node,
         capacity=capacity,
@@ -79,28 +79,28 @@ def resource(
         lease_expires_at_s=expires_at_s,
         generation=generation,
     )
-    return SetResources(resources=(said,))
+    return SetResources(resources=(new,))
 
 
 def launch(
     harness: Harness,
     job_id: str,
     *workers: str,
-    token: int = 1,
+    generation: int = 1,
     behaviour: Behaviour = Behaviour.TRAINS,
     needs: str = "",
     lasts_s: float = 60,
 ) -> LaunchGang:
-    """A gang on these workers (`a-0` if none is named) that requires its own resource, or the one it `needs`."""
+    """Return the launch of a gang on these workers (default `a-0`); it requires its own resource, or `needs`."""
     return LaunchGang(
         job_id=job_id,
-        token=token,
+        generation=generation,
         user="ann",
         argv=harness.argv(behaviour),
         env={},
         accelerator_type=(workers or ("a-0",))[0][0],
         worker_ids=workers or ("a-0",),
-        resource=f"{OWNER}/{needs or f'gang-{job_id}-{token}'}",
+        resource=f"{OWNER}/{needs or f'gang-{job_id}-{generation}'}",
         lease_expires_at_s=harness.now_s() + lasts_s,
         start_step=0,
         total_steps=1 if behaviour is Behaviour.FINISHES else 1_000_000_000,
@@ -112,56 +112,58 @@ def gang(
     harness: Harness,
     job_id: str,
     *workers: str,
-    token: int = 1,
+    generation: int = 1,
     behaviour: Behaviour = Behaviour.TRAINS,
     lasts_s: float = 60,
 ) -> list[Instruction]:
-    """A gang and the resource it requires."""
+    """Return the instructions for a gang and the resource it requires."""
     capacity = max(1, len(workers))
     return [
-        resource(harness, f"gang-{job_id}-{token}", capacity, generation=token, lasts_s=lasts_s + harness.grace_s),
-        launch(harness, job_id, *workers, token=token, behaviour=behaviour, lasts_s=lasts_s),
+        resource(
+            harness, f"gang-{job_id}-{generation}", capacity, generation=generation, lasts_s=lasts_s + harness.grace_s
+        ),
+        launch(harness, job_id, *workers, generation=generation, behaviour=behaviour, lasts_s=lasts_s),
     ]
 
 
-def spread_gang(harness: Harness, job_id: str, *nodes: int, token: int = 1) -> list[Instruction]:
-    """A gang with one rank on each of these nodes of a cluster that is spread: its resource on each, its launch."""
+def spread_gang(harness: Harness, job_id: str, *nodes: int, generation: int = 1) -> list[Instruction]:
+    """Return the instructions for a gang with one rank on each of these nodes, with its resource on each."""
     names = [node.name for node in harness.backend.observe().cluster.nodes]
-    one, start = gang(harness, job_id, *(f"a-{index}" for index in nodes), token=token)
+    one, start = gang(harness, job_id, *(f"a-{index}" for index in nodes), generation=generation)
     assert isinstance(one, SetResources)
-    said = replace(one.resources[0], capacity=1)
-    return [*(SetResources(resources=(replace(said, node=names[index]),)) for index in nodes), start]
+    template = replace(one.resources[0], capacity=1)
+    return [*(SetResources(resources=(replace(template, node=names[index]),)) for index in nodes), start]
 
 
-def find(seen: Observation, job_id: str, token: int = 1) -> GangSeen | None:
-    """The gang, if the backend knows it."""
-    return next((each for each in seen.gangs if (each.job_id, each.token) == (job_id, token)), None)
+def find(seen: Observation, job_id: str, generation: int = 1) -> GangSeen | None:
+    """Return the gang; None if the backend does not know it."""
+    return next((each for each in seen.gangs if (each.job_id, each.generation) == (job_id, generation)), None)
 
 
-def is_in(state: GangState, *job_ids: str, token: int = 1) -> Callable[[Observation], bool]:
-    """Holds when each of the jobs' gangs is in the state; RUNNING means that its ranks execute."""
+def is_in(state: GangState, *job_ids: str, generation: int = 1) -> Callable[[Observation], bool]:
+    """Return a condition: each of the jobs' gangs is in the state; RUNNING means that its ranks execute."""
 
     def is_there(each: GangSeen | None) -> bool:
         executes = state is not GangState.RUNNING or (each is not None and each.started_at_s is not None)
         return each is not None and each.state is state and executes
 
-    return lambda seen: all(is_there(find(seen, job_id, token)) for job_id in job_ids)
+    return lambda seen: all(is_there(find(seen, job_id, generation)) for job_id in job_ids)
 
 
-def state_of(harness: Harness, job_id: str, token: int = 1) -> GangState | None:
-    """The gang's state now; None if the backend does not know it."""
-    found = find(harness.backend.observe(), job_id, token)
-    return found.state if found else None
+def state_of(harness: Harness, job_id: str, generation: int = 1) -> GangState | None:
+    """Return the gang's state now; None if the backend does not know it."""
+    status = find(harness.backend.observe(), job_id, generation)
+    return status.state if status else None
 
 
-def exit_of(harness: Harness, job_id: str, token: int = 1) -> GangExit:
-    """How the gang ended, once it has."""
-    found = find(harness.wait_until(is_in(GangState.ENDED, job_id, token=token)), job_id, token)
-    assert found is not None
-    assert found.exit is not None, "a gang that ended says how"
-    return found.exit
+def exit_of(harness: Harness, job_id: str, generation: int = 1) -> GangExit:
+    """Wait for the end of the gang and return how it ended."""
+    status = find(harness.wait_until(is_in(GangState.ENDED, job_id, generation=generation)), job_id, generation)
+    assert status is not None
+    assert status.exit is not None, "a gang that ended says how"
+    return status.exit
 
 
-def stop(*job_ids: str, token: int = 1) -> list[Instruction]:
-    """Stop these jobs' gangs."""
-    return [StopGang(job_id=job_id, token=token) for job_id in job_ids]
+def stop(*job_ids: str, generation: int = 1) -> list[Instruction]:
+    """Return the instructions that stop these jobs' gangs."""
+    return [StopGang(job_id=job_id, generation=generation) for job_id in job_ids]

@@ -1,6 +1,6 @@
 """Two small numeric kernels, timed; run by `gavel.backends.probe` as `python kernels.py CPU,CPU SECONDS`.
 
-Says "ready", waits for a line, and prints {kernel: runs per second} as JSON.
+Prints "ready", waits for a line, and prints {kernel: runs per second} as JSON.
 """
 
 import json
@@ -14,7 +14,7 @@ LENGTH = 1 << 15
 
 
 def rate(kernel: Callable[[], object], seconds: float) -> float:
-    """Runs per second of wall time, over at least so many seconds."""
+    """Return runs per second of wall time, measured over at least so many seconds."""
     kernel()
     runs = 0
     began_s = time.perf_counter()
@@ -25,7 +25,7 @@ def rate(kernel: Callable[[], object], seconds: float) -> float:
 
 
 def main(cpus: str, seconds: str) -> None:
-    """Pin, load, and measure when told to."""
+    """Pin this process to its cores, load the kernels, and measure once a line was read."""
     if cpus:
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
     import numpy as np

@@ -1,4 +1,4 @@
-"""What a gang is started with: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
+"""The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ FREE_NAMES = ("GAVEL_GANG_TIMEOUT_S", "GAVEL_ARRAY_INDEX")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where a job's files are."""
+    """The paths of a job's files."""
 
     gang: Path
     work: Path
@@ -26,26 +26,26 @@ class Places:
     log: Path
 
     def make(self) -> None:
-        """Every folder is there, open to this user only."""
+        """Make every folder, open to this user only."""
         for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def is_reserved(name: str) -> bool:
-    """True for a variable that a job may not set."""
+    """Return True for a variable that a job may not set."""
     return name.startswith(RESERVED_PREFIXES) and name not in FREE_NAMES
 
 
 def base_environment() -> dict[str, str]:
-    """What every process of ours starts with; nothing of the service's own environment, which may hold secrets."""
+    """Return the environment of every process of ours, without the service's own, which may hold secrets."""
     environment = {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
     }
-    found = importlib.util.find_spec("workloads")
-    if found is not None and found.submodule_search_locations:
-        environment["PYTHONPATH"] = os.path.dirname(next(iter(found.submodule_search_locations)))
+    package = importlib.util.find_spec("workloads")
+    if package is not None and package.submodule_search_locations:
+        environment["PYTHONPATH"] = os.path.dirname(next(iter(package.submodule_search_locations)))
     return environment
 
 
@@ -59,7 +59,7 @@ def launch_json(
     lease_grace_s: float,
     log_bytes: int,
 ) -> dict[str, Any]:
-    """The content of launch.json: rank i runs on `gang.worker_ids[i]`."""
+    """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
 
@@ -67,7 +67,7 @@ def launch_json(
         accelerator = accelerators[gang.worker_ids[index]]
         own = {
             "GAVEL_JOB_ID": gang.job_id,
-            "GAVEL_TOKEN": str(gang.token),
+            "GAVEL_GENERATION": str(gang.generation),
             "GAVEL_RANK": str(index),
             "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
             "GAVEL_GANG_DIR": str(places.gang),
@@ -89,7 +89,7 @@ def launch_json(
 
     return {
         "job_id": gang.job_id,
-        "token": gang.token,
+        "generation": gang.generation,
         "user": gang.user,
         "argv": list(gang.argv),
         "cwd": str(places.work),

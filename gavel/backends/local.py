@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator, node_name
-from gavel.backends.answering import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.folder import StateFolder
+from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
 from gavel.backends.launch import base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
@@ -95,10 +95,10 @@ class LocalBackend(FolderBackend):
     # --- the port -----------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
-        """One consistent view; what waits and can start has started. Raises BackendUnavailable.
+        """Return one consistent view, after starting what can start. Raises BackendUnavailable.
 
-        The newest reports of a gang that ended are handed over again until it is forgotten, so that none is lost with
-        a commit that failed; their sequence tells which are new.
+        The newest reports of a gang that ended are returned again until it is forgotten, so that none is lost with a
+        commit that failed; their sequence numbers tell which are new.
         """
         with answering("observe"):
             now_s = self._clock.now_s()
@@ -116,9 +116,10 @@ class LocalBackend(FolderBackend):
             )
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
-        """Obey in order, then start what can start; returns without waiting for processes.
+        """Carry out the instructions in order, then start what can start; does not wait for processes.
 
-        Stale instructions are ignored. Raises BackendUnavailable (telling it all again does no harm), InvalidRequest.
+        Stale instructions are ignored. Raises BackendUnavailable (sending all of them again does no harm),
+        InvalidRequest.
         """
         with answering("execute"):
             for instruction in instructions:
@@ -126,7 +127,7 @@ class LocalBackend(FolderBackend):
             self._start_matched(self._clock.now_s())
 
     def close(self) -> None:
-        """Let go of the state directory; gangs go on to the end of their leases. Closing twice does no harm."""
+        """Release the state directory; gangs run on to the end of their leases. Closing twice does no harm."""
         self._watch.close()
         self._folder.close()
 
@@ -137,13 +138,13 @@ class LocalBackend(FolderBackend):
         try:
             self._table.set_resources(resources, now_s=now_s)
         except StaleVersion:
-            return  # a newer word is known
+            return  # a newer generation is set
         self._folder.keep_resources(self._table.resources(now_s))
 
     def _launch(self, instruction: LaunchGang) -> None:
-        places = self._folder.places(instruction.job_id, instruction.token)
+        places = self._folder.places(instruction.job_id, instruction.generation)
         self._request(instruction)  # raises if it could never be matched
-        if instruction.token < self._folder.fence(instruction.job_id):
+        if instruction.generation < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
         gang = LocalGang(instruction, self._folder.own(places.gang), places.checkpoints, lease_boottime_s)
@@ -151,14 +152,14 @@ class LocalBackend(FolderBackend):
         self._know(gang)
 
     def _extend(self, instruction: ExtendLease) -> None:
-        gang = self._gangs.get((instruction.job_id, instruction.token))
+        gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is not None:
             gang.extend(self._boottime_s(instruction.expires_at_s))
             if instruction.shares_with is not None and gang.instruction.shares_with is None:
                 self._make_room(gang, instruction.shares_with)
 
     def _make_room(self, gang: LocalGang, other: JobId) -> None:
-        """It keeps half of each worker; nobody can take away what it holds meanwhile."""
+        """Reduce what the gang holds to half of each worker; nobody can take that half away meanwhile."""
         gang.instruction = replace(gang.instruction, shares_with=other)
         gang.remember()
         if self._table.holds(gang.key):
@@ -166,8 +167,8 @@ class LocalBackend(FolderBackend):
             self._hold_again(gang, self._clock.now_s())
 
     def _stop(self, instruction: StopGang) -> None:
-        self._folder.raise_fence(instruction.job_id, instruction.token + 1)
-        gang = self._gangs.get((instruction.job_id, instruction.token))
+        self._folder.raise_fence(instruction.job_id, instruction.generation + 1)
+        gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is not None:
             gang.stop(instruction.reason)
 
@@ -203,8 +204,8 @@ class LocalBackend(FolderBackend):
         for matched in match(self._table, [self._request(each) for each in waiting], now_s):
             self._start(self._gangs[matched.gang])
         for key, tasks in self._tasks.items():
-            for found in match(self._table, tasks.requests(), now_s):
-                self._start_task(self._gangs[key], tasks, found)
+            for task_match in match(self._table, tasks.requests(), now_s):
+                self._start_task(self._gangs[key], tasks, task_match)
             tasks.explain(lambda request: self._table.missing(request, now_s))
 
     def _tasks_of(self, gang: LocalGang) -> GangTasks:
@@ -213,11 +214,11 @@ class LocalBackend(FolderBackend):
             self._tasks[gang.key] = GangTasks(gang.directory, *gang.key, nodes)
         return self._tasks[gang.key]
 
-    def _start_task(self, gang: LocalGang, tasks: GangTasks, found: Match) -> None:
+    def _start_task(self, gang: LocalGang, tasks: GangTasks, matched: Match) -> None:
         try:
-            tasks.start(found.gang, found.nodes[0], machine.read_json(str(gang.directory / "launch.json")))
-        except OSError:  # no room to say so: it waits on, and is matched again at the next look
-            self._table.release(found.gang)
+            tasks.start(matched.gang, matched.nodes[0], machine.read_json(str(gang.directory / "launch.json")))
+        except OSError:  # the disk is full: it waits, and is matched again at the next look
+            self._table.release(matched.gang)
 
     def _start(self, gang: LocalGang) -> None:
         places = self._folder.places(*gang.key)
@@ -247,7 +248,7 @@ class LocalBackend(FolderBackend):
         is_waiting = gang.state is GangState.WAITING
         return GangSeen(
             job_id=gang.instruction.job_id,
-            token=gang.instruction.token,
+            generation=gang.instruction.generation,
             state=state,
             accelerator_type=gang.instruction.accelerator_type,
             worker_ids=gang.instruction.worker_ids,
@@ -259,14 +260,14 @@ class LocalBackend(FolderBackend):
         )
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:
-        """New reports (those of a gang that ended: the newest known too), and whether there are no more to read."""
+        """Return new reports (for an ended gang also its newest old ones), and whether more can be read."""
         fresh, has_ended = gang.reports.read(), gang.state is GangState.ENDED
         return self._handed(gang.key, self._reports[gang.key], fresh, has_ended=has_ended), not gang.reports.has_more
 
     # --- restart ------------------------------------------------------------------------------------------------
 
     def _adopt(self) -> None:
-        """Find what an earlier service left: fences, resources and gangs, in the order in which they came."""
+        """Load what an earlier service left: fences, resources and gangs, oldest first."""
         now_s = self._clock.now_s()
         here = {node.name for node in self._cluster.nodes}
         self._table.set_resources([each for each in self._folder.resources() if each.node in here], now_s=now_s)
@@ -277,17 +278,17 @@ class LocalBackend(FolderBackend):
                 self._take_up(gang, now_s)
 
     def _know(self, gang: LocalGang) -> None:
-        job_id, token = gang.key
+        job_id, generation = gang.key
         self._gangs[gang.key] = gang
         self._reports[gang.key] = deque(maxlen=REPORTS_KEPT)
-        self._folder.assume_fence(job_id, token + 1)
+        self._folder.assume_fence(job_id, generation + 1)
 
     def _take_up(self, gang: LocalGang, now_s: float) -> None:
-        """What runs holds its workers again, and what is left of its ephemeral resource."""
+        """Mark the workers and the ephemeral resource of a running gang as held."""
         gang.look()
         if gang.state is not GangState.RUNNING:
             return
-        self._sharing.doubt(gang.key, gang.instruction.worker_ids)
+        self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
         self._hold_again(gang, now_s)
         tasks = self._tasks_of(gang)
         tasks.look()
@@ -306,7 +307,7 @@ class LocalBackend(FolderBackend):
 
 
 def _cluster(accelerators: Sequence[LocalAccelerator]) -> Cluster:
-    """This machine; where workers name several nodes, each is as large as its workers' cores."""
+    """Return this machine as a cluster; a virtual node is as large as its workers' cores."""
     names = sorted({each.worker.node for each in accelerators}) or [node_name()]
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

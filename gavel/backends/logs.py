@@ -8,20 +8,20 @@ RETRIES = 20
 
 
 def read_log(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int]:
-    """At most `limit_bytes` of the log from `offset` on, and the offset to ask for next.
+    """Return at most `limit_bytes` of the log from `offset` on, and the offset to ask for next.
 
-    Offsets count bytes since the job's first line. What the bound has removed is skipped: the answer then begins with
+    Offsets count bytes since the job's first line. What the bound has removed is skipped: the result then begins with
     the oldest byte that is left. A log that does not exist (yet) is empty.
     """
-    for _ in range(RETRIES):  # a rotation between two of our steps shows; it is over in microseconds
-        found = _read_once(path, offset, limit_bytes)
-        if found is not None:
-            return found
+    for _ in range(RETRIES):  # a rotation meanwhile is detected; it takes microseconds
+        part = _read_once(path, offset, limit_bytes)
+        if part is not None:
+            return part
     return b"", offset
 
 
 def _read_once(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int] | None:
-    """None if a rotation came between. The older file is opened first, so that the two are never the same one."""
+    """Return one read; None if the log was rotated meanwhile. Opening the older file first keeps the two apart."""
     older, current = _open(path.with_name(path.name + ".1")), _open(path)
     try:
         spans = _spans(path, current, older)
@@ -48,16 +48,16 @@ def _read_files(
 
 
 def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int] | None:
-    """Offsets of the first byte of the older and of the current file; None if a rotation came between."""
+    """Return the offset of the first byte of the older and of the current file; None if a rotation came between."""
     try:
-        said = json.loads(path.with_name(path.name + ".base").read_text(encoding="utf-8"))
+        rotation = json.loads(path.with_name(path.name + ".base").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return (0, 0) if older is None else None
-    end = int(said["end"])
-    if older is not None and os.fstat(older).st_ino == said["inode"]:
+    end = int(rotation["end"])
+    if older is not None and os.fstat(older).st_ino == rotation["inode"]:
         return end - _size(older), end
-    if current is not None and os.fstat(current).st_ino == said["inode"]:
-        begin = end - _size(current)  # a rotation is announced: the older file is going, or may be gone already
+    if current is not None and os.fstat(current).st_ino == rotation["inode"]:
+        begin = end - _size(current)  # a rotation has begun: the older file may be gone already
         return begin, begin
     return None
 

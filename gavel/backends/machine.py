@@ -12,7 +12,7 @@ READ_BYTES = 1 << 20
 
 
 def boottime_s() -> float:
-    """Seconds since this machine booted, sleep included: no change of the wall clock moves it."""
+    """Return the seconds since this machine booted, sleep included: no change of the wall clock moves it."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -24,14 +24,14 @@ def write_json(path: str, value: object) -> None:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The object in a file that is only ever replaced as a whole."""
+    """Return the object in a file that is only ever replaced as a whole."""
     with open(path, encoding="utf-8") as file:
         value: dict[str, Any] = json.load(file)
     return value
 
 
 def append_json(path: str, value: object) -> None:
-    """One more line at the end of a file, in one write, so that several may append. Raises OSError."""
+    """Append one line to a file, in one write, so that several processes may append. Raises OSError."""
     line = json.dumps(value).encode() + b"\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     file = os.open(path, flags, 0o600)
@@ -43,7 +43,7 @@ def append_json(path: str, value: object) -> None:
 
 
 def read_from(path: str, offset: int) -> bytes:
-    """At most READ_BYTES of a file that others append to; none of one that is not there yet, or is no plain file."""
+    """Return at most READ_BYTES of a file to which others append; b"" if it is missing or no plain file."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -55,14 +55,14 @@ def read_from(path: str, offset: int) -> bytes:
 
 
 class Lines:
-    """The objects in a file of lines that others append to; what is not yet a whole line, or is no object, is none."""
+    """Reads JSON objects from a file of lines to which others append; skips incomplete lines and other values."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._offset = 0
 
     def read(self) -> list[dict[str, Any]]:
-        """Those that came since the last call, at most READ_BYTES of them."""
+        """Return the objects that came since the last call, from at most READ_BYTES."""
         text = read_from(self._path, self._offset)
         whole = text.rfind(b"\n") + 1
         if not whole and len(text) == READ_BYTES:
@@ -71,7 +71,7 @@ class Lines:
         return [value for value in map(_object, text[:whole].splitlines()) if value is not None]
 
     def read_all(self) -> Iterator[dict[str, Any]]:
-        """All that there are now and were not read before."""
+        """Return all objects that were not read before."""
         while lines := self.read():
             yield from lines
 
@@ -85,19 +85,22 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def boot_id() -> str:
-    """Changes with each boot of this machine."""
+    """Return an id that changes with each boot of this machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
 
 def stat_fields(pid: int) -> list[str]:
-    """/proc/PID/stat from field 3 (state) on; the name before it may hold spaces. Raises OSError if there is none."""
+    """Return the fields of /proc/PID/stat from field 3 (state) on. Raises OSError if there is no such process.
+
+    The process name before field 3 may hold spaces.
+    """
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
 
 
 def start_time(pid: int) -> int | None:
-    """When the process began, in ticks since boot; None if it is gone or a zombie."""
+    """Return when the process began, in ticks since boot; None if it is gone or a zombie."""
     try:
         fields = stat_fields(pid)
     except OSError:
@@ -106,13 +109,13 @@ def start_time(pid: int) -> int | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Every process below `root`."""
+    """Return the pids of all processes below `root`."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):  # it ended while we looked
                 children.setdefault(int(stat_fields(int(name))[1]), []).append(int(name))
-    found = [root]
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found[1:]
+    pids = [root]
+    for pid in pids:
+        pids.extend(children.get(pid, ()))
+    return pids[1:]

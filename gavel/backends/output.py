@@ -9,7 +9,7 @@ TAIL_LINES, TAIL_BYTES = 20, 4096
 
 
 class Log:
-    """The output of a job, bounded: at half the limit the log becomes `.1`, and the `.1` before it goes.
+    """The output of a job, bounded: at half the limit the log is renamed to `.1`, replacing the `.1` before it.
 
     `.base` names the file (by inode) that ends at a known offset since the job's first line; see `gavel.backends.logs`.
     """
@@ -36,11 +36,11 @@ class Log:
             self._tail = f"[output was lost: {problem}]".encode()
 
     def tail(self) -> str:
-        """The last lines of this gang's output."""
+        """Return the last lines of this gang's output."""
         return "\n".join(self._tail.decode("utf-8", "replace").splitlines()[-TAIL_LINES:])
 
     def close(self) -> None:
-        """Let go of the file; nothing may be written afterwards."""
+        """Close the file; nothing may be written afterwards."""
         os.close(self._file)
 
     def _open(self) -> None:
@@ -50,7 +50,7 @@ class Log:
     def _rotate(self) -> None:
         self._base += self._size
         write_json(self._path + ".base", {"inode": os.fstat(self._file).st_ino, "end": self._base})
-        with contextlib.suppress(FileNotFoundError):  # renamed over, some file systems would write it all to disk
+        with contextlib.suppress(FileNotFoundError):  # some file systems would write it to disk if it were renamed over
             os.unlink(self._path + ".1")
         os.rename(self._path, self._path + ".1")
         full = self._file
@@ -58,10 +58,10 @@ class Log:
         os.close(full)
 
     def _recover(self) -> int:
-        """Where the current file begins. A supervisor that died within a rotation left its second step to us."""
+        """Return the offset at which the current file begins, after finishing a rotation that was interrupted."""
         if not os.path.exists(self._path + ".base"):
             return 0
-        said = read_json(self._path + ".base")
-        if os.path.exists(self._path) and os.stat(self._path).st_ino == said["inode"]:
+        rotation = read_json(self._path + ".base")
+        if os.path.exists(self._path) and os.stat(self._path).st_ino == rotation["inode"]:
             os.replace(self._path, self._path + ".1")
-        return int(said["end"])
+        return int(rotation["end"])

@@ -1,4 +1,4 @@
-"""Measures whether the accelerator types of this machine differ: ratios are never assumed."""
+"""Measures whether the accelerator types of this machine differ in speed; ratios are never assumed."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ class Probe:
 def probe(accelerators: Sequence[LocalAccelerator], *, seconds: float = KERNEL_S) -> Probe:
     """Run each kernel for so many seconds on every worker of one core of each CPU type, all at once.
 
-    Takes one or two seconds beyond two times `seconds`. GPUs are passed over: numpy does not use them. Raises
+    Takes one or two seconds beyond two times `seconds`. GPUs are skipped: numpy does not use them. Raises
     BackendUnavailable.
     """
     chosen = _one_core_of_each(accelerators)
@@ -53,7 +53,7 @@ def _one_core_of_each(accelerators: Sequence[LocalAccelerator]) -> list[LocalAcc
 
 
 def _run_together(accelerators: Sequence[LocalAccelerator], seconds: float) -> list[dict[str, float]]:
-    """What each worker measured. All load first and start at one word, so that each finds its neighbours busy."""
+    """Return what each worker measured. They start together after loading, so that each has busy neighbours."""
     with ExitStack() as stack:
         running = [stack.enter_context(_start(each, seconds)) for each in accelerators]
         for process in running:
@@ -68,13 +68,13 @@ def _run_together(accelerators: Sequence[LocalAccelerator], seconds: float) -> l
 
 def _result(accelerator: LocalAccelerator, process: "subprocess.Popen[str]") -> dict[str, float]:
     try:
-        said, _ = process.communicate(timeout=ANSWER_LIMIT_S)
+        output, _ = process.communicate(timeout=ANSWER_LIMIT_S)
     except subprocess.TimeoutExpired as problem:
         process.kill()
         raise BackendUnavailable(f"numpy hangs on {accelerator.worker.id}") from problem
     if process.returncode != 0:
         raise BackendUnavailable(f"numpy does not run on {accelerator.worker.id}: exit code {process.returncode}")
-    rates: dict[str, float] = json.loads(said)
+    rates: dict[str, float] = json.loads(output)
     return rates
 
 
@@ -86,7 +86,7 @@ def _start(accelerator: LocalAccelerator, seconds: float) -> "subprocess.Popen[s
 
 
 def _ratios(measured: Mapping[AcceleratorType, Mapping[str, float]]) -> dict[str, float]:
-    """Fastest type over slowest, by kernel."""
+    """Return the fastest type's rate over the slowest's, by kernel."""
     names = next(iter(measured.values()), {})
     rates = {name: [each[name] for each in measured.values()] for name in names}
     return {name: max(values) / min(values) for name, values in rates.items()}

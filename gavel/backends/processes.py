@@ -1,16 +1,14 @@
-"""How the processes of a gang, ranks and tasks, are started. Standard library only: a part of the supervisor."""
+"""Starts the processes of a gang, ranks and tasks. Standard library only: a part of the supervisor."""
 
-import ctypes
 import os
 import signal
 from typing import Any, NoReturn
 
+from gavel.child_processes import die_with
+
 LINE_BYTES = 1 << 16
 MESSAGE_BYTES = 4096
-OOM_SCORE = 500  # when memory runs out, the kernel takes a job's process before a supervisor or the service
-PR_SET_PDEATHSIG = 1
-
-libc = ctypes.CDLL(None, use_errno=True)
+OOM_SCORE = 500  # when memory runs out, the kernel kills a job's process before a supervisor or the service
 
 
 class Process:
@@ -24,7 +22,7 @@ class Process:
         self._partial = b""
 
     def lines(self, output: bytes, *, is_last: bool = False) -> bytes:
-        """What to log of new output: whole lines with the process before each, or all of it as it came if alone."""
+        """Return new output for the log: whole lines with the process name first, or unchanged if it runs alone."""
         if not self._prefix:
             return output
         text = self._partial + output
@@ -36,9 +34,9 @@ class Process:
 
 
 def start_ranks(launch: dict[str, Any]) -> list[Process]:
-    """Every rank, executing; the `problem` of one that could not be started says why.
+    """Start every rank and return them; the `problem` of one that could not be started says why.
 
-    All are forked before the first is waited for: a gang starts as fast as the cores can become programs.
+    All are forked before the first is waited for, so that they load on all cores at the same time.
     """
     begun = [_begin(launch["argv"], launch["cwd"], spec) for spec in launch["ranks"]]
     is_alone = launch.get("world_size", len(begun)) == 1
@@ -46,14 +44,14 @@ def start_ranks(launch: dict[str, Any]) -> list[Process]:
 
 
 def _rank(number: int, pid: int, output: int, status: int, is_alone: bool) -> Process:
-    """Its number is another than its place in launch.json where other nodes hold the other ranks."""
+    """Return the rank; `number` differs from its place in launch.json where other nodes run other ranks."""
     rank = Process(f"rank {number}", number, pid, output, b"" if is_alone else f"[{number}] ".encode())
     rank.problem = _problem(status)
     return rank
 
 
 def start_task(spec: dict[str, Any]) -> Process:
-    """A task of the job (a line of starts.jsonl), executing; its `problem` says why if it is not."""
+    """Start a task of the job (a line of starts.jsonl) and return it; its `problem` says why if it does not run."""
     pid, output, status = _begin(spec["argv"], spec["cwd"], spec)
     task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode())
     task.problem = _problem(status)
@@ -61,7 +59,7 @@ def start_task(spec: dict[str, Any]) -> Process:
 
 
 def _begin(argv: list[str], cwd: str, spec: dict[str, Any]) -> tuple[int, int, int]:
-    """Fork; pid, output, and the pipe that says what went wrong, or closes once the program is executing."""
+    """Fork; return pid, output, and a pipe that carries an error, or closes once the program is executing."""
     output, output_end = os.pipe2(os.O_CLOEXEC)
     status, status_end = os.pipe2(os.O_CLOEXEC)
     supervisor = os.getpid()
@@ -80,15 +78,14 @@ def _problem(status: int) -> str:
 
 
 def _become(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, ends: tuple[int, int]) -> NoReturn:
-    """In the child: turn into the program. An error is said through the second pipe, which closes at exec."""
+    """In the child: execute the program. An error is written to the second pipe, which closes at exec."""
     output_end, status_end = ends
     doing = "prepare"
     try:
         os.setsid()  # a program that signals its own group must not reach the supervisor
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        assert os.getppid() == supervisor, "the supervisor died"
+        die_with(supervisor)
         with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
-            if int(file.read()) < OOM_SCORE:  # lowering it takes a privilege
+            if int(file.read()) < OOM_SCORE:  # lowering it needs a privilege
                 file.write(str(OOM_SCORE))
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)

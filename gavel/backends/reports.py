@@ -1,4 +1,4 @@
-"""Reads what a job's runtime reports. A job may write anything: each line is checked, and what fails is counted."""
+"""Reads the reports of a job's runtime. A job may write anything: each line is checked, and bad ones are counted."""
 
 import json
 import math
@@ -17,9 +17,9 @@ METRIC_NAME_CHARACTERS = 64
 class ReportReader:
     """Reads reports.jsonl of one gang from where it stopped; `malformed` counts the lines that were no report."""
 
-    def __init__(self, path: Path, *, token: int, start_step: int, total_steps: int, checkpoints: Path) -> None:
+    def __init__(self, path: Path, *, generation: int, start_step: int, total_steps: int, checkpoints: Path) -> None:
         self._path = path
-        self._token = token
+        self._generation = generation
         self._total_steps = total_steps
         self._checkpoints = checkpoints
         self._offset = 0
@@ -29,7 +29,7 @@ class ReportReader:
         self.has_more = False
 
     def read(self) -> tuple[Report, ...]:
-        """The reports since the last call, at most 1 MiB of them; `has_more` says that there is more to read."""
+        """Return the reports since the last call, from at most 1 MiB; `has_more` says that there is more to read."""
         text = machine.read_from(str(self._path), self._offset)
         whole = text.rfind(b"\n") + 1
         self.has_more = len(text) == machine.READ_BYTES
@@ -44,20 +44,23 @@ class ReportReader:
         if len(line) > LINE_BYTES:
             return None
         try:
-            said = json.loads(line)
-            report = self._checked(said)
+            payload = json.loads(line)
+            report = self._checked(payload)
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         self._sequence, self._step = report.sequence, report.step
         return report
 
-    def _checked(self, said: Mapping[str, Any]) -> Report:
-        """The report, or ValueError: counts are whole and never go back, times are finite, a checkpoint exists."""
-        sequence = _whole(said["sequence"], self._sequence + 1, 1 << 62)
-        kind = ReportKind(said["kind"])
-        step = _whole(said["step"], self._step, self._total_steps)
-        steps = _whole(said.get("steps", 0), 0, step - self._step)
-        seconds = _finite(said.get("seconds", 0.0))
+    def _checked(self, payload: Mapping[str, Any]) -> Report:
+        """Return the report, or raise ValueError.
+
+        Counts must be whole and never go back, times finite, and a named checkpoint must exist.
+        """
+        sequence = _whole(payload["sequence"], self._sequence + 1, 1 << 62)
+        kind = ReportKind(payload["kind"])
+        step = _whole(payload["step"], self._step, self._total_steps)
+        steps = _whole(payload.get("steps", 0), 0, step - self._step)
+        seconds = _finite(payload.get("seconds", 0.0))
         if seconds < 0:
             raise ValueError("seconds below 0")
         if kind is ReportKind.FINISHED and step != self._total_steps:
@@ -68,8 +71,8 @@ class ReportReader:
             step=step,
             steps=steps,
             seconds=seconds,
-            checkpoint=self._checkpoint(said.get("checkpoint"), kind, step),
-            metrics=_metrics(said.get("metrics", {})),
+            checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
+            metrics=_metrics(payload.get("metrics", {})),
         )
 
     def _checkpoint(self, name: object, kind: ReportKind, step: int) -> str | None:
@@ -77,7 +80,7 @@ class ReportReader:
             if kind is ReportKind.CHECKPOINT:
                 raise ValueError("no checkpoint named")
             return None
-        path = self._checkpoints / f"{self._token}-{step}"
+        path = self._checkpoints / f"{self._generation}-{step}"
         if name != path.name or path.is_symlink() or not path.is_dir():
             raise ValueError("not this gang's checkpoint of this step")
         return path.name
@@ -95,16 +98,16 @@ def _finite(value: object) -> float:
     return float(value)
 
 
-def _metrics(said: object) -> dict[str, float]:
-    """The metrics that are finite numbers with short names, the first 16 of them: a loss may well become NaN."""
-    if not isinstance(said, dict):
+def _metrics(reported: object) -> dict[str, float]:
+    """Return the metrics that are finite numbers with short names, the first 16 of them; a NaN is dropped."""
+    if not isinstance(reported, dict):
         raise ValueError("metrics are no object")
-    found: dict[str, float] = {}
-    for name, value in list(said.items())[:METRICS_MAX]:
+    metrics: dict[str, float] = {}
+    for name, value in list(reported.items())[:METRICS_MAX]:
         try:
             number = _finite(value)
         except (ValueError, OverflowError):
             continue
         if len(name) <= METRIC_NAME_CHARACTERS:
-            found[name] = number
-    return found
+            metrics[name] = number
+    return metrics

@@ -1,4 +1,4 @@
-"""What a gang requires of the matcher, and what one that runs already holds."""
+"""The requests of gangs to the matcher, and what a running gang already holds."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,17 +10,17 @@ from gavel.types import WorkerId
 
 
 def gang_request(instruction: LaunchGang, node_of: Callable[[WorkerId], str | None]) -> GangRequest:
-    """Of each rank; one whose worker is not known (any more) waits for it. A packed pair's takes half a worker."""
+    """Return what each rank requires (half a worker in a packed pair); an unknown worker is waited for."""
     units = WORKER_UNITS if instruction.shares_with is None else 1
     members = (
         Member(requires={instruction.resource: 1, f"node/worker-{worker}": units}, node=node_of(worker))
         for worker in instruction.worker_ids
     )
-    return GangRequest(gang=(instruction.job_id, instruction.token), members=tuple(members))
+    return GangRequest(gang=(instruction.job_id, instruction.generation), members=tuple(members))
 
 
 def hold_again(table: ResourceTable, gang: Gang, members: Iterable[Member], now_s: float) -> None:
-    """What runs holds its workers, and its ephemeral resource unless that has expired."""
+    """Mark a running gang's workers as held, and its ephemeral resource unless that has expired."""
     whole = [(each.node, each.requires) for each in members if each.node]
     workers = [
         (node, {name: units for name, units in needs.items() if name.startswith(f"{NODE_OWNER}/")})

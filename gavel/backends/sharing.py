@@ -1,4 +1,4 @@
-"""Whether a gang's throughput was measured with its cores as busy as they are meant to be.
+"""Checks that a gang's throughput was measured while its cores were as busy as the allocation intends.
 
 Two workers may share a core. A gang whose neighbour idles runs up to twice as fast as it would by the allocation, so
 such measurements do not count.
@@ -26,9 +26,9 @@ class CoreSharing:
         self._disturbed: set[GangKey] = set()
 
     def look(self, holders: Iterable[tuple[WorkerId, GangKey]]) -> None:
-        """Who holds which worker now (two gangs that of a packed pair).
+        """Take the gangs that hold each worker now (two for a packed pair).
 
-        A neighbour that changed hands since the last look was idle in between.
+        A neighbour whose worker changed hands since the last look was idle in between.
         """
         before, now = self._holders, defaultdict[WorkerId, set[GangKey]](set)
         for worker, gang in holders:
@@ -41,14 +41,14 @@ class CoreSharing:
                 if gang not in was | is_ and (not is_ or (was != is_ and not is_new)):
                     self._disturbed.add(gang)
 
-    def doubt(self, gang: GangKey, workers: Sequence[WorkerId]) -> None:
-        """Nobody looked for a while: what this gang reports next may have been disturbed."""
+    def mark_disturbed(self, gang: GangKey, workers: Sequence[WorkerId]) -> None:
+        """Distrust this gang's next reports if it has neighbours: nobody observed them for a while."""
         neighbours = {other for worker in workers for other in self._neighbours.get(worker, ())}
         if neighbours - set(workers):
             self._disturbed.add(gang)
 
     def take(self, gang: GangKey) -> bool:
-        """True if no neighbour was idle since the last take; a new window begins."""
+        """Return True if no neighbour was idle since the last call; a new window begins."""
         is_clean = gang not in self._disturbed
         self._disturbed.discard(gang)
         return is_clean

@@ -10,7 +10,7 @@ import selectors
 import signal
 import sys
 
-if __name__ == "__main__":  # run by its path, isolated: its other parts are found from the folder that holds us
+if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
 from gavel.backends.machine import (
@@ -25,14 +25,14 @@ from gavel.backends.machine import (
     write_json,
 )
 from gavel.backends.output import Log
-from gavel.backends.processes import Process, libc, start_ranks, start_task
+from gavel.backends.processes import Process, start_ranks, start_task
+from gavel.child_processes import adopt_orphans, exit_text
 
 __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "start_time", "stat_fields", "write_json"]
 
 POLL_S = 0.05
 CHUNK_BYTES = 1 << 16
 CHECKPOINTED_EXIT_CODE = 75
-PR_SET_CHILD_SUBREAPER = 36
 
 
 class Lease:
@@ -46,7 +46,7 @@ class Lease:
         self.ended_by = ""
 
     def check(self) -> str:
-        """Why the gang has to end ("lease" or "stop"), or nothing."""
+        """Return why the gang has to end ("lease" or "stop"); "" while it may run."""
         if not self.ended_by:
             over = boottime_s() >= self.expires_boottime_s
             self._read()
@@ -54,7 +54,7 @@ class Lease:
         return self.ended_by
 
     def stop(self, *_: object) -> None:
-        """Somebody asked this supervisor to end (SIGTERM): the same as a stop in the file."""
+        """Request a stop, as SIGTERM does: the same as a stop in the file."""
         self._stop = True
 
     def _read(self) -> None:
@@ -71,7 +71,7 @@ class Lease:
 
 
 class Supervisor:
-    """One gang from its start to `exit.json`."""
+    """Runs one gang from its start to `exit.json`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -98,17 +98,17 @@ class Supervisor:
             self._start()
         while self._step():
             pass
-        for key in list(self._selector.get_map().values()):  # what is still in the pipes; nobody writes any more
+        for key in list(self._selector.get_map().values()):  # the rest in the pipes, to which nobody writes any more
             while key.data is not None and self._read(key):
                 pass
         outcome, exit_code, message = self._verdict()
-        said = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
-        self._write("exit.json", said | {"boottime_s": boottime_s()})
+        exit_record = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
+        self._write("exit.json", exit_record | {"boottime_s": boottime_s()})
 
     def _prepare(self) -> None:
         if os.getsid(0) != os.getpid():
             os.setsid()
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        adopt_orphans()
         wake, wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -127,7 +127,7 @@ class Supervisor:
             return
         self._write("started.json", {"boottime_s": boottime_s(), "pids": [rank.pid for rank in self._ranks]})
         cpus = {cpu for rank in self._launch["ranks"] for cpu in rank["cpus"]}
-        if cpus:  # a gang that prints much pays for it on its own cores
+        if cpus:  # logging much output takes time of the gang's own cores
             os.sched_setaffinity(0, cpus)
 
     def _step(self) -> bool:
@@ -143,7 +143,7 @@ class Supervisor:
         return True
 
     def _start_tasks(self) -> None:
-        """Those that the service has found a place for since the last look."""
+        """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
             task = start_task(spec)
             self._tasks.append(task)
@@ -155,7 +155,7 @@ class Supervisor:
         )
 
     def _read(self, key: selectors.SelectorKey) -> bool:
-        """Read one chunk of what a descriptor holds; False at its end."""
+        """Read one chunk from a descriptor; return False at its end."""
         try:
             output = os.read(key.fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -170,7 +170,7 @@ class Supervisor:
         return bool(output)
 
     def _reap(self) -> bool:
-        """Collect whoever ended; False once there are no children, adopted ones included."""
+        """Reap the processes that ended; return False once there are no children, adopted ones included."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -183,13 +183,13 @@ class Supervisor:
                     self._ended(process, os.waitstatus_to_exitcode(status))
 
     def _alive(self) -> list[Process]:
-        """Ranks and tasks that are not reaped yet, so their pids are still their own."""
+        """Return the ranks and tasks that are not reaped yet, so that their pids are still their own."""
         return [process for process in (*self._ranks, *self._tasks) if process.exit_code is None]
 
     def _ended(self, process: Process, exit_code: int) -> None:
         process.exit_code = exit_code
         if process.rank is None:
-            self._tasks.remove(process)  # whoever launched it judges its exit code
+            self._tasks.remove(process)  # the process that launched it judges its exit code
             self._say_end(process.name, exit_code, process.problem)
         elif exit_code != 0 and self._failure is None and not self._not_started:
             self._rank_failed(process.rank, exit_code)
@@ -222,7 +222,7 @@ class Supervisor:
                 os.kill(pid, signal.SIGKILL)
 
     def _verdict(self) -> tuple[str, int, str]:
-        """Outcome, exit code and message."""
+        """Return outcome, exit code and message."""
         if self._not_started:
             return "not_started", 127, self._not_started
         if not self._ranks:
@@ -234,8 +234,7 @@ class Supervisor:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""
             return "preempted", code, f"stopped {why}{force}"
-        how = f"was killed by signal {-code} ({signal.strsignal(-code)})" if code < 0 else f"exited with code {code}"
-        return "exited", code, f"rank {rank} {how}"
+        return "exited", code, f"rank {rank} ended with {exit_text(code)}"
 
     def _write(self, name: str, value: object) -> None:
         write_json(os.path.join(self._directory, name), value)

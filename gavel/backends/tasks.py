@@ -1,4 +1,4 @@
-"""Tasks that a running gang launched beside its ranks: each starts where the names it requires are free.
+"""Tasks that a running gang launched in addition to its ranks: each starts where the names it requires are free.
 
 A task belongs to its gang's lease: it holds what it requires until it ends, and ends with its gang at the latest. All
 of it is in three files of the gang's directory (docs/gang-protocol.md), so that a restarted service goes on from them.
@@ -40,23 +40,23 @@ class Task:
 
 
 class GangTasks:
-    """The tasks of one gang: `requests` wait to be matched, `holds` are what running ones hold."""
+    """The tasks of one gang: `requests` wait to be matched, `holds` are held by running tasks."""
 
-    def __init__(self, directory: Path, job_id: JobId, token: int, nodes: Sequence[str]) -> None:
+    def __init__(self, directory: Path, job_id: JobId, generation: int, nodes: Sequence[str]) -> None:
         self._job_id = job_id
-        self._owner = f"{job_id}/{token}"  # no gang is called so: a job's id has no slash
+        self._owner = f"{job_id}/{generation}"  # differs from all job ids, which have no slash
         self._nodes = tuple(dict.fromkeys(nodes))
         self._paths = {name: str(directory / f"{name}.jsonl") for name in ("tasks", "starts", "ends")}
         self._paths["waits"] = str(directory / "waits.json")
         self._explained: dict[str, str] = {}
         self._asked, self._ends = Lines(self._paths["tasks"]), Lines(self._paths["ends"])
         self._started = {line["task"]: line["node"] for line in Lines(self._paths["starts"]).read_all()}
-        self._alive: dict[str, Task] = {}  # wait or run
+        self._alive: dict[str, Task] = {}  # waiting or running
         self._ended: set[str] = set()
         self._count = 0
 
     def look(self) -> tuple[Gang, ...]:
-        """Take up what was asked and what ended since the last look; the holds that are to be released."""
+        """Read new requests and ends since the last look; return the holds that are to be released."""
         ended = [str(line.get("task")) for line in self._ends.read()]
         gone = [self._alive.pop(name) for name in ended if name in self._alive]
         self._ended.update(ended)
@@ -65,19 +65,19 @@ class GangTasks:
         return tuple(map(self._key, gone))
 
     def requests(self) -> tuple[GangRequest, ...]:
-        """One for each task that waits: on any one of the gang's nodes; none while no node of it is known."""
+        """Return a request for each waiting task, on any of the gang's nodes; none while no node of it is known."""
         return tuple(map(self._request, self._waiting())) if self._nodes else ()
 
     def holds(self) -> tuple[tuple[Gang, str, Mapping[str, int]], ...]:
-        """What each running task holds, and on which node: for a service that finds it running."""
+        """Return what each running task holds, and on which node: for a service that adopts the gang."""
         running = (task for task in self._alive.values() if task.name in self._started)
         return tuple((self._key(task), self._started[task.name], task.requires) for task in running)
 
     def start(self, matched: Gang, node: str, launch: Mapping[str, Any]) -> None:
-        """Tell the supervisor to start it on this node, like a rank that runs there. Raises OSError."""
+        """Tell the supervisor to start the task on this node, like a rank that runs there. Raises OSError."""
         task = next(task for task in self._waiting() if self._key(task) == matched)
         ranks = [rank for rank in launch["ranks"] if rank["env"]["GAVEL_NODE"] == node]
-        said = {
+        record = {
             "task": task.name,
             "node": node,
             "argv": list(task.argv),
@@ -85,25 +85,25 @@ class GangTasks:
             "cpus": sorted({cpu for rank in ranks for cpu in rank["cpus"]}),
             "env": {**ranks[0]["env"], **task.env, "GAVEL_TASK": task.name},
         }
-        append_json(self._paths["starts"], said)
+        append_json(self._paths["starts"], record)
         self._started[task.name] = node
 
     def explain(self, missing: Callable[[GangRequest], str]) -> None:
-        """Say in waits.json why each task waits that does, whenever that has changed; `missing` knows of all nodes."""
+        """Write the reason for which each task waits into waits.json whenever it changed; `missing` knows all nodes."""
         waiting = self._waiting()
-        alike = {frozenset(task.requires.items()): task for task in waiting}  # many wait for the same
+        alike = {frozenset(task.requires.items()): task for task in waiting}  # one look-up for equal needs
         why = {
             needs: missing(GangRequest(self._key(task), (Member(task.requires),))) or NOT_ON_ITS_NODES
             for needs, task in alike.items()
         }
         reasons = {task.name: why[frozenset(task.requires.items())] for task in waiting}
         if reasons != self._explained:
-            with suppress(OSError):  # the reason is told at the next look that has room for it
+            with suppress(OSError):  # the disk is full: the next look writes it
                 write_json(self._paths["waits"], reasons)
                 self._explained = reasons
 
     def _take(self, line: Mapping[str, Any]) -> None:
-        """A new task; one of a name that is known is that task, however often it is asked for."""
+        """Add a task; a request with the name of an existing task is that task, however often it is repeated."""
         name = str(line.get("task"))
         if name in self._alive or name in self._ended:
             return
@@ -114,7 +114,7 @@ class GangTasks:
                 raise InvalidRequest("tasks", f"{TASKS_MAX} tasks of this gang wait or run; wait for some of them")
         except InvalidRequest as problem:
             self._ended.add(name)
-            with suppress(OSError):  # no room to say so
+            with suppress(OSError):  # the disk is full
                 append_json(self._paths["ends"], {"task": name, "exit_code": NOT_STARTED, "message": str(problem)})
             return
         self._alive[name] = task
@@ -131,7 +131,7 @@ class GangTasks:
 
 
 def _checked(name: str, number: int, line: Mapping[str, Any], job_id: JobId) -> Task:
-    """The task that the line asks for. Raises InvalidRequest naming what is wrong."""
+    """Return the task that the line requests. Raises InvalidRequest naming what is wrong."""
     if not NAME.fullmatch(name):
         raise InvalidRequest("name", f"{name!r} must be 1 to 63 of a-z, 0-9 and '-'")
     argv, requires, env = line.get("argv"), line.get("requires"), line.get("env", {})
@@ -146,14 +146,16 @@ def _checked(name: str, number: int, line: Mapping[str, Any], job_id: JobId) -> 
 
 
 def _full_requirement(requires: object, job_id: JobId) -> dict[str, int]:
-    """{owner/name: amount}; a name without owner is the job's own. Raises InvalidRequest."""
+    """Return {owner/name: amount}; a name without owner is the job's own. Raises InvalidRequest."""
     if not isinstance(requires, dict) or not requires:
         raise InvalidRequest("requires", "a task must require at least one resource, such as {'near': 1}")
     full = {name if "/" in name else f"{job_id}/{name}": amount for name, amount in requires.items()}
     check_requirement(full)
     for name in full:
         if name.partition("/")[0] in (NODE_OWNER, SCHEDULER_OWNER):
-            raise InvalidRequest("requires", f"{name} is the scheduler's to give: a task runs on what its job holds")
+            raise InvalidRequest(
+                "requires", f"{name} is given by the scheduler only; tasks run on what their job holds"
+            )
     return full
 
 

@@ -19,7 +19,7 @@ class Watch:
         self._thread.start()
 
     def add(self, pid: int) -> None:
-        """Watch this process too; one that is gone already is passed over."""
+        """Watch this process too; ignore one that is gone already."""
         try:
             process = os.pidfd_open(pid)
         except ProcessLookupError:

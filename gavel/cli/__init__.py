@@ -1,6 +1,9 @@
-"""The command line: `gavel serve`, `gavel submit train.py --steps 5000`, `gavel jobs`, .. (`gavel --help`).
+"""The command line: `gavel serve`, `gavel job submit train.py --steps 5000`, `gavel job list`, .. (`gavel --help`).
 
-Exit codes: 0 done, 2 refused or no answer; of `submit --wait` the job's own (128 + signal; 1: cancelled).
+A thing with a name or an id is a group, by its singular noun, with a verb: `gavel tier set`, `gavel round show`.
+A question about the whole service is one word: `gavel queue`, `gavel top`.
+
+Exit codes: 0 done, 2 refused or no answer; of `job submit --wait` the job's own (128 + signal; 1: cancelled).
 What is slow to import is imported by the command that needs it, so that `--help` is quick.
 """
 
@@ -15,8 +18,8 @@ from gavel.cli import (
     observe,
     overview,
     profile,
-    replay,
     resources,
+    rounds,
     service,
     simulate,
     why,
@@ -36,8 +39,8 @@ __all__ = [
     "observe",
     "overview",
     "profile",
-    "replay",
     "resources",
+    "rounds",
     "service",
     "simulate",
     "why",
@@ -47,7 +50,7 @@ arrange(app)
 
 
 def main() -> None:
-    """Run one command; what the service refuses becomes a line on stderr and exit code 2."""
+    """Run one command. A refusal of the service is printed on stderr, with exit code 2."""
     try:
         app()
     except (GavelApiError, ServiceUnreachable) as error:

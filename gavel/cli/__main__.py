@@ -1,4 +1,4 @@
-"""`python -m gavel.cli` is `gavel`."""
+"""Lets `python -m gavel.cli` run the command `gavel`."""
 
 from gavel.cli import main
 

@@ -1,4 +1,4 @@
-"""Commands for operators: tiers, users, token, audit."""
+"""Commands for operators: `gavel tier list|show|set|usage`, `gavel user ..`, `gavel token ..`, `gavel audit`."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,40 +11,37 @@ from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.table import Rows
 from gavel.client import AuditEntry
 
-tiers = typer.Typer(help="List tiers, or change one.", invoke_without_command=True)
-users = typer.Typer(help="List users, or say which tiers one may use.", invoke_without_command=True)
-token = typer.Typer(help="Make bearer tokens, list them, take them back.", no_args_is_help=True)
+tier_commands = typer.Typer(help="List tiers, try a change of one, make it.", no_args_is_help=True)
+user_commands = typer.Typer(help="List users, or say which tiers one may use.", no_args_is_help=True)
+token_commands = typer.Typer(help="Create bearer tokens, list them, revoke them.", no_args_is_help=True)
 TierName = Annotated[str, typer.Argument(metavar="TIER", autocompletion=completion.tiers)]
 UserName = Annotated[str, typer.Argument(metavar="USER", autocompletion=completion.users)]
 
-app.add_typer(tiers, name="tiers")
-app.add_typer(users, name="users")
-app.add_typer(token, name="token")
+app.add_typer(tier_commands, name="tier")
+app.add_typer(user_commands, name="user")
+app.add_typer(token_commands, name="token")
 
 
-@tiers.callback()
-def _tiers(context: typer.Context, as_json: Json = False) -> None:
-    """List tiers, or change one."""
-    if context.invoked_subcommand is None:
-        list_tiers(as_json)
-
-
-@tiers.command("list")
+@tier_commands.command("list")
 def list_tiers(as_json: Json = False) -> None:
     """List tiers with their weights, objectives and guarantees."""
     with connect() as client:
         show.answer(client.tiers(), as_json, show.tiers)
 
 
-@tiers.command("set")
+@tier_commands.command("set")
 def set_tier(  # noqa: PLR0913  one option per field of a tier
     name: TierName,
     *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
-    objective: Annotated[str | None, typer.Option(help="Objective inside the tier, see `gavel policies`.")] = None,
+    objective: Annotated[str | None, typer.Option(help="Objective inside the tier, see `gavel policy list`.")] = None,
     guarantee: Annotated[float | None, typer.Option(help="Fraction of every type it can always reach.")] = None,
-    cap: Annotated[float | None, typer.Option(help="Fraction of every type that it does not exceed over time.")] = None,
-    priority: Annotated[int | None, typer.Option(help="Of jobs that state none; the most a user may state.")] = None,
+    cap: Annotated[
+        float | None, typer.Option(help="Fraction of every type that its jobs do not exceed on average.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(help="Priority of jobs that state none; the most a user may state.")
+    ] = None,
     max_jobs: Annotated[int | None, typer.Option(min=0, help="Unfinished jobs.")] = None,
     hours: Annotated[float | None, typer.Option(help="Accelerator hours a month, at each job's best speed.")] = None,
     budget: Annotated[float | None, typer.Option(help="USD a month, by the workers' prices.")] = None,
@@ -62,51 +59,55 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     }
     limits = {"max_jobs": max_jobs, "accelerator_hours_per_month": hours, "budget_usd_per_month": budget}
     with connect() as client:
-        known = next((tier for tier in client.tiers() if tier["name"] == name), None)
+        stored = next((tier for tier in client.tiers() if tier["name"] == name), None)
         kept = named | {"parent": None} | ({} if unlimited else limits)
         stay: dict[str, Any] = (
-            {} if known is None else {field: value for field, value in known.items() if field in kept}
+            {} if stored is None else {field: value for field, value in stored.items() if field in kept}
         )
         if parent is not None:
             stay["parent"] = parent or None
         changed = {field: value for field, value in (named | limits).items() if value is not None}
-        tier = client.put_tier(name, **stay | changed, version=known["version"] if known else None)
+        tier = client.put_tier(name, **stay | changed, version=stored["version"] if stored else None)
     show.answer([tier], as_json, show.tiers)
 
 
-@tiers.command("show")
+@tier_commands.command("show")
 def show_tier(name: TierName, as_json: Json = False) -> None:
     """Show one tier."""
     with connect() as client:
         show.answer(client.tier(name), as_json, lambda tier: show.tiers([tier]))
 
 
-@tiers.command("usage")
+@tier_commands.command("usage")
 def show_usage(
     name: TierName,
     month: Annotated[str | None, typer.Option(metavar="YYYY-MM", help="UTC; default: this month.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what a tier used in a month, beside its limits."""
+    """Show what a tier used in a month, with its limits."""
     with connect() as client:
         show.answer(client.usage(name, month), as_json, show.usage)
 
 
 @app.command()
 def audit(
-    job: Annotated[str | None, typer.Option(metavar="JOB", help="About this job; its owner may ask, too.")] = None,
+    job: Annotated[
+        str | None, typer.Option(metavar="JOB", help="Only decisions about this job; its owner may use this, too.")
+    ] = None,
     user: Annotated[str | None, typer.Option(help="That touched this user.")] = None,
-    subject: Annotated[str | None, typer.Option(help="About this: tier/NAME, node/NAME, user/NAME.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="Only decisions about this: tier/NAME, node/NAME, user/NAME.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show who decided what, newest first: changes of tiers and users, wishes for jobs, and preemptions."""
+    """Show decisions and who made them, newest first: changes of tiers and users, user requests, preemptions."""
     with connect() as client:
         show.answer(list(client.audit(job_id=job, user=user, subject=subject, limit=limit)), as_json, audit_table)
 
 
 def audit_table(items: Iterable[AuditEntry]) -> Rows:
-    """One line a decision, with what it changed."""
+    """Return one line per decision, with what it changed."""
     table = Rows(
         *("AT", "BY", "ACTION", "SUBJECT", "USER", "ROUND", "CHANGE"),
         spare=("ROUND", "USER", "CHANGE"),
@@ -119,10 +120,10 @@ def audit_table(items: Iterable[AuditEntry]) -> Rows:
 
 
 def _change(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What is otherwise than it was: `weight 1.0 → 2.0`; what is new has nothing before the arrow, and no arrow."""
-    told = ((name, _plain(before.get(name)), _plain(after.get(name))) for name in {**before, **after})
+    """Return what changed, such as `weight 1.0 → 2.0`; a value that was not there before has no arrow."""
+    fields = ((name, _plain(before.get(name)), _plain(after.get(name))) for name in {**before, **after})
     return "; ".join(
-        " ".join([name, *([old, "→"] if old else []), new]).rstrip() for name, old, new in told if old != new
+        " ".join([name, *([old, "→"] if old else []), new]).rstrip() for name, old, new in fields if old != new
     )
 
 
@@ -130,28 +131,21 @@ def _plain(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-@users.callback()
-def _users(context: typer.Context, as_json: Json = False) -> None:
-    """List users, or say which tiers one may use."""
-    if context.invoked_subcommand is None:
-        list_users(as_json)
-
-
-@users.command("list")
+@user_commands.command("list")
 def list_users(as_json: Json = False) -> None:
     """List users and their tiers."""
     with connect() as client:
         show.answer(client.users(), as_json, show.users)
 
 
-@users.command("show")
+@user_commands.command("show")
 def show_user(name: UserName, as_json: Json = False) -> None:
     """Show one user and its tiers."""
     with connect() as client:
         show.answer(client.user(name), as_json, lambda user: show.users([user]))
 
 
-@users.command("set")
+@user_commands.command("set")
 def set_user(
     name: UserName,
     tier: Annotated[
@@ -166,31 +160,31 @@ def set_user(
         show.answer([client.put_user(name, tier)], as_json, show.users)
 
 
-@token.command("create")
+@token_commands.command("create")
 def create_token(
     user: UserName,
     scope: Annotated[str, typer.Option(help="user, or operator.")] = "user",
     as_json: Json = False,
 ) -> None:
-    """Make a token for a user and print it; it cannot be shown again."""
+    """Create a token for a user and print it. It cannot be shown again."""
     with connect() as client:
         show.answer({"user": user, "scope": scope, "token": client.create_token(user, scope)}, as_json, show.token)
 
 
-@token.command("list")
+@token_commands.command("list")
 def list_tokens(user: UserName, as_json: Json = False) -> None:
-    """List a user's tokens by their ids; what they open with is not kept."""
+    """List a user's tokens by their ids. The tokens themselves are not stored."""
     with connect() as client:
         show.answer(client.tokens(user), as_json, show.tokens)
 
 
-@token.command("revoke")
+@token_commands.command("revoke")
 def revoke_token(
     user: UserName,
     token_ids: Annotated[list[str], typer.Argument(metavar="ID..", help="As `gavel token list` shows them.")],
     as_json: Json = False,
 ) -> None:
-    """Take tokens back: they open nothing any more. Shows those that are left."""
+    """Revoke tokens; the service refuses them from then on. Shows those that are left."""
     with connect() as client:
         left = [client.revoke_token(user, each) for each in token_ids][-1]
         show.answer(left, as_json, show.tokens)

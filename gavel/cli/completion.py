@@ -1,4 +1,4 @@
-"""What the shell offers after Tab: names that the service knows. If it cannot be asked, nothing is offered or said."""
+"""Completions for the shell: names that the service has. If the service does not answer, none are offered."""
 
 import io
 import os
@@ -16,13 +16,13 @@ JOBS_OFFERED = 50
 
 
 def offered(names: Callable[[Client], Iterable[str]]) -> Callable[[str], list[str]]:
-    """A completion: those of `names` that begin with what was typed."""
+    """Return a completion function that gives those of `names` which begin with what was typed."""
 
     def complete(incomplete: str) -> list[str]:
         try:
             with redirect_stderr(io.StringIO()):
-                known = resolve(os.environ.get("GAVEL_URL"), os.environ.get("GAVEL_TOKEN"))
-            with Client(known.url, known.token, TIMEOUT_S) as client:
+                service = resolve(os.environ.get("GAVEL_URL"), os.environ.get("GAVEL_TOKEN"))
+            with Client(service.url, service.token, TIMEOUT_S) as client:
                 return [name for name in names(client) if name.startswith(incomplete)]
         except (typer.Exit, GavelApiError, ServiceUnreachable):
             return []

@@ -1,4 +1,4 @@
-"""Which service a command talks to, and as whom: options, else the environment, else what `gavel serve` left behind."""
+"""Which service a command calls, and as whom: from options, else the environment, else what `gavel serve` wrote."""
 
 import json
 from collections.abc import Iterator
@@ -12,6 +12,8 @@ import typer
 from gavel.client import Client, GavelApiError, ServiceUnreachable
 
 if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
     from gavel.config import Settings
 
 SERVICE = "service.json"
@@ -25,7 +27,7 @@ def _job_ids(incomplete: str) -> list[str]:
 
 
 JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel jobs` shows it.", autocompletion=_job_ids)
+    str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel job list` shows it.", autocompletion=_job_ids)
 ]
 
 app = typer.Typer(
@@ -38,7 +40,7 @@ app = typer.Typer(
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A service's address and a token, each with where it came from."""
+    """A service's address and a token, each with its origin for error messages."""
 
     url: str
     url_source: str
@@ -60,19 +62,19 @@ def _options(
 
 
 def connect() -> Client:
-    """A client for the chosen service."""
+    """Return a client for the chosen service."""
     connection = resolve(_chosen["url"], _chosen["token"])
     _used.append(connection)
     return Client(connection.url, connection.token)
 
 
 def is_known() -> bool:
-    """Whether a service was named, or ever ran here."""
+    """Return whether a service was named, or ever ran in this folder."""
     return bool(_chosen["url"]) or _local_url(settings().state_dir / SERVICE) is not None
 
 
 def settings(**over: Any) -> "Settings":
-    """Settings from arguments, environment and gavel.toml; ends the command if one is out of bounds."""
+    """Return settings from arguments, environment and gavel.toml. End the command if one is out of bounds."""
     from pydantic import ValidationError
 
     from gavel.config import Settings
@@ -80,8 +82,13 @@ def settings(**over: Any) -> "Settings":
     try:
         return Settings(**{name: value for name, value in over.items() if value is not None})
     except ValidationError as error:
-        first = error.errors()[0]
-        fail(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}")
+        fail("; ".join(_of_setting(each) for each in error.errors()))
+
+
+def _of_setting(error: "ErrorDetails") -> str:
+    """Return what is wrong with one setting, by its name."""
+    message = "there is no such setting" if error["type"] == "extra_forbidden" else error["msg"]
+    return ": ".join([" ".join(["setting", *map(str, error["loc"])]), message.removeprefix("Value error, ")])
 
 
 def fail(message: str) -> NoReturn:
@@ -92,7 +99,7 @@ def fail(message: str) -> NoReturn:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What a part that runs here, without a service, refuses ends the command, too."""
+    """End the command with a message when something that runs here, without a service, raises a refusal."""
     from gavel.errors import GavelError
 
     try:
@@ -102,7 +109,7 @@ def refusals() -> Iterator[None]:
 
 
 def explain(error: GavelApiError | ServiceUnreachable) -> str:
-    """One line for people: what went wrong, and what to do about it."""
+    """Return one line for people: what went wrong, and how to correct it."""
     used = _used[-1]
     if isinstance(error, ServiceUnreachable):
         return (
@@ -115,7 +122,7 @@ def explain(error: GavelApiError | ServiceUnreachable) -> str:
 
 
 def resolve(url: str | None, token: str | None) -> Connection:
-    """The service to talk to, and as whom; ends the command with what to do where none is known."""
+    """Return the service to call, and as whom. End the command with a message where none can be found."""
     if url and token:
         return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
     state_dir = settings().state_dir
@@ -125,13 +132,13 @@ def resolve(url: str | None, token: str | None) -> Connection:
     address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / SERVICE))
     if token:
         return Connection(*address, token, "--token or GAVEL_TOKEN")
-    if address[0] != local_url:  # the local operator's token is nobody else's business
+    if address[0] != local_url:  # the local operator's token is sent to the local service only
         fail(f"no token for {address[0]}: give one with --token or GAVEL_TOKEN")
     return Connection(*address, _local_token(state_dir / "operator.token"), str(state_dir / "operator.token"))
 
 
 def _local_url(path: Path) -> str | None:
-    """The address that `gavel serve` wrote down, if it ever ran here."""
+    """Return the address that `gavel serve` wrote, if it ever ran here; else an empty text."""
     return str(json.loads(path.read_text())["url"]) if path.exists() else None
 
 

@@ -1,4 +1,4 @@
-"""Commands for whoever looks after the database: backup, check, upgrade. They need no running service."""
+"""Commands for administrators of the database: backup, check, upgrade. They need no running service."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ Url = Annotated[
 
 @db.command()
 def backup(path: Annotated[Path, typer.Argument(help="A new file.")], url: Url = None) -> None:
-    """Copy a SQLite database as of now, also while the service runs, and check the copy."""
+    """Copy a SQLite database, also while the service runs, and check the copy."""
     from gavel.store import maintenance
 
     with refusals():
@@ -27,7 +27,7 @@ def backup(path: Annotated[Path, typer.Argument(help="A new file.")], url: Url =
 
 @db.command()
 def check(url: Url = None) -> None:
-    """Read all that is stored and change nothing; exit code 1 if anything is wrong."""
+    """Read all that is stored, without changing it; exit code 1 if anything is wrong."""
     from gavel.store import maintenance
 
     with refusals():
@@ -37,7 +37,7 @@ def check(url: Url = None) -> None:
 
 @db.command()
 def upgrade(url: Url = None) -> None:
-    """Bring the tables to this Gavel's, as `gavel serve` does when it starts. Back up first."""
+    """Upgrade the tables to this version of Gavel, as `gavel serve` does when it starts. Back up first."""
     from gavel.store import maintenance
 
     with refusals():

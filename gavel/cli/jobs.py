@@ -1,4 +1,4 @@
-"""Commands about jobs: submit, submit-batch, jobs, job, set, pause, resume, cancel, logs, events."""
+"""Commands about jobs: `gavel job submit|submit-batch|list|show|set|pause|resume|cancel|logs|events`."""
 
 import json
 import sys
@@ -11,13 +11,18 @@ import typer
 
 from gavel.cli import completion, show
 from gavel.cli.connection import JobId, Json, app, connect, fail
-from gavel.client import TERMINAL_STATES, Client, GavelApiError, Job, ServiceUnreachable, Submission
+from gavel.client import TERMINAL_STATES, Client, GavelApiError, Job, JobSubmit, ServiceUnreachable
+
+job_commands = typer.Typer(help="Submit jobs; list, follow, explain, change and cancel them.", no_args_is_help=True)
+app.add_typer(job_commands, name="job")
 
 Repeated = list[str] | None
 JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.", autocompletion=completion.jobs)]
 Program = Annotated[
     Repeated,
-    typer.Argument(metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; options of its own after --."),
+    typer.Argument(
+        metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; its own options follow after --."
+    ),
 ]
 Steps = Annotated[int, typer.Option(help="Training steps until the job is complete.")]
 Kind = Annotated[
@@ -34,18 +39,18 @@ Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; 
 Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
-Retries = Annotated[int, typer.Option(min=0, help="How often a program that failed is started again.")]
-After = Annotated[Repeated, typer.Option(metavar="JOB", help="A job that must have completed first; repeatable.")]
+Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
+After = Annotated[Repeated, typer.Option(metavar="JOB", help="A job that must complete first; repeatable.")]
 Array = Annotated[
     Repeated,
     typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
 ]
 Count = Annotated[int | None, typer.Option(min=1, help="Submit it so many times, as an array.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Print its log meanwhile; implies --wait.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
 
 
-@app.command()
+@job_commands.command()
 def submit(  # noqa: PLR0913  one option per field of a job
     *,
     program: Program = None,
@@ -70,15 +75,15 @@ def submit(  # noqa: PLR0913  one option per field of a job
 ) -> None:
     """Submit a job.
 
-    gavel submit train.py --steps 5000 --tier gold
+    gavel job submit train.py --steps 5000 --tier gold
 
-    gavel submit --kind mlp-b256 --steps 500 --wait
+    gavel job submit --kind mlp-b256 --steps 500 --wait
 
-    gavel submit --steps 100 -- ./train --rate 0.1
+    gavel job submit --steps 100 -- ./train --rate 0.1
 
-    gavel submit --steps 100 --array RATE=0.1,0.01 -- ./train --rate {RATE}
+    gavel job submit --steps 100 --array RATE=0.1,0.01 -- ./train --rate {RATE}
     """
-    wanted = Submission(
+    wanted = JobSubmit(
         argv=argv_of(program or []),
         kind=kind,
         name=name,
@@ -105,7 +110,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     raise typer.Exit(_exit_code(job))
 
 
-@app.command("submit-batch")
+@job_commands.command("submit-batch")
 def submit_batch(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="JSON: a list of jobs, or one a line. `-`: stdin.")],
     as_json: Json = False,
@@ -122,14 +127,14 @@ def submit_batch(
         show.answer(client.submit_batch(wanted)["items"], as_json, show.jobs)
 
 
-def listed_jobs(text: str) -> list[Submission]:
-    """The jobs of a file: a JSON list, or an object a line. Raises ValueError."""
+def listed_jobs(text: str) -> list[JobSubmit]:
+    """Return the jobs of a file: a JSON list, or one object per line. Raise ValueError for anything else."""
     if text.lstrip().startswith("["):
-        return cast(list[Submission], json.loads(text))
+        return cast(list[JobSubmit], json.loads(text))
     return [json.loads(line) for line in text.splitlines() if line.strip()]
 
 
-@app.command("jobs")
+@job_commands.command("list")
 def list_jobs(
     state: Annotated[str | None, typer.Option(help="QUEUED, RUNNING, COMPLETED, ..")] = None,
     user: Annotated[str | None, typer.Option(help="Of this user; operators only.")] = None,
@@ -141,20 +146,20 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first, with what each waits for."""
     with connect() as client:
-        found = list(client.jobs(state=state, user=user, tier=tier, label=label, array_id=array, limit=limit + 1))
-    show.answer(found[:limit], as_json, show.jobs)
-    if len(found) > limit:
+        jobs = list(client.jobs(state=state, user=user, tier=tier, label=label, array_id=array, limit=limit + 1))
+    show.answer(jobs[:limit], as_json, show.jobs)
+    if len(jobs) > limit:
         typer.echo(f"there are more than these {limit}; see --limit", err=True)
 
 
-@app.command()
-def job(job_id: JobId, as_json: Json = False) -> None:
-    """Show one job: how far it is, why it waits, what it received."""
+@job_commands.command("show")
+def show_job(job_id: JobId, as_json: Json = False) -> None:
+    """Show one job: its progress, why it waits, what it received."""
     with connect() as client:
         _show(client.job(job_id), as_json)
 
 
-@app.command()
+@job_commands.command()
 def cancel(
     job_ids: Annotated[
         list[str] | None, typer.Argument(metavar="[JOB..]", help="Ids of jobs.", autocompletion=completion.jobs)
@@ -164,9 +169,9 @@ def cancel(
     keep: Annotated[Repeated, typer.Option(metavar="JOB", help="But not this one; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Cancel jobs; what runs is stopped after a checkpoint.
+    """Cancel jobs. Running ones are stopped after a checkpoint.
 
-    gavel cancel --array ID --keep WINNER
+    gavel job cancel --array ID --keep WINNER
     """
     if not (job_ids or label or array):
         fail("name jobs, or give --label or --array")
@@ -178,15 +183,15 @@ def cancel(
             _show(client.cancel(job_id), as_json)
 
 
-@app.command()
+@job_commands.command()
 def pause(job_ids: JobIds, as_json: Json = False) -> None:
-    """Pause jobs: what runs is stopped after a checkpoint, and waits until it is resumed."""
+    """Pause jobs. Running ones are stopped after a checkpoint, and wait until they are resumed."""
     with connect() as client:
         for job_id in job_ids:
             _show(client.pause(job_id), as_json)
 
 
-@app.command()
+@job_commands.command()
 def resume(job_ids: JobIds, as_json: Json = False) -> None:
     """Let paused jobs go on from their checkpoints."""
     with connect() as client:
@@ -194,7 +199,7 @@ def resume(job_ids: JobIds, as_json: Json = False) -> None:
             _show(client.resume(job_id), as_json)
 
 
-@app.command("set")
+@job_commands.command("set")
 def edit(
     job_id: JobId,
     weight: Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")] = None,
@@ -210,7 +215,7 @@ def edit(
         _show(client.edit(job_id, weight=weight, priority=priority, labels=labels), as_json)
 
 
-@app.command()
+@job_commands.command()
 def logs(
     job_id: JobId,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
@@ -220,14 +225,14 @@ def logs(
         _print_log(client.read_logs(job_id, follow=follow))
 
 
-@app.command()
+@job_commands.command()
 def events(job_id: JobId, as_json: Json = False) -> None:
-    """Tell a job's story: every lease, checkpoint, preemption and end."""
+    """Show a job's history: every lease, checkpoint, preemption and end."""
     with connect() as client:
         show.answer(list(client.events(job_id)), as_json, show.events)
 
 
-def _submit_array(wanted: Submission, array: Repeated, count: int | None, is_waiting: bool, as_json: bool) -> None:
+def _submit_array(wanted: JobSubmit, array: Repeated, count: int | None, is_waiting: bool, as_json: bool) -> None:
     parameters = {name: values.split(",") for name, values in _pairs("--array", array).items()} or None
     if parameters and count:
         fail("--array and --count: give one of them")
@@ -242,11 +247,11 @@ def _submit_array(wanted: Submission, array: Repeated, count: int | None, is_wai
 
 def _say_deadline(job: Job) -> None:
     if job["deadline"]:
-        typer.echo(f"deadline can be met: {job['deadline']['can_be_met']} ({job['deadline']['message']})", err=True)
+        typer.echo(f"deadline: {job['deadline']['outlook']} ({job['deadline']['message']})", err=True)
 
 
 def argv_of(program: list[str]) -> list[str] | None:
-    """The program to run: a Python file is given to python by its absolute path; nothing means the catalogue's."""
+    """Return the program to run: a Python file with python and its absolute path; empty: the catalogue's program."""
     if not program:
         return None
     if program[0].endswith(".py"):
@@ -273,7 +278,7 @@ def _speeds(given: Repeated) -> dict[str, float]:
 
 
 def _watch(client: Client, job: Job, follow: bool) -> Job:
-    """The ended job; says on stderr what was submitted, so that stdout holds the log or the answer only."""
+    """Return the job once it has ended. What was submitted goes to stderr: stdout has the log or the answer only."""
     typer.echo(f"submitted {job['id']}", err=True)
     if follow:
         _print_log(client.read_logs(job["id"], follow=True))
@@ -281,10 +286,10 @@ def _watch(client: Client, job: Job, follow: bool) -> Job:
 
 
 def _ended(client: Client, job_id: str) -> Job:
-    """The job once it has ended: by the events of its user's jobs; by asking where none can be followed."""
+    """Return the job once it has ended: by the events of its user's jobs, or by polling where there are no events."""
     try:
-        for event in client.follow_events(kinds=["job"]):
-            if event["event"] != "job":  # hello: it may have ended before
+        for event in client.watch(kinds=["job"]):
+            if event["event"] != "job":  # after `hello`: the job may have ended before the stream began
                 job = client.job(job_id)
             elif event["data"]["id"] == job_id:
                 job = cast(Job, event["data"])
@@ -298,7 +303,7 @@ def _ended(client: Client, job_id: str) -> Job:
 
 
 def _print_log(parts: Iterable[str]) -> None:
-    """Log text as it is; on a terminal without what could steer it."""
+    """Print log text as it is; on a terminal without control characters."""
     on_terminal = sys.stdout.isatty()
     for part in parts:
         sys.stdout.write(show.harmless(part) if on_terminal else part)
@@ -310,7 +315,7 @@ def _show(job: Job, as_json: bool) -> None:
 
 
 def _exit_code(job: Job) -> int:
-    """The job's own, as a shell says it (128 + signal); 1 where it has none to blame."""
+    """Return the job's exit code as a shell shows it (128 + signal); 1 if the job has none."""
     if job["state"] not in ("FAILED", "CANCELLED"):
         return 0
     code = job["exit_code"] or 1

@@ -1,4 +1,4 @@
-"""Commands that stay: `gavel top`, the cluster as it changes, and `gavel watch`, what happens as it happens."""
+"""Commands that run until they are left: `gavel top` shows the cluster, `gavel watch` prints events."""
 
 import json
 import os
@@ -18,25 +18,27 @@ from rich.text import Text
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect
 from gavel.cli.overview import facts, queue_table
-from gavel.client import Client, GavelApiError, Job, LiveEvent, Queue, ServiceUnreachable, Summary
+from gavel.client import Client, GavelApiError, Job, Queue, ServiceUnreachable, Summary, WatchEvent
 
-ROWS_ELSEWHERE = 14  # lines of a screen that are not about single jobs
-REDRAW_S = 0.3  # the least from one look to the next, however much happens
-LOOK_ANYWAY_S = 15.0  # the most, though nothing seems to happen
+ROWS_ELSEWHERE = 14  # lines of a screen that do not show single jobs
+REDRAW_S = 0.3  # seconds: the shortest time between two requests
+LOOK_ANYWAY_S = 15.0  # seconds: the longest time between two requests
 HINT = "q or Ctrl-C: leave"
 
-After = Annotated[int | None, typer.Option(min=0, help="A position that --json told; default: from now on.")]
+After = Annotated[
+    int | None, typer.Option(min=0, help="Follow from this position, which --json prints; default: from now on.")
+]
 
 
 @app.command()
 def top(
     every: Annotated[
-        float, typer.Option(min=0.2, max=3600, help="Seconds between two looks where no events come.")
+        float, typer.Option(min=0.2, max=3600, help="Seconds between two requests where no events arrive.")
     ] = 2.0,
     once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Watch the cluster: who runs where, who waits and why, as it changes. Leave with q or Ctrl-C.
+    """Watch the cluster: which jobs run where, which wait and why. Leave with q or Ctrl-C.
 
     gavel top --once --json
     """
@@ -46,37 +48,37 @@ def top(
             show.answer(seen(client, 50), as_json, screen)
             return
         with Live(console=console, screen=True, auto_refresh=False) as live, _keys(), _until_left():
-            news = News()
+            waiter = EventWaiter()
             while True:
                 live.update(_frame(client, max(4, console.height - ROWS_ELSEWHERE)), refresh=True)
-                if news.key_before_the_next(every) in {"q", "Q"}:
+                if waiter.key_before_the_next(every) in {"q", "Q"}:
                     return
 
 
 @app.command()
 def watch(after: After = None, as_json: Json = False) -> None:
-    """Print what happens, a line each, until Ctrl-C: your jobs, and rounds; for operators everything.
+    """Print events, one per line, until Ctrl-C: your jobs, and rounds; for operators everything.
 
-    It goes on where it was when the service is started again; --json prints a JSON object a line.
+    It goes on where it was when the service is started again. With --json it prints one JSON object per line.
     """
     with connect() as client, _until_left():
-        for event in client.follow_events(after):
-            typer.echo(json.dumps(event, ensure_ascii=False) if as_json else show.harmless(told(event)))
+        for event in client.watch(after):
+            typer.echo(json.dumps(event, ensure_ascii=False) if as_json else show.harmless(event_line(event)))
 
 
 def seen(client: Client, rows: int) -> dict[str, Any]:
-    """What a screen shows: the summary, jobs that run, and as many waiting ones as there is room for."""
+    """Return what a screen shows: the summary, running jobs, and as many waiting ones as fit."""
     running = [job for state in ("RUNNING", "PROFILING") for job in client.jobs(state=state, limit=rows)][:rows]
     waiting = client.queue(limit=max(1, min(200, rows - len(running))))
     return {"at_s": time.time(), "summary": client.summary(), "running": running, "queue": waiting}
 
 
-def screen(found: dict[str, Any]) -> RenderableType:
-    """The summary above, then who runs, then who waits."""
-    summary: Summary = found["summary"]
-    running: list[Job] = found["running"]
-    waiting: Queue = found["queue"]
-    parts: list[RenderableType] = [Text(f"gavel top  {show.instant(found['at_s'])}", style="bold")]
+def screen(state: dict[str, Any]) -> RenderableType:
+    """Return the screen: the summary, then running jobs, then waiting ones."""
+    summary: Summary = state["summary"]
+    running: list[Job] = state["running"]
+    waiting: Queue = state["queue"]
+    parts: list[RenderableType] = [Text(f"gavel top  {show.instant(state['at_s'])}", style="bold")]
     parts += [show.grid(facts(summary)), Text()]
     parts.append(show.jobs(running) if running else Text("nothing runs", style="dim"))
     parts.append(Text())
@@ -84,12 +86,12 @@ def screen(found: dict[str, Any]) -> RenderableType:
     return Group(*parts)
 
 
-def told(event: LiveEvent) -> str:
-    """One line about an event."""
+def event_line(event: WatchEvent) -> str:
+    """Return one line about an event."""
     about = event["data"]
     match event["event"]:
         case "job":
-            why = about["message"] or about["reason"]
+            why = about["message"]
             what = f"{about['id']}  {about['state']}  {about['name']}  {why}"
         case "round":
             what = f"{about['round_index']}  {about['policy']}  {len(about['leases'])} leases"
@@ -101,7 +103,7 @@ def told(event: LiveEvent) -> str:
 
 
 def _frame(client: Client, rows: int) -> RenderableType:
-    """A screen; while the service is away, that it is."""
+    """Return a screen; while the service does not answer, a line that says so."""
     try:
         return Group(screen(seen(client, rows)), Text(), Text(HINT, style="dim"))
     except (GavelApiError, ServiceUnreachable) as error:
@@ -112,43 +114,43 @@ def _frame(client: Client, rows: int) -> RenderableType:
 
 @contextmanager
 def _until_left() -> Iterator[None]:
-    """Ctrl-C is how one leaves, and no error."""
+    """End the command without an error on Ctrl-C."""
     try:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(0) from None
 
 
-class News:
-    """Hears from a thread of its own that something changed, and of keys that are pressed meanwhile."""
+class EventWaiter:
+    """Waits for events, which a thread of its own follows, and for keys that are pressed."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
         self._is_followed = False
         self._keys = select.poll()
-        self._keys_and_news = select.poll()
-        self._keys_and_news.register(self._reader, select.POLLIN)
+        self._keys_and_events = select.poll()
+        self._keys_and_events.register(self._reader, select.POLLIN)
         if sys.stdin.isatty():
-            for each in (self._keys, self._keys_and_news):
+            for each in (self._keys, self._keys_and_events):
                 each.register(sys.stdin.fileno(), select.POLLIN)
         threading.Thread(target=self._follow, daemon=True).start()
 
     def key_before_the_next(self, every_s: float) -> str:
-        """Wait until something changed, or for `every_s` where no events come; the key that was pressed, or empty."""
+        """Wait for an event, or `every_s` seconds if none arrive. Return the key pressed, or an empty text."""
         if self._keys.poll(min(REDRAW_S, every_s) * 1000):
             return sys.stdin.read(1)
         longest_s = max(every_s, LOOK_ANYWAY_S) if self._is_followed else every_s
-        ready = {descriptor for descriptor, _ in self._keys_and_news.poll(longest_s * 1000)}
+        ready = {descriptor for descriptor, _ in self._keys_and_events.poll(longest_s * 1000)}
         if self._reader in ready:
             os.read(self._reader, 65_536)
         return sys.stdin.read(1) if ready - {self._reader} else ""
 
     def _follow(self) -> None:
-        """Tell of events; without end, but for a token that may not follow them."""
+        """Signal each event. End only for a token that may not follow events."""
         while True:
             try:
                 with connect() as client:
-                    for _ in client.follow_events(kinds=["changed"]):
+                    for _ in client.watch(kinds=["changed"]):
                         self._is_followed = True
                         os.write(self._writer, b".")
             except (GavelApiError, ServiceUnreachable) as error:
@@ -160,7 +162,7 @@ class News:
 
 @contextmanager
 def _keys() -> Iterator[None]:
-    """A terminal hands over each key as it is pressed."""
+    """Let the terminal pass on each key at once, without waiting for the end of the line."""
     if not sys.stdin.isatty():
         yield
         return

@@ -1,30 +1,38 @@
-"""Under which headings `gavel --help` lists the commands."""
+"""The headings under which `gavel --help` lists the commands."""
 
 from typer import Typer
+from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
 
 PANELS = {
-    "Your jobs": "submit submit-batch jobs job logs events set pause resume cancel",
-    "Why, and what if": "explain calibration what-if preview-tier replay",
-    "The cluster now": "top watch summary queue allocations placements shares rounds round cluster",
+    "Jobs": "job",
+    "The cluster now": "top watch summary queue allocations placements shares cluster round",
+    "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",
-    "Rules": "policies policy audit tiers users token",
-    "Nodes and names": "nodes operation node resource",
+    "Rules": "policy tier user token audit",
+    "Nodes and names": "node resource operation",
     "The service": "serve demo health metrics version db",
     "Histories": "simulate export-trace",
 }
 
 
+class Arranged(TyperGroup):
+    """Lists commands and groups in the order of PANELS."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """Return the names in that order."""
+        return [name for names in PANELS.values() for name in names.split()]
+
+
 def arrange(app: Typer) -> None:
-    """Put each command and group of `app` under its heading, in this order; raises KeyError for one that is in none."""
+    """Put each command and group of `app` under its heading, in this order. Raise KeyError if one has no heading."""
     panels = {name: panel for panel, names in PANELS.items() for name in names.split()}
-    order = list(panels)
-    app.registered_commands.sort(key=lambda each: order.index(_name(each)))
-    known: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
-    for each in known:
+    commands: list[CommandInfo | TyperInfo] = [*app.registered_commands, *app.registered_groups]
+    for each in commands:
         each.rich_help_panel = panels[_name(each)]
+    app.info.cls = Arranged
 
 
 def _name(each: CommandInfo | TyperInfo) -> str:
-    """As users type it."""
+    """Return the name as users type it."""
     return each.name or str(getattr(each.callback, "__name__", ""))

@@ -1,4 +1,4 @@
-"""The command `gavel profile SCRIPT`: runs a training script on every accelerator type here, and measures."""
+"""The command `gavel profile SCRIPT`: runs a training script on every accelerator type here and measures its speed."""
 
 import shutil
 import tempfile
@@ -25,7 +25,9 @@ STOP_LIMIT_S = 20.0
 GRACE_S = 3.0
 POLL_S = 0.1
 
-Seconds = Annotated[float, typer.Option(min=1, max=3600, help="Train so long on each type, all types at once.")]
+Seconds = Annotated[
+    float, typer.Option(min=1, max=3600, help="Seconds of training on each type; all types train at once.")
+]
 
 
 @app.command()
@@ -41,16 +43,16 @@ def profile(*, program: Program = None, seconds: Seconds = 10.0) -> None:
         fail("name a script: gavel profile train.py")
     typer.echo(f"training on every accelerator here, {seconds:g} s from the first report on", err=True)
     with refusals():
-        found = measured(argv, seconds)
-    if not found:
+        estimates = measured(argv, seconds)
+    if not estimates:
         fail("no step was reported: the script must loop over workloads.runtime's job.steps(), and long enough")
-    typer.echo(table(found))
+    typer.echo(table(estimates))
 
 
 def measured(argv: Sequence[str], seconds: float) -> "tuple[ThroughputEstimate, ...]":
-    """Steps per second of the script on each type, alike for every worker of a type; empty if none was reported.
+    """Return the steps per second of the script on each type, the mean of its workers; empty if no step was reported.
 
-    Raises BackendUnavailable where no accelerator is found, InvalidRequest with the log when the script fails.
+    Raise BackendUnavailable where no accelerator is found, InvalidRequest with the log when the script fails.
     """
     from gavel.estimator.reconciled import ReconciledThroughputs
 
@@ -64,28 +66,28 @@ def measured(argv: Sequence[str], seconds: float) -> "tuple[ThroughputEstimate, 
         while time.time() < (ends_at_s or give_up_at_s):
             seen = backend.observe()
             _check(seen)
-            news = list(_measurements(seen))
-            estimator = estimator.learn(news)
-            if news and ends_at_s is None:
+            measurements = list(_measurements(seen))
+            estimator = estimator.learn(measurements)
+            if measurements and ends_at_s is None:
                 ends_at_s = time.time() + seconds
             time.sleep(POLL_S)
         _stop(backend)
     return estimator.table()
 
 
-def table(found: "Sequence[ThroughputEstimate]") -> str:
-    """One line a type, the fastest first."""
-    best = max(row.steps_per_s for row in found)
+def table(estimates: "Sequence[ThroughputEstimate]") -> str:
+    """Return one line per type, the fastest first."""
+    best = max(row.steps_per_s for row in estimates)
     lines = [f"{'TYPE':16}{'STEPS/S':>12}{'90 %':>8}{'OF BEST':>9}{'REPORTS':>9}"]
-    for row in sorted(found, key=lambda row: -row.steps_per_s):
+    for row in sorted(estimates, key=lambda row: -row.steps_per_s):
         half = row.interval_steps_per_s[1] / row.steps_per_s - 1
         remark = "" if row.is_measured else "  (a worker beside it was idle)"
         lines.append(
             f"{row.accelerator_type:16}{row.steps_per_s:12.4g}{f'±{half:.0%}':>8}{row.steps_per_s / best:>9.0%}"
             f"{row.measurements:>9}{remark}"
         )
-    stated = " ".join(f"--throughput {row.accelerator_type}={row.steps_per_s:.4g}" for row in found)
-    return "\n".join([*lines, f"to state it: gavel submit .. {stated}"])
+    stated = " ".join(f"--throughput {row.accelerator_type}={row.steps_per_s:.4g}" for row in estimates)
+    return "\n".join([*lines, f"to state it: gavel job submit .. {stated}"])
 
 
 @contextmanager
@@ -113,7 +115,7 @@ def _backend() -> "Iterator[LocalBackend]":
 
 
 def _launched(worker: "Worker", argv: Sequence[str], seconds: float) -> "list[Instruction]":
-    """One rank on one worker, said as an ephemeral resource like any gang."""
+    """Start one rank on one worker, which it requires as an ephemeral resource like any gang."""
     from gavel.ports import LaunchGang, SetResources
     from gavel.types import EphemeralResource
 
@@ -129,7 +131,7 @@ def _launched(worker: "Worker", argv: Sequence[str], seconds: float) -> "list[In
     )
     gang = LaunchGang(
         job_id=job_id,
-        token=1,
+        generation=1,
         user="profile",
         argv=tuple(argv),
         env={},
@@ -152,7 +154,7 @@ def _measurements(seen: "Observation") -> "Iterator[Measurement]":
             if report.steps > 0:
                 yield Measurement(
                     job_id=gang.job_id,
-                    token=gang.token,
+                    generation=gang.generation,
                     sequence=report.sequence,
                     user="profile",
                     kind=KIND,
@@ -165,7 +167,7 @@ def _measurements(seen: "Observation") -> "Iterator[Measurement]":
 
 
 def _check(seen: "Observation") -> None:
-    """Raises InvalidRequest with what the script wrote if it has ended."""
+    """Raise InvalidRequest with the script's output if it has ended."""
     from gavel.errors import InvalidRequest
 
     for gang in seen.gangs:
@@ -181,12 +183,14 @@ def _check(seen: "Observation") -> None:
 
 
 def _stop(backend: "LocalBackend") -> None:
-    """Every gang is over: asked to end, waited for."""
+    """Stop every gang and wait until all have ended."""
     from gavel.ports import StopGang
     from gavel.types import GangState
 
     seen = backend.observe()
-    backend.execute([StopGang(job_id=gang.job_id, token=gang.token, reason="measured") for gang in seen.gangs])
+    backend.execute(
+        [StopGang(job_id=gang.job_id, generation=gang.generation, reason="measured") for gang in seen.gangs]
+    )
     give_up_at_s = time.time() + STOP_LIMIT_S
     while any(gang.state is not GangState.ENDED for gang in seen.gangs) and time.time() < give_up_at_s:
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""Commands that start something: serve, demo, version."""
+"""Commands that start a service, and `gavel version`."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,16 @@ from gavel.cli.connection import app, settings
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: a free one.")] = None,
-    policy: Annotated[str | None, typer.Option(help="Cluster-wide policy, see `gavel policies`.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Cluster-wide policy, see `gavel policy list`.")] = None,
     round_duration_s: Annotated[float | None, typer.Option(help="Length of a round in seconds.")] = None,
-    api_only: Annotated[bool, typer.Option("--api-only", help="Serve the API of a database that others plan.")] = False,
+    api_only: Annotated[
+        bool, typer.Option("--api-only", help="Serve the API only; another process on the database plans.")
+    ] = False,
 ) -> None:
     """Run the service, the scheduler and the dashboard on this machine, until Ctrl-C.
 
-    Of several on one database one plans, the others serve the API and stand by for it.
-    Settings are read from gavel.toml, then GAVEL_* variables, then these options.
+    Of several services on one database one plans. The others serve the API and take over if it fails. Settings are read
+    from gavel.toml, then GAVEL_* variables, then these options.
     """
     chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
 

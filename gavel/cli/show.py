@@ -1,6 +1,7 @@
-"""How answers look on a terminal. Each function turns one answer into something that Rich prints."""
+"""How answers look on a terminal. Each function returns what Rich prints for one answer."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -15,14 +16,15 @@ from gavel.client import (
     Allocation,
     BearerToken,
     Cancelled,
+    CatalogueEntry,
     Cluster,
-    Estimator,
     Event,
     Job,
     Lease,
     Node,
     Operation,
     Round,
+    ThroughputList,
     Tier,
     Usage,
     User,
@@ -45,7 +47,7 @@ STATE_STYLES = {
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
 PIPE_WIDTH = 2000
 OTHERS = "(another user's)"  # in place of a job that the caller may not see
-SOURCE_MARKS = {"measured": "", "completed": " ~", "stated": " stated", "inferred": " ~", "unknown": " ?"}
+PREDICTED = " ~"  # marks a throughput that was neither measured at full load nor claimed
 
 
 def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], RenderableType]) -> None:
@@ -53,18 +55,18 @@ def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], Renderable
     if as_json:
         print(json.dumps(value, indent=2, ensure_ascii=False))
     else:
-        # Whoever reads from a pipe gets whole lines.
+        # Output to a pipe is not folded.
         width = None if sys.stdout.isatty() else PIPE_WIDTH
         Console(highlight=False, markup=False, emoji=False, width=width).print(rendered(value))
 
 
 def harmless(text: str) -> str:
-    """Text of jobs with control characters spelled out, so that it cannot steer the terminal."""
+    """Return text of jobs with control characters spelled out, so that it cannot control the terminal."""
     return text.translate(CONTROLS)
 
 
 def jobs(items: Iterable[Job]) -> Rows:
-    """One line a job."""
+    """Return one line per job."""
     table = Rows(
         *("JOB", "NAME", "KIND", "TIER", "STATE", "DONE", "ON", "RHO", "REASON"),
         spare=("RHO", "KIND", "ON", "TIER", "NAME"),
@@ -80,18 +82,18 @@ def jobs(items: Iterable[Job]) -> Rows:
             f"{_part_done(each):.0%}",
             each["accelerator_type"] or "",
             _number(each["rho"]),
-            harmless(each["message"] or each["reason"]),
+            harmless(each["message"]),
         )
     return table
 
 
 def job(each: Job) -> Table:
-    """Everything about one job, a line each."""
+    """Return all facts about one job, one line each."""
     return grid(dict(_facts(each)))
 
 
 def grid(facts: Mapping[str, str | Text]) -> Table:
-    """A line for each fact that there is."""
+    """Return one line for each fact that has a value."""
     table = Table.grid(padding=(0, 2))
     for label, value in facts.items():
         if value:
@@ -103,7 +105,8 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
     return [
         ("job", f"{each['id']}  {each['name']}"),
         ("state", _state(each)),
-        ("reason", harmless(f"{each['reason']}  {each['message']}".strip())),
+        ("reason", harmless(f"{each['reason']}. {each['message']}")),
+        ("what helps", harmless(each["fix"])),
         ("kind", _kind(each)),
         ("user, tier", f"{each['user']}, {each['tier']}"),
         ("progress", _progress(each)),
@@ -111,7 +114,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
         ("rho", _number(each["rho"])),
         ("waits for", ", ".join(each["waits_for"])),
-        ("deadline", f"{each['deadline']['can_be_met']}: {each['deadline']['message']}" if each["deadline"] else ""),
+        ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
@@ -119,17 +122,34 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
         ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
+        *_submitted(each),
+    ]
+
+
+def _submitted(each: Job) -> list[tuple[str, str]]:
+    """Return what was submitted and is not shown elsewhere."""
+    return [
+        ("program", harmless(shlex.join(each["argv"]))),
+        ("environment sets", harmless(", ".join(each["env"]))),
+        ("labels", harmless(", ".join(f"{name}={value}" for name, value in each["labels"].items()))),
+        ("each worker needs", f"{each['cpu_cores']} CPU cores, {each['memory_bytes']} bytes of memory"),
+        ("weight, priority", f"{each['weight']:g}, {each['priority']}"),
+        ("preemptible", "yes" if each["preemptible"] else "no"),
+        ("retries", f"{each['failures']} of {each['max_retries']}"),
+        ("after", ", ".join(each["after"])),
+        ("wanted by", "" if each["deadline_at_s"] is None else instant(each["deadline_at_s"])),
+        ("stated steps/s", ", ".join(f"{name} {rate:g}" for name, rate in each["throughputs"].items())),
     ]
 
 
 def cancelled(done: Cancelled) -> Text:
-    """The ids of jobs that now end, one a line, and a count of those that do not."""
+    """Return the ids of jobs that now end, one per line, and a count of those that do not."""
     left = f"\n{len(done['skipped'])} left as they are: {', '.join(done['skipped'])}" if done["skipped"] else ""
     return Text("\n".join(done["cancelling"]) + left)
 
 
 def usage(month: Usage) -> Rows:
-    """What a tier used, beside its limits."""
+    """Return what a tier used, with its limits."""
     table = Rows("", "USED", "LIMIT")
     table.title = f"{month['tier']}, {month['month']}"
     table.add_row(
@@ -141,7 +161,7 @@ def usage(month: Usage) -> Rows:
 
 
 def events(items: Iterable[Event]) -> Rows:
-    """A job's story."""
+    """Return a job's history."""
     table = Rows("AT", "EVENT", "ROUND", "MESSAGE", spare=("ROUND",), long=("MESSAGE",))
     for each in items:
         table.add_row(instant(each["at_s"]), each["kind"], _or_blank(each["round_index"]), harmless(each["message"]))
@@ -149,7 +169,7 @@ def events(items: Iterable[Event]) -> Rows:
 
 
 def tiers(items: Iterable[Tier]) -> Rows:
-    """One line a tier, those below it under it and further in."""
+    """Return one line per tier, its child tiers indented below it."""
     table = Rows(
         *("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH"),
         spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP"),
@@ -169,7 +189,7 @@ def tiers(items: Iterable[Tier]) -> Rows:
 
 
 def _tree(items: Sequence[Tier], parent: str | None = None, depth: int = 0) -> Iterator[tuple[int, Tier]]:
-    """The tiers below `parent` with their depths, each before those below it; on top whoever is below nobody here."""
+    """Return the tiers below `parent` with their depths, parents first. Without a listed parent: at the top."""
     here = {each["name"] for each in items}
     for each in items:
         if (each["parent"] if each["parent"] in here else None) == parent:
@@ -178,7 +198,7 @@ def _tree(items: Sequence[Tier], parent: str | None = None, depth: int = 0) -> I
 
 
 def users(items: Iterable[User]) -> Rows:
-    """One line a user."""
+    """Return one line per user."""
     table = Rows("USER", "TIERS", long=("TIERS",))
     for each in items:
         table.add_row(each["name"], ", ".join(each["tiers"]))
@@ -186,7 +206,7 @@ def users(items: Iterable[User]) -> Rows:
 
 
 def tokens(items: Iterable[BearerToken]) -> Rows:
-    """One line a token."""
+    """Return one line per token."""
     table = Rows("TOKEN", "USER", "SCOPE", "MADE")
     for each in items:
         table.add_row(each["id"], each["user"], each["scope"], instant(each["created_at_s"]))
@@ -194,7 +214,7 @@ def tokens(items: Iterable[BearerToken]) -> Rows:
 
 
 def allocation(current: Allocation) -> FirstThatFits:
-    """The matrix: target and received, each cell shaded by its value relative to the largest; else a line an entry."""
+    """Return the matrix of target and received, each cell shaded by its value; else one line per entry."""
     largest = max((value for row in current["rows"] for value in row["target"] + row["received"]), default=0.0)
     types = [f"{name} ×{current['capacity'].get(name, 0)}" for name in current["types"]]
     wide = Rows("JOB", "NAME", "TIER", *types, spare=("TIER", "NAME"))
@@ -213,25 +233,28 @@ def allocation(current: Allocation) -> FirstThatFits:
     return FirstThatFits(wide, narrow)
 
 
-def throughputs(known: Estimator) -> FirstThatFits:
-    """Steps per second, kind by type, with the half width of the 90 % interval; sources other than measuring marked."""
+def throughputs(listed: ThroughputList) -> FirstThatFits:
+    """Return steps per second, kind by type, with half the 90 % interval; rates not measured are marked."""
+    from gavel.ports import ThroughputSource as Source
+
+    marks = {Source.MEASURED.value: "", Source.STATED.value: " stated", Source.UNKNOWN.value: " ?"}
     rows: dict[tuple[str, int, str], dict[str, str]] = {}
-    for each in known["items"]:
+    for each in (*listed["items"], *listed["interference"]):
         half = each["high_steps_per_s"] / each["steps_per_s"] - 1
-        text = f"{each['steps_per_s']:.4g} ±{half:.0%}{SOURCE_MARKS.get(each['source'], '')}"
+        text = f"{each['steps_per_s']:.4g} ±{half:.0%}{marks.get(each['source'], PREDICTED)}"
         refused = f" ({each['refused']} impossible reports)" if each["refused"] else ""
         where = ", ".join(filter(None, [each["partner"] and f"beside {each['partner']}", _spread(each["placement"])]))
         rows.setdefault((each["kind"], each["scale_factor"], where), {})[each["accelerator_type"]] = text + refused
-    wide = Rows("KIND", "SCALE FACTOR", "", *known["types"])
+    wide = Rows("KIND", "SCALE FACTOR", "", *listed["types"])
     narrow = Rows("KIND", "SCALE FACTOR", "", "ON", "STEPS/S", spare=("SCALE FACTOR",), long=("",))
     for (kind, scale_factor, where), by_type in rows.items():
-        wide.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in known["types"]))
+        wide.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in listed["types"]))
         for name, text in by_type.items():
             narrow.add_row(kind, str(scale_factor), where, name, text)
-    off = (each for each in known["users"] if each["is_off"])
-    remarks = [] if rows else ["nothing was measured yet: rates are shown once a job has run"]
-    if any(each["source"] in ("completed", "inferred") for each in known["items"]):
-        remarks.append("~ predicted from others, or measured beside idle workers; ± holds the truth nine times in ten")
+    off = (each for each in listed["users"] if each["is_off"])
+    remarks = [] if rows else ["nothing was measured yet: rates appear once a job has run"]
+    if any(PREDICTED in text for by_type in rows.values() for text in by_type.values()):
+        remarks.append("~ predicted, or measured beside idle workers; ± holds the true value nine times in ten")
     remarks += [f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off]
     for shape in (wide, narrow):
         shape.caption = "\n".join(remarks) or None
@@ -243,7 +266,7 @@ def _spread(placement: str) -> str:
 
 
 def rounds(items: Iterable[Round]) -> Rows:
-    """One line a round."""
+    """Return one line per round."""
     table = Rows("ROUND", "STARTS", "POLICY", "LEASES", spare=("POLICY", "STARTS"), long=("LEASES",))
     for each in items:
         leases = ", ".join(_lease(lease) for lease in each["leases"])
@@ -257,16 +280,16 @@ def _lease(lease: Lease) -> str:
 
 
 def cluster(current: Cluster) -> Rows:
-    """One line a worker."""
+    """Return one line per worker."""
     table = Rows("WORKER", "TYPE", "NODE", "JOB", spare=("NODE", "TYPE"))
     for each in current["workers"]:
-        holder = each["job_id"] or (OTHERS if each["busy"] else "")
-        table.add_row(each["id"], each["accelerator_type"], each["node"], holder)
+        holders = ", ".join(job_id or OTHERS for job_id in each["job_ids"])
+        table.add_row(each["id"], each["accelerator_type"], each["node"], holders)
     return table
 
 
 def nodes(items: Iterable[Node]) -> Rows:
-    """One line a node."""
+    """Return one line per node."""
     table = Rows(
         *("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS"),
         spare=("SINCE", "BY", "WORKERS", "EMPTY BY"),
@@ -285,8 +308,8 @@ def nodes(items: Iterable[Node]) -> Rows:
     return table
 
 
-def catalogue(items: Iterable[Mapping[str, Any]]) -> Rows:
-    """One line a job kind."""
+def catalogue(items: Iterable[CatalogueEntry]) -> Rows:
+    """Return one line per job kind."""
     table = Rows("KIND", "TRAINS", long=("TRAINS",))
     for each in items:
         table.add_row(each["name"], each["description"])
@@ -294,31 +317,31 @@ def catalogue(items: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def operation(asked: Operation) -> Table:
-    """What was asked, and what became of it."""
-    why = asked["error"] or {}
-    told = json.dumps(asked["result"], ensure_ascii=False) if asked["result"] else ""
+    """Return what was asked, and the outcome."""
+    why: Mapping[str, Any] = asked["error"] or {}
+    result = json.dumps(asked["result"], ensure_ascii=False) if asked["result"] else ""
     facts = {
         "operation": f"{asked['id']}  {asked['kind']}  {asked['subject']}",
         "state": asked["state"],
         "by": f"{asked['by']}, {instant(asked['created_at_s'])}",
-        "result": harmless(told),
+        "result": harmless(result),
         "error": harmless(", ".join(str(value) for value in why.values() if value)),
     }
     return grid(facts)
 
 
-def policies(known: Mapping[str, Any]) -> Rows:
-    """Policies, the current one first marked, then the objectives that a tier may have."""
+def policies(listed: Mapping[str, Any]) -> Rows:
+    """Return the policies, the current one marked, then the objectives that a tier may have."""
     table = Rows("", "POLICY", "STATES", "FROM", spare=("FROM",), long=("STATES", "FROM"))
-    for each in known["items"]:
-        mark = "*" if each["name"] == known["current"].partition("?")[0] else ""
+    for each in listed["items"]:
+        mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
         table.add_row(mark, each["name"], each["formula"], each["source"])
-    table.caption = "objectives of a tier: " + ", ".join(known["tier_objectives"])
+    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"])
     return table
 
 
 def token(created: Mapping[str, str]) -> Text:
-    """The bare token, for scripts."""
+    """Return the bare token, for scripts."""
     return Text(created["token"], no_wrap=True, overflow="ignore")
 
 
@@ -346,7 +369,7 @@ def _cell(target: float, received: float, largest: float) -> Text:
 
 
 def _shaded(value: float, largest: float) -> Text:
-    """A number on a ground between dark blue (0) and light green (the largest)."""
+    """Return a number on a background between dark blue (0) and light green (the largest)."""
     part = value / largest if largest else 0.0
     red, green, blue = (round(low + (high - low) * part) for low, high in ((24, 140), (40, 214), (72, 90)))
     ink = "black" if part > 0.55 else "white"
@@ -366,7 +389,7 @@ def _or_blank(value: int | None) -> str:
 
 
 def instant(at_s: float) -> str:
-    """An instant as people here write it."""
+    """Return an instant as text in this machine's locale and time zone."""
     return datetime.fromtimestamp(at_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -1,4 +1,4 @@
-"""What `gavel simulate` does with its options: workload and scenarios from texts, runs, and their comparison."""
+"""What `gavel simulate` does: it reads workload and scenarios from options, runs them, and compares the results."""
 
 import sys
 from collections.abc import Iterator
@@ -11,60 +11,92 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from gavel.cli.connection import settings
 from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
-from gavel.simulator import interior, setup
+from gavel.simulator import setup
 from gavel.simulator.compare import Comparison
 from gavel.simulator.driven import DrivenWorld
 from gavel.simulator.figures import makespan_bound_h
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.rules import rules_of
+from gavel.types import Cluster
+from workloads.traces.history import Surroundings
 from workloads.traces.throughputs import ScaledRates, ThroughputTable, read_throughputs
 
-PARITY = {"planner": "published", "solve_on": "event", "allocation_interval_s": 1920.0, "backfill": False}
+DEFAULT_CLUSTER = "v100:36,p100:36,k80:36"
+PARITY = {
+    "round_duration_s": 360.0,
+    "planner": "published",
+    "solve_on": "event",
+    "allocation_interval_s": 1920.0,
+    "backfill": False,
+    "space_sharing": False,
+}
+"""Settings of the published mechanism that differ from the service's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """The options, as written."""
+    """The options as written. None, or no policy: the service's setting."""
 
     trace: str
-    cluster: str
+    cluster: str | None
     throughputs: Path | None
     policies: tuple[str, ...]
-    policy_path: Path | None
-    round_s: float
+    policy_dir: Path | None
+    round_s: float | None
     measure: str | None
     seed: int
     form: str
     lenient: bool
     parity: bool
-    solve_on: str
-    backfill: bool
+    solve_on: str | None
+    planner: str | None
+    backfill: bool | None
     tiers: tuple[str, ...]
     tier_shares: str | None
     switch_cost_s: tuple[str, ...]
     consolidation: bool
-    packing: bool
+    packing: bool | None
     estimate: bool
     outages: tuple[str, ...]
     drains: tuple[str, ...]
     checkpoint_period_s: float
 
-    def said(self) -> dict[str, Any]:
-        """What a report says of them: those that are not at rest."""
-        told = {name: value for name, value in asdict(self).items() if value not in (None, "", (), False)}
-        told |= {"trace": Path(self.trace).name, "measure": self.measure or "all"}
-        told |= {name: told[name].name for name in ("throughputs", "policy_path") if name in told}
+    def scenario(self) -> dict[str, Any]:
+        """Return the options that were given, without the service's settings and without folders."""
+        options = {name: value for name, value in asdict(self).items() if value not in (None, "", (), False)}
+        for rule in ("policies", "policy_dir", "round_s", "solve_on", "planner", "backfill", "packing"):
+            options.pop(rule, None)
+        options |= {"trace": Path(self.trace).name, "measure": self.measure or "all"}
+        options |= {"cluster": self.cluster or "the exported cluster"}
+        if self.throughputs:
+            options["throughputs"] = self.throughputs.name
         if not (self.outages or self.drains or self.estimate):
-            del told["checkpoint_period_s"]
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()}
+            del options["checkpoint_period_s"]
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in options.items()}
+
+    def settings(self, policy: str) -> Settings:
+        """Return the service's settings here (gavel.toml, environment) with this policy and the options."""
+        shuffled = {"planner": "published_shuffled"} if "agnostic=true" in policy else {}  # as the original does
+        options = {
+            "policy_dir": self.policy_dir,
+            "round_duration_s": self.round_s,
+            "solve_on": self.solve_on,
+            "planner": self.planner,
+            "backfill": self.backfill,
+            "space_sharing": self.packing,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return settings(policy=policy, planning_lead_fraction=0.0, **(PARITY | shuffled if self.parity else {}) | given)
 
 
 class _World(Protocol):
-    """A run: the lean one, or that of the whole service."""
+    """A run: the lean simulation, or that of the whole service."""
 
     def rounds(self) -> Iterator[object]: ...
     @property
@@ -73,9 +105,10 @@ class _World(Protocol):
 
 
 def compared(choices: Choices) -> Comparison:
-    """Every policy on the same workload; raises InvalidRequest for a mistake in any option before the first run."""
+    """Return every policy's run on the same workload. Raise InvalidRequest for a mistake before the first run."""
     table = read_throughputs(choices.throughputs) if choices.throughputs else None
     shares = setup.tier_shares_of(choices.tier_shares) if choices.tier_shares else {}
+    policies = choices.policies or (settings().policy,)
     workload = setup.Workload(
         text=choices.trace,
         table=table,
@@ -84,40 +117,50 @@ def compared(choices: Choices) -> Comparison:
         seed=choices.seed,
         tier_shares=shares,
     )
-    scenarios = [_scenario(choices, policy, table, tuple(shares)) for policy in choices.policies]
-    measure = scenarios[0].measure
-    seen = setup.survey(workload, measure)
-    if seen.skipped:
-        typer.echo(f"{len(seen.skipped)} lines skipped; the first is {seen.skipped[0]}", err=True)
-    if not seen.measured:
-        raise InvalidRequest("measure", f"the trace has {seen.jobs} jobs, and none of those to be measured")
-    throughput = setup.rates(seen, table)
+    around = workload.surroundings()
+    if choices.cluster is None and around.cluster is None:
+        choices = replace(choices, cluster=DEFAULT_CLUSTER)
+    scenarios = [_scenario(choices, policy, table, tuple(shares), around) for policy in policies]
+    cluster, measure = scenarios[0].cluster, scenarios[0].measure
+    workload = replace(workload, capacity_workers=cluster.capacity_workers())
+    survey = setup.survey(workload, measure)
+    for note in survey.left_out:
+        typer.echo(note, err=True)
+    throughput = setup.rates(survey, table)
     results = {
-        each.settings.policy: _run(workload, replace(each, throughput=throughput), seen.measured) for each in scenarios
+        each.settings.policy: _run(
+            workload, replace(each, throughput=throughput, needs_driver=survey.needs_driver), survey.measured
+        )
+        for each in scenarios
     }
-    cluster = scenarios[0].cluster
-    bound_h = makespan_bound_h(seen.at_once, cluster, throughput) if seen.at_once and not choices.packing else None
-    tiers = [tier.name for tier in scenarios[0].tiers]
-    return Comparison(scenario=choices.said(), replays=results, tiers=tiers, makespan_bound_h=bound_h)
+    is_bounded = survey.at_once and not any(each.colocated for each in scenarios)
+    return Comparison(
+        scenario=choices.scenario(),
+        rules=rules_of(scenarios),
+        left_out=survey.left_out,
+        replays=results,
+        tiers=[tier.name for tier in scenarios[0].tiers],
+        makespan_bound_h=makespan_bound_h(survey.at_once, cluster, throughput) if is_bounded else None,
+    )
 
 
-def _scenario(choices: Choices, policy: str, table: ThroughputTable | None, tiers: tuple[str, ...]) -> Scenario:
-    registry.load(policy, choices.policy_path)  # a mistake in the last one should not cost the runs before it
-    over: dict[str, Any] = {"solve_on": choices.solve_on, "backfill": choices.backfill}
-    if choices.parity:  # as the original does, which shuffles for policies that cannot tell types apart
-        over = PARITY | ({"planner": "published_shuffled"} if "agnostic=true" in policy else {})
-    if table is None and (choices.packing or choices.consolidation):
+def _scenario(
+    choices: Choices, policy: str, table: ThroughputTable | None, tiers: tuple[str, ...], around: Surroundings
+) -> Scenario:
+    rules = choices.settings(policy)
+    registry.load(policy, rules.policy_dir)  # a mistake in the last one should not cost the runs before it
+    if table is None and (rules.space_sharing or choices.consolidation):
         raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
-    cluster = setup.cluster_of(choices.cluster)
+    cluster = setup.cluster_of(choices.cluster) if choices.cluster else around.cluster or Cluster()
     return Scenario(
         cluster=cluster,
         throughput={},
-        settings=Settings(policy=policy, policy_path=choices.policy_path, round_duration_s=choices.round_s, **over),
-        tiers=setup.tiers_of((*tiers, *choices.tiers)),
+        settings=rules,
+        tiers=setup.tiers_of((*tiers, *choices.tiers), around.tiers),
         measure=setup.range_of(choices.measure) if choices.measure else None,
         switch_cost_s=setup.costs_of(choices.switch_cost_s),
         spread=ScaledRates(ThroughputTable(rates=table.spread)) if table and choices.consolidation else None,
-        beside=table.beside if table and choices.packing else None,
+        colocated=table.colocated if table and rules.space_sharing else None,
         is_estimated=choices.estimate,
         outages=setup.outages_of(choices.outages, choices.drains, cluster),
         checkpoint_period_s=choices.checkpoint_period_s,
@@ -125,8 +168,7 @@ def _scenario(choices: Choices, policy: str, table: ThroughputTable | None, tier
 
 
 def _run(workload: setup.Workload, scenario: Scenario, count: int) -> Replay:
-    is_parity = scenario.settings.planner != "owed"
-    load = interior.load if is_parity else partial(registry.load, folder=scenario.settings.policy_path)
+    load = partial(registry.load, folder=scenario.settings.policy_dir)
     world: _World = (DrivenWorld if scenario.needs_service else LeanWorld)(
         workload.jobs(), scenario, InlineRunner(load)
     )

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: where it is narrow, the columns that matter least are left out, and that is said."""
+"""Tables that fit the terminal: where it is narrow, the least important columns are left out, and a line says so."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 GAP = 2
-LONG_MIN = 20  # cells a long text gets at least, before columns are left out for it
+LONG_MIN = 20  # characters that a long text gets at least; columns are left out for it
 
 
 class Rows:
-    """A table of one line a row. `spare` columns go first, in that order; `long` ones are folded when they must be."""
+    """A table with one line per row. `spare` columns are left out first, in this order; `long` ones may be folded."""
 
     def __init__(self, *columns: str, spare: Sequence[str] = (), long: Sequence[str] = ()) -> None:
         self.columns = columns
@@ -22,15 +22,15 @@ class Rows:
         self._rows: list[tuple[Text, ...]] = []
 
     def add_row(self, *cells: str | Text) -> None:
-        """One more row, a cell for each column."""
+        """Add one row, a cell for each column."""
         self._rows.append(tuple(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
     def fits(self, width: int) -> bool:
-        """Whether it fits once all spare columns are left out."""
+        """Return whether it fits once all spare columns are left out."""
         return self._width([name for name in self.columns if name not in self._spare]) <= width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The table, and what was left out of it."""
+        """Yield the table, and a line that names the columns left out."""
         kept = list(self.columns)
         left_out = []
         for name in self._spare:
@@ -63,11 +63,11 @@ class Rows:
 
 
 class FirstThatFits:
-    """The same answer in several shapes: the first that fits the terminal, else the last."""
+    """One answer in several forms: the first one that fits the terminal is shown, else the last."""
 
     def __init__(self, *shapes: Rows) -> None:
         self._shapes = shapes
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """One of the shapes."""
+        """Yield the form that is shown."""
         yield next((each for each in self._shapes if each.fits(options.max_width)), self._shapes[-1])

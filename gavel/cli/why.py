@@ -1,16 +1,19 @@
-"""Commands that answer why and what if: explain, calibration, what-if, preview-tier."""
+"""Commands that answer why and what if: `gavel job explain`, `calibration`, `what-if`, `tier preview`."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, cast
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from gavel.cli import completion, show
+from gavel.cli.admin import tier_commands
 from gavel.cli.connection import JobId, Json, app, connect, fail
+from gavel.cli.jobs import job_commands
 from gavel.cli.table import Rows
-from gavel.client.explain import Calibration, Effects, Explanation
+from gavel.client import Calibration, Effects, Explanation, JobSubmit, NodesAdded, Tier, TierPreview, TierPut
 
 Added = Annotated[
     list[str] | None, typer.Option("--add", metavar="TYPE:WORKERS[:NODES]", help="Nodes more; repeatable.")
@@ -18,16 +21,16 @@ Added = Annotated[
 Weights = Annotated[list[str] | None, typer.Option("--weight", metavar="TIER=WEIGHT", help="Repeatable.")]
 
 
-@app.command()
+@job_commands.command()
 def explain(job: JobId, as_json: Json = False) -> None:
-    """Say why a job does not run, which accelerator type it waits for, what would help, and when it starts and ends."""
+    """Show why a job does not run, which accelerator type it waits for, what would help, when it starts and ends."""
     with connect() as client:
-        show.answer(client.explain(job), as_json, lambda told: show.grid(facts(told)))
+        show.answer(client.explain(job), as_json, lambda explanation: show.grid(facts(explanation)))
 
 
 @app.command()
 def calibration(as_json: Json = False) -> None:
-    """Show how often the last jobs ended within the interval that was predicted when they came."""
+    """Show how many of the last jobs ended within the interval that was predicted at their submission."""
     with connect() as client:
         show.answer(client.calibration(), as_json, _calibration)
 
@@ -51,20 +54,20 @@ def what_if(  # noqa: PLR0913  one option per thing to try
     """
     if (kind is None) != (steps is None):
         fail("one more job needs --kind and --steps")
-    job: dict[str, Any] = {"kind": kind, "total_steps": steps, "scale_factor": workers, "tier": tier}
+    job = JobSubmit(kind=kind, total_steps=steps, scale_factor=workers, tier=tier) if kind and steps else None
     with connect() as client:
-        known = {each["name"]: each for each in client.tiers()} if weight else {}
-        found = client.simulate(
+        stored = {each["name"]: each for each in client.tiers()} if weight else {}
+        answer = client.what_if(
             policy=policy,
-            tiers=[_reweighted(text, known) for text in weight or ()],
+            tiers=[_reweighted(text, stored) for text in weight or ()],
             nodes_added=[_nodes(text) for text in add or ()],
             nodes_gone=remove or (),
-            job=job if kind else None,  # type: ignore[arg-type]
+            job=job,
         )
-    show.answer(found, as_json, effects)
+    show.answer(answer, as_json, effects)
 
 
-@app.command("preview-tier")
+@tier_commands.command("preview")
 def preview_tier(
     name: Annotated[
         str, typer.Argument(metavar="TIER", help="Its name; a new one is tried too.", autocompletion=completion.tiers)
@@ -79,56 +82,65 @@ def preview_tier(
 ) -> None:
     """Show what a change of a tier would do to every tier and job, and change nothing."""
     named = {"weight": weight, "objective": objective, "guarantee": guarantee, "cap": cap}
-    changed = {field: value for field, value in named.items() if value is not None}
+    changed = cast(TierPut, {field: value for field, value in named.items() if value is not None})
     with connect() as client:
-        rules = _rules(next((each for each in client.tiers() if each["name"] == name), {}))
+        stored = next((each for each in client.tiers() if each["name"] == name), None)
+        rules: TierPut = _rules(stored) if stored else {}
         if parent is not None:
             rules["parent"] = parent or None
         show.answer(client.preview_tier(name, **rules | changed), as_json, effects)
 
 
-def _rules(tier: Any) -> dict[str, Any]:
-    """What a change of the tier states."""
-    return {field: value for field, value in tier.items() if field not in ("name", "version")}
+def _rules(tier: Tier) -> TierPut:
+    """Return the rules of a tier, as a change states them."""
+    return cast(TierPut, {field: value for field, value in tier.items() if field not in ("name", "version")})
 
 
-def _reweighted(text: str, known: dict[str, Any]) -> dict[str, Any]:
+def _reweighted(text: str, stored: Mapping[str, Tier]) -> TierPreview:
     name, _, weight = text.partition("=")
-    if name not in known:
-        fail(f"--weight {text}: there is no tier {name}; there are {', '.join(known)}")
+    if name not in stored:
+        fail(f"--weight {text}: there is no tier {name}; there are {', '.join(stored)}")
     try:
-        return {"name": name, **_rules(known[name]), "weight": float(weight)}
+        return {**_rules(stored[name]), "name": name, "weight": float(weight)}
     except ValueError:
         fail(f"--weight {text}: give TIER=WEIGHT, as in gold=3")
 
 
-def _nodes(text: str) -> dict[str, Any]:
+def _nodes(text: str) -> NodesAdded:
     name, *numbers = text.split(":")
     if len(numbers) not in (1, 2) or not all(number.isdigit() for number in numbers):
         fail(f"--add {text}: give TYPE:WORKERS or TYPE:WORKERS:NODES, as in a100:8:2")
     return {"accelerator_type": name, "workers": int(numbers[0]), "count": int(numbers[1]) if len(numbers) > 1 else 1}
 
 
-# --- as people read it ------------------------------------------------------------------------------------------
+# --- output for people ------------------------------------------------------------------------------------------
 
 
-def facts(told: Explanation) -> dict[str, str | Text]:
-    """What there is to say, by what it is about."""
-    binding = told["binding"]
+def facts(explanation: Explanation) -> dict[str, str | Text]:
+    """Return the facts of an explanation, by their titles."""
+    binding = explanation["binding"]
     short = (
         f"{binding['accelerator_type']}: {binding['leased_workers']} of {binding['workers']} leased" if binding else ""
     )
-    place = "" if told["position"] is None else f"{told['position']}, with {told['jobs_ahead']} ahead in its tier"
+    place = (
+        ""
+        if explanation["position"] is None
+        else f"{explanation['position']}, with {explanation['jobs_ahead']} ahead in its tier"
+    )
     return {
-        "why": Text(told["code"], style="bold"),
-        "that is": show.harmless(told["message"]),
+        "why": Text(explanation["code"], style="bold"),
+        "that is": show.harmless(explanation["message"]),
         "short of": short,
-        "owed": _fractions(told["owed"]),
-        "received": _fractions(told["received"]),
+        "target": _fractions(explanation["target_fraction"]),
+        "received": _fractions(explanation["received"]),
         "place": place,
-        "would help": "\n".join(show.harmless(each) for each in told["would_unblock"]),
-        "starts": _when(told["est_start_at_s"], told["est_start_low_at_s"], told["est_start_high_at_s"]),
-        "ends": _when(told["est_finish_at_s"], told["est_finish_low_at_s"], told["est_finish_high_at_s"]),
+        "would help": "\n".join(show.harmless(each) for each in explanation["would_unblock"]),
+        "starts": _when(
+            explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
+        ),
+        "ends": _when(
+            explanation["est_finish_at_s"], explanation["est_finish_low_at_s"], explanation["est_finish_high_at_s"]
+        ),
     }
 
 
@@ -146,41 +158,41 @@ def _short(at_s: float) -> str:
     return datetime.fromtimestamp(at_s).astimezone().strftime("%m-%d %H:%M:%S")
 
 
-def _calibration(told: Calibration) -> RenderableType:
-    if not told["predictions"]:
+def _calibration(quality: Calibration) -> RenderableType:
+    if not quality["predictions"]:
         return Text("no job that was predicted has completed yet")
-    intervals = "learned from them" if told["is_learned"] else "wide, until enough jobs have completed"
+    intervals = "learned from them" if quality["is_learned"] else "wide, until enough jobs have completed"
     return show.grid(
         {
-            "jobs that completed": str(told["predictions"]),
-            "ended in the interval": f"{told['finishes_inside'] or 0:.0%} (should: {told['target']:.0%})",
-            "started in it": "" if told["starts_inside"] is None else f"{told['starts_inside']:.0%}",
-            "off by": f"{told['median_error_s'] or 0:.1f} s, {told['median_relative_error'] or 0:.0%} (medians)",
+            "jobs that completed": str(quality["predictions"]),
+            "ended in the interval": f"{quality['finishes_inside'] or 0:.0%} (should: {quality['target']:.0%})",
+            "started in it": "" if quality["starts_inside"] is None else f"{quality['starts_inside']:.0%}",
+            "off by": f"{quality['median_error_s'] or 0:.1f} s, {quality['median_relative_error'] or 0:.0%} (medians)",
             "intervals are": intervals,
         }
     )
 
 
-def effects(found: Effects) -> RenderableType:
-    """Tiers, then the jobs that gain or lose most."""
+def effects(answer: Effects) -> RenderableType:
+    """Return the tiers, then the jobs that gain or lose most."""
     tiers = Rows("TIER", "SHARE", "WOULD BE")
-    for each in found["tiers"]:
+    for each in answer["tiers"]:
         tiers.add_row(each["tier"], _share(each["share_before"]), _share(each["share_after"]))
     jobs = Rows("JOB", "TIER", "USER", "STEPS/S", "WOULD BE", "ENDS", "WOULD END", spare=("USER", "TIER"))
-    for row in found["jobs"]:
+    for row in answer["jobs"]:
         rates = (_rate(row["steps_per_s_before"]), _rate(row["steps_per_s_after"]))
-        ends = (_end(row["finish_at_s_before"]), _end(row["finish_at_s_after"]))
+        ends = (_end(row["simulated_finish_at_s_before"]), _end(row["simulated_finish_at_s_after"]))
         jobs.add_row(row["job_id"], row["tier"], row["user"], *rates, *ends)
-    if len(found["jobs"]) < found["jobs_total"]:
-        jobs.caption = f"{len(found['jobs'])} of {found['jobs_total']} jobs: those that gain or lose most"
-    return Group(show.grid(_change(found)), tiers, jobs)
+    if len(answer["jobs"]) < answer["jobs_total"]:
+        jobs.caption = f"{len(answer['jobs'])} of {answer['jobs_total']} jobs: those that gain or lose most"
+    return Group(show.grid(_change(answer)), tiers, jobs)
 
 
-def _change(found: Effects) -> dict[str, str | Text]:
-    before, after = found["mean_left_s_before"], found["mean_left_s_after"]
+def _change(answer: Effects) -> dict[str, str | Text]:
+    before, after = answer["simulated_mean_left_s_before"], answer["simulated_mean_left_s_after"]
     return {
-        "policy": f"{found['policy_before']} → {found['policy_after']}",
-        "workers": f"{_counts(found['capacity_before'])} → {_counts(found['capacity_after'])}",
+        "policy": f"{answer['policy_before']} → {answer['policy_after']}",
+        "workers": f"{_counts(answer['capacity_before'])} → {_counts(answer['capacity_after'])}",
         "mean time to end": "" if before is None or after is None else f"{before:.0f} s → {after:.0f} s",
     }
 

@@ -7,91 +7,33 @@
 `AsyncClient` has the same calls, to be awaited (what lists: `async for`):
 
     async with AsyncClient("http://127.0.0.1:8080", token) as gavel:
-        async for event in gavel.follow_events():
+        async for event in gavel.watch():
             print(event["event"], event["data"])
 
-Answers are the API's JSON objects as they came, typed in answers.py; /docs explains every field.
+Answers are the API's JSON objects as they came, typed in answers/; bodies.py types what is sent.
 """
 
-from gavel.client.answers import (
-    Allocation,
-    AllocationRow,
-    AuditEntry,
-    Cancelled,
-    Cluster,
-    Deadline,
-    Estimator,
-    Event,
-    Job,
-    JobBatch,
-    Lease,
-    Node,
-    Operation,
-    Round,
-    Submission,
-    Throughput,
-    Throughputs,
-    Tier,
-    TierLimits,
-    Usage,
-    User,
-    Worker,
-)
+from gavel.client import answers, bodies
+from gavel.client.answers import *  # noqa: F403  all of them, as its __all__ lists them
+from gavel.client.bodies import *  # noqa: F403
 from gavel.client.errors import GavelApiError, ServiceUnreachable
-from gavel.client.events import EventCalls, LiveEvent
-from gavel.client.explain import Calibration, Effects, ExplainCalls, Explanation, Replayed
+from gavel.client.events import EventCalls, WatchEvent
+from gavel.client.explain import ExplainCalls
 from gavel.client.jobs import TERMINAL_STATES, JobCalls
 from gavel.client.nodes import NodeCalls
-from gavel.client.overview import OverviewCalls, Placements, Queue, QueueItem, Shares, Summary
-from gavel.client.people import BearerToken, PeopleCalls
+from gavel.client.overview import OverviewCalls
+from gavel.client.people import PeopleCalls
 from gavel.client.resources import ResourceCalls
 from gavel.client.scheduling import SchedulingCalls
 from gavel.client.wires import AsyncWire, SyncWire
 
-__all__ = [
-    "TERMINAL_STATES",
-    "Allocation",
-    "AllocationRow",
-    "AsyncClient",
-    "AuditEntry",
-    "BearerToken",
-    "Calibration",
-    "Cancelled",
-    "Client",
-    "Cluster",
-    "Deadline",
-    "Effects",
-    "Estimator",
-    "Event",
-    "Explanation",
-    "GavelApiError",
-    "Job",
-    "JobBatch",
-    "Lease",
-    "LiveEvent",
-    "Node",
-    "Operation",
-    "Placements",
-    "Queue",
-    "QueueItem",
-    "Replayed",
-    "Round",
-    "ServiceUnreachable",
-    "Shares",
-    "Submission",
-    "Summary",
-    "Throughput",
-    "Throughputs",
-    "Tier",
-    "TierLimits",
-    "Usage",
-    "User",
-    "Worker",
-]
+__all__ = ["TERMINAL_STATES", "AsyncClient", "Client", "GavelApiError", "ServiceUnreachable", "WatchEvent"]
+__all__ += answers.__all__
+__all__ += bodies.__all__
 
 
 class Calls(JobCalls, EventCalls, PeopleCalls, NodeCalls, ResourceCalls, SchedulingCalls, OverviewCalls, ExplainCalls):
-    """Every call, said once."""
+    """All calls, defined once for both clients."""
 
 
 class Client(Calls, SyncWire):

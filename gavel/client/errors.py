@@ -6,7 +6,7 @@ import httpx
 
 
 class GavelApiError(Exception):
-    """The service refused. `status` is HTTP's; `field` names the part of the input that was wrong, if any was."""
+    """The service refused. `status`: the HTTP status. `field`: the part of the input that was wrong, if any."""
 
     def __init__(self, status: int, title: str, detail: str = "", field: str | None = None) -> None:
         where = f"{field}: " if field and not detail.startswith(field) else ""
@@ -18,11 +18,11 @@ class GavelApiError(Exception):
 
 
 class ServiceUnreachable(Exception):
-    """No answer came: nothing listens there, or the connection broke or was too slow."""
+    """No answer: nothing listens at the address, or the connection broke or was too slow."""
 
 
 def refusal(answer: httpx.Response) -> GavelApiError:
-    """The problem document (RFC 9457) as an exception; any other body as its text."""
+    """Return the problem document (RFC 9457) as an exception; any other body as its text."""
     match parsed(answer):
         case {"title": str(title), "detail": str(detail), "errors": [{"field": str(field)}, *_]}:
             return GavelApiError(answer.status_code, title, detail, field)
@@ -32,7 +32,7 @@ def refusal(answer: httpx.Response) -> GavelApiError:
 
 
 def parsed(answer: httpx.Response) -> Any:
-    """The body as JSON; None when it is none."""
+    """Return the body as JSON; None if it is not JSON."""
     try:
         return answer.json()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Server-sent events, resumed where they broke off: what happens in the service, and logs as they are written."""
+"""Server-sent events, resumed after a lost connection: events of the service, and logs as they are written."""
 
 import codecs
 import json
@@ -11,15 +11,17 @@ import httpx
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.script import Ask, Item, Items, Listing, NextChunk, Open, Pause, Script, answered, part
 
-SILENCE_S = 45.0  # the service gives a sign of life every 15 s; after so long without one the stream is opened again
+SILENCE_S = (
+    45.0  # seconds; the service sends something every 15 s; after this time without anything the stream is opened again
+)
 RETRY_S = 1.0
-RESTARTS_MAX = 60  # attempts to find a service again that had answered before
+RESTARTS_MAX = 60  # attempts to reach a service again that had answered before
 BUSY = (429, 503)
 LOG_LIMIT_BYTES = 65_536
 
 
-class LiveEvent(TypedDict):
-    """Something that happened: `event` is hello, reset, or one of the kinds asked for, `data` what it is about."""
+class WatchEvent(TypedDict):
+    """An event: `event` is hello, reset, or one of the requested kinds, `data` the object that it is about."""
 
     event: str
     data: dict[str, Any]
@@ -36,7 +38,7 @@ class ServerEvent:
 
 
 class EventReader:
-    """Makes events of bytes as they come (HTML standard, section 9.2.6). `last_id` is where to resume.
+    """Parses events from bytes as they arrive (HTML standard, section 9.2.6). `last_id`: where to resume.
 
     Lines end at CR, LF or both and nowhere else: a log may hold U+2028, which `str.splitlines` would cut at.
     """
@@ -53,14 +55,14 @@ class EventReader:
         self._data: list[str] = []
 
     def begin_again(self) -> float:
-        """Forget half an event of a stream that ended; returns the seconds to wait before the next."""
+        """Forget an incomplete event of a stream that ended. Return the seconds to wait before the next stream."""
         retry_s, self.retry_s = self.retry_s, RETRY_S
         self._decoder.reset()
         self._begin()
         return retry_s
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
-        """The events that this chunk completes."""
+        """Return the events that this chunk completes."""
         self._rest += self._decoder.decode(chunk)
         tail = "\r" if self._rest.endswith("\r") else ""  # the LF after it may be in the next chunk
         *lines, self._rest = self._rest.removesuffix(tail).replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -88,7 +90,7 @@ class EventReader:
 
 
 class Following:
-    """A stream of events that is opened again where it broke off."""
+    """A stream of events that is opened again after a lost connection."""
 
     def __init__(self, path: str, last_id: str = "", **query: Any) -> None:
         self._path = path
@@ -96,10 +98,10 @@ class Following:
         self._reader = EventReader()
         self._reader.last_id = last_id
         self._is_open = False
-        self._failures: int | None = None  # since the service answered; None: it never did
+        self._failures: int | None = None  # attempts since the service answered; None: it never did
 
     def more(self) -> Script[list[ServerEvent]]:
-        """The next events; none when the stream had to be opened or ended. Raises what any call may raise."""
+        """Return the next events; none if the stream had to be opened or has ended. Raise what any call may raise."""
         if not self._is_open:
             yield from self._open()
             return []
@@ -128,24 +130,24 @@ class Following:
 
 
 class EventCalls:
-    """Part of both clients."""
+    """Calls about events and logs, part of both clients."""
 
     @Listing
-    def follow_events(self, after: int | None = None, *, kinds: Sequence[str] = ()) -> Items[LiveEvent]:
-        """What happens, as it happens and without end; `position` is what to give as `after` to go on later.
+    def watch(self, after: int | None = None, *, kinds: Sequence[str] = ()) -> Items[WatchEvent]:
+        """Yield events as they happen, without end. Give a `position` as `after` to resume later.
 
-        `hello` comes first, and again when a connection broke and nothing was missed; `reset` says that positions begin
-        anew: read the lists again. Your jobs, and rounds with your leases; an operator's: everything. `kinds`: only
-        these of job, round, allocation and changed, which counts what was written and is told only when asked for.
+        `hello` comes first, and again after a lost connection if nothing was missed. `reset`: positions begin anew, so
+        read the lists again. Your jobs, and rounds with your leases; for an operator everything. `kinds`: only these of
+        job, round, allocation and changed; `changed` counts what was written and comes only when asked for.
         """
-        stream = Following("/v1/events", "" if after is None else str(after), kind=list(kinds))
+        stream = Following("/v1/watch", "" if after is None else str(after), kind=list(kinds))
         while True:
             for event in (yield from stream.more()):
-                yield Item(LiveEvent(event=event.event, data=json.loads(event.text), position=int(event.id or 0)))
+                yield Item(WatchEvent(event=event.event, data=json.loads(event.text), position=int(event.id or 0)))
 
     @Listing
     def read_logs(self, job_id: str, offset: int = 0, *, follow: bool = False) -> Items[str]:
-        """Log text to the end of what is there now; `follow`: as it is written, until the job has ended."""
+        """Yield log text up to its present end; `follow`: until the job has ended, as it is written."""
         path = f"/v1/jobs/{part(job_id)}/logs"
         if not follow:
             yield from _log_to_its_end(path, offset)
@@ -159,7 +161,7 @@ class EventCalls:
 
 
 def log_chunk(path: str, offset: int, limit_bytes: int) -> Script[tuple[bytes, int]]:
-    """Log bytes from an offset, and the offset to ask for next."""
+    """Return log bytes from an offset, and the next offset to ask for."""
     ask = Ask(method="GET", path=path, params={"offset": offset, "limit": limit_bytes})
     answer = yield from answered(ask, may_repeat=True)
     return answer.content, int(answer.headers["X-Next-Offset"])

@@ -5,35 +5,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 from uuid import uuid4
 
-from gavel.client.answers import AuditEntry, Cancelled, Event, Job, JobBatch, Submission
+from gavel.client.answers import AuditEntry, Cancelled, Event, Job, JobBatch
+from gavel.client.bodies import JobSubmit
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.events import LOG_LIMIT_BYTES, log_chunk
 from gavel.client.script import Item, Items, Listing, Method, Pause, Script, call, get, paged, part
 
 TERMINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
-RESTART_S = 60.0  # how long a waiting client looks for a service that went away
-WAIT_PAUSES_S = (0.1, 0.15, 0.25, 0.4, 0.6)  # between looks at a job that is waited for; then a second
+RESTART_S = 60.0  # seconds that a waiting client tries to reach a lost service
+WAIT_PAUSES_S = (0.1, 0.15, 0.25, 0.4, 0.6)  # seconds between requests while waiting for a job; then one second
 
 
 class JobCalls:
-    """Part of both clients."""
+    """Calls about jobs, part of both clients."""
 
     @Method
-    def submit(self, *, idempotency_key: str | None = None, **job: Unpack[Submission]) -> Script[Job]:
-        """Submit a job. Repeated on lost connections under one key, so that it is submitted once."""
+    def submit(self, *, idempotency_key: str | None = None, **job: Unpack[JobSubmit]) -> Script[Job]:
+        """Submit a job. After a lost connection it is repeated with the same key, so the job is submitted once."""
         return _submitted(
             "/v1/jobs", {name: value for name, value in job.items() if value is not None}, idempotency_key
         )
 
     @Method
-    def submit_batch(self, jobs: Sequence[Submission], *, idempotency_key: str | None = None) -> Script[JobBatch]:
-        """Submit many jobs, all or none; repeated on lost connections under one key."""
-        return _submitted("/v1/jobs:batch", {"jobs": [dict(job) for job in jobs]}, idempotency_key)
+    def submit_batch(self, jobs: Sequence[JobSubmit], *, idempotency_key: str | None = None) -> Script[JobBatch]:
+        """Submit many jobs, all or none. After a lost connection it is repeated with the same key."""
+        return _submitted("/v1/jobs/batch", {"jobs": [dict(job) for job in jobs]}, idempotency_key)
 
     @Method
     def submit_array(
         self,
-        job: Submission,
+        job: JobSubmit,
         *,
         parameters: Mapping[str, Sequence[str]] | None = None,
         count: int | None = None,
@@ -42,11 +43,11 @@ class JobCalls:
         """Submit a job for each combination of parameters (set in env, put for `{NAME}` in argv), or `count` times."""
         body: dict[str, Any] = {"job": dict(job)}
         body |= {"count": count} if parameters is None else {"parameters": {k: list(v) for k, v in parameters.items()}}
-        return _submitted("/v1/jobs:array", body, idempotency_key)
+        return _submitted("/v1/jobs/array", body, idempotency_key)
 
     @Method
     def job(self, job_id: str) -> Script[Job]:
-        """One job."""
+        """Return one job."""
         return get(_path(job_id))
 
     @Listing
@@ -60,13 +61,13 @@ class JobCalls:
         array_id: str | None = None,
         limit: int | None = None,
     ) -> Items[Job]:
-        """Jobs, newest first, at most `limit`; pages are fetched as they are needed."""
+        """Yield jobs, newest first, at most `limit`. Pages are fetched as they are needed."""
         where = {"state": state, "user": user, "tier": tier, "label": label, "array_id": array_id}
         return paged("/v1/jobs", "cursor", "next_cursor", limit, **where)
 
     @Method
     def cancel(self, job_id: str) -> Script[Job]:
-        """Wish that the job ends; it is CANCELLED once its gang has stopped."""
+        """Request that the job ends. It is CANCELLED once its gang has stopped."""
         return call("POST", _path(job_id, "/cancel"), may_repeat=True)
 
     @Method
@@ -78,18 +79,18 @@ class JobCalls:
         array_id: str | None = None,
         keep: Sequence[str] = (),
     ) -> Script[Cancelled]:
-        """Wish that all jobs end that fit, but those to keep; in one transaction."""
+        """Request, in one transaction, that all jobs end which match the filter, except those to keep."""
         body = {"ids": None if ids is None else list(ids), "label": label, "array_id": array_id, "keep": list(keep)}
-        return call("POST", "/v1/jobs:batchCancel", may_repeat=True, json=body)
+        return call("POST", "/v1/jobs/cancel", may_repeat=True, json=body)
 
     @Method
     def pause(self, job_id: str) -> Script[Job]:
-        """Wish that the job stops after a checkpoint and waits."""
+        """Request that the job stops after a checkpoint and waits until it is resumed."""
         return call("POST", _path(job_id, "/pause"), may_repeat=True)
 
     @Method
     def resume(self, job_id: str) -> Script[Job]:
-        """Wish that a paused job goes on."""
+        """Request that a paused job goes on from its checkpoint."""
         return call("POST", _path(job_id, "/resume"), may_repeat=True)
 
     @Method
@@ -102,15 +103,15 @@ class JobCalls:
         labels: Mapping[str, str] | None = None,
         version: int | None = None,
     ) -> Script[Job]:
-        """Change what is given; `labels` replace all. With `version`: 412 if somebody changed the job since."""
-        wish = {"weight": weight, "priority": priority, "labels": None if labels is None else dict(labels)}
-        body = {name: value for name, value in wish.items() if value is not None}
+        """Change the given fields; `labels` replace all labels. With `version`: 412 if the job was changed since."""
+        change = {"weight": weight, "priority": priority, "labels": None if labels is None else dict(labels)}
+        body = {name: value for name, value in change.items() if value is not None}
         headers = {"If-Match": "*" if version is None else f'W/"{version}"'}
         return call("PATCH", _path(job_id), json=body, headers=headers)
 
     @Method
     def wait(self, job_id: str, timeout_s: float | None = None) -> Script[Job]:
-        """The job once it has ended. Raises TimeoutError after `timeout_s`; survives restarts of the service."""
+        """Return the job once it has ended, also over restarts of the service. Raise TimeoutError after `timeout_s`."""
         give_up_at_s = time.monotonic() + (timeout_s if timeout_s is not None else 1e12)
         pauses = iter(WAIT_PAUSES_S)
         while True:
@@ -124,13 +125,13 @@ class JobCalls:
 
     @Method
     def logs(self, job_id: str, offset: int = 0, limit_bytes: int = LOG_LIMIT_BYTES) -> Script[tuple[str, int]]:
-        """Log text from a byte offset, which counts from the job's first line, and the offset to ask for next."""
+        """Return log text from a byte offset, counted from the job's first line, and the next offset to ask for."""
         content, next_offset = yield from log_chunk(_path(job_id, "/logs"), offset, limit_bytes)
         return content.decode("utf-8", "replace"), next_offset
 
     @Listing
     def events(self, job_id: str) -> Items[Event]:
-        """The job's story, oldest first."""
+        """Yield the job's history, oldest first."""
         after = 0
         while (page := (yield from get(_path(job_id, "/events"), after=after)))["items"]:
             for each in page["items"]:
@@ -141,7 +142,7 @@ class JobCalls:
     def audit(
         self, *, job_id: str | None = None, user: str | None = None, subject: str | None = None, limit: int = 50
     ) -> Items[AuditEntry]:
-        """Decisions, newest first: about one job of yours; without `job_id` everybody's, for operators."""
+        """Yield decisions, newest first: about one job of yours; without `job_id` all of them, for operators."""
         path = "/v1/audit" if job_id is None else _path(job_id, "/audit")
         return paged(path, "before", "next_before", limit, user=user, subject=subject)
 
@@ -155,7 +156,7 @@ def _submitted(path: str, body: Mapping[str, Any], key: str | None) -> Script[An
 
 
 def _patiently(path: str) -> Script[Any]:
-    """What a path answers, also from a service that is being started again, or says that it is busy."""
+    """Return the answer of a path. Wait for a service that restarts or says that it is busy."""
     give_up_at_s = time.monotonic() + RESTART_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The clients' calls about nodes, and about operations, which is what such calls answer with."""
+"""The clients' calls about nodes and operations. A call that changes a node returns an operation."""
 
 from typing import Any
 
@@ -7,38 +7,41 @@ from gavel.client.script import Method, Script, asked, get, listed, part
 
 
 class NodeCalls:
-    """Part of both clients."""
+    """Calls about nodes, part of both clients."""
 
     @Method
     def nodes(self) -> Script[list[Node]]:
-        """Nodes with their states, by name."""
+        """Return nodes with their states, by name."""
         return listed("/v1/nodes")
 
     @Method
     def node(self, name: str) -> Script[Node]:
-        """One node."""
+        """Return one node."""
         return get(f"/v1/nodes/{part(name)}")
 
     @Method
     def cordon(self, node: str, *, wait_s: int = 2) -> Script[Operation]:
-        """No new leases there. Waits so long for the scheduler; `pending` afterwards: it will be done."""
-        return _wish(node, "cordon", wait_s)
+        """Give no new leases on the node.
+
+        Waits `wait_s` for the scheduler. A `pending` operation will still be done.
+        """
+        return _request(node, "cordon", wait_s)
 
     @Method
     def uncordon(self, node: str, *, wait_s: int = 2) -> Script[Operation]:
-        """New leases there again; ends a drain."""
-        return _wish(node, "uncordon", wait_s)
+        """Give leases on the node again. This ends a drain."""
+        return _request(node, "uncordon", wait_s)
 
     @Method
     def drain(self, node: str, window_s: float, *, wait_s: int = 2) -> Script[Operation]:
-        """No lease there outlives the window; the node is `drained` once nothing runs there."""
-        return _wish(node, "drain", wait_s, json={"window_s": float(window_s)})
+        """Empty the node within the window: no lease outlives it. The node is `drained` once nothing runs there."""
+        return _request(node, "drain", wait_s, json={"window_s": float(window_s)})
 
     @Method
     def operation(self, operation_id: str) -> Script[Operation]:
-        """What became of something asked of the scheduler."""
+        """Return the outcome of a command to the scheduler."""
         return get(f"/v1/operations/{part(operation_id)}")
 
 
-def _wish(node: str, what: str, wait_s: int, **request: Any) -> Script[Any]:
+def _request(node: str, what: str, wait_s: int, **request: Any) -> Script[Any]:
     return asked("POST", f"/v1/nodes/{part(node)}/{what}", wait_s, **request)

@@ -1,6 +1,6 @@
-"""What each call does, said once for both clients: a generator that yields steps and is sent their answers.
+"""What each call does, defined once for both clients: a generator that yields steps and receives their results.
 
-A client performs the steps, waiting or awaiting (wires.py); the generator knows no socket and no clock. To add a call,
+A client performs the steps, blocking or awaiting (wires.py); the generator uses no socket and no clock. To add a call,
 write a method in one of the classes of calls: with `@Method` it returns a `Script`, with `@Listing` it yields items.
 """
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PAUSES_S = (0.1, 0.2, 0.4, 0.8)  # between the attempts of a call that may be repeated safely
+PAUSES_S = (0.1, 0.2, 0.4, 0.8)  # seconds between the attempts of a call that may be repeated safely
 PAGE_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """Send one request; its answer comes back, an `httpx.Response`. The service may think for `patience_s` longer."""
+    """Send one request; the result is an `httpx.Response`. The service may take `patience_s` seconds longer."""
 
     method: str
     path: str
@@ -38,26 +38,26 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Send a request whose answer is read by chunks, in place of the stream that was open, if any."""
+    """Send a request whose answer is read by chunks. It replaces the stream that was open, if any."""
 
     ask: Ask
 
 
 @dataclass(frozen=True, slots=True)
 class NextChunk:
-    """Read on in the open stream; bytes come back, or None at its end."""
+    """Read the next chunk of the open stream; the result is bytes, or None at its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let time pass."""
+    """Wait some seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Item(Generic[T]):
-    """Hand this to whoever iterates."""
+    """Yield this to the caller's iteration."""
 
     value: T
 
@@ -68,7 +68,7 @@ Items = Generator[Step | Item[T], Any, None]
 
 
 class Method(Generic[P, T]):
-    """A method of both clients that answers once: `Client` returns what the script returns, `AsyncClient` awaits it."""
+    """A method of both clients with one result: `Client` returns it, `AsyncClient` awaits it."""
 
     def __init__(self, script: Callable[Concatenate[Any, P], Script[T]]) -> None:
         self._script = script
@@ -112,35 +112,35 @@ def _bound(script: Callable[..., Any], play: Callable[[Any], Any]) -> Callable[.
 
 
 def get(path: str, **query: Any) -> Script[Any]:
-    """The JSON that a path answers; repeated on lost connections."""
+    """Return the JSON answer of a path. Repeated after lost connections."""
     given = {name: value for name, value in query.items() if value is not None}
     return call("GET", path, params=given, may_repeat=True)
 
 
 def listed(path: str, **query: Any) -> Script[Any]:
-    """The items of a list that comes in one piece."""
+    """Yield the items of a list that comes in one answer."""
     return (yield from get(path, **query))["items"]
 
 
 def call(method: str, path: str, *, may_repeat: bool = False, **request: Any) -> Script[Any]:
-    """The JSON answer to one request. Raises GavelApiError, ServiceUnreachable."""
+    """Return the JSON answer to one request. Raise GavelApiError, ServiceUnreachable."""
     answer = yield from answered(Ask(method=method, path=path, **request), may_repeat=may_repeat)
-    if (found := parsed(answer)) is None:
+    if (value := parsed(answer)) is None:
         where = answer.url.copy_with(raw_path=b"/")
         raise GavelApiError(answer.status_code, "The answer is not Gavel's", f"is {where} the right address?")
-    return found
+    return value
 
 
 def asked(
     method: str, path: str, wait_s: float, headers: Mapping[str, str] | None = None, **request: Any
 ) -> Script[Any]:
-    """The operation that a call to the scheduler became, done or, after `wait_s`, pending."""
+    """Return the operation of a command to the scheduler: ended, or pending after `wait_s`."""
     prefer = {"Prefer": f"wait={wait_s:g}", **(headers or {})}
     return call(method, path, headers=prefer, patience_s=wait_s, **request)
 
 
 def answered(step: Ask | Open, *, may_repeat: bool) -> Script[httpx.Response]:
-    """The answer, when it is no refusal."""
+    """Return the answer. Raise GavelApiError if it is a refusal."""
     for pause_s in (*(PAUSES_S if may_repeat else ()), None):
         try:
             answer: httpx.Response = yield step
@@ -156,7 +156,7 @@ def answered(step: Ask | Open, *, may_repeat: bool) -> Script[httpx.Response]:
 
 
 def paged(path: str, cursor: str, next_cursor: str, limit: int | None, **query: Any) -> Items[Any]:
-    """The items of a list, at most `limit`, page after page as they are needed."""
+    """Yield the items of a list, at most `limit`; pages are fetched as they are needed."""
     wanted = 2**63 if limit is None else limit
     while wanted > 0:
         page = yield from get(path, limit=min(wanted, PAGE_LIMIT), **query)
@@ -169,5 +169,5 @@ def paged(path: str, cursor: str, next_cursor: str, limit: int | None, **query: 
 
 
 def part(name: str) -> str:
-    """One segment of a path, whatever was typed."""
+    """Return any text as one segment of a path."""
     return quote(name, safe="")

@@ -1,4 +1,4 @@
-"""The two ways to perform a script (script.py): waiting for each step, or awaiting it. Nothing else differs."""
+"""The two ways to perform a script (script.py): blocking for each step, or awaiting it. Nothing else differs."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Running(Generic[T]):
-    """A script under way: the step it wants done, or None and, in `value`, what it returned."""
+    """A script in progress: the step to perform next, or None and, in `value`, what the script returned."""
 
     def __init__(self, script: "Script[T] | Items[T]") -> None:
         self._script = script
@@ -22,24 +22,24 @@ class Running(Generic[T]):
         self.answer(None)
 
     def answer(self, answer: Any) -> None:
-        """Tell it what came of the step."""
+        """Pass the result of the step to the script."""
         try:
             self.step = self._script.throw(answer) if isinstance(answer, Exception) else self._script.send(answer)
         except StopIteration as end:
             self.step, self.value = None, end.value
 
     def close(self) -> None:
-        """Leave it where it is."""
+        """Close the script where it is."""
         self._script.close()
 
 
 class Wire:
-    """What both have: where the service is, and as whom it is called."""
+    """What both wires share: the service's address, and the caller's token."""
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
         self.url = url.rstrip("/")
         self._timeout_s = timeout_s
-        self._said: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             "base_url": self.url,
             "headers": {"Authorization": f"Bearer {token}"},
             "timeout": timeout_s,
@@ -47,10 +47,10 @@ class Wire:
         }
 
     def _request(self, ask: Ask) -> dict[str, Any]:
-        """The arguments of httpx's `build_request`."""
+        """Return the arguments of httpx's `build_request`."""
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + ask.patience_s)
-        said = {"params": ask.params, "headers": ask.headers, "json": ask.json, "timeout": timeout}
-        return {"method": ask.method, "url": ask.path, **said}
+        options = {"params": ask.params, "headers": ask.headers, "json": ask.json, "timeout": timeout}
+        return {"method": ask.method, "url": ask.path, **options}
 
 
 class SyncWire(Wire):
@@ -58,7 +58,7 @@ class SyncWire(Wire):
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
         super().__init__(url, token, timeout_s)
-        self._http = httpx.Client(**self._said)
+        self._http = httpx.Client(**self._options)
 
     def __enter__(self) -> Self:
         return self
@@ -71,7 +71,7 @@ class SyncWire(Wire):
         self._http.close()
 
     def perform(self, script: Script[T]) -> T:
-        """What the script returns."""
+        """Return what the script returns."""
         running = Running(script)
         for _ in self._played(running):
             pass
@@ -79,7 +79,7 @@ class SyncWire(Wire):
         return value
 
     def iterate(self, items: Items[T]) -> Iterator[T]:
-        """What the script yields."""
+        """Yield what the script yields."""
         return self._played(Running(items))
 
     def _played(self, running: Running[T]) -> Iterator[T]:
@@ -97,7 +97,7 @@ class SyncWire(Wire):
 
 
 class _SyncHand:
-    """Does the steps of one script, and holds its stream."""
+    """Performs the steps of one script, and holds its stream."""
 
     def __init__(self, wire: SyncWire) -> None:
         self._http = wire._http
@@ -106,7 +106,7 @@ class _SyncHand:
         self._chunks: Iterator[bytes] = iter(())
 
     def outcome(self, step: Step) -> Any:
-        """What came of it; a broken connection as the error that it is."""
+        """Return the result of a step; a broken connection as the error to raise in the script."""
         try:
             return self._do(step)
         except httpx.TransportError as error:
@@ -138,7 +138,7 @@ class AsyncWire(Wire):
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
         super().__init__(url, token, timeout_s)
-        self._http = httpx.AsyncClient(**self._said)
+        self._http = httpx.AsyncClient(**self._options)
 
     async def __aenter__(self) -> Self:
         return self
@@ -151,7 +151,7 @@ class AsyncWire(Wire):
         await self._http.aclose()
 
     async def perform(self, script: Script[T]) -> T:
-        """What the script returns."""
+        """Return what the script returns."""
         running = Running(script)
         async for _ in self._played(running):
             pass
@@ -159,7 +159,7 @@ class AsyncWire(Wire):
         return value
 
     def iterate(self, items: Items[T]) -> AsyncIterator[T]:
-        """What the script yields."""
+        """Yield what the script yields."""
         return self._played(Running(items))
 
     async def _played(self, running: Running[T]) -> AsyncIterator[T]:
@@ -177,7 +177,7 @@ class AsyncWire(Wire):
 
 
 class _AsyncHand:
-    """Does the steps of one script, and holds its stream."""
+    """Performs the steps of one script, and holds its stream."""
 
     def __init__(self, wire: AsyncWire) -> None:
         self._http = wire._http
@@ -186,7 +186,7 @@ class _AsyncHand:
         self._chunks: AsyncIterator[bytes] | None = None
 
     async def outcome(self, step: Step) -> Any:
-        """What came of it; a broken connection as the error that it is."""
+        """Return the result of a step; a broken connection as the error to raise in the script."""
         try:
             return await self._do(step)
         except httpx.TransportError as error:

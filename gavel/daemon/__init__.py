@@ -1,5 +1,5 @@
-"""The service as processes: one serves the API (service.py), its child schedules (scheduling.py).
+"""The processes of the service: one serves the API (service.py), and its child process schedules (scheduling.py).
 
-Composition root: the only place that names the store, the backend, the runner and the estimator together. Several
+Composition root: the only place that imports the store, the backend, the runner and the estimator together. Several
 services may serve one database; one of them leads the scheduler (leading.py), the others stand by or serve the API.
 """

@@ -1,13 +1,10 @@
-"""The scheduler's process as the API's process sees it: started, heard, started again when it ends, stopped.
+"""The scheduler's process, managed by the API's process: start it, read its messages, restart it when it ends, stop it.
 
-The two share no memory. What is decided goes through the database; over a socket pair the child only says who leads and
-what is wrong. It dies with the thread that started it, so with its parent however that ends; asked, it ends in order.
+The two share no memory. Decisions go through the database. Over a socket pair the child only reports who leads and what
+is wrong. The child is killed when the thread that started it ends, and so when its parent ends, in whatever way. On
+request it ends in order.
 """
 
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +12,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from multiprocessing.connection import Pipe
 
 import structlog
 
+from gavel.child_processes import reap, start_connected
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable
 
@@ -26,14 +23,14 @@ log = structlog.get_logger("gavel.scheduler_process")
 
 STOP = "stop"
 STOP_LIMIT_S = 10.0
-BURY_LIMIT_S = 2.0  # from the end of what it says to its end
+BURY_LIMIT_S = 2.0  # from its last message to the end of the process
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-STEADY_S = 60.0  # who has lived so long did not end at once: the next pause is a short one again
+STEADY_S = 60.0  # after a process that ran this long, the next pause is the first one again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the child is started with; `url` is where the API listens."""
+    """The first message to the child: its settings, and the URL at which the API listens."""
 
     settings: Settings
     url: str
@@ -41,7 +38,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
-    """What a scheduler says of itself: does it lead, what halted its planning, what is wrong with its cluster."""
+    """A scheduler's state: whether it leads, what halted its planning, what is wrong with its cluster."""
 
     leads: bool = False
     halted: str = ""
@@ -50,55 +47,48 @@ class SchedulerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """It cannot start, and why."""
+    """The message of a scheduler that cannot start, with the reason."""
 
     reason: str
 
 
 Message = str | SchedulerState | Refusal
-"""A line for whoever runs the service; how it is now; or its last word."""
+"""A line for the operator, the scheduler's new state, or the reason why it cannot start."""
 
 
 class Ends:
-    """How schedulers ended unasked, and how long to wait before the next one. Instants are on one monotonic clock."""
+    """How schedulers ended without a request, and how long to wait before the next start. Times are monotonic."""
 
     def __init__(self) -> None:
         self._pause_s = 0.0
-        self._story, self._until_s = "", inf
+        self._history, self._until_s = "", inf
 
     def add(self, how: str, *, lived_s: float) -> float:
-        """Seconds to wait: a second, doubled up to a minute with each that did not live for a minute."""
+        """Record an end; return the seconds to wait: 1 s at first, doubled up to 60 s after each run below 60 s."""
         is_first = lived_s >= STEADY_S or not self._pause_s
         self._pause_s = FIRST_PAUSE_S if is_first else min(2 * self._pause_s, LONGEST_PAUSE_S)
-        self._story, self._until_s = f"{how}; the next one starts {self._pause_s:g} s later", inf
+        self._history, self._until_s = f"{how}; the next one starts {self._pause_s:g} s later", inf
         return self._pause_s
 
     def start_again(self, now_s: float) -> None:
-        """The next one is started now: in a minute all of it is forgotten."""
+        """Note that the next process starts now; after `STEADY_S` the history is empty again."""
         self._until_s = now_s + STEADY_S
 
-    def story(self, now_s: float) -> str:
-        """What happened last, while that is news; empty: nothing did."""
-        return self._story if now_s < self._until_s else ""
+    def history(self, now_s: float) -> str:
+        """Return how the last process ended; empty if none did, or if the next one has run for `STEADY_S`."""
+        return self._history if now_s < self._until_s else ""
 
 
 class Child:
-    """One such process. `messages` and `bury` are for one thread, `stop` and `kill` for any."""
+    """One scheduler process. One thread calls `messages` and `bury`; any thread may call `stop` and `kill`."""
 
     def __init__(self, order: Order) -> None:
-        """Raises OSError if no process can be had."""
-        self._connection, theirs = Pipe(duplex=True)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "gavel.daemon.scheduling", str(theirs.fileno()), str(os.getpid())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C in the service's terminal is for the service to handle
-            )
+        """Start the process. Raises OSError if it cannot be started."""
+        self._process, self._connection = start_connected("gavel.daemon.scheduling")
         self._connection.send(order)
 
     def messages(self) -> Iterator[Message]:
-        """What it says until it ends."""
+        """Yield its messages until it ends."""
         with suppress(EOFError, OSError):
             while True:
                 yield self._connection.recv()
@@ -113,20 +103,16 @@ class Child:
         self._process.kill()
 
     def bury(self) -> str:
-        """How it ended, now that it says nothing more."""
-        try:
-            code = self._process.wait(BURY_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
+        """Wait for its end, after its last message; return how it ended."""
+        how = reap(self._process, BURY_LIMIT_S)
         self._connection.close()
-        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        return how
 
 
 class SchedulerProcess:
-    """Keeps a scheduler alive beside this process, from `begin` to `stop`.
+    """Keeps a scheduler process running from `begin` to `stop`.
 
-    `announce` takes its lines for whoever runs the service; `on_lead` is called whenever it begins to lead.
+    `announce` is called with each line for the operator, `on_lead` whenever the scheduler begins to lead.
     """
 
     def __init__(self, order: Order, *, announce: Callable[[str], None], on_lead: Callable[[], None]) -> None:
@@ -141,29 +127,29 @@ class SchedulerProcess:
 
     @property
     def state(self) -> SchedulerState:
-        """As of its newest message."""
+        """The state by the scheduler's newest message."""
         return self._state
 
     def trouble(self) -> str:
-        """How it ended, until another one has run for a minute; empty: it did not."""
-        return self._ends.story(time.monotonic())
+        """Return how the scheduler ended, until the next one has run for a minute; empty if it did not end."""
+        return self._ends.history(time.monotonic())
 
     def notes(self) -> tuple[str, ...]:
-        """All that is wrong with it and its cluster."""
+        """Return everything that is wrong with the scheduler and its cluster, one sentence each."""
         state = self._state
         halted = f"planning is halted: {state.halted}" if state.halted else ""
         return (*(each for each in (self.trouble(), halted) if each), *state.notes)
 
     def begin(self) -> None:
-        """Start it; returns at once."""
+        """Start the scheduler; returns at once."""
         self._thread.start()
 
     def until_settled(self) -> None:
-        """Returns once it leads or stands by. Raises BackendUnavailable with what kept it from starting."""
+        """Wait until the scheduler leads or stands by. Raises BackendUnavailable with the reason if it cannot start."""
         self._settled.result()
 
     def stop(self) -> None:
-        """Have it end after the tick in progress; a standby leads at once."""
+        """End the scheduler after the tick in progress; a standby on the same database then leads at once."""
         with self._lock:
             self._stopping.set()
             child = self._child
@@ -187,7 +173,7 @@ class SchedulerProcess:
                 self._rest(how, time.monotonic() - began_s)
 
     def _live(self) -> str:
-        """One child, from its start to its end; how it ended."""
+        """Run one child from its start to its end; return how it ended."""
         with self._lock:
             if self._stopping.is_set():
                 return "it was stopped"
@@ -215,7 +201,7 @@ class SchedulerProcess:
             self._settled.set_result(None)
 
     def _rest(self, how: str, lived_s: float) -> None:
-        """Say what happened, and leave it alone for a while."""
+        """Announce how the scheduler ended, and wait before the next start."""
         pause_s = self._ends.add(how, lived_s=lived_s)
         log.error("scheduler.ended", how=how, lived_s=round(lived_s, 1), pause_s=pause_s)
         self._announce(self.trouble())

@@ -1,4 +1,4 @@
-"""What a service keeps in its state folder for itself and for whoever runs it: tokens, their secret, its address."""
+"""The files of the state folder that give access to the service: the operator's token, the job tokens' key, the URL."""
 
 import hmac
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from gavel.ports import Clock, Store
+from gavel.ports import ApiStore, Clock
 from gavel.types import Job, Scope, User
 
 OPERATOR = "operator"
@@ -20,9 +20,9 @@ SECRET_FILE = "job-tokens.key"  # noqa: S105  a file's name
 
 
 class JobTokens:
-    """Bearer tokens of scope JOB: derived from a secret of the state folder, so that a relaunched gang gets its own."""
+    """Bearer tokens of scope JOB, derived from a secret in the state folder: a relaunched gang gets the same token."""
 
-    def __init__(self, store: Store, state_dir: Path, clock: Clock) -> None:
+    def __init__(self, store: ApiStore, state_dir: Path, clock: Clock) -> None:
         path = state_dir / SECRET_FILE
         if not path.exists():
             write_private(path, secrets.token_hex(32), replace=False)
@@ -30,18 +30,18 @@ class JobTokens:
         self._store, self._clock = store, clock
 
     def __call__(self, job: Job) -> str:
-        """The job's token; the store knows its digest afterwards."""
+        """Return the job's token, and store its digest if the store lacks it."""
         token = "gavel_job_" + hmac.digest(self._secret, job.id.encode(), "sha256").hex()
         digest = sha256(token.encode()).hexdigest()
-        # The launch in progress is counted already; a later one may come from a leader with a folder of its own.
+        # `attempt` counts the launch in progress. Before a later one, the leader, and so the secret, may have changed.
         if job.attempt <= 1 or self._store.identify(digest) is None:
             now_s = self._clock.now_s()
             self._store.add_token(digest, user=job.spec.user, scope=Scope.JOB, job_id=job.id, now_s=now_s)
         return token
 
 
-def operator_token(store: Store, state_dir: Path, now_s: float) -> str:
-    """The operator's token, from its file if it is still good, else a new one."""
+def operator_token(store: ApiStore, state_dir: Path, now_s: float) -> str:
+    """Return the operator's token: the one in its file if it is still valid, else a new one."""
     path = state_dir / TOKEN_FILE
     kept = path.read_text().strip() if path.exists() else ""
     if kept and store.identify(sha256(kept.encode()).hexdigest()):
@@ -55,24 +55,24 @@ def operator_token(store: Store, state_dir: Path, now_s: float) -> str:
 
 
 class Address:
-    """`service.json`: where the commands of this machine find a service; of several processes, the one that leads."""
+    """`service.json`: the URL that commands on this machine use. Of several processes, it names the one that leads."""
 
     def __init__(self, state_dir: Path, url: str) -> None:
         self._path = state_dir / SERVICE_FILE
         self._url = url
 
     def offer(self) -> None:
-        """Name this process, unless another that lives is named."""
+        """Write this process's URL, unless the file names another process that is running."""
         named = self._named()
         if named is None or not psutil.pid_exists(named):
             self.claim()
 
     def claim(self) -> None:
-        """Name this process."""
+        """Write this process's URL and pid."""
         write_private(self._path, json.dumps({"url": self._url, "pid": os.getpid()}))
 
     def withdraw(self) -> None:
-        """Name nobody, if this process is named."""
+        """Remove the file if it names this process."""
         if self._named() == os.getpid():
             self._path.unlink(missing_ok=True)
 
@@ -83,7 +83,7 @@ class Address:
 
 
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
-    """Write a file whole, for this user only; with `replace=False` whoever comes first has written it."""
+    """Write a file atomically, readable by this user only; with `replace=False` an existing file stays as it is."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:

@@ -1,9 +1,10 @@
-"""Standing by, and leading while one lives: the side of a process in the database's row of leadership.
+"""Leader election over one row of the database: how a process stands by, takes the leadership, and loses it.
 
-1. Whoever stands by looks at the row. It leads next when nobody does, when the leader was a process of this machine
-that is gone, or when the leader's beat has stood still for a lease on the clock of whoever looks.
-2. While it leads, a heart beats from a thread of its own, as long as the loop ticks.
-3. A leader that was asleep finds out by its next beat, tick or commit, whichever is first, and steps down.
+1. A process that stands by reads the row. It takes the leadership when nobody leads, when the leader was a process of
+this machine that has ended, or when the row has not changed for one lease on the reader's own clock.
+2. While a process leads, a thread of its own renews the row (a heartbeat) as long as the scheduler's loop ticks.
+3. A leader that did not run for a while (a suspended machine) notices at its next heartbeat, tick or commit, whichever
+comes first, and steps down.
 """
 
 import os
@@ -19,7 +20,7 @@ import structlog
 
 from gavel.backends import machine
 from gavel.errors import LeadershipLost, StoreUnavailable
-from gavel.store.leadership import Leadership, Standing
+from gavel.store.leadership import LeaderRow, Leadership
 from gavel.types import Term
 
 log = structlog.get_logger("gavel.leadership")
@@ -30,19 +31,19 @@ LOOK_EVERY_S = 1.0  # at the most
 
 
 def own_name() -> str:
-    """This process as `HOST:PID:START:PLACE`: a place is a boot of a machine and a world of process ids on it."""
+    """Return this process as `HOST:PID:START:PLACE`; the place identifies the machine's boot and its pid namespace."""
     pid = os.getpid()
     return f"{socket.gethostname()}:{pid}:{machine.start_time(pid)}:{_place()}"
 
 
 def is_gone(holder: str) -> bool:
-    """True if that process was of this place and has ended; False if it lives, or nobody here can know."""
+    """Return whether the holder is a process of this place that has ended; False if it runs or is of another place."""
     _, pid, start, place = holder.rsplit(":", 3)
     return place == _place() and machine.start_time(int(pid)) != int(start)
 
 
 def shown(holder: str) -> str:
-    """A holder for people: `HOST, pid PID`."""
+    """Return a holder as people read it: `HOST, pid PID`."""
     if not holder:
         return "nobody yet"
     host, pid, _, _ = holder.rsplit(":", 3)
@@ -54,7 +55,7 @@ def _place() -> str:
 
 
 class Candidate:
-    """Watches who leads. Safe from any thread. `monotonic_s` is the clock by which a leader's silence is measured."""
+    """Watches who leads. Safe from any thread. `monotonic_s` is the clock that measures how long a leader is silent."""
 
     def __init__(
         self, leadership: Leadership, *, lease_s: float, monotonic_s: Callable[[], float] = time.monotonic
@@ -64,43 +65,43 @@ class Candidate:
         self._monotonic_s = monotonic_s
         self._name = own_name()
         self._lock = threading.Lock()
-        self._seen = Standing()
+        self._seen = LeaderRow()
         self._changed_at_s = monotonic_s()
 
     @property
     def look_every_s(self) -> float:
-        """How often to look while standing by."""
+        """Seconds between two looks at the row while standing by."""
         return min(LOOK_EVERY_S, self._lease_s / LOOKS_A_LEASE)
 
     def leader(self) -> str:
-        """Who leads and lives, as of now: its name; empty: nobody. Raises StoreUnavailable."""
-        standing = self._look()
-        return "" if self._is_free(standing) else standing.holder
+        """Return the name of the process that leads now; empty if none does. Raises StoreUnavailable."""
+        current = self._look()
+        return "" if self._is_free(current) else current.holder
 
     def try_to_lead(self) -> Term | None:
-        """The term that begins now; None: another process leads. Raises StoreUnavailable."""
-        standing = self._look()
-        if not self._is_free(standing):
+        """Take the leadership; return its term, or None if another process leads. Raises StoreUnavailable."""
+        current = self._look()
+        if not self._is_free(current):
             return None
-        term = self._leadership.take(self._name, lease_s=self._lease_s, seen=standing)
+        term = self._leadership.take(self._name, lease_s=self._lease_s, seen=current)
         if term is not None:
-            log.info("leadership.taken", generation=term.generation, holder=self._name, before=standing.holder)
+            log.info("leadership.taken", generation=term.generation, holder=self._name, before=current.holder)
         return term
 
-    def _look(self) -> Standing:
-        now = self._leadership.standing()
+    def _look(self) -> LeaderRow:
+        now = self._leadership.current()
         with self._lock:
             if now != self._seen:
                 self._seen, self._changed_at_s = now, self._monotonic_s()
         return now
 
-    def _is_free(self, standing: Standing) -> bool:
+    def _is_free(self, current: LeaderRow) -> bool:
         silent_s = self._monotonic_s() - self._changed_at_s
-        return not standing.holder or is_gone(standing.holder) or silent_s >= standing.lease_s
+        return not current.holder or is_gone(current.holder) or silent_s >= current.lease_s
 
 
 class Heart:
-    """Beats while the process leads and `is_well()`. As a context manager: until the end of the block."""
+    """Renews the leadership while `is_well()` is true; a context manager that stops at the end of the block."""
 
     def __init__(
         self, leadership: Leadership, *, lease_s: float, is_well: Callable[[], bool], on_lost: Callable[[], None]
@@ -125,10 +126,10 @@ class Heart:
         self._thread.join()
 
     def check(self) -> None:
-        """Before each act: raises LeadershipLost if another process leads, StoreUnavailable if nobody can tell."""
+        """Raise LeadershipLost if another process leads, StoreUnavailable if the row cannot be read."""
         if self._lost is not None:
             raise self._lost
-        if time.monotonic() - self._beaten_at_s >= self._lease_s:  # asleep for a while: who knows
+        if time.monotonic() - self._beaten_at_s >= self._lease_s:  # after a pause this long another process may lead
             self._beat()
 
     def _beat(self) -> None:
@@ -140,7 +141,7 @@ class Heart:
             try:
                 if self._is_well():
                     self._beat()
-            except StoreUnavailable as error:  # whoever stands by cannot write either, or leads from now on
+            except StoreUnavailable as error:  # either no process can write, or another one leads soon
                 log.warning("leadership.beat_failed", error=str(error))
             except LeadershipLost as lost:
                 self._lost = lost

@@ -1,4 +1,4 @@
-"""What each process of a service opens for itself: the database, and the bell beside it."""
+"""What each process of a service opens for itself: the database, and the doorbell socket beside its file."""
 
 import gc
 from collections.abc import Callable
@@ -11,28 +11,28 @@ from gavel.daemon.wake import Doorbell
 from gavel.store.database import checked_url
 from gavel.store.sql import SqlStore
 
-YOUNG, MIDDLE, ALL = 20_000, 10, 100  # new objects that are looked through, and how often older ones with them
+YOUNG, MIDDLE, ALL = 20_000, 10, 100  # thresholds of gc.set_threshold: new objects, then counts of younger collections
 
 
 def look_for_cycles_rarely() -> None:
-    """With 10,000 jobs in memory a look through all objects holds up everybody for a fifth of a second.
+    """Make the garbage collector run rarely: with 10,000 jobs in memory a full collection stops all threads for 0.2 s.
 
-    A round allocates enough for one each time by default; hardly anything here is a cycle that only this would free.
+    By default each round allocates enough to trigger one, and hardly any object here is in a reference cycle.
     """
     gc.set_threshold(YOUNG, MIDDLE, ALL)
 
 
 def open_store(settings: Settings, stack: ExitStack, on_change: Callable[[], None] | None) -> SqlStore:
-    """The database, until the stack is closed. Raises StoreUnavailable.
+    """Return the database, open until the stack is closed. Raises StoreUnavailable.
 
-    `on_change` is called after each wish that this process writes; on PostgreSQL, for each of any process.
+    `on_change` is called after each user request that this process writes; on PostgreSQL, that any process writes.
     """
     opened = partial(
         SqlStore,
         settings.url,
         keep_rounds=settings.keep_rounds,
         keep_events_s=settings.keep_events_s,
-        jobs_per_user=settings.queued_jobs_per_user,
+        jobs_per_user=settings.unfinished_jobs_per_user,
     )
     store = opened() if on_change is None else opened(on_change=on_change)
     stack.callback(store.close)
@@ -40,7 +40,7 @@ def open_store(settings: Settings, stack: ExitStack, on_change: Callable[[], Non
 
 
 def open_doorbell(settings: Settings, stack: ExitStack) -> Doorbell | None:
-    """Beside the database, if that is a file; PostgreSQL tells other processes itself."""
+    """Return the doorbell beside the database file; None for PostgreSQL, which notifies other processes itself."""
     place = checked_url(settings.url)
     if place.get_backend_name() != "sqlite":
         return None

@@ -1,4 +1,4 @@
-"""The parts of a term: the backend that is opened for it, the driver over them, and what is said of the cluster."""
+"""What a leader opens for one term: the backend and the driver over it; and the report on the accelerators."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,15 +10,14 @@ from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
-from gavel.backends.ray.words import RaySettings
+from gavel.backends.ray.protocol import RaySettings
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.keys import JobTokens, write_private
 from gavel.daemon.wake import Doorbell
 from gavel.errors import GavelError
 from gavel.estimator.profiling import ProfilingByValue
-from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.estimator.references import reference_table
+from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import ClusterBackend
@@ -29,30 +28,30 @@ from gavel.types import Term
 
 @dataclass(kw_only=True)
 class Parts:
-    """Makes what a leader needs, for one term after the other."""
+    """Opens what a leader needs, once for each term."""
 
     settings: Settings
     clock: SystemClock
     store: SqlStore
     url: str
     doorbell: Doorbell | None
-    found: Discovery = field(default_factory=lambda: Discovery(accelerators=(), notes=()))
+    discovery: Discovery = field(default_factory=lambda: Discovery(accelerators=(), notes=()))
     backend: LocalBackend | RayBackend | None = None  # while this process leads
 
     @contextmanager
     def open(self, term: Term) -> Iterator[Driver]:
-        """The driver of a term. Raises BackendUnavailable, InvalidRequest if its cluster cannot be had."""
+        """Yield the driver of a term. Raises BackendUnavailable or InvalidRequest if the cluster cannot be opened."""
         with ExitStack() as stack:
             self.backend = self._backend(term)
             stack.callback(self._close)
-            runner = SubprocessRunner(self.settings.solve_memory_limit_bytes, policy_path=self.settings.policy_path)
+            runner = SubprocessRunner(self.settings.solve_memory_limit_bytes, policy_dir=self.settings.policy_dir)
             stack.callback(runner.close)
             if self.doorbell is not None:
                 stack.enter_context(self.doorbell.answered_by(self.clock.wake))
             yield self._driver(self.backend, runner)
 
     def notes(self) -> tuple[str, ...]:
-        """What is wrong with the cluster as a whole, if this process leads it."""
+        """Return what is wrong with the cluster as a whole, if this process leads."""
         return self.backend.notes() if isinstance(self.backend, RayBackend) else ()
 
     def _close(self) -> None:
@@ -61,27 +60,27 @@ class Parts:
             backend.close()
 
     def _backend(self, term: Term) -> LocalBackend | RayBackend:
-        """The cluster to run on; for Ray, whose nodes are found as they come, nothing is discovered here."""
+        """Return the backend to run on. For Ray nothing is discovered here: its nodes join while it runs."""
         settings = self.settings
         environment = {"GAVEL_URL": settings.public_url or self.url}
         if settings.backend == "ray":
-            self.found = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
+            self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
             return RayBackend(
                 state_dir=settings.state_dir,
                 ray=_ray_settings(settings),
                 clock=self.clock,
                 lease_grace_s=settings.lease_grace_s,
-                log_bytes_per_job=settings.log_bytes_per_job,
+                log_bytes_per_job=settings.job_log_bytes,
                 environment=environment,
                 term=term,
             )
-        self.found = discover(settings.virtual_nodes)
+        self.discovery = discover(settings.virtual_nodes)
         return LocalBackend(
             state_dir=settings.state_dir,
-            accelerators=self.found.accelerators,
+            accelerators=self.discovery.accelerators,
             clock=self.clock,
             lease_grace_s=settings.lease_grace_s,
-            log_bytes_per_job=settings.log_bytes_per_job,
+            log_bytes_per_job=settings.job_log_bytes,
             on_change=self.clock.wake,
             environment=environment,
             term=term,
@@ -89,14 +88,12 @@ class Parts:
 
     def _driver(self, backend: ClusterBackend, runner: SubprocessRunner) -> Driver:
         settings = self.settings
-        sharing = 2 if any(each.worker.shares_core for each in self.found.accelerators) else 1
+        sharing = 2 if any(each.worker.shares_core for each in self.discovery.accelerators) else 1
         return Driver(
             store=self.store,
             backend=backend,
             runner=runner,
-            estimator=ReconciledThroughputs.from_table(
-                self.store.throughputs(), core_sharing=sharing, references=reference_table()
-            ),
+            estimator=estimator_of(self.store.throughputs(), core_sharing=sharing),
             fallback=EqualShare(),
             clock=self.clock,
             settings=settings,
@@ -108,16 +105,16 @@ class Parts:
 def _ray_settings(settings: Settings) -> RaySettings:
     return RaySettings(
         address=settings.ray_address,
-        checkpoints=settings.ray_checkpoints,
-        node_folder=settings.ray_node_folder,
+        checkpoints=settings.ray_checkpoint_dir,
+        node_folder=settings.ray_node_dir,
         report_period_s=settings.ray_report_period_s,
     )
 
 
-def report_types(state_dir: Path, found: Discovery, announce: Callable[[str], None]) -> None:
-    """Say what the accelerators are; measure that their types differ, once per state folder and set of workers."""
-    workers = [each.worker.id for each in found.accelerators]
-    for note in found.notes:
+def report_types(state_dir: Path, discovery: Discovery, announce: Callable[[str], None]) -> None:
+    """Announce the accelerators, and measure how their types differ, once per state folder and set of workers."""
+    workers = [each.worker.id for each in discovery.accelerators]
+    for note in discovery.notes:
         announce(note)
     if not workers:
         return
@@ -125,7 +122,7 @@ def report_types(state_dir: Path, found: Discovery, announce: Callable[[str], No
     if kept.exists() and json.loads(kept.read_text()).get("workers") == workers:
         return
     try:
-        measured = probe(found.accelerators)
+        measured = probe(discovery.accelerators)
     except GavelError as error:
         announce(f"the accelerator types could not be measured: {error}")
         return

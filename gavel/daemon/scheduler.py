@@ -18,9 +18,9 @@ log = structlog.get_logger("gavel.scheduler")
 
 
 class Scheduler:
-    """Ticks a driver as long as this process leads. A tick that fails is logged and tried again, never the end.
+    """Ticks a driver as long as this process leads. A tick that fails is logged and tried again; the loop goes on.
 
-    `tell` hears who leads, in words, and each change of this scheduler's state.
+    `tell` is called with a sentence when the leader changes, and with each change of this scheduler's state.
     """
 
     def __init__(self, parts: Parts, tell: Callable[[Message], None]) -> None:
@@ -29,23 +29,23 @@ class Scheduler:
         self._candidate = Candidate(self._leadership, lease_s=self._settings.lease_of_leader_s)
         self._stopping = threading.Event()
         self._ticked_at_s = time.monotonic()
-        self._told: SchedulerState | None = None  # nothing yet: it may still turn out that it cannot lead
+        self._reported: SchedulerState | None = None  # None until it leads or stands by: until then an error ends it
 
     def stop(self) -> None:
-        """From any thread: end after the tick in progress."""
+        """End after the tick in progress; safe from any thread."""
         self._stopping.set()
         self._clock.wake()
 
     def run(self) -> None:
-        """Lead whenever it may, until `stop`.
+        """Lead whenever no other process does, until `stop`.
 
-        Raises what kept it from leading at first though nobody does: BackendUnavailable, StoreUnavailable, OSError.
+        Raises BackendUnavailable, StoreUnavailable or OSError if the first attempt to lead fails; logs later failures.
         """
         while not self._stopping.is_set():
             try:
                 self._lead_if_free()
             except (GavelError, OSError):
-                if self._told is None:
+                if self._reported is None:
                     raise
                 log.exception("leadership.given_up")
             self._stopping.wait(self._candidate.look_every_s)
@@ -54,12 +54,12 @@ class Scheduler:
         term = self._candidate.try_to_lead()
         if term is not None:
             self._lead(term)
-        elif self._told is None:
+        elif self._reported is None:
             self._tell(f"stands by; the scheduler is led by {shown(self._candidate.leader())}")
             self._report(SchedulerState())
 
     def _lead(self, term: Term) -> None:
-        """Until stopped, or until another process leads."""
+        """Tick until `stop`, or until another process leads."""
         self._ticked_at_s = time.monotonic()
         try:
             with self._until_resigned(), self._heart() as heart, self._parts.open(term) as driver:
@@ -69,12 +69,12 @@ class Scheduler:
             log.warning("leadership.lost", generation=term.generation, reason=str(lost))
             self._tell("stands by; another process leads the scheduler")
         finally:
-            if self._told is not None:
+            if self._reported is not None:
                 self._report(SchedulerState())
 
     def _report(self, state: SchedulerState) -> None:
-        if state != self._told:
-            self._told = state
+        if state != self._reported:
+            self._reported = state
             self._tell(state)
 
     def _report_leading(self, driver: Driver) -> None:
@@ -82,7 +82,7 @@ class Scheduler:
 
     @contextmanager
     def _until_resigned(self) -> Iterator[None]:
-        """Resign last, when the backend is closed."""
+        """Resign at the end of the block, after the backend was closed."""
         try:
             yield
         finally:
@@ -100,25 +100,25 @@ class Scheduler:
     def _tick_until_stopped(self, driver: Driver, heart: Heart) -> None:
         self._report_leading(driver)
         self._tick(driver, heart)
-        report_types(self._settings.state_dir, self._parts.found, self._tell)
+        report_types(self._settings.state_dir, self._parts.discovery, self._tell)
         while not self._stopping.is_set():
             began_s = time.monotonic()
             due_s = self._tick(driver, heart)
             self._report_leading(driver)
-            # However often it is woken, half of the time is left to those who serve and write beside it.
+            # Even if it is woken all the time, it leaves half of the time to the processes that serve and write.
             self._stopping.wait(min(time.monotonic() - began_s, self._settings.tick_s))
             pause_s = self._settings.idle_tick_s if driver.is_idle else self._settings.tick_s
             now_s = self._clock.now_s()
             self._clock.wait(max(now_s + self._settings.tick_s / 10, min(due_s, now_s + pause_s)))
 
     def _tick(self, driver: Driver, heart: Heart) -> float:
-        """When the next tick is due. Raises LeadershipLost."""
+        """Tick once; return when the next tick is due, in seconds of the clock. Raises LeadershipLost."""
         try:
             heart.check()
             before, due_s = driver.newest_round, driver.tick()
         except LeadershipLost:
             raise
-        except Exception:  # the boundary of the loop: whatever it was, leases go on and the next tick may do
+        except Exception:  # the boundary of the loop: leases go on, and the next tick may succeed
             log.exception("tick.failed")
             return self._clock.now_s() + self._settings.idle_tick_s
         self._ticked_at_s = time.monotonic()
@@ -128,6 +128,6 @@ class Scheduler:
         return due_s
 
     def _is_ticking(self) -> bool:
-        """False once no tick has succeeded for longer than any solve and pause may take."""
+        """Return False once no tick has succeeded for longer than any solve and pause may take."""
         limit_s = self._settings.solve_time_limit_s + 10 * self._settings.idle_tick_s
         return time.monotonic() - self._ticked_at_s < limit_s

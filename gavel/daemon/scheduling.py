@@ -1,7 +1,7 @@
 """The scheduler's process: `python -m gavel.daemon.scheduling FD PARENT_PID`, as child.py starts it.
 
-It leads or stands by until its parent says stop. Requests and replies are pickled: safe between these two, as the
-parent started the child and nobody else holds an end of the socket.
+It leads or stands by until its parent asks it to stop. Messages are pickled: safe between these two processes, as the
+parent started the child and no other process holds an end of the socket.
 """
 
 import os
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection
 
+from gavel.child_processes import die_with
 from gavel.clock import SystemClock
 from gavel.daemon.child import Message, Order, Refusal
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
@@ -18,17 +19,16 @@ from gavel.daemon.parts import Parts
 from gavel.daemon.scheduler import Scheduler
 from gavel.errors import GavelError
 from gavel.logs import claim_log, configure_logs
-from gavel.runner import die_with
 
 
 def main(descriptor: int, parent_pid: int) -> int:
-    """Schedule until told to stop: 0; 1 if it could not start, and the parent knows why."""
+    """Schedule until the parent asks to stop, then return 0; return 1 if it could not start, with a `Refusal` sent."""
     die_with(parent_pid)
     os.set_inheritable(descriptor, False)  # gangs outlive this process: they must not keep its end open
     with Connection(descriptor) as parent, ExitStack() as stack:
 
         def tell(message: Message) -> None:
-            with suppress(OSError):  # nobody is left to hear it, and we are about to end
+            with suppress(OSError):  # the parent has ended, and this process ends with it
                 parent.send(message)
 
         try:

@@ -1,4 +1,4 @@
-"""`gavel serve`: the API's process, which has the scheduler's as its child; opened in order, closed in the other."""
+"""`gavel serve`: the API's process and its child, the scheduler's process; closed in the reverse order of opening."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gavel.backends.answering import logged
 from gavel.backends.folder import log_path
+from gavel.backends.folder_backend import logged
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.child import Order, SchedulerProcess
@@ -34,19 +34,19 @@ STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # whoever read it is gone
+    with suppress(OSError):  # the reader of a pipe has ended
         print(text, flush=True)
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_only: bool = False) -> int:
-    """Run the service until SIGINT or SIGTERM; 0 after a clean end, 1 if it could not start (with the reason).
+    """Run the service until SIGINT or SIGTERM; return 0 after a clean end, 1 if it could not start (with the reason).
 
-    The first process of a database leads its scheduler, others stand by; `is_api_only`: this one never leads.
+    The first process of a database leads its scheduler, others stand by; with `is_api_only` this one never leads.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be asked to end is the same from wherever it comes
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the service in the same way as SIGINT
     with ExitStack() as stack:
         try:
-            load(settings.policy, settings.policy_path)
+            load(settings.policy, settings.policy_dir)
             return _serve(settings, announce, stack, is_api_only)
         except (GavelError, OSError) as error:
             announce(f"gavel could not start: {error}")
@@ -59,7 +59,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     listener = _listen(settings, stack)
     url = f"http://{settings.host}:{listener.getsockname()[1]}"
     address = Address(settings.state_dir, url)
-    # The scheduler's process starts while this one loads what the API is made of.
+    # The scheduler's process starts while this one loads the API's modules.
     scheduler = None if is_api_only else _begin_to_schedule(Order(settings=settings, url=url), announce, address, stack)
     bell = open_doorbell(settings, stack)
     store = open_store(settings, stack, bell.ring if bell else None)
@@ -80,7 +80,7 @@ def _begin_to_schedule(
     def claim() -> None:
         try:
             address.claim()
-        except OSError as error:  # a disk that is full: commands go on asking the process named before
+        except OSError as error:  # a full disk: commands go on using the address written before
             log.warning("address.not_written", error=str(error))
 
     scheduler = SchedulerProcess(order, announce=announce, on_lead=claim)
@@ -90,7 +90,7 @@ def _begin_to_schedule(
 
 
 def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess | None) -> "Services":
-    """What the API is built over: the database, and what the scheduler's process says of itself."""
+    """Return what the API works with: the database, and the state that the scheduler's process reports."""
     from api.services import Services
 
     watched = Candidate(store.leadership, lease_s=settings.lease_of_leader_s)

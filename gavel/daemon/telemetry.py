@@ -10,9 +10,10 @@ from gavel.errors import InvalidRequest
 
 @contextmanager
 def tracing(url: str) -> Iterator[TracerProvider | None]:
-    """Where spans go until the end of the block, when the last are sent; no url: nowhere.
+    """Yield the provider that sends spans to the collector until the end of the block; None without a URL.
 
-    A collector that does not answer loses spans and holds up nothing. Raises InvalidRequest if the extra is missing.
+    Spans are lost while the collector does not answer; nothing waits for it. Raises InvalidRequest if the package
+    `gavel[telemetry]` is not installed.
     """
     if not url:
         yield None

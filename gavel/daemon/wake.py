@@ -1,7 +1,7 @@
-"""How an API process wakes the process of its machine that leads the scheduler: a datagram to a socket.
+"""How an API process wakes the scheduler that leads on the same machine: by a datagram to a Unix socket.
 
-Where the two share a database file this is what LISTEN and NOTIFY are on PostgreSQL. Who is not heard is found by the
-scheduler's next look at the database.
+For a database file this does what LISTEN and NOTIFY do on PostgreSQL. If a datagram is lost, the scheduler sees the
+change the next time that it reads the database.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 class Doorbell:
-    """A socket file. Safe from any thread."""
+    """A socket file that wakes the process listening on it. Safe from any thread."""
 
     def __init__(self, path: Path) -> None:
         self._folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -22,18 +22,18 @@ class Doorbell:
         self._sender.setblocking(False)
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the sender and the folder."""
         self._sender.close()
         os.close(self._folder)
 
     def ring(self) -> None:
-        """Wake whoever leads here, if anybody does; never waits."""
-        with suppress(OSError):  # nobody listens, or it has been rung for more often than it looked
+        """Wake the process that listens, if one does; never waits."""
+        with suppress(OSError):  # nobody listens, or unread datagrams fill the socket: it is woken anyway
             self._sender.sendto(b"!", self._address)
 
     @contextmanager
     def answered_by(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call `wake` for each ring, from another thread, instead of whoever listened before."""
+        """Call `wake` for each ring, from another thread; a process that listened before no longer hears any."""
         with closing(_socket()) as listener:
             with suppress(FileNotFoundError):
                 os.unlink(self._address)

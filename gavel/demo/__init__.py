@@ -1,4 +1,4 @@
-"""The main job from end to end: a service, real training jobs, rounds on real accelerators, results, checks."""
+"""The demo: a service, real training jobs, rounds on the accelerators of this machine, tables of results, checks."""
 
 import shutil
 import time
@@ -15,7 +15,8 @@ from gavel.demo.checks import all_jobs, check
 from gavel.demo.ray_nodes import ray_settings, three_nodes
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
-from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.estimator.reference_profiles import estimator_of
+from gavel.estimator.tables import own_rows
 from gavel.ports import ThroughputEstimate
 from gavel.simulator.replay import SimulatedJob, simulate
 from gavel.simulator.report import Metrics, metrics, metrics_by_tier
@@ -26,7 +27,7 @@ STATE_DIR = Path(".demo")
 LIMIT_S = 240.0
 PLAIN_WIDTH = 110  # columns, where the output is no terminal that would know
 ROUND_DURATION_S = 4.0
-LOOK_EVERY_S = 1.0  # each look takes from the cores what the jobs would use
+LOOK_EVERY_S = 1.0  # looking more often would take time of the cores from the jobs
 USERS = {GOLD: "ann", FREE: "bob"}
 TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
 TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
@@ -79,7 +80,7 @@ def _set_up(operator: Client) -> None:
 def _run(
     console: Console, service: ServiceProcess, operator: Client, workload: Sequence[DemoJob], began_s: float
 ) -> bool:
-    """Submit each job when it arrives, show all until every one has ended; False when the time was up."""
+    """Submit each job at its arrival and show all until each has ended; False if `LIMIT_S` passed before that."""
     clients = {tier: Client(service.url, operator.create_token(user)) for tier, user in USERS.items()}
     waiting = list(workload)
     start_s = time.monotonic()
@@ -111,14 +112,14 @@ def _submit(client: Client, job: DemoJob) -> JobView:
 
 
 def _conclude(console: Console, service: ServiceProcess, submitted: int, began_s: float) -> int:
-    """Tables and checks from the database that the service left behind."""
+    """Print the tables and checks from the database of the ended service; return the exit code."""
     store = SqlStore(f"sqlite:///{service.state_dir / 'gavel.db'}")
     try:
         done = all_jobs(store)
         cluster = store.cluster()
         rates: Rates = {
             (row.kind, row.scale_factor, row.accelerator_type): row.steps_per_s
-            for row in store.throughputs()
+            for row in own_rows(store.throughputs())
             if row.is_measured
         }
         console.print(show.jobs_table(done, cluster.accelerator_types))
@@ -139,7 +140,7 @@ def _conclude(console: Console, service: ServiceProcess, submitted: int, began_s
 def _comparison(
     done: Sequence[Job], cluster: Cluster, rates: Rates, tiers: Sequence[Tier]
 ) -> dict[str, dict[str, Metrics]]:
-    """The run as it was, and the same workload simulated on the measured matrix under both policies."""
+    """Return the metrics of the run, and of the same workload simulated with these rates under both policies."""
     first_s = min(job.submitted_at_s for job in done)
     workload = [SimulatedJob(submitted_at_s=job.submitted_at_s - first_s, spec=job.spec) for job in done]
     columns = {"measured": {"all": metrics(done), **metrics_by_tier(done)}}
@@ -152,8 +153,8 @@ def _comparison(
 
 
 def _believed(done: Sequence[Job], types: Sequence[AcceleratorType], table: Iterable[ThroughputEstimate]) -> Rates:
-    """Steps per second of every kind and gang size of the workload on every type; unmeasured ones as estimated."""
-    estimator = ReconciledThroughputs.from_table(table)
+    """Return the steps/s of every kind and gang size of the workload on every type, measured or estimated."""
+    estimator = estimator_of(table)
     return {
         (row.kind, row.scale_factor, row.accelerator_type): row.steps_per_s
         for job in done

@@ -4,33 +4,33 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from gavel.ports import JobFilter, Store
+from gavel.ports import ApiStore, JobFilter
 from gavel.types import Job, JobState, RoundPlan
 
-LAUNCH = re.compile(r"launched on (\S+?)-\d+.* from step (\d+)")
+LAUNCH = re.compile(r"The gang was launched on (\S+?)-\d+.* from step (\d+)")
 
 
-def all_jobs(store: Store) -> list[Job]:
-    """Every job of the store."""
-    found: list[Job] = []
+def all_jobs(store: ApiStore) -> list[Job]:
+    """Return every job of the store."""
+    jobs: list[Job] = []
     cursor = None
     while True:
         page = store.jobs(JobFilter(), cursor=cursor, limit=200)
-        found += page.jobs
+        jobs += page.jobs
         if (cursor := page.next_cursor) is None:
-            return found
+            return jobs
 
 
-def all_rounds(store: Store) -> list[RoundPlan]:
-    """Every round of the store, oldest first."""
-    found: list[RoundPlan] = []
-    while plans := store.rounds(before=found[-1].round_index if found else None, limit=200):
-        found += plans
-    return found[::-1]
+def all_rounds(store: ApiStore) -> list[RoundPlan]:
+    """Return every round of the store, oldest first."""
+    rounds: list[RoundPlan] = []
+    while plans := store.rounds(before=rounds[-1].round_index if rounds else None, limit=200):
+        rounds += plans
+    return rounds[::-1]
 
 
-def check(store: Store, submitted: int, processes_left: Sequence[str]) -> Iterator[tuple[bool, str]]:
-    """(holds, what was checked with its figures)."""
+def check(store: ApiStore, submitted: int, processes_left: Sequence[str]) -> Iterator[tuple[bool, str]]:
+    """Yield each check as (whether it holds, a sentence with its figures)."""
     jobs = all_jobs(store)
     rounds = all_rounds(store)
     done = [job for job in jobs if job.state is JobState.COMPLETED]
@@ -49,8 +49,8 @@ def check(store: Store, submitted: int, processes_left: Sequence[str]) -> Iterat
     yield not processes_left, "no process is left" + "".join(f"; {each}" for each in processes_left)
 
 
-def resumed_on_another_type(store: Store, job: Job) -> bool:
-    """True if some launch went on from a checkpoint on another accelerator type than the launch before it."""
+def resumed_on_another_type(store: ApiStore, job: Job) -> bool:
+    """Return whether a launch resumed from a checkpoint on another accelerator type than the launch before it."""
     launches = [LAUNCH.match(event.message) for event in store.events(job.id) if event.kind == "gang.launched"]
-    found = [(match[1], int(match[2])) for match in launches if match]
-    return any(a[0] != b[0] and b[1] > 0 for a, b in pairwise(found))
+    resumptions = [(match[1], int(match[2])) for match in launches if match]
+    return any(a[0] != b[0] and b[1] > 0 for a, b in pairwise(resumptions))

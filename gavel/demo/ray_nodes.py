@@ -10,7 +10,7 @@ WORKERS = (2, 2, 1)  # of the nodes: gangs of two fit on two of the types
 
 
 def three_nodes() -> LocalRayCluster:
-    """A cluster, not started yet, of the three CPU types of this machine that differ most.
+    """Return a cluster, not started yet, of the three CPU types of this machine that differ most.
 
     Each node's workers are pinned to one core; on two cores, the third node shares the second one's.
     """
@@ -29,11 +29,11 @@ def three_nodes() -> LocalRayCluster:
 
 
 def ray_settings(cluster: LocalRayCluster, state_dir: Path) -> dict[str, str]:
-    """The environment of a service that is to run on the cluster."""
+    """Return the environment variables of a service that runs on the cluster."""
     return {
         "GAVEL_BACKEND": "ray",
         "GAVEL_RAY_ADDRESS": cluster.address,
-        "GAVEL_RAY_NODE_FOLDER": str(state_dir / "nodes"),
+        "GAVEL_RAY_NODE_DIR": str(state_dir / "nodes"),
         "GAVEL_RAY_REPORT_PERIOD_S": str(REPORT_PERIOD_S),
         **cluster.environment,
     }

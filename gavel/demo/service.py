@@ -1,4 +1,4 @@
-"""Starts `gavel serve` as its own process, and makes sure that nothing of it is left."""
+"""Starts `gavel serve` as a process of its own, and ends all processes that it has left."""
 
 import contextlib
 import json
@@ -32,7 +32,7 @@ class ServiceProcess:
         return self
 
     def start(self) -> None:
-        """Start, and return once the API listens. Raises RuntimeError with the output if it does not."""
+        """Start the service and wait until the API listens. Raises RuntimeError with the output if it does not."""
         self.state_dir.mkdir(parents=True, mode=0o700, exist_ok=True)
         (self.state_dir / "service.json").unlink(missing_ok=True)  # of a service that was killed
         with (self.state_dir / "serve.out").open("ab") as output:
@@ -61,7 +61,7 @@ class ServiceProcess:
         self._process.wait(STOP_LIMIT_S)
 
     def stop(self) -> None:
-        """End the service as Ctrl-C does, and whatever still runs in its folder."""
+        """End the service as Ctrl-C does, and kill the processes that still run in its folder."""
         if self._process is not None and not self._is_over():
             self._process.send_signal(signal.SIGINT)
             try:
@@ -69,7 +69,7 @@ class ServiceProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait(STOP_LIMIT_S)
-        for left in self.processes_left():  # gangs of an interrupted run: they end with their leases, we do not wait
+        for left in self.processes_left():  # gangs of an interrupted run, which would end with their leases
             with contextlib.suppress(psutil.NoSuchProcess):
                 left.kill()
 
@@ -81,7 +81,7 @@ class ServiceProcess:
 
     @property
     def operator_token(self) -> str:
-        """The token that the service wrote for whoever runs it."""
+        """The operator's token, which the service wrote into its state folder."""
         return (self.state_dir / "operator.token").read_text().strip()
 
     def output(self) -> str:
@@ -89,7 +89,7 @@ class ServiceProcess:
         return (self.state_dir / "serve.out").read_text(errors="replace")
 
     def processes_left(self) -> list[psutil.Process]:
-        """Supervisors of gangs below this state folder, and whatever runs in a working folder below it."""
+        """Return the gangs' supervisors below this state folder, and all processes whose working folder is below it."""
         folder = f"{self.state_dir}/"
         return [
             process

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gavel.client import Job as JobView
-from gavel.simulator.report import Metrics, finish_time_fairness
+from gavel.simulator.report import Metrics, completed_rho
 from gavel.types import AcceleratorType, Job
 
 MEASURES = {"mean JCT s": "mean_jct_s", "makespan s": "makespan_s", "mean rho": "mean_rho", "max rho": "max_rho"}
@@ -72,7 +72,7 @@ def jobs_table(jobs: Iterable[Job], types: Sequence[AcceleratorType]) -> Table:
             *(str(job.rounds_received.get(name, 0)) for name in types),
             str(job.preemptions),
             f"{(job.finished_at_s or 0) - job.submitted_at_s:.1f}",
-            _number(finish_time_fairness(job)),
+            _number(completed_rho(job)),
         )
     return table
 
@@ -86,8 +86,8 @@ def throughput_table(
         table.add_column(column, justify="left" if column == "kind" else "right")
     for kind, scale_factor in sorted({key[:2] for key in rates}):
         row = [rates.get((kind, scale_factor, name)) for name in types]
-        known = [rate for rate in row if rate]
-        ratio = f"{max(known) / min(known):.2f}" if len(known) > 1 else ""
+        measured = [rate for rate in row if rate]
+        ratio = f"{max(measured) / min(measured):.2f}" if len(measured) > 1 else ""
         table.add_row(kind, str(scale_factor), *(_number(rate, 1) for rate in row), ratio)
     return table
 

@@ -1,4 +1,4 @@
-"""The libraries' two calls over a resource table of this process, and requests that wait for what a library asks."""
+"""The two calls of the libraries over a resource table in this process, and gang requests from what a library asks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from gavel.types import EphemeralResource
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """A table at one moment: what is set lives for `ttl_s` from `now_s`, under the owner that its name begins with."""
+    """A table at the instant `now_s`. What is set has a lease of `ttl_s` seconds; names are written `owner/name`."""
 
     table: ResourceTable
     now_s: float
@@ -25,7 +25,7 @@ class InProcess:
         self.table.set_resources([self._resource(write) for write in writes], now_s=self.now_s)
 
     def get_cluster_state(self) -> Mapping[str, Mapping[str, Availability]]:
-        """{node: {owner/name: availability}}, one consistent view."""
+        """Return {node: {owner/name: availability}}, one consistent view."""
         return self.table.get_cluster_state(self.now_s)
 
     def _resource(self, write: Write) -> EphemeralResource:
@@ -35,15 +35,18 @@ class InProcess:
     def _check_unchanged(self, write: Write) -> None:
         if write.expect is None:
             return
-        known = Availability(
+        current = Availability(
             self.table.capacity(write.name, write.node, self.now_s), self.table.free(write.name, write.node, self.now_s)
         )
-        if (known.capacity, known.free) != (write.expect.capacity, write.expect.free):
-            raise StaleVersion(f"{write.name} on {write.node} has changed ({known}): read it again")
+        if (current.capacity, current.free) != (write.expect.capacity, write.expect.free):
+            raise StaleVersion(f"{write.name} on {write.node} has changed ({current}): read it again")
 
 
 def request_for(gang: Gang, needs: Requirement, library: Library, now_s: float, tasks: int = 1) -> GangRequest:
-    """`tasks` tasks that start together, each with its own `needs` and what the library asks, from `now_s` on."""
+    """Return a request for `tasks` tasks that start together, each with its `needs` and what the library asks.
+
+    The library's later alternatives become fallbacks; their times count from `now_s`.
+    """
     first, *later = [
         (now_s + each.after_s, (Member(total((needs, each.requires)), at_least=each.at_least),) * tasks)
         for each in library.asks()

@@ -1,4 +1,4 @@
-"""The plain scheduler: it matches what gangs require to what nodes have free, and knows nothing else."""
+"""The plain matcher: it compares what gangs require with what nodes have free, and uses nothing else."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -10,9 +10,9 @@ from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member, Resou
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A gang that now holds what it required; `nodes[i]` is where member i goes.
+    """A gang that now holds what it required; member i runs on `nodes[i]`.
 
-    `choice` is 0 for what was asked first, n for the n-th fallback.
+    `choice` is 0 if the gang has what it asked for first, n if it has its n-th fallback.
     """
 
     gang: Gang
@@ -21,14 +21,14 @@ class Match:
 
 
 def match(table: ResourceTable, pending: Sequence[GangRequest], now_s: float) -> tuple[Match, ...]:
-    """The gangs that could be placed, in the order given; their resources are acquired, all members' or none.
+    """Place the gangs that fit, in the order given, and return them; a gang acquires all that it asked for, or nothing.
 
-    Members go first fit, the scarcest first: complete when each names its worker, as the scheduler's gangs do, and a
-    heuristic when many nodes would do. A gang that holds already is passed over; one that does not fit as asked is
-    tried with its fallbacks that are open.
+    Each member goes to the first node that fits; members that few nodes can run are placed first. This finds every
+    possible placement when each member names its worker, as the scheduler's gangs do; with a choice of nodes it is a
+    heuristic. A gang that holds resources already is skipped. One that does not fit is tried with its open fallbacks.
     """
-    found = (_match_one(table, request, now_s) for request in pending)
-    return tuple(each for each in found if each)
+    matches = (_match_one(table, request, now_s) for request in pending)
+    return tuple(each for each in matches if each)
 
 
 def _match_one(table: ResourceTable, request: GangRequest, now_s: float) -> Match | None:
@@ -45,7 +45,7 @@ def _match_one(table: ResourceTable, request: GangRequest, now_s: float) -> Matc
 
 
 class _Attempt:
-    """One try to place one gang: what its members would take, and where each kind of member is looking."""
+    """One attempt to place one gang: what its members would take, and the nodes left for each kind of member."""
 
     def __init__(self, table: ResourceTable, now_s: float) -> None:
         self.table = table
@@ -54,7 +54,7 @@ class _Attempt:
         self.candidates: dict[tuple[object, ...], list[str]] = {}
 
     def node_for(self, member: Member) -> str | None:
-        """The first node that still fits. What did not fit once fits no later member of the same kind."""
+        """Return the first node that still fits, or None. A node that did not fit is skipped for equal members."""
         key = (member.node, *member.requires.items(), None, *member.at_least.items())
         if key not in self.candidates:
             nodes = (member.node,) if member.node else _rarest(self.table, member.requires)
@@ -67,7 +67,7 @@ class _Attempt:
         return nodes_left[-1] if nodes_left else None
 
     def take(self, member: Member, node: str) -> None:
-        """Count what the member would hold."""
+        """Count what the member would take of the node."""
         for full, amount in member.requires.items():
             self.taken[full, node] += amount
 
@@ -91,7 +91,7 @@ def _place(table: ResourceTable, members: Sequence[Member], now_s: float) -> tup
 
 
 def _scarcity(table: ResourceTable, member: Member) -> tuple[int, int]:
-    """Few nodes first, then large needs; the sort is stable, so equal members keep their order."""
+    """Return the sort key of a member: few possible nodes first, then large needs."""
     nodes = 1 if member.node else len(_rarest(table, member.requires))
     return nodes, -sum(member.requires.values())
 

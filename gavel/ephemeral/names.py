@@ -1,4 +1,4 @@
-"""What an ephemeral resource may be called and how much of it there may be, checked before any backend sees it."""
+"""Checks of the names and amounts of ephemeral resources, made before any backend sees them."""
 
 import math
 import re
@@ -10,13 +10,13 @@ from gavel.types import EphemeralResource
 CAPACITY_MAX = 1_000_000_000
 NODE_OWNER = "node"
 WORKER_UNITS = 2
-"""Of a worker as a physical resource: a gang takes both, each gang of a packed pair takes one."""
+"""Units of each worker as a physical resource: a gang takes both, each gang of a packed pair takes one."""
 
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def full_name(owner: str, name: str) -> str:
-    """`owner/name`, the form in which tasks require a resource. Raises InvalidResource."""
+    """Return `owner/name`, the form in which tasks require a resource. Raises InvalidResource."""
     for field, label in (("owner", owner), ("name", name)):
         if not LABEL.fullmatch(label):
             raise InvalidResource(
@@ -26,7 +26,7 @@ def full_name(owner: str, name: str) -> str:
 
 
 def split_name(full: str, field: str = "name") -> tuple[str, str]:
-    """(owner, name) of `owner/name`. Raises InvalidResource, which names `field`."""
+    """Return (owner, name) of `owner/name`. Raises InvalidResource, which names `field`."""
     owner, slash, name = full.partition("/")
     if not slash:
         raise InvalidResource(field, f"{full!r} must be written owner/name")
@@ -34,25 +34,25 @@ def split_name(full: str, field: str = "name") -> tuple[str, str]:
 
 
 def name_of(resource: EphemeralResource) -> str:
-    """`owner/name` of a resource. Raises InvalidResource."""
+    """Return `owner/name` of a resource. Raises InvalidResource."""
     return full_name(resource.owner, resource.name)
 
 
 def check_amount(field: str, amount: int, least: int = 0) -> None:
-    """Raises InvalidResource unless `amount` is a whole number from `least` to CAPACITY_MAX."""
+    """Raise InvalidResource unless `amount` is a whole number from `least` to CAPACITY_MAX."""
     if isinstance(amount, bool) or not isinstance(amount, int) or not least <= amount <= CAPACITY_MAX:
         raise InvalidResource(field, f"{amount!r} must be a whole number from {least} to {CAPACITY_MAX}")
 
 
 def check_requirement(requires: Mapping[str, int]) -> None:
-    """Raises InvalidResource unless every key is `owner/name` and every amount at least 1."""
+    """Raise InvalidResource unless every key is `owner/name` and every amount at least 1."""
     for key, amount in requires.items():
         full_name(*split_name(key, "requires"))
         check_amount(key, amount, least=1)
 
 
 def check_resource(resource: EphemeralResource) -> str:
-    """`owner/name` of a resource that an application may set. Raises InvalidResource."""
+    """Return `owner/name` of a resource; raises InvalidResource unless an application may set it."""
     if resource.owner == NODE_OWNER:
         raise InvalidResource("owner", f"{NODE_OWNER!r} owns the physical resources; choose another owner")
     check_amount("capacity", resource.capacity)

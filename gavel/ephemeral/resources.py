@@ -1,13 +1,13 @@
 """Ephemeral resources (ESCHER, SoCC '22, section 4): named, leased capacities on nodes, beside the physical ones.
 
-A task requires resources by name and waits until one node has them all; every scheduling constraint is said by
+A task requires resources by name and waits until one node has them all. Every scheduling constraint is expressed by
 creating, resizing and deleting names. Beyond the paper, each name has an owner, a lease and a generation, and many can
 be set at once.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf, isfinite
 
 from gavel.ephemeral.names import NODE_OWNER, check_amount, check_requirement, check_resource, full_name
@@ -15,7 +15,7 @@ from gavel.errors import Conflict, InvalidResource, NotFound, StaleVersion
 from gavel.types import EphemeralResource, JobId
 
 Gang = tuple[JobId, int]
-"""A job and the token of its lease."""
+"""A job and the generation of its lease."""
 
 NodeSpec = str | Sequence[str] | Mapping[str, int]
 """A node; several; or a vector {owner/name: amount}: every node that has that much free."""
@@ -31,9 +31,9 @@ class Availability:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One task of a gang: what it takes of one node, {owner/name: amount}, and the node if it must be a certain one.
+    """One task of a gang: what it requires of one node, {owner/name: amount}, and the node if it must be that one.
 
-    `at_least` must be free there before it takes anything, and is not held.
+    `at_least` must be free on the node before the task takes anything; it is not held.
     """
 
     requires: Mapping[str, int]
@@ -49,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """What a gang may have instead, from `opens_at_s` on."""
+    """Other members that a gang may have instead, from the instant `opens_at_s` on."""
 
     opens_at_s: float
     members: tuple[Member, ...]
@@ -57,7 +57,7 @@ class Fallback:
 
 @dataclass(frozen=True, slots=True)
 class GangRequest:
-    """Tasks that start together or not at all; `fallbacks`, in order of preference, are soft constraints let go."""
+    """Tasks that start together or not at all; `fallbacks`, in order of preference, require less."""
 
     gang: Gang
     members: tuple[Member, ...]
@@ -70,32 +70,33 @@ Placement = tuple[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The last word about a name on a node; older generations are refused until every lease ever given here is over."""
+    """The newest resource of a name on a node; older generations are refused until every lease given here is over."""
 
-    said: EphemeralResource
+    resource: EphemeralResource
     fenced_until_s: float
 
 
 class ResourceTable:
-    """Every name on every node, and who holds how much of it. Reads no clock: each call is told the time."""
+    """Every name on every node, and who holds how much of it. Reads no clock: each call takes the time as `now_s`."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, None] = {}  # in order of arrival
         self._entries: dict[str, dict[str, _Entry]] = {}  # owner/name -> node -> entry
         self._used: Counter[tuple[str, str]] = Counter()  # (owner/name, node)
         self._held: dict[Gang, tuple[Placement, ...]] = {}
+        self._none_over_until_s = -inf  # before this instant `expire` finds nothing
 
     # --- nodes ---
 
     def add_node(self, node: str, physical: Mapping[str, int]) -> None:
-        """The node is there, with `physical` capacities as `node/<name>` and no others; raises InvalidResource."""
+        """Add a node whose physical resources `node/<name>` are exactly `physical`; raises InvalidResource."""
         named = {full_name(NODE_OWNER, name): name for name in physical}
         for name, capacity in physical.items():
             check_amount(name, capacity)
         self._nodes.setdefault(node)
         self._drop(node, owner=NODE_OWNER)
         for full, name in named.items():
-            said = EphemeralResource(
+            resource = EphemeralResource(
                 name=name,
                 node=node,
                 capacity=physical[name],
@@ -103,10 +104,10 @@ class ResourceTable:
                 lease_expires_at_s=inf,
                 generation=1,
             )
-            self._entries.setdefault(full, {})[node] = _Entry(said, inf)
+            self._entries.setdefault(full, {})[node] = _Entry(resource, inf)
 
     def remove_node(self, node: str) -> None:
-        """The node is gone, with its resources and what was held there; nothing happens if it was not known."""
+        """Remove a node, with its resources and what was held there; nothing happens if it does not exist."""
         self._nodes.pop(node, None)
         self._drop(node)
         for gang, placements in list(self._held.items()):
@@ -128,18 +129,18 @@ class ResourceTable:
         expect_generation: int | None = None,
         num_nodes: int | None = None,
     ) -> tuple[EphemeralResource, ...]:
-        """Create, resize, renew or delete (capacity 0) `owner/name` on nodes; what was written, one a node.
+        """Create, resize, renew or delete (capacity 0) `owner/name` on nodes; return what was written, one per node.
 
-        `num_nodes` limits how many nodes take it. The generation grows with each change of meaning. `expect_generation`
-        is what the caller read (0: there is no such name); raises StaleVersion when it has moved on, NotFound for an
-        unknown node, InvalidResource.
+        `num_nodes` limits on how many nodes it is written. The generation grows with each change but a renewal.
+        `expect_generation` is the generation that the caller read (0: there is no such name). Raises StaleVersion if
+        the generation is another one now, NotFound for an unknown node, InvalidResource.
         """
         _check_ttl(ttl_s)
         full = full_name(owner, name)
         written = []
         for node in self._resolve(node_spec, now_s)[:num_nodes]:
-            known = self._word(full, node, now_s)
-            current = known.said.generation if known and self.capacity(full, node, now_s) else 0
+            entry = self._unexpired_entry(full, node, now_s)
+            current = entry.resource.generation if entry and self.capacity(full, node, now_s) else 0
             if expect_generation not in (None, current):
                 raise StaleVersion(f"{full} on {node} is not at generation {expect_generation}: read it again")
             written.append(self.next_resource(name, capacity, node, ttl_s, owner, now_s))
@@ -149,38 +150,40 @@ class ResourceTable:
     def next_resource(
         self, name: str, capacity: int, node: str, ttl_s: float, owner: str, now_s: float
     ) -> EphemeralResource:
-        """What `set_resource` would write on the node, for a batch of several names; raises InvalidResource."""
+        """Return what `set_resource` would write on the node, for writes of several names; raises InvalidResource."""
         _check_ttl(ttl_s)
-        known = self._word(full_name(owner, name), node, now_s)
+        entry = self._unexpired_entry(full_name(owner, name), node, now_s)
         return EphemeralResource(
             name=name,
             node=node,
             capacity=capacity,
             owner=owner,
             lease_expires_at_s=now_s + ttl_s,
-            generation=_next_generation(known.said if known else None, capacity, now_s + ttl_s),
+            generation=_next_generation(entry.resource if entry else None, capacity, now_s + ttl_s),
         )
 
     def set_resources(self, resources: Iterable[EphemeralResource], *, now_s: float) -> None:
         """Write all of them or, on an error, none. Writing the same again renews the lease, never shortens it.
 
-        Capacity 0 deletes: holders keep what they hold, nobody new is admitted. Raises StaleVersion for a generation
-        that is older than the known one, or the same with another capacity; NotFound for an unknown node;
-        InvalidResource.
+        Capacity 0 deletes: holders keep what they hold, no task can acquire more. Raises StaleVersion for a generation
+        older than the stored one, or equal to it with another capacity; NotFound for an unknown node; InvalidResource.
         """
         staged: dict[tuple[str, str], _Entry] = {}
         for resource in resources:
             key = (check_resource(resource), resource.node)
             self._check_node(resource.node)
-            staged[key] = _after(staged.get(key) or self._word(*key, now_s), resource)
+            staged[key] = _after(staged.get(key) or self._unexpired_entry(*key, now_s), resource)
         for (full, node), entry in staged.items():
             if entry.fenced_until_s > now_s:
                 self._entries.setdefault(full, {})[node] = entry
+                self._none_over_until_s = min(self._none_over_until_s, entry.fenced_until_s)
             else:
-                self._forget(full, node)  # a word whose lease is over says nothing any more
+                self._forget(full, node)  # its lease is over already
 
     def expire(self, now_s: float) -> tuple[str, ...]:
-        """Collect what is over; the names that went, sorted. Holders keep what they hold until they release it."""
+        """Remove what has expired; return its names, sorted. Holders keep what they hold until they release it."""
+        if now_s < self._none_over_until_s:
+            return ()
         over = [
             (full, node, entry)
             for full, entries in self._entries.items()
@@ -189,12 +192,14 @@ class ResourceTable:
         ]
         for full, node, _ in over:
             self._forget(full, node)
-        return tuple(sorted({full for full, _, entry in over if entry.said.capacity > 0}))
+        left = (entry.fenced_until_s for entries in self._entries.values() for entry in entries.values())
+        self._none_over_until_s = min(left, default=inf)
+        return tuple(sorted({full for full, _, entry in over if entry.resource.capacity > 0}))
 
     # --- holding ---
 
     def acquire(self, gang: Gang, placements: Sequence[Placement], now_s: float) -> None:
-        """The gang holds all of it, or on Conflict nothing: when it holds already, or a node has too little free."""
+        """Acquire all placements for the gang. Raises Conflict if it holds some already, or too little is free."""
         if gang in self._held:
             raise Conflict(f"gang {gang} holds its resources already")
         wanted: Counter[tuple[str, str]] = Counter()
@@ -207,7 +212,7 @@ class ResourceTable:
         self._used.update(wanted)
 
     def release(self, gang: Gang) -> None:
-        """The gang holds nothing; nothing happens if it held nothing."""
+        """Release all that the gang holds; nothing happens if it holds nothing."""
         for node, requires in self._held.pop(gang, ()):
             for full, amount in requires.items():
                 self._used[full, node] -= amount
@@ -216,51 +221,51 @@ class ResourceTable:
                     del self._used[full, node]
 
     def holds(self, gang: Gang) -> bool:
-        """True while the gang has not released what it acquired."""
+        """Return whether the gang holds what it acquired."""
         return gang in self._held
 
     # --- reading ---
 
     def capacity(self, full: str, node: str, now_s: float) -> int:
-        """Units of `owner/name` on a node; 0 if unknown, deleted or expired."""
+        """Return the units of `owner/name` on a node; 0 if unknown, deleted or expired."""
         entry = self._entry(full, node)
-        return entry.said.capacity if entry and entry.said.lease_expires_at_s > now_s else 0
+        return entry.resource.capacity if entry and entry.resource.lease_expires_at_s > now_s else 0
 
     def free(self, full: str, node: str, now_s: float) -> int:
-        """Units of `owner/name` on a node that nobody holds; negative after a shrink below what is held."""
+        """Return the units of `owner/name` on a node that nobody holds; negative after a shrink below what is held."""
         return self.capacity(full, node, now_s) - self._used[full, node]
 
     def held(self) -> dict[tuple[str, str], int]:
-        """{(owner/name, node): units that somebody holds}; none of them 0."""
+        """Return {(owner/name, node): units that gangs hold}; none of them 0."""
         return dict(self._used)
 
     def nodes_with(self, full: str) -> Collection[str]:
-        """Nodes that know `owner/name`, in the order in which they first did; a live view."""
+        """Return the nodes that have `owner/name`, in the order in which they got it; a live view."""
         return self._entries.get(full, {}).keys()
 
     def get_cluster_state(self, now_s: float) -> dict[str, dict[str, Availability]]:
-        """{node: {owner/name: availability}}, one consistent view; deleted and expired names show while held."""
+        """Return {node: {owner/name: availability}}, one consistent view; names that have ended appear while held."""
         state: dict[str, dict[str, Availability]] = {node: {} for node in self._nodes}
         for full, entries in self._entries.items():
             for node, entry in entries.items():
-                capacity = entry.said.capacity if entry.said.lease_expires_at_s > now_s else 0
+                capacity = entry.resource.capacity if entry.resource.lease_expires_at_s > now_s else 0
                 held = self._used.get((full, node), 0)
-                if held or entry.said.capacity > 0:
+                if held or entry.resource.capacity > 0:
                     state[node][full] = Availability(capacity, capacity - held)
         for (full, node), held in self._used.items():
-            state[node].setdefault(full, Availability(0, -held))  # its word is forgotten, its holders are not
+            state[node].setdefault(full, Availability(0, -held))  # the entry is removed, its holders remain
         return {node: dict(sorted(names.items())) for node, names in state.items()}
 
     def resources(self, now_s: float) -> tuple[EphemeralResource, ...]:
-        """The ephemeral resources in force, sorted by owner, name and node; the physical ones are not among them."""
-        said = [entry.said for entries in self._entries.values() for entry in entries.values()]
-        live = [each for each in said if each.capacity and now_s < each.lease_expires_at_s < inf]
+        """Return the ephemeral resources that have a lease, sorted by owner, name and node; without physical ones."""
+        stored = [entry.resource for entries in self._entries.values() for entry in entries.values()]
+        live = [each for each in stored if each.capacity and now_s < each.lease_expires_at_s < inf]
         return tuple(sorted(live, key=lambda each: (each.owner, each.name, each.node)))
 
     def missing(self, request: GangRequest, now_s: float) -> str:
-        """Why the gang waits: the first resource there is too little of, and who holds it.
+        """Return why the gang waits: the first resource of which too little is free, and who holds it.
 
-        "" if there is enough of each for the whole gang and a node for each member alone.
+        Empty if enough of each is free for the whole gang, and some node fits each member alone.
         """
         needs: Counter[tuple[str, str | None]] = Counter()
         for member in request.members:
@@ -282,7 +287,7 @@ class ResourceTable:
         if not any(self.capacity(full, node, now_s) for node in nodes):
             return f"{full} is not there (needs {amount})"
         holders = sorted(
-            f"job {gang[0]} (token {gang[1]})"
+            f"job {gang[0]} (generation {gang[1]})"
             for gang, placements in self._held.items()
             if any(node in nodes and full in requires for node, requires in placements)
         )
@@ -307,8 +312,8 @@ class ResourceTable:
     def _entry(self, full: str, node: str) -> _Entry | None:
         return self._entries.get(full, {}).get(node)
 
-    def _word(self, full: str, node: str, now_s: float) -> _Entry | None:
-        """The entry while it still refuses older ones: when `expire` is called changes no answer."""
+    def _unexpired_entry(self, full: str, node: str, now_s: float) -> _Entry | None:
+        """Return the entry while it refuses older generations, whether or not `expire` was called since."""
         entry = self._entry(full, node)
         return entry if entry and entry.fenced_until_s > now_s else None
 
@@ -336,16 +341,17 @@ def _next_generation(before: EphemeralResource | None, capacity: int, lease_expi
     return before.generation + (not renewed)
 
 
-def _after(known: _Entry | None, new: EphemeralResource) -> _Entry:
-    if known is None:
+def _after(entry: _Entry | None, new: EphemeralResource) -> _Entry:
+    if entry is None:
         return _Entry(new, new.lease_expires_at_s)
-    said, until_s = known.said, max(known.fenced_until_s, new.lease_expires_at_s)
-    if new.generation > said.generation:
+    stored, until_s = entry.resource, max(entry.fenced_until_s, new.lease_expires_at_s)
+    if new.generation > stored.generation:
         return _Entry(new, until_s)
-    if new.generation < said.generation or new.capacity != said.capacity:
+    if new.generation < stored.generation or new.capacity != stored.capacity:
         raise StaleVersion(
-            f"{new.owner}/{new.name} on {new.node} is at generation {said.generation} with capacity {said.capacity}; "
+            f"{new.owner}/{new.name} on {new.node} is at generation {stored.generation} "
+            f"with capacity {stored.capacity}; "
             f"generation {new.generation} with capacity {new.capacity} comes too late"
         )
-    # A renewal that was overtaken by a later one must not shorten the lease.
-    return _Entry(replace(said, lease_expires_at_s=max(said.lease_expires_at_s, new.lease_expires_at_s)), until_s)
+    # A renewal that arrives after a later one must not shorten the lease.
+    return _Entry(new if new.lease_expires_at_s >= stored.lease_expires_at_s else stored, until_s)

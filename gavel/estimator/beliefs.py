@@ -1,9 +1,10 @@
-"""What the evidence says of every kind on every type and at every gang size: completion and scaling in one Gaussian.
+"""The estimated rates of every kind on every type and at every gang size, as Gaussians over log(steps/s).
 
 1. Sizes: rates of each kind at several gang sizes weigh the hypotheses of the communication model (scaling.py).
-2. Every rate is brought to the kind's own size, the one it was measured at most, with the doubt that this adds.
+2. Every rate is converted to the kind's own size, the gang size at which it was measured most often. The conversion
+   adds its own variance.
 3. Types: completion over kinds and types (kinds.py) gives each kind's mean and covariance at that size.
-4. Any other size is reached from there by the communication model again.
+4. The communication model converts that to any other size.
 """
 
 from collections import defaultdict
@@ -21,15 +22,15 @@ from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
 
-COMPLETED_ERROR = 0.1  # of log(steps/s), below which a round is better spent than on measuring
+COMPLETED_ERROR = 0.1  # of log(steps/s), below which measuring is not worth a round
 LEAST_ERROR = 1e-3  # of log(steps/s) of what was not measured itself
-ERROR_GRID = 0.05  # steps of the logarithm of an error: what hardly moves stays what it was
+ERROR_GRID = 0.05  # grid of the logarithm of an error, so that small changes leave it equal
 LEVEL_ERROR = 1.0  # of a kind's level when only its relatives are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Belief:
-    """A Gaussian over the types of log(steps/s). `is_level_known`: it rests on a measurement of the kind itself."""
+    """A Gaussian of log(steps/s) over the types. `is_level_known`: the kind itself was measured on some type."""
 
     mean: FloatArray  # (m,)
     covariance: FloatArray  # (m, m)
@@ -39,31 +40,31 @@ class Belief:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Beliefs:
-    """Of all kinds measured so far; rows of the arrays are `kinds`, columns `types`. Built by `believe`."""
+    """The estimates of all kinds measured so far; rows of the arrays are `kinds`, columns `types`."""
 
     kinds: tuple[str, ...]
     types: tuple[AcceleratorType, ...]
     log_rate: FloatArray  # (K, m) at the kind's own size, NaN where not measured
     variance: FloatArray  # (K, m)
     own_size: IntArray  # (K,)
-    is_apart: BoolArray  # (K,), whose level says nothing of their relatives'
+    is_apart: BoolArray  # (K,), True: the kind's level is not used for its relatives
     weights: FloatArray  # (K, H) of the hypotheses on scaling
     believed: Population
     mean: FloatArray  # (K, m)
     covariance: FloatArray  # (K, m, m)
-    used_types: frozenset[AcceleratorType]  # that any kind was measured on
+    used_types: frozenset[AcceleratorType]  # types on which some kind was measured
     row_of: Mapping[str, int]
     family: Mapping[str, tuple[int, ...]]
-    gains: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # by gang size, as asked for
+    gains: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # by gang size, computed on first use
     rates: dict[int, tuple[FloatArray, FloatArray]] = field(default_factory=dict)  # the same
 
     def of(self, kind: str, size: int) -> Belief:
-        """What is believed of a kind at a gang size, on all types; also of one that nobody has measured."""
+        """Return the estimate of a kind at a gang size, on all types; also of a kind that was never measured."""
         row = self.row_of.get(kind)
         if row is None:
             return self._of_stranger(kind)
         change, variance = self._gains(size)
-        # How a gang scales is the kind's affair more than the type's: the doubt is common to all types.
+        # Scaling depends on the kind more than on the type: one error of scaling is common to all types.
         return Belief(
             mean=self.mean[row] + change[row],
             covariance=self.covariance[row] + variance[row],
@@ -72,7 +73,7 @@ class Beliefs:
         )
 
     def of_all(self, size: int) -> tuple[FloatArray, FloatArray]:
-        """Steps per second at a gang size and the error of their logarithm, (K, m) each, both on grids."""
+        """Return the steps/s of all kinds at a gang size, and the errors of their logarithm, (K, m) each, on grids."""
         if size not in self.rates:
             change, variance = self._gains(size)
             own = np.einsum("ktt->kt", self.covariance)
@@ -82,7 +83,7 @@ class Beliefs:
         return self.rates[size]
 
     def _gains(self, size: int) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance of log(rate(size) / rate(own size)) of every kind, (K,) each; worked out once."""
+        """Return mean and variance of log(rate(size) / rate(own size)) of every kind, (K,) each; computed once."""
         if size not in self.gains:
             change, variance = np.empty(len(self.kinds)), np.empty(len(self.kinds))
             for own in np.unique(self.own_size):
@@ -111,7 +112,7 @@ class Beliefs:
 
 
 def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
-    """Everything that `rates` say of `types` and of others they hold."""
+    """Return the estimates that follow from `rates`, on `types` and on all types in `rates`."""
     names = sorted({kind for kind, _, _ in rates})
     columns = sorted({*types, *(name for _, _, name in rates)})
     sizes = np.array(sorted({size for _, size, _ in rates} or {1}))
@@ -144,7 +145,7 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
 
 
 def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[int]]) -> BoolArray:
-    """Kinds of one job, and those whose rates are of another gang size than most of the family's."""
+    """Return (K,): True for kinds of one job, and for those whose own gang size is not the family's usual one."""
     family_at = np.empty(len(names), dtype=np.int64)
     for number, rows in enumerate(family.values()):
         family_at[rows] = number
@@ -158,7 +159,7 @@ def _apart(names: Sequence[str], own: IntArray, family: Mapping[str, Sequence[in
 def _cube(
     rates: Rates, names: Sequence[str], columns: Sequence[AcceleratorType], sizes: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """log(steps/s) and its variance, (K, m, S), NaN where not measured."""
+    """Return log(steps/s) and its variance, (K, m, S) each, NaN where not measured."""
     shape = len(names), len(columns), len(sizes)
     log_rate, variance = np.full(shape, np.nan), np.full(shape, np.nan)
     row, size, on_type = coordinates(rates, names, columns)
@@ -171,13 +172,13 @@ def _cube(
 def coordinates(
     rates: Rates, kinds: Sequence[str], types: Sequence[AcceleratorType]
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Row of the kind, gang size and column of the type of each rate, (N,) each."""
+    """Return the row of the kind, the gang size and the column of the type of each rate, (N,) each."""
     size = np.fromiter(map(itemgetter(1), rates), np.int64, len(rates))
     return places(map(itemgetter(0), rates), kinds), size, places(map(itemgetter(2), rates), types)
 
 
 def places(values: Iterable[str], among: Sequence[str]) -> IntArray:
-    """Where each of `values` is in `among`, (N,)."""
+    """Return the index in `among` of each of `values`, (N,)."""
     place_of = {name: place for place, name in enumerate(among)}
     return np.fromiter(map(place_of.__getitem__, values), np.int64)
 
@@ -185,12 +186,12 @@ def places(values: Iterable[str], among: Sequence[str]) -> IntArray:
 def _at_own_size(
     log_rate: FloatArray, variance: FloatArray, weights: FloatArray, own: IntArray, sizes: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Rates and variances at each kind's own size, the sizes of a type weighed by their precision, (K, m) each."""
-    change, doubt = np.empty((len(own), len(sizes))), np.empty((len(own), len(sizes)))
+    """Return log(steps/s) at each kind's own size and its variance, (K, m) each; sizes are weighted by precision."""
+    change, scaling_variance = np.empty((len(own), len(sizes))), np.empty((len(own), len(sizes)))
     for depth, size in enumerate(sizes):
         of_size = own == depth
-        change[of_size], doubt[of_size] = scaling.gain(weights[of_size], int(size), sizes)
-    precision = np.where(np.isfinite(log_rate), 1 / (variance + doubt[:, None, :]), 0.0)
+        change[of_size], scaling_variance[of_size] = scaling.gain(weights[of_size], int(size), sizes)
+    precision = np.where(np.isfinite(log_rate), 1 / (variance + scaling_variance[:, None, :]), 0.0)
     total = precision.sum(axis=2)
     brought = np.where(np.isfinite(log_rate), log_rate - change[:, None, :], 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):

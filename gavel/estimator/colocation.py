@@ -1,8 +1,8 @@
 """Throughput of co-located pairs, completed from few measured ones (the estimator of Gavel, OSDI '20, section 6).
 
-Rates are normalised: what a kind reaches beside a partner over what it reaches alone, in [0, 1]; 0: they do not fit
-together. They are completed as they are and not as logarithms, which let the zeros and the slowest pairs rule
-(docs/estimator.md has the figures).
+Rates are normalised: the rate of a kind colocated with a partner, divided by its rate alone, in [0, 1]; 0: the two do
+not fit together. They are completed without logarithms, with which zeros and the slowest pairs would dominate the
+result (docs/estimator.md has the figures).
 
 1. What does a new kind resemble? Each hypothesis is a Gaussian around one reference kind, or around their mean,
    stretched along the directions in which references differ: rank at most R - 1. The evidence weighs them.
@@ -28,16 +28,16 @@ KNOWN = 0.2  # residual beside and of a reference, in units of a new kind's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class References:
-    """R kinds measured beside each other on m types. `beside[t, a, b]` is the normalised rate of a beside b."""
+class ReferenceProfiles:
+    """R kinds measured in pairs on m types. `colocated[t, a, b]` is the normalised rate of a beside b on type t."""
 
     alone: FloatArray  # (R, m) steps/s
-    beside: FloatArray  # (m, R, R)
+    colocated: FloatArray  # (m, R, R)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Profiles:
-    """What was measured of n kinds: `own[a, t, r]` is kind a's rate beside reference r, `other` r's; NaN: nothing."""
+    """Measurements of n kinds: `own[a, t, r]` is kind a's rate beside reference r, `other` is r's; NaN: none."""
 
     alone: FloatArray  # (n, m) steps/s
     own: FloatArray  # (n, m, R) normalised
@@ -46,9 +46,9 @@ class Profiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Completed:
-    """`rate[t, a, b]` of kind a beside kind b, in [0, 1], with one standard deviation.
+    """`rate[t, a, b]` of kind a beside kind b on type t, in [0, 1], with its standard deviation.
 
-    `weights[a, r]`: how much of reference r kind a is made of; `novelty[a]` in [0, 1]: that it is none of them.
+    `weights[a, r]` is how much kind a resembles reference r; `novelty[a]` is the probability that it is none of them.
     """
 
     rate: FloatArray  # (m, n, n)
@@ -57,18 +57,21 @@ class Completed:
     novelty: FloatArray  # (n,)
 
 
-def complete(references: References, profiles: Profiles, *, noise: float = 0.05) -> Completed:
-    """Rates of every pair of the n kinds; `noise` is the relative error of one measurement. Raises InvalidRequest."""
-    _check(references, profiles)
-    beside = np.clip(references.beside, 0.0, 1.0)
-    references = References(alone=references.alone, beside=beside)
+def complete(reference_profiles: ReferenceProfiles, profiles: Profiles, *, noise: float = 0.05) -> Completed:
+    """Return the rates of all pairs of the n kinds; `noise` is the relative error of one measurement.
+
+    Raises InvalidRequest for arrays whose shapes do not agree, or with values out of range.
+    """
+    _check(reference_profiles, profiles)
+    colocated = np.clip(reference_profiles.colocated, 0.0, 1.0)
+    reference_profiles = ReferenceProfiles(alone=reference_profiles.alone, colocated=colocated)
     profiles = Profiles(alone=profiles.alone, own=np.minimum(profiles.own, 1), other=np.minimum(profiles.other, 1))
-    weights, novelty = _resemblance(references, profiles, noise)
-    rate = np.einsum("ar,trs,bs->tab", weights, beside, weights)
+    weights, novelty = _resemblance(reference_profiles, profiles, noise)
+    rate = np.einsum("ar,trs,bs->tab", weights, colocated, weights)
     deviation = np.empty_like(rate)
-    spread = beside.std(axis=(1, 2)) / beside.std()
+    spread = colocated.std(axis=(1, 2)) / colocated.std()
     for t, mixed in enumerate(rate):
-        measured = _measured(profiles.own[:, t], profiles.other[:, t], weights, beside[t])
+        measured = _measured(profiles.own[:, t], profiles.other[:, t], weights, colocated[t])
         correction, deviation[t] = _residual(measured, weights, novelty, spread=float(spread[t]), noise=noise)
         rate[t] = np.clip(mixed + correction, 0.0, 1.0)
     return Completed(rate=rate, deviation=deviation, weights=weights, novelty=novelty)
@@ -77,32 +80,34 @@ def complete(references: References, profiles: Profiles, *, noise: float = 0.05)
 # --- 1 what a kind resembles ------------------------------------------------------------------------------------------
 
 
-def _resemblance(references: References, profiles: Profiles, noise: float) -> tuple[FloatArray, FloatArray]:
+def _resemblance(
+    reference_profiles: ReferenceProfiles, profiles: Profiles, noise: float
+) -> tuple[FloatArray, FloatArray]:
     """Weights over the references (n, R), each row summing to 1, and novelty (n,)."""
-    swapped = np.transpose(references.beside, (2, 0, 1))  # [s, t, r]: r's rate beside s
+    swapped = np.transpose(reference_profiles.colocated, (2, 0, 1))  # [s, t, r]: r's rate beside s
     rows = np.hstack(
         [
-            _flat(np.transpose(references.beside, (1, 0, 2))),
+            _flat(np.transpose(reference_profiles.colocated, (1, 0, 2))),
             _flat(swapped),
-            _alone_features(references.alone),
+            _alone_features(reference_profiles.alone),
         ]
     )
     seen = np.hstack([_flat(profiles.own), _flat(profiles.other), _alone_features(profiles.alone)])
-    alone_from = rows.shape[1] - references.alone.shape[1]
-    found = [_hypotheses(rows, row, alone_from, noise * 2**0.5) for row in seen]
-    return np.array([weights for weights, _ in found]), np.array([novelty for _, novelty in found])
+    alone_from = rows.shape[1] - reference_profiles.alone.shape[1]
+    mixtures = [_hypotheses(rows, row, alone_from, noise * 2**0.5) for row in seen]
+    return np.array([weights for weights, _ in mixtures]), np.array([novelty for _, novelty in mixtures])
 
 
 def _hypotheses(rows: FloatArray, seen: FloatArray, alone_from: int, noise: float) -> tuple[FloatArray, float]:
-    """Mean weights of one kind under the evidence for each hypothesis, and the probability of the stretched ones."""
-    known = np.isfinite(seen)
+    """Return the mean weights (R,) of one kind over the hypotheses, and the probability of the stretched ones."""
+    is_measured = np.isfinite(seen)
     count = len(rows)
-    directions = (rows - rows.mean(axis=0))[:, known]
+    directions = (rows - rows.mean(axis=0))[:, is_measured]
     centres = np.vstack([np.eye(count), np.full((1, count), 1 / count)])
-    is_alone = np.arange(len(seen))[known] >= alone_from
+    is_alone = np.arange(len(seen))[is_measured] >= alone_from
     log_evidence, weights, is_new = [], [], []
     for centre in centres:
-        around = centre @ rows[:, known]
+        around = centre @ rows[:, is_measured]
         for stretch, floor in zip(STRETCHES, FLOORS, strict=True):
             if stretch == 0 and centre.max() < 1:
                 continue  # the mean of all references is no kind
@@ -110,7 +115,7 @@ def _hypotheses(rows: FloatArray, seen: FloatArray, alone_from: int, noise: floa
             variance = np.where(is_alone, at_alone, np.hypot(noise * around, floor)) ** 2
             covariance = np.diag(variance) + stretch**2 * directions.T @ directions
             factor = np.linalg.cholesky(covariance)
-            scaled = np.linalg.solve(factor, seen[known] - around)
+            scaled = np.linalg.solve(factor, seen[is_measured] - around)
             moved = stretch**2 * directions @ np.linalg.solve(factor.T, scaled)
             log_evidence.append(-0.5 * scaled @ scaled - np.log(np.diag(factor)).sum())
             weights.append(centre + moved - moved.mean())
@@ -121,7 +126,7 @@ def _hypotheses(rows: FloatArray, seen: FloatArray, alone_from: int, noise: floa
 
 
 def _alone_features(alone: FloatArray) -> FloatArray:
-    """Logarithms of the rates alone relative to the last type, and a little of the level, (n, m)."""
+    """Return the logarithms of the rates alone relative to the last type, and the level with a small weight, (n, m)."""
     logs = np.log(alone)
     return np.hstack([logs[:, :-1] - logs[:, -1:], LEVEL_WEIGHT * logs[:, -1:]])
 
@@ -135,7 +140,7 @@ def _flat(array: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """N ordered pairs: who each member is (reference r is -1 - r) and what it is made of."""
+    """N ordered pairs: the index of each member (reference r is -1 - r) and its weights over the references."""
 
     left: IntArray  # (N,)
     right: IntArray  # (N,)
@@ -145,13 +150,13 @@ class _Pairs:
     residual: FloatArray  # (N,) measured less mixed
 
 
-def _measured(own: FloatArray, other: FloatArray, weights: FloatArray, beside: FloatArray) -> _Pairs:
-    """The pairs that were measured on one type; own, other (n, R)."""
-    identity = np.eye(len(beside))
+def _measured(own: FloatArray, other: FloatArray, weights: FloatArray, colocated: FloatArray) -> _Pairs:
+    """Return the pairs that were measured on one type; own, other (n, R)."""
+    identity = np.eye(len(colocated))
     a, r = np.nonzero(np.isfinite(own))
     b, s = np.nonzero(np.isfinite(other))
     rate = np.concatenate([own[a, r], other[b, s]])
-    mixed = np.concatenate([(weights @ beside)[a, r], (beside @ weights.T).T[b, s]])
+    mixed = np.concatenate([(weights @ colocated)[a, r], (colocated @ weights.T).T[b, s]])
     return _Pairs(
         left=np.concatenate([a, -1 - s]),
         right=np.concatenate([-1 - r, b]),
@@ -165,13 +170,13 @@ def _measured(own: FloatArray, other: FloatArray, weights: FloatArray, beside: F
 def _residual(
     seen: _Pairs, weights: FloatArray, novelty: FloatArray, *, spread: float, noise: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of what the mixture misses, for every pair of kinds, (n, n) each."""
+    """Return mean and standard deviation of the mixture's error for every pair of kinds, (n, n) each."""
     n = len(weights)
     left, right = (grid.ravel() for grid in np.meshgrid(np.arange(n), np.arange(n), indexing="ij"))
     wanted = _Pairs(left, right, weights[left], weights[right], np.zeros(n * n), np.zeros(n * n))
-    doubt = np.append(np.maximum(novelty, KNOWN), np.full(weights.shape[1], KNOWN))  # references at -1, -2, ..
-    size_seen = spread * np.maximum(doubt[seen.left], doubt[seen.right])
-    size_wanted = spread * np.maximum(doubt[left], doubt[right])
+    uncertainty = np.append(np.maximum(novelty, KNOWN), np.full(weights.shape[1], KNOWN))  # references at -1, -2, ..
+    size_seen = spread * np.maximum(uncertainty[seen.left], uncertainty[seen.right])
+    size_wanted = spread * np.maximum(uncertainty[left], uncertainty[right])
     prior = size_wanted * np.sqrt(2 * OF_A_KIND**2 + 2 * OF_SIMILAR**2 + OF_A_PAIR**2)
     if not len(seen.rate):
         return np.zeros((n, n)), prior.reshape(n, n)
@@ -185,7 +190,7 @@ def _residual(
 
 
 def _kernel(one: _Pairs, two: _Pairs) -> FloatArray:
-    """Covariance of the residuals of a new kind's pairs, (N, M)."""
+    """Return the covariance of the residuals of two lists of pairs, (N, M)."""
     same_left, same_right = one.left[:, None] == two.left, one.right[:, None] == two.right
     left, right = _squared(one.left_weights, two.left_weights), _squared(one.right_weights, two.right_weights)
     similar = 2 * SIMILAR_WITHIN**2
@@ -196,21 +201,21 @@ def _kernel(one: _Pairs, two: _Pairs) -> FloatArray:
 
 
 def _squared(one: FloatArray, two: FloatArray) -> FloatArray:
-    """Squared distances between rows."""
+    """Return the squared distances between the rows of `one` and `two`, (N, M)."""
     squares: FloatArray = np.maximum((one**2).sum(1)[:, None] + (two**2).sum(1) - 2 * one @ two.T, 0.0)
     return squares
 
 
-def _check(references: References, profiles: Profiles) -> None:
-    types, count, _ = references.beside.shape
+def _check(reference_profiles: ReferenceProfiles, profiles: Profiles) -> None:
+    types, count, _ = reference_profiles.colocated.shape
     wanted = {"own": (len(profiles.alone), types, count), "other": (len(profiles.alone), types, count)}
     for name, shape in wanted.items():
         if getattr(profiles, name).shape != shape:
             raise InvalidRequest(name, f"give shape {shape} (kinds, types, references)")
-    if references.alone.shape != (count, types) or profiles.alone.shape[1:] != (types,):
+    if reference_profiles.alone.shape != (count, types) or profiles.alone.shape[1:] != (types,):
         raise InvalidRequest("alone", f"give one rate for each of the {types} types")
-    for name, alone in (("references.alone", references.alone), ("profiles.alone", profiles.alone)):
+    for name, alone in (("reference_profiles.alone", reference_profiles.alone), ("profiles.alone", profiles.alone)):
         if not (np.isfinite(alone).all() and (alone > 0).all()):
             raise InvalidRequest(name, "steps per second must be finite and above 0")
-    if not np.isfinite(references.beside).all() or references.beside.min(initial=0.0) < 0:
-        raise InvalidRequest("references.beside", "normalised rates must be finite and not negative")
+    if not np.isfinite(reference_profiles.colocated).all() or reference_profiles.colocated.min(initial=0.0) < 0:
+        raise InvalidRequest("reference_profiles.colocated", "normalised rates must be finite and not negative")

@@ -1,4 +1,4 @@
-"""What hardware promises: a first guess of how accelerator types compare, before anything has been measured.
+"""A first guess, from data sheets, of how fast accelerator types are relative to each other, before any measurement.
 
 Peak arithmetic (TFLOP/s, single precision, dense) and memory bandwidth (GB/s) from the vendors' data sheets. Training
 is bound by one or the other, so the guess is their geometric mean; kinds.TYPE_ERROR says how little it is worth.
@@ -23,6 +23,6 @@ PEAKS = {
 
 
 def log_peak(accelerator_type: AcceleratorType) -> float:
-    """Logarithm of the guess, in units of a P100; 0 for a type that is not known."""
+    """Return the logarithm of the guess relative to a P100; 0 for a type that is not in `PEAKS`."""
     own, base = PEAKS.get(accelerator_type.lower(), PEAKS["p100"]), PEAKS["p100"]
     return 0.5 * sum(math.log(mine / its) for mine, its in zip(own, base, strict=True))

@@ -1,14 +1,14 @@
-"""What the speed of a job kind on some accelerator types says of the others: low-rank completion in log space.
+"""The speed of a job kind on all accelerator types from its speed on some: low-rank completion in log space.
 
-log(steps/s) of kind k on type t is level_k + mean_t + family_kt + own_kt: family and own parts share one covariance
-over types, learned from all kinds (its rank is how many ways there are to differ). A family is what kinds have in
-common by name: `LM (batch size 5)` and `LM (batch size 80)`, `mlp-b256` and `mlp-b1024`, the more the closer their
-sizes. Kinds measured on few types thus lean on their family, families on everything known, all of it on the hardware's
-peaks.
+log(steps/s) of kind k on type t is level_k + mean_t + family_kt + own_kt. The family and own parts share one covariance
+over types, learned from all kinds (its rank is the number of ways in which kinds differ). A family is the kinds whose
+names differ only by a size: `LM (batch size 5)` and `LM (batch size 80)`, `mlp-b256` and `mlp-b1024`; the closer the
+sizes, the more they have in common. So a kind measured on few types is estimated from its family, a family from all
+kinds, and all of them from the peak rates of the hardware.
 
-Nothing is assumed of a family's level; inside it, levels follow the size along a smooth curve. A kind that is slower on
-one type than that curve says is so on this type more than on the others. The level of a kind that is far off (names
-need not tell a batch size), and of a job's own kind, is free.
+Nothing is assumed of a family's level; inside the family, levels follow the size along a smooth curve. A kind that is
+slower than the curve on one type is taken to be slower there more than elsewhere. The level of a kind far off the curve
+(the number in its name need not be a batch size), and of a job's own kind, is free.
 """
 
 import re
@@ -21,8 +21,8 @@ import numpy as np
 
 from gavel.types import BoolArray, FloatArray
 
-OWN_KIND = "#"  # between a kind and the job that differs from the rest of it
-LEVEL = 10.0  # deviation of a level of which nothing is known: flat
+OWN_KIND = "#"  # between the name of a kind and the id of a job that differs from the rest of it
+LEVEL = 10.0  # deviation of a level before any measurement: a flat prior
 SLOPE, CURVE, OWN_LEVEL = 1.0, 0.5, 0.1  # deviations of a family's levels: per log size, of its curve, of one kind
 OFF, DEVIATIONS = 3.0, 3.0  # a level off the curve by this factor and so many deviations follows none
 FAMILY_SHARE = 0.95  # of the variance over types: what kinds of a family and of one size have in common
@@ -32,13 +32,13 @@ OWN_ERROR = 0.05  # of one kind on one type beyond that
 TYPE_ERROR = 0.6  # of a type's peak rate as a guess of its speed
 PRIOR_KINDS = 0.3  # weight of that guess
 ITERATIONS = 4  # of expectation and maximisation; it starts near
-NAMES_MAX = 1 << 16  # remembered, with what they tell
+NAMES_MAX = 1 << 16  # cached names of kinds
 UNKNOWN = 1e6  # variance of what was not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
-    """Relative speeds over m types of any kind: `mean` (m,) and `covariance` (m, m) of log(steps/s) less the level."""
+    """Relative speeds of all kinds over m types: `mean` (m,) and `covariance` (m, m) of log(steps/s) less the level."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -46,13 +46,16 @@ class Population:
 
 @lru_cache(NAMES_MAX)
 def family_of(kind: str) -> str:
-    """The name without its sizes: `mlp` of `mlp-b1024` (also of one job of it), `LM` of `LM (batch size 80)`."""
+    """Return the name without its sizes: `mlp` of `mlp-b1024` (or of a job's own kind), `LM` of `LM (batch size 8)`."""
     kind = kind.partition(OWN_KIND)[0]
     return re.sub(r"(\s*\(?\s*batch size)?[-_ ]*[a-z]?\d+[kKmM]?\)?$", "", kind) or kind
 
 
 def population(log_rate: FloatArray, variance: FloatArray, peaks: FloatArray) -> Population:
-    """Learned from (K, m) rates of kinds, NaN where not measured; `peaks` (m,): logarithm of what hardware promises."""
+    """Return the population learned from log(steps/s) of K kinds, (K, m), NaN where not measured.
+
+    `variance` (K, m) is that of the rates; `peaks` (m,) are the logarithms of the types' peak rates.
+    """
     types = len(peaks)
     centred = np.eye(types) - 1 / types
     guess = centred * TYPE_ERROR**2
@@ -68,7 +71,7 @@ def population(log_rate: FloatArray, variance: FloatArray, peaks: FloatArray) ->
         weight = len(means) + PRIOR_KINDS
         mean = (means.sum(axis=0) + PRIOR_KINDS * (peaks - peaks.mean())) / weight
         spread = (means - mean).T @ (means - mean) + centred @ covariances.sum(axis=0) @ centred
-        # The guess of a type's mean is no guess of how much kinds differ on it: it counts as one kind only.
+        # The peaks are a guess of a type's mean, not of how much kinds differ on it: here they count as one kind only.
         believed = Population(mean=mean, covariance=(spread + guess) / (len(means) + 1))
     return believed
 
@@ -80,10 +83,10 @@ def completed(
     kinds: Sequence[str],
     is_apart: BoolArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Mean (K, m) and covariance (K, m, m) of log(steps/s) of every kind, given its own rates and its relatives'.
+    """Return mean (K, m) and covariance (K, m, m) of log(steps/s) of every kind, given its and its relatives' rates.
 
-    `is_apart` (K,): kinds whose level says nothing of their relatives'. A kind of which and of whose family no rate is
-    known has a level that means nothing.
+    `is_apart` (K,) marks kinds whose level is not used for their relatives. The level of a kind means nothing if
+    neither the kind nor its family has a rate.
     """
     means, covariances = np.empty_like(log_rate), np.empty((*log_rate.shape, log_rate.shape[1]))
     by_count: dict[int, list[list[int]]] = defaultdict(list)
@@ -95,21 +98,21 @@ def completed(
         level = _levels((log_rate - believed.mean)[rows].reshape(len(rows), -1))[:, :, None]
         relative = log_rate[rows] - level
         spread = _spread_of_levels(believed, relative, sizes[rows], is_apart[rows])
-        found, covariances[rows] = _together(believed, relative, variance[rows], sizes[rows], spread)
-        means[rows] = found + level
+        centred_means, covariances[rows] = _together(believed, relative, variance[rows], sizes[rows], spread)
+        means[rows] = centred_means + level
     return means, covariances
 
 
 def _levels(log_rate: FloatArray) -> FloatArray:
-    """Mean of what is known of each row, (K, 1); 0 where nothing is. Near it, a flat prior shrinks nothing."""
-    known = np.isfinite(log_rate)
-    counts = np.maximum(1, known.sum(axis=1, keepdims=True))
-    levels: FloatArray = np.where(known, log_rate, 0.0).sum(axis=1, keepdims=True) / counts
+    """Return the mean of each row's measured rates, (K, 1); 0 without any. Around it, a flat prior shrinks nothing."""
+    is_measured = np.isfinite(log_rate)
+    counts = np.maximum(1, is_measured.sum(axis=1, keepdims=True))
+    levels: FloatArray = np.where(is_measured, log_rate, 0.0).sum(axis=1, keepdims=True) / counts
     return levels
 
 
 def _relatives(kinds: Sequence[str]) -> list[list[int]]:
-    """Rows by family, neighbours in size together, at most RELATIVES_MAX each."""
+    """Return groups of rows of one family, neighbours in size together, at most RELATIVES_MAX each."""
     families: dict[str, list[int]] = defaultdict(list)
     for row in sorted(range(len(kinds)), key=lambda row: (log_size(kinds[row]), kinds[row])):
         families[family_of(kinds[row])].append(row)
@@ -122,30 +125,32 @@ def _relatives(kinds: Sequence[str]) -> list[list[int]]:
 
 @lru_cache(NAMES_MAX)
 def log_size(kind: str) -> float:
-    """Logarithm of the number that the name ends in; 0: none."""
+    """Return the logarithm of the number at the end of the name; 0 without one."""
     number = re.search(r"(\d+)\)?$", kind.partition(OWN_KIND)[0])
     return float(np.log(max(1, int(number.group(1))))) if number and number.end(1) > number.start(1) else 0.0
 
 
 def _spread_of_levels(believed: Population, log_rate: FloatArray, sizes: FloatArray, is_apart: BoolArray) -> FloatArray:
-    """Prior covariance of the levels of g families of n kinds, (g, n, n): along the size, but free where that fits ill.
+    """Return the prior covariance of the levels of g families of n kinds, (g, n, n): a smooth curve over the size.
 
-    It does where a kind's mean rate is off by a factor of `OFF` and more from what all others of its family promise.
+    The level of a kind is free if its mean rate is off by a factor of `OFF` or more from what its relatives predict.
     """
     along = CURVE**2 * _near(sizes) + SLOPE**2 * _products(sizes - sizes.mean(axis=1, keepdims=True))
     levels: FloatArray = LEVEL**2 + along + _diagonal(np.full(sizes.shape, OWN_LEVEL**2))
-    known = np.isfinite(log_rate)
-    shown = np.where(known, log_rate - believed.mean, 0.0).sum(axis=2) / np.maximum(1, known.sum(axis=2))
-    doubt = (1 - FAMILY_SHARE) * np.trace(believed.covariance) / log_rate.shape[2] + OWN_ERROR**2
-    precision = np.linalg.inv(levels + _diagonal(np.where(known.any(axis=2) & ~is_apart, doubt, UNKNOWN)))
+    is_measured = np.isfinite(log_rate)
+    shown = np.where(is_measured, log_rate - believed.mean, 0.0).sum(axis=2) / np.maximum(1, is_measured.sum(axis=2))
+    level_variance = (1 - FAMILY_SHARE) * np.trace(believed.covariance) / log_rate.shape[2] + OWN_ERROR**2
+    precision = np.linalg.inv(
+        levels + _diagonal(np.where(is_measured.any(axis=2) & ~is_apart, level_variance, UNKNOWN))
+    )
     own = np.einsum("gii->gi", precision)
-    gap = (precision @ shown[:, :, None])[:, :, 0] / own  # to what is expected without the kind itself
+    gap = (precision @ shown[:, :, None])[:, :, 0] / own  # to what the relatives predict
     is_free = is_apart | (np.abs(gap) > np.maximum(np.log(OFF), DEVIATIONS / np.sqrt(own)))
     return levels + _diagonal(np.where(is_free, LEVEL**2, 0.0))
 
 
 def _near(sizes: FloatArray) -> FloatArray:
-    """How alike kinds of these logarithms of sizes are, (g, n, n), 1 on the diagonal."""
+    """Return how alike kinds with these logarithms of sizes are, (g, n, n), 1 on the diagonal."""
     alike: FloatArray = np.exp(-((sizes[:, :, None] - sizes[:, None, :]) ** 2) / (2 * SIZE_LENGTH**2))
     return alike
 
@@ -158,7 +163,7 @@ def _products(values: FloatArray) -> FloatArray:
 def _together(
     believed: Population, log_rate: FloatArray, variance: FloatArray, sizes: FloatArray, levels: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Gaussians of g families of n kinds each: rates (g, n, m), sizes (g, n) -> (g, n, m), (g, n, m, m).
+    """Return means (g, n, m) and covariances (g, n, m, m) of g families of n kinds: rates (g, n, m), sizes (g, n).
 
     `levels` (g, n, n): prior covariance of the levels.
     """
@@ -179,10 +184,13 @@ def _together(
 def _conditioned(
     mean: FloatArray, covariance: FloatArray, log_rate: FloatArray, variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Gaussians (K, m) given the rates that are not NaN; mean (m,) or (K, m), covariance (m, m) or (K, m, m)."""
-    known = np.isfinite(log_rate)
-    gap = np.where(known, log_rate - mean, 0.0)
-    noise = np.where(known, variance, UNKNOWN)
+    """Return means (K, m) and covariances (K, m, m), given the rates (K, m) that are not NaN.
+
+    The prior's mean is (m,) or (K, m), its covariance (m, m) or (K, m, m).
+    """
+    is_measured = np.isfinite(log_rate)
+    gap = np.where(is_measured, log_rate - mean, 0.0)
+    noise = np.where(is_measured, variance, UNKNOWN)
     gain = covariance @ np.linalg.inv(covariance + _diagonal(noise))
     posterior = mean + (gain @ gap[:, :, None])[:, :, 0]
     return posterior, covariance - gain @ covariance

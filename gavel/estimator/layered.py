@@ -1,4 +1,4 @@
-"""A large immutable mapping of which a version with a few changes is made at little cost."""
+"""A large immutable mapping, of which a new version with a few changes costs little."""
 
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
@@ -6,11 +6,11 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-TOP_MIN = 64  # changed entries, below which nothing is copied but them
+TOP_MIN = 64  # up to so many changed entries the base is never copied
 
 
 class Layered(Mapping[K, V]):
-    """A base that is shared with older versions, under the entries that changed since; those come last."""
+    """A base shared with older versions, and the entries that changed since, which come last in the order."""
 
     __slots__ = ("_base", "_length", "_top")
 
@@ -23,9 +23,9 @@ class Layered(Mapping[K, V]):
         return self._top[key] if key in self._top else self._base[key]
 
     def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]  # asked for a million times
-        """The entry, or the default."""
-        found = self._top.get(key)
-        return self._base.get(key, default) if found is None else found
+        """Return the entry, or the default."""
+        changed = self._top.get(key)
+        return self._base.get(key, default) if changed is None else changed
 
     def __contains__(self, key: object) -> bool:
         return key in self._top or key in self._base
@@ -37,13 +37,13 @@ class Layered(Mapping[K, V]):
         return self._length
 
     def flat(self) -> dict[K, V]:
-        """A plain copy, entries that were there longest first."""
+        """Return a plain copy, oldest entries first."""
         if not self._top:
             return dict(self._base)
         return {key: value for key, value in self._base.items() if key not in self._top} | self._top
 
     def changed(self, changes: Mapping[K, V]) -> "Layered[K, V]":
-        """A version with these entries, the newest last; this one stays as it is."""
+        """Return a version with these entries, the newest last; this one stays as it is."""
         if not changes:
             return self
         new: Layered[K, V] = Layered()
@@ -56,14 +56,14 @@ class Layered(Mapping[K, V]):
 
 
 class Draft(Generic[K, V]):
-    """The next version of a mapping, while it is being made."""
+    """Collects the changes of the next version of a mapping."""
 
     def __init__(self, before: Layered[K, V]) -> None:
         self._before = before
         self.changes: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """The newest entry; None: there is none."""
+        """Return the newest entry; None without one."""
         return self.changes[key] if key in self.changes else self._before.get(key)
 
     def put(self, key: K, value: V) -> None:
@@ -72,5 +72,5 @@ class Draft(Generic[K, V]):
         self.changes[key] = value
 
     def done(self) -> Layered[K, V]:
-        """The version with all changes."""
+        """Return the version with all changes."""
         return self._before.changed(self.changes)

@@ -1,9 +1,9 @@
-"""From measurements to what is known: one report at a time, each in its place, or in none.
+"""Learning from measurements: one report after another is added to the evidence, rejected or ignored.
 
-1. A report heard before, or out of order, or of too short a time, says nothing.
-2. It counts for its job's kind; for a kind of the job's own (`kind#job`) once the job was seen to differ.
-3. The first report of a kind on a type is held against what was known before (doubts.py).
-4. Any other joins the evidence (evidence.py), and may show that its job differs from the rest of its kind.
+1. A report that is repeated, out of order, or of too short a time is ignored.
+2. It counts for its job's kind; for the job's own kind (`kind#job`) once the job has differed from the others.
+3. The first report of a kind on a type is compared with the estimate before it (rejected_reports.py).
+4. Any other is added to the evidence (evidence.py), and may show that its job differs from the rest of its kind.
 """
 
 import math
@@ -11,103 +11,112 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from gavel.estimator import statements
+from gavel.estimator import user_claims
 from gavel.estimator.beliefs import Beliefs
-from gavel.estimator.doubts import LARGEST_LOG_RATE, Doubt, log_limit
 from gavel.estimator.evidence import KNOWN_REPORTS, SHORTEST_S, STATERS_MAX, Evidence, first, restarted, updated
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Draft, Layered
-from gavel.estimator.tables import CONSOLIDATED, Key, SideKey
+from gavel.estimator.rejected_reports import LARGEST_LOG_RATE, RejectedReport, log_limit
+from gavel.estimator.tables import CONSOLIDATED, InterferenceKey, Key
 from gavel.types import AcceleratorType, JobId, Measurement
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-JOBS_REMEMBERED = 20_000  # whose newest report is known, to tell a repeated one
+JOBS_REMEMBERED = 20_000  # jobs whose newest (generation, sequence) is kept, to ignore repeated reports
 OWN_KINDS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """Everything measured. `rates`: gangs alone and consolidated; `side_rates`: beside a partner or spread over nodes.
+class LearnedState:
+    """Everything that the estimator has learned from measurements.
 
-    `doubts`: what was refused where nothing is known yet; `seen`: the newest (token, sequence) of each job;
-    `own_kinds`: of the jobs that differ from the rest of their kind. `references` are kinds measured elsewhere.
+    `rates` are of gangs alone and consolidated, `interference_rates` of gangs beside a partner or spread over nodes.
+    `rejected_reports` were not believed where no rate was measured yet. `seen` has the newest (generation, sequence)
+    of each job, `own_kinds` the kind of each job that differs from the rest of its kind, and `reference_profiles` the
+    rates of kinds measured elsewhere.
     """
 
     rates: Layered[Key, Evidence] = field(default_factory=Layered)
-    side_rates: Layered[SideKey, Evidence] = field(default_factory=Layered)
-    doubts: Layered[Key, Doubt] = field(default_factory=Layered)
+    interference_rates: Layered[InterferenceKey, Evidence] = field(default_factory=Layered)
+    rejected_reports: Layered[Key, RejectedReport] = field(default_factory=Layered)
     seen: Layered[JobId, tuple[int, int]] = field(default_factory=Layered)
     own_kinds: Layered[JobId, str] = field(default_factory=Layered)
-    references: Mapping[Key, Evidence] = field(default_factory=dict)
-    core_sharing: int = 1  # workers on a core: what an idle sibling flatters a rate by
+    reference_profiles: Mapping[Key, Evidence] = field(default_factory=dict)
+    core_sharing: int = 1  # workers on a core: the factor by which idle siblings may raise a rate
 
 
 def learned(
-    known: Known, measurements: Sequence[Measurement], believed: Callable[[Sequence[AcceleratorType]], Beliefs]
-) -> tuple[Known, bool]:
-    """What is known with these, and whether an estimate may have moved. `believed` is what follows from `known`."""
-    learner = _Learner(known, believed)
+    state: LearnedState, measurements: Sequence[Measurement], believed: Callable[[Sequence[AcceleratorType]], Beliefs]
+) -> tuple[LearnedState, bool]:
+    """Return the state after these reports, and whether an estimate may have moved.
+
+    `believed` gives the estimates that follow from `state`, for first reports to be compared with.
+    """
+    learner = _Learner(state, believed)
     for each in measurements:
         learner.take(each)
     return learner.finished(), learner.is_news
 
 
 class _Learner:
-    """What is known, while reports are taken in."""
+    """The next state, while reports are added."""
 
-    def __init__(self, known: Known, believed: Callable[[Sequence[AcceleratorType]], Beliefs]) -> None:
+    def __init__(self, state: LearnedState, believed: Callable[[Sequence[AcceleratorType]], Beliefs]) -> None:
         self.is_news = False
         self._kinds: set[str] | None = None  # measured before these reports
-        self._known, self._believed = known, believed
-        self._rates, self._side_rates = Draft(known.rates), Draft(known.side_rates)
-        self._doubts, self._seen, self._own_kinds = Draft(known.doubts), Draft(known.seen), Draft(known.own_kinds)
+        self._state, self._believed = state, believed
+        self._rates, self._interference_rates = Draft(state.rates), Draft(state.interference_rates)
+        self._rejected_reports, self._seen, self._own_kinds = (
+            Draft(state.rejected_reports),
+            Draft(state.seen),
+            Draft(state.own_kinds),
+        )
 
     def take(self, each: Measurement) -> None:
-        """One report, or that there is none."""
+        """Add one report, or the silence of a gang beside a partner."""
         if each.partner is not None and not each.steps:
             self._take_silence(each)
-        elif (each.token, each.sequence) > (self._seen.get(each.job_id) or (0, 0)):
-            self._seen.put(each.job_id, (each.token, each.sequence))
+        elif (each.generation, each.sequence) > (self._seen.get(each.job_id) or (0, 0)):
+            self._seen.put(each.job_id, (each.generation, each.sequence))
             if each.seconds >= SHORTEST_S and each.steps > 0:
                 self._take_rate(each)
 
     def _take_rate(self, each: Measurement) -> None:
-        flattered = 1 if each.is_representative else self._known.core_sharing
+        flattered = 1 if each.is_representative else self._state.core_sharing
         log_rate = math.log(each.steps / each.seconds / flattered)
         key = self._key_of(each)
         if each.partner is not None or each.placement != CONSOLIDATED:
-            self._note(self._side_rates, (*key, each.partner or "", each.placement), each, log_rate)
+            self._note(self._interference_rates, (*key, each.partner or "", each.placement), each, log_rate)
         elif not self._is_doubtful(key, each, log_rate):
             self._note(self._rates, key, each, log_rate)
             self._tell_apart(key, each)
 
     def _take_silence(self, each: Measurement) -> None:
-        """A gang that did nothing beside a partner of which nothing is known is taken for half a step in that time."""
+        """Count a gang that did no step beside a new partner as one that did half a step in that time."""
         key = *self._key_of(each), each.partner or "", each.placement
-        if self._side_rates.get(key) is None and each.seconds >= SHORTEST_S:
-            self._note(self._side_rates, key, each, math.log(0.5 / each.seconds))
+        if self._interference_rates.get(key) is None and each.seconds >= SHORTEST_S:
+            self._note(self._interference_rates, key, each, math.log(0.5 / each.seconds))
 
     def _key_of(self, each: Measurement) -> Key:
         return self._own_kinds.get(each.job_id) or each.kind, each.scale_factor, each.accelerator_type
 
-    def finished(self) -> Known:
-        """All of it; the jobs heard of longest ago are forgotten first."""
-        found = replace(
-            self._known,
+    def finished(self) -> LearnedState:
+        """Return the next state; jobs whose reports are oldest are forgotten first."""
+        state = replace(
+            self._state,
             rates=self._rates.done(),
-            side_rates=self._side_rates.done(),
-            doubts=self._doubts.done(),
+            interference_rates=self._interference_rates.done(),
+            rejected_reports=self._rejected_reports.done(),
             seen=_newest(self._seen.done(), JOBS_REMEMBERED),
             own_kinds=_newest(self._own_kinds.done(), OWN_KINDS_MAX),
         )
-        return found if len(found.own_kinds) >= len(self._known.own_kinds) else _without_lost_kinds(found)
+        return state if len(state.own_kinds) >= len(self._state.own_kinds) else _without_lost_kinds(state)
 
     def _note(self, rates: Draft[_Key, Evidence], key: _Key, each: Measurement, log_rate: float) -> None:
-        """Put one measurement in its place."""
+        """Add one measurement to the evidence under `key`."""
         old = rates.get(key)
-        # A guess from an idle sibling's time never mixes with rates measured at full load: the better fact wins.
+        # Rates measured beside idle siblings are never averaged with those measured at full load, which replace them.
         if old is not None and old.is_representative and not each.is_representative:
             return
         if old is None or each.is_representative != old.is_representative:
@@ -120,20 +129,20 @@ class _Learner:
         self.is_news |= old is None or _is_news(old, new)
 
     def _is_doubtful(self, key: Key, each: Measurement, log_rate: float) -> bool:
-        """True for a first report that is not believed; it is counted."""
+        """Return True for a first report that is not believed, and count it."""
         if self._rates.get(key) is not None or log_rate <= self._log_limit(key):
             return False
-        doubt = (self._doubts.get(key) or Doubt()).with_report(each.job_id, log_rate)
-        self._doubts.put(key, doubt)
-        return not doubt.is_confirmed(log_rate)
+        rejected = (self._rejected_reports.get(key) or RejectedReport()).with_report(each.job_id, log_rate)
+        self._rejected_reports.put(key, rejected)
+        return not rejected.is_confirmed(log_rate)
 
     def _log_limit(self, key: Key) -> float:
         if self._kinds is None:
-            self._kinds = {kind for kind, _, _ in self._known.rates.flat()}
+            self._kinds = {kind for kind, _, _ in self._state.rates.flat()}
         return log_limit(self._believed([key[2]]), *key) if key[0] in self._kinds else LARGEST_LOG_RATE
 
     def _tell_apart(self, key: Key, each: Measurement) -> None:
-        """A job that differs from the rest of its kind gets a kind of its own, which begins with what it showed."""
+        """Give a job that differs from the rest of its kind a kind of its own, with the rates of its outliers."""
         evidence = self._rates.get(key)
         rates = evidence.deviation_of(each.job_id) if evidence else ()
         if rates and self._own_kinds.get(each.job_id) is None:
@@ -143,9 +152,9 @@ class _Learner:
             self.is_news = True
 
 
-def _newest(known: Layered[JobId, _Value], most: int) -> Layered[JobId, _Value]:
-    """The newest entries; now and then, since it takes a copy."""
-    return Layered(dict(list(known.flat().items())[-most:])) if len(known) > 1.25 * most else known
+def _newest(entries: Layered[JobId, _Value], most: int) -> Layered[JobId, _Value]:
+    """Return the newest `most` entries, or all while they are at most a quarter more, to copy seldom."""
+    return Layered(dict(list(entries.flat().items())[-most:])) if len(entries) > 1.25 * most else entries
 
 
 def _is_news(old: Evidence, new: Evidence) -> bool:
@@ -154,17 +163,17 @@ def _is_news(old: Evidence, new: Evidence) -> bool:
     return new.published != old.published or (old.count < KNOWN_REPORTS <= new.count)
 
 
-def _without_lost_kinds(known: Known) -> Known:
-    """Without the rates of jobs whose own kind was forgotten."""
-    kinds = set(known.own_kinds.values())
-    rates = {key: rate for key, rate in known.rates.flat().items() if OWN_KIND not in key[0] or key[0] in kinds}
-    return replace(known, rates=Layered(rates))
+def _without_lost_kinds(state: LearnedState) -> LearnedState:
+    """Return the state without the rates of jobs whose own kind was forgotten."""
+    kinds = set(state.own_kinds.values())
+    rates = {key: rate for key, rate in state.rates.flat().items() if OWN_KIND not in key[0] or key[0] in kinds}
+    return replace(state, rates=Layered(rates))
 
 
 def _with_statement(evidence: Evidence, each: Measurement) -> Evidence:
-    """Remembers what the user said, the newest of a bounded number of users."""
+    """Return the evidence with the report's user claim; the newest `STATERS_MAX` users are kept."""
     stated = each.stated_steps_per_s
-    if stated is None or not statements.usable(stated) or evidence.stated_by.get(each.user) == stated:
+    if stated is None or not user_claims.usable(stated) or evidence.stated_by.get(each.user) == stated:
         return evidence
     others = [(user, rate) for user, rate in evidence.stated_by.items() if user != each.user]
     return replace(evidence, stated_by=dict([*others, (each.user, stated)][-STATERS_MAX:]))

@@ -1,8 +1,9 @@
-"""What two jobs reach beside each other on the same workers, from whatever pairs were measured, of whichever kinds.
+"""The rates of two jobs that share their workers, estimated from the pairs that were measured, of any kinds.
 
-Rates are normalised: beside the other over alone, in [0, 1]. A Gaussian process over (kind, partner, type, gang size):
-a kind suffers beside all in a way of its own, presses on all in a way of its own, and what is left is the pair's; kinds
-that are alike (similarity.py) do so alike. Unlike colocation.py it needs no kinds that were measured beside all others.
+Rates are normalised: the rate colocated divided by the rate alone, in [0, 1]. The model is a Gaussian process over
+(kind, partner, type, gang size). Its parts are how much a kind loses beside any partner, how much it slows any partner
+down, and the rest, which belongs to the pair; similar kinds (similarity.py) have similar parts. Unlike colocation.py it
+needs no kinds that were measured beside all others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,10 @@ from gavel.types import AcceleratorType, FloatArray, IntArray
 
 Sized = tuple[str, int]  # a job kind at a scale factor
 
-PRIOR_RATE = 0.6  # of the rate alone, of two kinds that nobody has tried
+PRIOR_RATE = 0.6  # normalised rate of a pair before any measurement
 COMMON, SUFFERS, PRESSES, OF_PAIR = 0.05, 0.03, 0.03, 0.03  # variances of the parts
 ALIKE_TYPES = 0.6  # correlation between two types
-GANG_LENGTH = 4.0  # doublings of the gang over which what was measured at one size holds
+GANG_LENGTH = 4.0  # in doublings of the gang size: how far a measurement at one size counts for others
 FLOOR = 0.02  # error of a normalised rate that no measurement takes away
 OBSERVED_MAX = 1_000  # pairs used, the newest
 
@@ -37,14 +38,14 @@ class PairSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairEstimates:
-    """`rate[t, a, b]` in [0, 1] of kind a beside kind b over its rate alone, with one standard deviation, (m, n, n)."""
+    """`rate[t, a, b]`, in [0, 1], of kind a beside kind b divided by its rate alone, and its deviation, (m, n, n)."""
 
     kinds: tuple[Sized, ...]
     rate: FloatArray
     deviation: FloatArray
 
     def within(self, deviations: float) -> FloatArray:
-        """Rates so many deviations above what is expected, in [0, 1]; below it for a negative number."""
+        """Return the rates so many standard deviations above the mean, (m, n, n), in [0, 1]; below it if negative."""
         shifted: FloatArray = np.clip(self.rate + deviations * self.deviation, 0.0, 1.0)
         return shifted
 
@@ -55,9 +56,10 @@ def pair_estimates(
     seen: Sequence[PairSeen],
     log_rate: Mapping[Sized, FloatArray],
 ) -> PairEstimates:
-    """Every pair of n kinds on m types. `log_rate` are (any,) logarithms of the rates alone, of these and of all seen.
+    """Return the estimates of every pair of n kinds on m types.
 
-    Pairs of different scale factors share no workers; what is said of them means nothing.
+    `log_rate` has the logarithms of the rates alone, of these kinds and all seen. Pairs of different scale factors
+    share no workers; their estimates mean nothing.
     """
     seen = seen[-OBSERVED_MAX:]
     world = _World(kinds, types, seen, log_rate)
@@ -68,17 +70,17 @@ def pair_estimates(
             kinds=tuple(kinds), rate=np.full(shape, PRIOR_RATE), deviation=np.full(shape, prior_variance**0.5)
         )
     rate, deviation = np.empty(shape), np.empty(shape)
-    known = world.posterior()
+    learned = world.posterior()
     for column in range(len(types)):
         for row in range(len(kinds)):
-            mean, variance = known.of(world.across(row, column), prior_variance)
+            mean, variance = learned.of(world.across(row, column), prior_variance)
             rate[column, row] = np.clip(PRIOR_RATE + mean, 0.0, 1.0)
             deviation[column, row] = np.sqrt(variance + FLOOR**2)
     return PairEstimates(kinds=tuple(kinds), rate=rate, deviation=deviation)
 
 
 class _World:
-    """The kinds asked for and those seen, as rows of one similarity; the n asked for are its first."""
+    """The similarity of the kinds asked for and those measured in pairs, as rows of one matrix."""
 
     def __init__(
         self,
@@ -108,12 +110,12 @@ class _World:
         return posterior(self._covariance(self._kind, self._partner, self._type), noise, rates - PRIOR_RATE)
 
     def across(self, row: int, column: int) -> FloatArray:
-        """Covariance (n, N) of one kind's rate beside each of the n kinds with what was seen."""
+        """Return the covariance (n, N) of one kind's rates beside the n kinds with the N measured pairs."""
         kind = np.full(1, self._asked[row])
         return self._covariance(kind, self._asked, np.full(1, self._type_of[column]))
 
     def _covariance(self, kind: IntArray, partner: IntArray, on_type: IntArray) -> FloatArray:
-        """Of pairs, (P, N), whose members are rows."""
+        """Return the covariance (P, N) of P pairs, given by the rows of their members, with the measured ones."""
         suffers, presses = self._alike[kind][:, self._kind], self._alike[partner][:, self._partner]
         parts = COMMON + SUFFERS * suffers + PRESSES * presses + OF_PAIR * suffers * presses
         alike = np.where(on_type[:, None] == self._type, 1.0, ALIKE_TYPES)

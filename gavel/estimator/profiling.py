@@ -1,4 +1,4 @@
-"""Which unmeasured (job, accelerator type) pairs are worth a profiling round: those that may change the allocation.
+"""The choice of unmeasured (job, accelerator type) pairs for profiling: those that may change the allocation.
 
 A job is sent to a type when its advantage there, log(rate) less its mean over the types, is among the largest of all
 jobs, as many as the type's share of the cluster holds; the threshold lies between the last in and the first out.
@@ -21,37 +21,37 @@ from gavel.types import AcceleratorType, AllocationProblem, BoolArray, FloatArra
 Pair = tuple[JobId, AcceleratorType]
 Cell = tuple[int, int]  # (row, column) of the problem
 
-LEAST_GAIN = 0.001  # of a job's rate, below which nothing is worth knowing
+LEAST_GAIN = 0.001  # of a job's rate, relative; below it a measurement is not worth its cost
 
 
 class ProfilingByValue:
-    """Implements ProfilingChoice within a budget: of the accelerator time of any `window_s`, at most `budget_fraction`.
+    """Implements ProfilingChoice within a budget: at most `budget_fraction` of the accelerator time of any `window_s`.
 
-    Remembers what it spent: a round of its gang for each choice that was carried out. A restart forgets that. All of
-    it is `total_s`, in accelerator-seconds.
+    Each choice that was carried out costs one round of its gang; `total_s` is the sum, in accelerator-seconds. What was
+    spent is kept in memory only: after a restart the window is empty.
     """
 
     def __init__(self, budget_fraction: float, window_s: float) -> None:
         self._fraction, self._window_s = budget_fraction, window_s
-        self._chosen: dict[Pair, tuple[float, float]] = {}  # last time; whether they were sent shows later
+        self._chosen: dict[Pair, tuple[float, float]] = {}  # by the last call; the next one sees which were run
         self._spent: deque[tuple[float, float]] = deque()  # (when, accelerator-seconds), oldest first
         self.total_s = 0.0
 
     def __call__(
         self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
     ) -> tuple[Pair, ...]:
-        """What to measure in the round that is being decided, best first."""
+        """Return what to measure in the round that is being planned, best first."""
         self._settle(jobs, problem.now_s)
         budget_s = self._fraction * self._window_s * float(problem.capacity_workers.sum())
         left_s = budget_s - sum(seconds for _, seconds in self._spent)
         believed = estimator.matrix([job.spec for job in jobs], problem.accelerator_types)
-        found = worth_profiling(jobs, problem, believed, budget_s=left_s)
+        chosen = worth_profiling(jobs, problem, believed, budget_s=left_s)
         size_of = {job.id: job.spec.scale_factor for job in jobs}
-        self._chosen = {pair: (problem.now_s, size_of[pair[0]] * problem.round_duration_s) for pair in found}
-        return found
+        self._chosen = {pair: (problem.now_s, size_of[pair[0]] * problem.round_duration_s) for pair in chosen}
+        return chosen
 
     def _settle(self, jobs: Sequence[Job], now_s: float) -> None:
-        """What was chosen counts as spent, unless its job is still there and was never sent: no room in that round."""
+        """Count the last choices as spent, but those whose job is still there and did not run on the type."""
         rounds = {job.id: job.rounds_received for job in jobs}
         for (job_id, name), spent in self._chosen.items():
             if job_id not in rounds or rounds[job_id].get(name, 0):
@@ -64,10 +64,10 @@ class ProfilingByValue:
 def worth_profiling(
     jobs: Sequence[Job], problem: AllocationProblem, believed: ThroughputMatrix, *, budget_s: float
 ) -> tuple[Pair, ...]:
-    """What to profile this round, best first; the accelerator-seconds of it all stay within the budget.
+    """Return what to profile this round, best first, within a budget in accelerator-seconds.
 
-    `jobs` are the rows of the problem and of what is `believed`. One job of a kind and size measures a type for all
-    others. A profiling lease costs its gang one round.
+    `jobs` are the rows of the problem and of `believed`. One job of a kind and size measures a type for all others.
+    A profiling lease costs its gang one round.
     """
     candidates = _candidates(jobs, problem, believed)
     if not candidates:
@@ -93,14 +93,15 @@ def worth_profiling(
 
 
 def pairs_worth_trying(
-    found: Completed | PairEstimates, untried: BoolArray, *, most: int
+    estimates: Completed | PairEstimates, untried: BoolArray, *, most: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """(type, kind, kind) of at most so many `untried` (m, n, n) pairs, best first: knowing them may change the packing.
+    """Return (type, kind, kind) of the `untried` (m, n, n) pairs whose measurement may change the packing.
 
-    Packing pays when the two normalised rates add up to more than 1: what may cross that line is worth trying.
+    There are at most `most`, the best first. Packing pays if the two normalised rates add up to more than 1;
+    pairs whose sum may be on either side of 1 are worth trying.
     """
-    total = found.rate + np.transpose(found.rate, (0, 2, 1))
-    deviation = np.hypot(found.deviation, np.transpose(found.deviation, (0, 2, 1)))
+    total = estimates.rate + np.transpose(estimates.rate, (0, 2, 1))
+    deviation = np.hypot(estimates.deviation, np.transpose(estimates.deviation, (0, 2, 1)))
     gain = np.triu(np.where(untried, expected_gain(total, np.ones_like(total), deviation), 0.0))
     order = np.argsort(-gain, axis=None, kind="stable")[:most]
     best = zip(*np.unravel_index(order[gain.ravel()[order] >= LEAST_GAIN], gain.shape), strict=True)
@@ -108,7 +109,7 @@ def pairs_worth_trying(
 
 
 def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: FloatArray) -> FloatArray:
-    """Mean gain, in logarithms of the rate, from knowing on which side of the threshold a job's advantage lies."""
+    """Return the mean gain, in log(rate), from learning on which side of the threshold an advantage lies; any shape."""
     from scipy.special import ndtr
 
     deviation = np.maximum(deviation, 1e-9)
@@ -120,9 +121,9 @@ def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: Float
 
 
 def _candidates(jobs: Sequence[Job], problem: AllocationProblem, believed: ThroughputMatrix) -> list[Cell]:
-    """(row, column) where the job can run, its rate is worth measuring, and it has not been yet.
+    """Return (row, column) where the job can run, its rate is worth measuring, and the job never ran.
 
-    A job is sent to measure a type once; if that round measured nothing, what is inferred has to do.
+    A job is sent to a type once to measure it; if that round measured nothing, the inferred rate is used.
     """
     fits = problem.throughput_steps_per_s[: len(jobs), 0] > 0
     return [
@@ -133,7 +134,10 @@ def _candidates(jobs: Sequence[Job], problem: AllocationProblem, believed: Throu
 
 
 def _gains(problem: AllocationProblem, believed: ThroughputMatrix) -> FloatArray:
-    """Of measuring each job on each type, (n, m). An advantage is off by a type's error less its part of the mean."""
+    """Return the gain of measuring each job on each type, (n, m), in log(rate).
+
+    The error of an advantage is the type's error less its part in the mean over the types.
+    """
     log_rate = np.log(believed.steps_per_s)
     advantage = log_rate - log_rate.mean(axis=1, keepdims=True)
     share = problem.capacity_workers / max(1, problem.capacity_workers.sum())
@@ -145,7 +149,7 @@ def _gains(problem: AllocationProblem, believed: ThroughputMatrix) -> FloatArray
 
 
 def _work_s(jobs: Sequence[Job], problem: AllocationProblem) -> FloatArray:
-    """Accelerator-seconds that jobs of the same kind and size still have to run, on their best type, (n,)."""
+    """Return the accelerator-seconds that all jobs of each job's kind and size still need on their best type, (n,)."""
     best = np.maximum(problem.throughput_steps_per_s[: len(jobs), 0].max(axis=1), 1e-12)
     own = problem.steps_remaining / best * problem.scale_factor
     total: dict[tuple[str, int], float] = {}

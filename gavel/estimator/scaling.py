@@ -6,8 +6,8 @@ all-reduce (Patarasuk and Yuan, JPDC '09):
 
     rate(s) = rate(1) s^growth / (1 + share 2 (s - 1) / s)
 
-Both are unknown: every pair on a grid is a hypothesis. What a kind shows on any type weighs them for that kind; what
-other kinds showed is where it starts.
+Both are unknown: every pair of values on a grid is a hypothesis. The rates of a kind on any type weigh the hypotheses
+for that kind; the rates of the other kinds are the prior.
 """
 
 import numpy as np
@@ -27,19 +27,19 @@ HYPOTHESES = len(_growth)
 
 
 def log_speedup(sizes: IntArray) -> FloatArray:
-    """log(rate(s) / rate(1)) under each hypothesis, (H, S)."""
+    """Return log(rate(s) / rate(1)) under each hypothesis, (H, S)."""
     passes = 2 * (sizes - 1) / sizes
     speedup: FloatArray = _growth[:, None] * np.log(sizes) - np.log1p(_share[:, None] * passes)
     return speedup
 
 
 def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray) -> FloatArray:
-    """Weights (K, H) of the hypotheses for each of K kinds from rates (K, m, S) on m types, NaN where not measured."""
-    known = np.isfinite(log_rate)
-    trust = known / (np.where(known, variance, 1.0) + _model_variance(sizes, 1))
-    misfit = _misfit(np.where(known, log_rate, 0.0), trust, log_speedup(sizes))
+    """Return the weights (K, H) of the hypotheses for K kinds; rates (K, m, S) on m types, NaN where not measured."""
+    is_measured = np.isfinite(log_rate)
+    trust = is_measured / (np.where(is_measured, variance, 1.0) + _model_variance(sizes, 1))
+    misfit = _misfit(np.where(is_measured, log_rate, 0.0), trust, log_speedup(sizes))
     likelihood = np.exp(-0.5 * (misfit - misfit.min(axis=1, keepdims=True)))
-    measured = likelihood[(known.sum(axis=2) >= 2).any(axis=1)]
+    measured = likelihood[(is_measured.sum(axis=2) >= 2).any(axis=1)]
     prior = PRIOR_KINDS / HYPOTHESES + (measured / measured.sum(axis=1, keepdims=True)).sum(axis=0)
     weights = likelihood * prior
     normalised: FloatArray = weights / weights.sum(axis=1, keepdims=True)
@@ -47,10 +47,10 @@ def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray) -> FloatA
 
 
 def _misfit(rates: FloatArray, trust: FloatArray, speedup: FloatArray) -> FloatArray:
-    """Squares that each hypothesis is off, (K, H), less a constant of each kind; `trust` (K, m, S), `speedup` (H, S).
+    """Return the weighted squared error of each hypothesis, (K, H), less a constant of each kind.
 
-    A type's own level is free: what counts is how log(rate) - log(speedup) varies over the sizes. That is a quadratic
-    form in the speedup, so types are added up before hypotheses are looked at.
+    `trust` (K, m, S) is the precision of the rates, `speedup` (H, S). The level of a type is free: what counts is how
+    log(rate) - log(speedup) varies over the sizes. That is a quadratic form in the speedup, so types are summed first.
     """
     share = trust / np.maximum(trust.sum(axis=2, keepdims=True), np.finfo(float).tiny)
     linear = (trust * (rates - (share * rates).sum(axis=2, keepdims=True))).sum(axis=1)
@@ -61,7 +61,7 @@ def _misfit(rates: FloatArray, trust: FloatArray, speedup: FloatArray) -> FloatA
 
 
 def gain(weights: FloatArray, from_size: int, sizes: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and variance of log(rate(s) / rate(from)) for each row of `weights` and each size, (K, S) each."""
+    """Return mean and variance of log(rate(s) / rate(from)) for each row of `weights` and each size, (K, S) each."""
     gains = log_speedup(sizes) - log_speedup(np.array([from_size]))
     mean = weights @ gains
     spread = np.maximum(weights @ gains**2 - mean**2, 0.0)

@@ -1,4 +1,4 @@
-"""How alike job kinds are, as a covariance, and Gaussian processes over what was measured of some of them."""
+"""The similarity of job kinds, as a covariance, and Gaussian processes over measurements of some of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ LEVEL_WEIGHT = 0.3  # steps per second as such say a little of what a kind is
 
 
 def similarity(kinds: Sequence[str], log_rate: FloatArray) -> FloatArray:
-    """Covariance of anything that depends on the kind, (K, K), 1 on the diagonal; `log_rate` (K, m) alone."""
+    """Return how alike K kinds are, as a covariance (K, K) with 1 on the diagonal; `log_rate` (K, m) is alone."""
     names: dict[str, int] = {}
     family = np.array([names.setdefault(family_of(kind), len(names)) for kind in kinds])
     sizes = np.array([log_size(kind) for kind in kinds])
@@ -29,19 +29,19 @@ def similarity(kinds: Sequence[str], log_rate: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Posterior:
-    """What N observations say of anything that covaries with them."""
+    """A Gaussian process given N observations: predicts values from their covariance with these."""
 
     solved: FloatArray  # (N,)
     whitening: FloatArray  # (N, N)
 
     def of(self, across: FloatArray, prior_variance: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean above the prior's and variance of P values, given their covariance (P, N) with the observations."""
+        """Return mean (less the prior's) and variance of P values, from their covariance (P, N) with the N seen."""
         mean: FloatArray = across @ self.solved
-        told: FloatArray = ((across @ self.whitening.T) ** 2).sum(axis=1)
-        return mean, np.maximum(prior_variance - told, 0.0)
+        explained: FloatArray = ((across @ self.whitening.T) ** 2).sum(axis=1)
+        return mean, np.maximum(prior_variance - explained, 0.0)
 
 
 def posterior(covariance: FloatArray, noise: FloatArray, above_prior: FloatArray) -> Posterior:
-    """From N observations: their prior covariance (N, N), the variance of their noise (N,), what they are above it."""
+    """Return the posterior of N observations: prior covariance (N, N), noise variance (N,), values less prior (N,)."""
     whitening = np.linalg.inv(np.linalg.cholesky(covariance + np.diag(noise)))
     return Posterior(solved=whitening.T @ (whitening @ above_prior), whitening=whitening)

@@ -1,35 +1,41 @@
-"""Between evidence and the rows of the table that outlives a restart."""
+"""Conversion between evidence and the rows of the stored table, which survives a restart."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gavel.estimator.evidence import MEMORY_REPORTS, REPORT_ERROR, Evidence
 from gavel.estimator.kinds import OWN_KIND
-from gavel.ports import ThroughputEstimate
+from gavel.ports import ThroughputEstimate, ThroughputSource
 from gavel.types import AcceleratorType
 
 Key = tuple[str, int, AcceleratorType]
 CONSOLIDATED = "consolidated"  # the placement of a gang on as few nodes as it can be
-SideKey = tuple[str, int, AcceleratorType, str, str]  # with partner ("": none) and placement
+InterferenceKey = tuple[str, int, AcceleratorType, str, str]  # with partner ("": none) and placement
 
 
-def is_aside(row: ThroughputEstimate) -> bool:
-    """True for a gang beside a partner, or spread over nodes."""
+def is_interference(row: ThroughputEstimate) -> bool:
+    """Return whether the row is of a gang beside a partner, or spread over nodes."""
     return row.partner is not None or row.placement != CONSOLIDATED
 
 
+def own_rows(table: Iterable[ThroughputEstimate]) -> list[ThroughputEstimate]:
+    """Return the rows of gangs alone on their workers and on as few nodes as can be: a kind's own speed."""
+    return [row for row in table if not is_interference(row)]
+
+
 def key_of(row: ThroughputEstimate) -> Key:
-    """What evidence on gangs alone and consolidated is kept by."""
+    """Return the key of evidence on gangs alone and consolidated."""
     return row.kind, row.scale_factor, row.accelerator_type
 
 
-def side_key_of(row: ThroughputEstimate) -> SideKey:
-    """What evidence on the others is kept by; sorts a table."""
+def interference_key_of(row: ThroughputEstimate) -> InterferenceKey:
+    """Return the key of evidence on the other gangs; also the sort key of a table."""
     return row.kind, row.scale_factor, row.accelerator_type, row.partner or "", row.placement
 
 
 def evidence_of(row: ThroughputEstimate) -> Evidence:
-    """What a row of the table says; which jobs are behind it is not known any more, but of a job's own kind."""
+    """Return the evidence of a row. The jobs behind it are not stored, but for a job's own kind."""
     return Evidence(
         log_rate=math.log(row.steps_per_s),
         weight=min(float(row.measurements), MEMORY_REPORTS / 2),
@@ -39,24 +45,24 @@ def evidence_of(row: ThroughputEstimate) -> Evidence:
         is_representative=row.is_measured,
         stated_by=row.stated_by,
         refused=row.refused,
-        witnesses=(row.kind.partition(OWN_KIND)[2],),
+        sources=(row.kind.partition(OWN_KIND)[2],),
     )
 
 
 def foreign(row: ThroughputEstimate) -> Evidence:
-    """What another machine measured is one report with the error that it is given with."""
+    """Return the evidence of a row measured on another machine: one report with the row's error."""
     return replace(evidence_of(row), weight=1.0, variance=row.relative_error**2)
 
 
 def row_of(key: Key, rate: Evidence) -> ThroughputEstimate:
-    """The row of the table."""
+    """Return the row of the table for evidence."""
     return ThroughputEstimate(
         kind=key[0],
         scale_factor=key[1],
         accelerator_type=key[2],
         steps_per_s=rate.published,
         relative_error=rate.error,
-        source="measured" if rate.is_representative else "inferred",
+        source=ThroughputSource.MEASURED if rate.is_representative else ThroughputSource.INFERRED,
         measurements=rate.count,
         stated_by=rate.stated_by,
         refused=rate.refused,

@@ -1,6 +1,5 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -8,37 +7,38 @@ import structlog
 
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
-from gavel.mechanism import holding, lifecycle, nodes, resources, timing
-from gavel.mechanism.accounting import received
-from gavel.mechanism.backfill import backfill, gap_of
-from gavel.mechanism.caps import is_capped
-from gavel.mechanism.charging import charges
-from gavel.mechanism.commands import apply_commands
-from gavel.mechanism.decision import Decider
-from gavel.mechanism.events import Launched
-from gavel.mechanism.explaining import explain_waiting
-from gavel.mechanism.forecast import errors_of, predictions
-from gavel.mechanism.observing import Taking, learned
-from gavel.mechanism.placement import Layout
-from gavel.mechanism.problem import schedulable
-from gavel.mechanism.reconcile import Decision, gang_resources, launch, reconcile, resource_name
+from gavel.mechanism.cluster import nodes, resources
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.cluster.reconcile import Actions, gang_resources, launch, reconcile
+from gavel.mechanism.commands.table import apply_commands
+from gavel.mechanism.exchange import Exchange
+from gavel.mechanism.explaining.forecast import errors_of, predictions
+from gavel.mechanism.explaining.preemption_audit import preemptions
+from gavel.mechanism.explaining.waiting import explain_waiting
+from gavel.mechanism.jobs import admission_holds, lifecycle
+from gavel.mechanism.jobs.events import Launched
+from gavel.mechanism.observing.accounting import received
+from gavel.mechanism.observing.charging import charges
+from gavel.mechanism.observing.observation import apply_observation, colocated, learned
+from gavel.mechanism.planning import timing
+from gavel.mechanism.planning.backfill import backfill, gap_of
+from gavel.mechanism.planning.caps import is_capped
+from gavel.mechanism.planning.decision import Decider
+from gavel.mechanism.planning.problem import schedulable
 from gavel.mechanism.tick import Tick
-from gavel.mechanism.verdicts import preemptions
 from gavel.ports import (
     Changes,
     Clock,
     ClusterBackend,
-    ExtendLease,
     Instruction,
     KeepCheckpoint,
     Policy,
     PolicyRunner,
     ProfilingChoice,
-    SetResources,
-    Store,
+    SchedulerStore,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, Report, RoundPlan
+from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, RoundPlan
 
 log = structlog.get_logger("gavel.driver")
 
@@ -53,7 +53,7 @@ class Driver:
     def __init__(  # noqa: PLR0913  the composition root names its parts
         self,
         *,
-        store: Store,
+        store: SchedulerStore,
         backend: ClusterBackend,
         runner: PolicyRunner,
         estimator: ThroughputEstimator,
@@ -75,21 +75,19 @@ class Driver:
         self._estimator = estimator
         self._clock = clock
         self._settings = settings
-        self._cluster = Cluster()
-        self._layout = Layout(self._cluster)
-        self._decision_s: deque[float] = deque(maxlen=100)
+        self._stored_cluster = Cluster()
+        self._layout = Layout(Cluster())
+        self._decision_times = timing.DecisionTimes()
+        self._exchange = Exchange()
         self._busy_at_s = clock.now_s()
-        self._has_learned = False
-        self._unread: dict[tuple[JobId, int], tuple[Report, ...]] = {}  # handed over, but not committed yet
-        self._extended: dict[tuple[JobId, int], float] = {}
-        self._told: dict[str, float] = {}  # resource of each extended gang -> when it was told to end
+        self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
         self.newest_round = (0, 0.0)  # its index, and seconds from the observation to its commit
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
     def tick(self) -> float:
-        """Do all that is due now; the next instant at which there is something to do unasked (+inf: nothing)."""
+        """Do all that is due now; return the instant at which something is due next (+inf: nothing)."""
         now_s = self._clock.now_s()
         try:
             seen = self._observe()  # 1. what is
@@ -115,7 +113,7 @@ class Driver:
         return self._next_instant_s(tick)
 
     def _rest_if_idle(self, tick: Tick) -> None:
-        """An idle service needs no solver in memory; the next job starts it again."""
+        """Close the solver of a service that has been idle for SOLVER_KEPT_S; the next job starts it again."""
         self.is_idle = not (tick.jobs.keys() - tick.held.keys() or tick.seen.gangs)
         if not self.is_idle:
             self._busy_at_s = tick.now_s
@@ -123,44 +121,42 @@ class Driver:
             self._runner.close()
 
     def _observe(self) -> Observation:
-        """The backend's view, with the reports that an earlier tick could not commit put first."""
-        seen = self._backend.observe()
-        gangs = tuple(
-            replace(gang, reports=(*unread, *gang.reports)) if unread else gang
-            for gang in seen.gangs
-            for unread in (self._unread.get((gang.job_id, gang.token), ()),)
-        )
+        """The backend's observation, with the reports that an earlier tick could not commit put first."""
+        seen = self._exchange.with_uncommitted(self._backend.observe())
         if self._layout.cluster != seen.cluster:
             self._layout = Layout(seen.cluster)
-        self._unread = {(gang.job_id, gang.token): gang.reports for gang in gangs if gang.reports}
-        return replace(seen, gangs=gangs)
+        return seen
 
     # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 
     def _take_observation(self, tick: Tick) -> None:
         tick.nodes = nodes.look(tick.snapshot.nodes, tick.seen)
         estimator = learned(tick, self._layout, self._estimator)
-        self._has_learned = self._has_learned or estimator is not self._estimator
+        self._has_new_estimates = self._has_new_estimates or estimator is not self._estimator
         self._estimator = estimator
-        Taking(
-            tick=tick,
+        apply_observation(
+            tick,
             layout=self._layout,
             estimator=estimator,
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
-        ).take()
+            colocated=colocated(tick.seen.gangs),
+        )
         self._decider.learn_costs(tick)
         tick.resources = resources.look(tick.snapshot.resources, tick.seen, tick.jobs)
 
     def _hold(self, tick: Tick) -> None:
-        """Let go of jobs whose predecessors have completed; note which no round may serve."""
+        """Release jobs whose predecessors have completed; find those no round may serve, and order the others."""
         for job in [job for job in tick.jobs.values() if job.waits_for]:
             states = {job_id: self._state_of(tick, job_id) for job_id in job.waits_for}
-            after, line = holding.release(job, states, tick.now_s)
+            after, line = admission_holds.release(job, states, tick.now_s)
             if after is not job:
                 tick.put(after, *((line,) if line else ()))
-        known = tick.snapshot
-        tick.held = holding.held(tick.jobs.values(), tiers=known.tiers, usage=known.usage, now_s=tick.now_s)
+        snapshot = tick.snapshot
+        tick.held = admission_holds.held(
+            tick.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s
+        )
+        tick.wanting = [job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held]
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
@@ -169,21 +165,21 @@ class Driver:
     # --- 4 planning ---------------------------------------------------------------------------------------------
 
     def _plan_if_due(self, tick: Tick) -> None:
-        jobs = self._wanting(tick)
-        starts_at_s = timing.next_start_s(tick, jobs, self._settings, self._decision_s)
+        jobs = tick.wanting
+        starts_at_s = timing.next_start_s(tick, jobs, self._settings, self._decision_times.slowest_s)
         if starts_at_s is None or self.halted:
             return
         if not self._runner.warm() and not self._anything_runs(tick):
             return  # nothing idles that a moment later would not serve better
         began_s = self._clock.now_s()
         try:
-            parent = tick.rounds[-1] if tick.rounds else None
+            parent = tick.round_plans[-1] if tick.round_plans else None
             tick.record = self._decider.decide(tick, jobs, starts_at_s, self._estimator)
             tick.audit.extend(preemptions(parent, tick.record.plan, tick.jobs, tick.now_s))
         except InvariantViolated as violation:
             self._halt(violation)
             return
-        self._decision_s.append(max(0.0, self._clock.now_s() - began_s))
+        self._decision_times.add(self._clock.now_s() - began_s)
 
     def _backfill(self, tick: Tick) -> None:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
@@ -191,7 +187,7 @@ class Driver:
             return
         gap = gap_of(
             tick,
-            [job for job in self._wanting(tick) if not is_capped(job.spec.tier, tick.snapshot.tiers)],
+            [job for job in tick.wanting if not is_capped(job.spec.tier, tick.snapshot.tiers)],
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
@@ -206,32 +202,28 @@ class Driver:
         self._unfilled = gap.question if tick.amended is None else None
 
     def _predict(self, tick: Tick) -> None:
-        """Note when jobs that are in a round for the first time should start and end, to be held against what comes."""
+        """Predict start and end of jobs that are in a round for the first time, to compare with what happens."""
         if tick.record is None:
             return
-        before = set(tick.snapshot.rounds[-1].problem.job_ids if tick.snapshot.rounds else ())
+        before = set(tick.snapshot.round_records[-1].problem.job_ids if tick.snapshot.round_records else ())
         new = [tick.jobs[job_id] for job_id in tick.record.problem.job_ids if job_id not in before][:MOST_PREDICTED]
         if new:
             errors = errors_of(self._store.predictions())
-            tick.predictions = predictions(tick.record, new, self._estimator.estimate, errors)
+            tick.predictions = predictions(tick.record, new, self._estimator, errors)
 
     def _halt(self, violation: InvariantViolated) -> None:
         self.halted = str(violation)
         log.error("planning.halted", invariant=violation.name, detail=str(violation))
 
-    def _wanting(self, tick: Tick) -> list[Job]:
-        """Jobs that a round may serve now, the next one first."""
-        return [job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held]
-
     def _anything_runs(self, tick: Tick) -> bool:
         return any(job.state is JobState.LEASED for job in tick.jobs.values())
 
     def _explain(self, tick: Tick) -> None:
-        """Tell waiting jobs why, whenever a round was decided or a job's state has changed; held ones at once."""
+        """Set the reasons of waiting jobs after a round was decided or a job has changed; those of held ones always."""
         reasons = dict(tick.held)
-        if tick.records and (tick.record or tick.events):
-            found = explain_waiting(tick.jobs, tick.records[-1])
-            reasons = {job_id: (reason, message) for job_id, reason, message in found} | reasons
+        if tick.round_records and (tick.record or tick.events):
+            explained = explain_waiting(tick.jobs, tick.round_records[-1])
+            reasons = {job_id: (reason, message) for job_id, reason, message in explained} | reasons
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
             if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
@@ -239,26 +231,26 @@ class Driver:
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
 
-    def _reconcile(self, tick: Tick) -> Decision:
+    def _reconcile(self, tick: Tick) -> Actions:
         self._count_kept(tick)
         grace_s = self._settings.lease_grace_s
-        decision = reconcile(tick.rounds, tick.jobs, tick.seen, lease_grace_s=grace_s, nodes=tick.nodes)
+        decision = reconcile(tick.round_plans, tick.jobs, tick.seen, lease_grace_s=grace_s, nodes=tick.nodes)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
                 job, line = lifecycle.step(job, _launched(lease, tick.now_s))
-                tick.put(received(job, lease.accelerator_type, rounds=_rounds_of(lease, tick.rounds)), line)
+                tick.put(received(job, lease.accelerator_type, rounds=_rounds_of(lease, tick.round_plans)), line)
         return decision
 
     def _count_kept(self, tick: Tick) -> None:
-        """A gang that stays receives the round that was just decided; a new one receives it when it is launched."""
+        """Count the round that was just decided for gangs that stay; a new gang's is counted when it is launched."""
         for lease in tick.record.plan.leases if tick.record else ():
             job = tick.jobs.get(lease.job_id)
-            if job is not None and job.state is JobState.LEASED and job.token == lease.token:
+            if job is not None and job.state is JobState.LEASED and job.generation == lease.generation:
                 tick.put(received(job, lease.accelerator_type, rounds=1))
 
     def _commit(self, tick: Tick) -> None:
-        cluster = tick.seen.cluster if tick.seen.cluster != self._cluster else None
+        cluster = tick.seen.cluster if tick.seen.cluster != self._stored_cluster else None
         is_milestone = bool(tick.record or tick.events)  # estimates change with every report: often enough to keep
         kept_nodes = tuple(tick.nodes.values()) if tick.nodes != tick.snapshot.nodes else None
         changes = Changes(
@@ -277,25 +269,25 @@ class Driver:
                 tick.snapshot.jobs,
                 tick.changed.values(),
                 cluster=tick.seen.cluster,
-                estimate=self._estimator.estimate,
+                estimator=self._estimator,
                 now_s=tick.now_s,
             ),
-            throughputs=self._estimator.table() if self._has_learned and is_milestone else None,
+            throughputs=self._estimator.table() if self._has_new_estimates and is_milestone else None,
         )
         if changes:
             self._store.commit(tick.snapshot.version, changes)
-        self._unread = {}
-        self._cluster = tick.seen.cluster
-        self._has_learned = self._has_learned and not is_milestone
+        self._exchange.committed()
+        self._stored_cluster = tick.seen.cluster
+        self._has_new_estimates = self._has_new_estimates and not is_milestone
 
-    def _execute(self, tick: Tick, decision: Decision) -> None:
+    def _execute(self, tick: Tick, decision: Actions) -> None:
         node_of = {worker.id: worker.node for worker in tick.seen.cluster.workers}
         instructions: list[Instruction] = []
         for job in tick.changed.values():
             before = tick.snapshot.jobs.get(job.id)
             if job.checkpoint and (before is None or before.checkpoint != job.checkpoint):
                 instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
-        instructions += [each for each in decision.instructions if not self._is_told(each)]
+        instructions += self._exchange.unheard(decision.instructions)
         instructions += tick.instructions
         for lease in decision.launches:
             instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
@@ -303,44 +295,29 @@ class Driver:
             instructions.append(launch(lease, job, job_token=self._token_of(job)))
         if instructions:
             self._backend.execute(instructions)
-        self._remember(tick, instructions)
-
-    def _is_told(self, instruction: Instruction) -> bool:
-        """Extensions are repeated by every reconcile; the backend need hear each but once."""
-        match instruction:
-            case ExtendLease(job_id=job_id, token=token, expires_at_s=expires_at_s):
-                return self._extended.get((job_id, token)) == expires_at_s
-            case SetResources(resources=resources):
-                return all(self._told.get(each.name) == each.lease_expires_at_s for each in resources)
-        return False
-
-    def _remember(self, tick: Tick, instructions: list[Instruction]) -> None:
-        alive = {(gang.job_id, gang.token) for gang in tick.seen.gangs}
-        self._extended = {key: value for key, value in self._extended.items() if key in alive}
-        for each in instructions:
-            if isinstance(each, ExtendLease):
-                self._extended[(each.job_id, each.token)] = each.expires_at_s
-        grace_s = self._settings.lease_grace_s
-        self._told = {resource_name(*key): expires_at_s + grace_s for key, expires_at_s in self._extended.items()}
+        self._exchange.heard(instructions, tick.seen.gangs)
 
     def _next_instant_s(self, tick: Tick) -> float:
         if any(each.state is OperationState.PENDING for each in tick.operations):
             return tick.now_s  # what was told to the backend may be there already
         if self.halted:
             return timing.NEVER_S
-        planning_s = timing.next_planning_s(tick, self._wanting(tick), self._settings, self._decision_s)
+        slowest_s = self._decision_times.slowest_s
+        planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
         return min(planning_s, timing.next_pause_end_s(tick, self._settings))
 
 
 def _rounds_of(lease: Lease, rounds: Sequence[RoundPlan]) -> int:
-    """In how many of the known rounds the gang that starts now holds its workers."""
-    return sum((each.job_id, each.token) == (lease.job_id, lease.token) for plan in rounds for each in plan.leases)
+    """The number of `rounds` in which the gang that starts now holds its workers."""
+    return sum(
+        (each.job_id, each.generation) == (lease.job_id, lease.generation) for plan in rounds for each in plan.leases
+    )
 
 
 def _launched(lease: Lease, at_s: float) -> Launched:
     return Launched(
         at_s=at_s,
-        token=lease.token,
+        generation=lease.generation,
         round_index=lease.round_index,
         accelerator_type=lease.accelerator_type,
         worker_ids=lease.worker_ids,

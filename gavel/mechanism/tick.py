@@ -1,12 +1,14 @@
-"""What one tick of the driver has decided so far."""
+"""The state of one tick of the driver: what it has observed and decided so far."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gavel.mechanism.cluster import nodes
 from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
 from gavel.types import (
     ApplicationResource,
+    Cluster,
     Job,
     JobId,
     NodeStatus,
@@ -14,6 +16,7 @@ from gavel.types import (
     Operation,
     OperationState,
     Prediction,
+    Reason,
     RoundPlan,
     RoundRecord,
 )
@@ -21,7 +24,7 @@ from gavel.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a handler of gavel/mechanism/commands.py decided. `jobs` and `nodes` replace those of the same id or name.
+    """What a handler of a command (commands/table.py) decided. `jobs` and `nodes` replace those of the same name.
 
     `is_pending`: not done yet, ask again at the next tick. `before` and `after` are for the audit log; without `after`
     the command is not kept there.
@@ -41,7 +44,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Tick:
-    """The projection that later steps of a tick see, and what its commit will write."""
+    """The state that later steps of a tick see, and what its commit will write."""
 
     now_s: float
     seen: Observation
@@ -54,15 +57,24 @@ class Tick:
     operations: list[Operation] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
-    held: Mapping[JobId, tuple[str, str]] = field(default_factory=dict)  # why no round may serve them
+    held: Mapping[JobId, tuple[Reason, str]] = field(default_factory=dict)  # why no round may serve them
+    wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
     policy: str | None = None  # switched to in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
     predictions: tuple[Prediction, ...] = ()  # of jobs that are in a round for the first time
+    _usable: Cluster | None = None
+
+    @property
+    def usable(self) -> Cluster:
+        """The part of the cluster where new leases may be given; computed again only after a command for nodes."""
+        if self._usable is None:
+            self._usable = nodes.usable(self.seen.cluster, self.nodes)
+        return self._usable
 
     def put(self, job: Job, *events: JobEvent) -> None:
-        """Replace a job; a terminal one leaves the projection."""
+        """Replace a job; a job in a terminal state is taken out of `jobs`."""
         self.changed[job.id] = job
         self.events.extend(events)
         if job.state.is_terminal:
@@ -71,11 +83,12 @@ class Tick:
             self.jobs[job.id] = job
 
     def take(self, command: Operation, outcome: Outcome) -> None:
-        """Replace what the outcome of a command replaces, and note what became of the command."""
+        """Apply the outcome of a command: the jobs, nodes and so on that it replaces, and the state of the command."""
         for job in outcome.jobs:
             self.put(job)
         self.events.extend(outcome.events)
         self.nodes |= {node.name: node for node in outcome.nodes}
+        self._usable = None
         self.instructions.extend(outcome.instructions)
         if outcome.resources is not None:
             self.resources = outcome.resources
@@ -98,16 +111,16 @@ class Tick:
             )
 
     @property
-    def records(self) -> tuple[RoundRecord, ...]:
-        """The newest rounds, oldest first, the one decided in this tick included, each with its plan as amended."""
-        known = (*self.snapshot.rounds, self.record)[-2:] if self.record else self.snapshot.rounds
-        return tuple(self._with_amendment(record) for record in known) if self.amended else known
+    def round_records(self) -> tuple[RoundRecord, ...]:
+        """Return the newest rounds, oldest first, including one decided in this tick, each with its amended plan."""
+        records = (*self.snapshot.round_records, self.record)[-2:] if self.record else self.snapshot.round_records
+        return tuple(self._with_amendment(record) for record in records) if self.amended else records
 
     def _with_amendment(self, record: RoundRecord) -> RoundRecord:
         is_it = self.amended is not None and self.amended.round_index == record.plan.round_index
         return replace(record, plan=self.amended) if is_it and self.amended else record
 
     @property
-    def rounds(self) -> tuple[RoundPlan, ...]:
-        """The plans of `records`."""
-        return tuple(record.plan for record in self.records)
+    def round_plans(self) -> tuple[RoundPlan, ...]:
+        """Return the plans of `round_records`."""
+        return tuple(record.plan for record in self.round_records)

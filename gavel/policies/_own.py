@@ -8,12 +8,27 @@ from typing import Any
 
 from gavel.errors import InvalidRequest
 
+FilesVersion = tuple[tuple[str, int, int], ...]
+"""Name, time of the last change in ns, and size in bytes of each file."""
 
-def own_policies(folder: Path) -> tuple[Any, ...]:
-    """POLICY of every file of `folder` whose name does not start with `_`; raises InvalidRequest naming the file."""
+
+def files_version(folder: Path) -> FilesVersion:
+    """Return names, times and sizes of the folder's policy files. Raises InvalidRequest if there is no such folder."""
     if not folder.is_dir():
-        raise InvalidRequest("policy_path", f"{folder} is no folder; name the folder that holds your policy files")
-    return tuple(_policy_of(file) for file in sorted(folder.glob("*.py")) if not file.name.startswith("_"))
+        raise InvalidRequest("policy_dir", f"{folder} is no folder; name the folder that holds your policy files")
+    files = ((file.name, file.stat()) for file in sorted(folder.glob("*.py")))
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in files if not name.startswith("_"))
+
+
+def own_policies(folder: Path, files: FilesVersion) -> tuple[tuple[Any, ...], tuple[InvalidRequest, ...]]:
+    """Return POLICY of every file, and an error for each file that has none; the others can still be used."""
+    policies, faults = list[Any](), list[InvalidRequest]()
+    for name, _, _ in files:
+        try:
+            policies.append(_policy_of(folder / name))
+        except InvalidRequest as fault:
+            faults.append(fault)
+    return tuple(policies), tuple(faults)
 
 
 def _policy_of(file: Path) -> Any:
@@ -24,12 +39,12 @@ def _policy_of(file: Path) -> Any:
     sys.modules[name] = module  # dataclasses look their module up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a file raises, its operator is to hear which one and why
-        raise InvalidRequest("policy_path", f"{file} raised {type(error).__name__}: {error}") from error
+    except BaseException as error:  # whatever a file raises, SystemExit too, its operator is to hear which and why
+        raise InvalidRequest("policy_dir", f"{file} raised {type(error).__name__}: {error}") from error
     policy = getattr(module, "POLICY", None)
     if not _is_policy(policy):
         wanted = "a dataclass with texts name, formula and source, allocate(problem), and a default for each field"
-        raise InvalidRequest("policy_path", f"{file} needs POLICY, {wanted}")
+        raise InvalidRequest("policy_dir", f"{file} needs POLICY, {wanted}")
     return policy
 
 

@@ -1,4 +1,4 @@
-"""Serving jobs one after the other: what first in first out and shortest job first share."""
+"""Serves jobs one after the other: the common part of first in first out and shortest job first."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gavel.policies import measures
-from gavel.policies._curves import InOrder, One
-from gavel.policies._filling import Filling, Stated
-from gavel.policies._program import Program, cvxpy
-from gavel.policies._validate import check_problem
-from gavel.policies.fast.family import in_order
+from gavel.policies.fast.max_min import in_order
+from gavel.policies.fast.turns import in_turn
+from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.program import Program, cvxpy
+from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.curves import InOrder, One
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
 class ServingInOrder(ABC):
-    """A policy that serves jobs in an `order` of its own; without `backfill` nobody behind a job that is kept back."""
+    """A policy that serves jobs in its `order`; without `backfill` none after one slower than its best rate."""
 
     backfill: bool = True
     time_limit_s: float = 60.0
@@ -25,20 +26,20 @@ class ServingInOrder(ABC):
 
     @property
     def promises(self) -> frozenset[str]:
-        """Also Pareto-efficient if nobody is kept back."""
+        """Return the properties that hold; also Pareto efficiency with backfill."""
         return frozenset({"monotone_in_capacity", "pareto"} if self.backfill else {"monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation. Raises SolveFailed or InvalidProblem."""
         return serve(problem, self.order, policy=self.name, backfill=self.backfill, time_limit_s=self.time_limit_s)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Relative throughput in order of service, (n,)."""
+        """Return the relative throughputs in order of service, (n,)."""
         return speed_in_order(problem, allocation, self.order(problem))
 
     @abstractmethod
     def order(self, problem: AllocationProblem) -> IntArray:
-        """Rows of the jobs, (n,), the one served first first."""
+        """Return the rows of the jobs in the order in which they are served, (n,)."""
 
 
 def serve(
@@ -49,14 +50,15 @@ def serve(
     backfill: bool,
     time_limit_s: float,
 ) -> Allocation:
-    """Each job in turn, by `order` (n,) of the problem, is as fast as it can be without slowing one before it.
+    """Return the allocation in which each job, in `order` (n,), is as fast as possible without slowing one before it.
 
-    With `backfill` False nobody is served behind the first job that does not reach its best rate. By prices where that
-    is certified, else by `program`.
+    With `backfill` False no job is served after the first one that does not reach its best rate. In closed form
+    where no job has equal rates on two types, else by prices; where neither is certified, by `program`.
     """
     check_problem(problem)
-    by_prices = in_order(problem, policy, order(problem), backfill=backfill)
-    return by_prices or program(problem, order, policy=policy, backfill=backfill, time_limit_s=time_limit_s)
+    rows = order(problem)
+    allocation = in_turn(problem, policy, rows, backfill=backfill) or in_order(problem, policy, rows, backfill=backfill)
+    return allocation or program(problem, order, policy=policy, backfill=backfill, time_limit_s=time_limit_s)
 
 
 def program(
@@ -67,7 +69,7 @@ def program(
     backfill: bool,
     time_limit_s: float,
 ) -> Allocation:
-    """The same by one linear program after the other, which define it."""
+    """Return the same allocation by one linear program per job, the definition of the policy."""
     stated = Program(problem, solver="highs", time_limit_s=time_limit_s)
     if stated.is_idle:
         return stated.allocation(policy)
@@ -79,7 +81,7 @@ def program(
 
 
 def _only(program: Program, service: FloatArray, policy: str) -> Allocation:
-    """The allocation that gives `service` (n,) with the fewest workers, so that nobody else gets any."""
+    """The allocation that gives `service` (n,) with the fewest workers, and nothing to other jobs."""
     cp = cvxpy()
 
     fewest = cp.Minimize(cp.sum(program.held @ program.x))
@@ -87,5 +89,5 @@ def _only(program: Program, service: FloatArray, policy: str) -> Allocation:
 
 
 def speed_in_order(problem: AllocationProblem, allocation: Allocation, order: IntArray) -> FloatArray:
-    """Relative throughput of each job (n,) in the order of service."""
+    """Return the relative throughput of each job, (n,), in the order of service."""
     return measures.relative_throughput(problem, allocation.time_fraction)[order]

@@ -7,9 +7,11 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies import measures
-from gavel.policies._program import MOST_VIOLATION, named
-from gavel.policies._validate import check_problem
+from gavel.policies.programs.program import MOST_VIOLATION, named
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
+
+MOST_BY_ASSIGNMENT = 400_000  # jobs times places
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,11 @@ class AlloX:
     formula: ClassVar[str] = "minimise sum_i k_i R_i / T_ij over matchings of jobs to (worker, k-th place from the end)"
     source: ClassVar[str] = "AlloX (EuroSys '20), section 4; Gavel (OSDI '20), section 7 (baseline)"
     order_matters: ClassVar[bool] = True
+    reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
     promises: ClassVar[frozenset[str]] = frozenset()
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation of whole workers; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation of whole workers. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
         type_of_job = np.full(len(problem.job_ids), -1)
         single = np.flatnonzero(measures.runnable(problem) & (problem.scale_factor == 1))
@@ -42,16 +45,16 @@ class AlloX:
             if len(members) == 1 and type_of_job[members[0]] >= 0:
                 fractions[row, type_of_job[members[0]]] = 1.0
         certificate = Certificate(primal_violation=measures.violation(problem, fractions))
-        return named(problem, fractions, certificate, self.name, solver="highs")
+        return named(problem, fractions, certificate, self.name, solver="assignment")
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Relative throughputs, least remaining time first, (n,): an allocation does not show the queues behind it."""
+        """Return the relative throughputs, least remaining time first, (n,): an allocation does not show the queues."""
         speed = measures.relative_throughput(problem, allocation.time_fraction)
         return speed[np.argsort(measures.remaining_time_s(problem), kind="stable")]
 
 
 def _start_matched(problem: AllocationProblem, jobs: IntArray, type_of_job: IntArray, time_limit_s: float) -> None:
-    """Sets `type_of_job` (n,) for those of `jobs` that are first in the queue of a worker."""
+    """Set `type_of_job` (n,) for those of `jobs` that are first in the queue of a worker."""
     if not len(jobs):
         return
     time_s = _time_s(problem)[jobs]
@@ -67,11 +70,15 @@ def _start_matched(problem: AllocationProblem, jobs: IntArray, type_of_job: IntA
 def _matched(cost: FloatArray, room: IntArray, time_limit_s: float) -> IntArray:
     """The column of each row, such that the sum of `cost` is least and no column has more than its `room`.
 
-    A transportation problem: the vertices of the linear program are integral. Entries of infinite cost are not used.
+    A transportation problem: few jobs are assigned to single workers (the Hungarian method, which grows with the cube
+    of their number), many by the linear program, whose vertices are integral. Entries of infinite cost are not used.
     """
     from scipy import sparse
-    from scipy.optimize import linprog
+    from scipy.optimize import linear_sum_assignment, linprog
 
+    if len(cost) * int(room.sum()) <= MOST_BY_ASSIGNMENT:
+        column = np.repeat(np.arange(len(room)), room)
+        return np.asarray(column[linear_sum_assignment(cost[:, column])[1]])
     rows, columns = np.nonzero(np.isfinite(cost))
     entries, ones = np.arange(len(rows)), np.ones(len(rows))
     wanted = cost[rows, columns]
@@ -100,7 +107,7 @@ def _places(capacity: IntArray, jobs: int) -> tuple[IntArray, IntArray]:
 
 
 def _start_gangs(problem: AllocationProblem, type_of_job: IntArray) -> None:
-    """Sets `type_of_job` (n,) for larger gangs that fit beside the jobs already there."""
+    """Set `type_of_job` (n,) for larger gangs that fit in addition to the jobs already placed."""
     time_s = _time_s(problem)
     left = problem.capacity_workers.copy()
     np.subtract.at(left, type_of_job[type_of_job >= 0], 1)

@@ -1,20 +1,21 @@
-"""What every policy keeps, checked on small problems: `check_policy(policy)` raises AssertionError naming the breach.
+"""Checks any policy on small problems: `check_policy(policy)` raises AssertionError, which names the failed check.
 
 For anybody's policy, in this folder or not. A policy also says what it optimises (`objective`), so that answers can be
 compared where the time fractions themselves are not unique.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Protocol, get_args
+from dataclasses import fields, replace
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies._pairs import with_pairs
-from gavel.policies._program import MOST_VIOLATION, Program, Solver, cvxpy
+from gavel.policies._reads import fields_read
 from gavel.policies.equal_share import EqualShare
+from gavel.policies.programs.pairs import with_pairs
+from gavel.policies.programs.program import MOST_VIOLATION, Program, Solver, cvxpy
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem, FloatArray, Tier
 
@@ -37,14 +38,14 @@ class MeasuredPolicy(Policy, Protocol):
 
     @property
     def order_matters(self) -> bool:
-        """Whether the order of arrival may change the objective."""
+        """Return whether the order of arrival may change the objective."""
 
     @property
     def promises(self) -> frozenset[str]:
-        """Which of PROMISES the policy keeps on every problem."""
+        """Return those of PROMISES that the policy keeps on every problem."""
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """What the policy makes as large as it can, first entry first (lexicographically)."""
+        """Return what the policy maximises, lexicographically: the first entry first."""
 
 
 def check_policy(policy: MeasuredPolicy) -> None:
@@ -58,7 +59,7 @@ def check_policy(policy: MeasuredPolicy) -> None:
 
 
 def a_small_problem(seed: int = 0, *, jobs: int = 6, types: int = 3) -> AllocationProblem:
-    """Jobs of different kinds, weights, gangs and tiers on a contended cluster, the same for the same seed."""
+    """Return jobs of different kinds, weights, gangs and tiers on a contended cluster, the same for the same seed."""
     draw = np.random.default_rng(seed)
     rates = np.zeros((jobs, 2, types))
     rates[:, 0] = draw.uniform(0.3, 3.0, (jobs, types)) * draw.uniform(1.0, 50.0, (jobs, 1))
@@ -85,7 +86,7 @@ def a_small_problem(seed: int = 0, *, jobs: int = 6, types: int = 3) -> Allocati
 
 
 def relabelled(problem: AllocationProblem, jobs: list[int], types: list[int]) -> AllocationProblem:
-    """The same problem with its jobs and types in another order and under other names; single jobs only."""
+    """Return the problem with its jobs and types in another order and under other names; single jobs only."""
     return replace(
         problem,
         job_ids=tuple(f"renamed-{row}" for row in range(len(jobs))),
@@ -216,6 +217,40 @@ def _has_one_answer_whatever_the_solver(policy: MeasuredPolicy) -> None:
         assert np.allclose(values[0], values[1], rtol=1e-4, atol=1e-4), f"solvers differ: {values}"
 
 
+def changed(problem: AllocationProblem, name: str) -> AllocationProblem:
+    """Return `problem` with another value of the field `name`; only for fields that `_reads.ALWAYS` does not hold."""
+    draw, jobs = np.random.default_rng(7), len(problem.job_ids)
+    before = getattr(problem, name)
+    if name == "tiers":
+        after: Any = tuple(replace(tier, weight=3.0 * tier.weight, guarantee=0.0) for tier in before)
+    elif name in ("tier_of_job", "users"):
+        after = before[::-1]
+    elif name in ("cpu_cores", "memory_bytes", "deadline_at_s"):
+        after = problem.now_s + draw.uniform(1.0, 1e4, jobs)
+    elif name.startswith("cluster_"):
+        after = 50.0
+    else:
+        after = before * draw.uniform(1.5, 3.0, np.shape(before)) + 1.0
+    return replace(problem, **{name: after})
+
+
+def check_reads(policy: Policy, problem: AllocationProblem) -> None:
+    """Raise AssertionError if the answer to `problem` depends on a field that the policy does not say it reads."""
+    read = fields_read(policy, problem)
+    expected = policy.allocate(problem).time_fraction
+    for name in () if read is None else sorted({each.name for each in fields(problem)} - {*read, "warm_start"}):
+        answer = policy.allocate(changed(problem, name)).time_fraction
+        assert np.array_equal(answer, expected), f"another {name} gives another answer; add it to `reads`"
+
+
+def _depends_on_what_it_says_it_reads(policy: MeasuredPolicy) -> None:
+    """A policy without the attribute `reads` may depend on everything, and is asked again each time."""
+    for seed in range(3):
+        problem = a_small_problem(seed)
+        check_reads(policy, problem)
+        check_reads(policy, replace(changed(problem, "deadline_at_s"), cpu_cores=np.arange(1.0, 7.0)))
+
+
 def _allocated(policy: Policy, problem: AllocationProblem) -> Allocation:
     """The policy's answer, checked here and not only by the policy."""
     allocation = policy.allocate(problem)
@@ -249,6 +284,7 @@ def _assert_refused(policy: Policy, problem: AllocationProblem, *, naming: str) 
 CHECKS: tuple[Callable[[MeasuredPolicy], None], ...] = (
     _gives_a_valid_allocation,
     _is_deterministic,
+    _depends_on_what_it_says_it_reads,
     _does_not_depend_on_names_or_order,
     _is_no_worse_than_the_equal_share,
     _leaves_nobody_who_could_be_faster,

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling, Stated
-from gavel.policies._program import Program
-from gavel.policies._validate import check_problem
-from gavel.policies.fast.family import evenly
+from gavel.policies.fast.max_min import evenly
+from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.program import Program
+from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.curves import One, Share
 from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray
 
 Counted = Literal["dominant", "accelerators", "memory"]
@@ -35,10 +35,13 @@ class DominantResourceFairness:
     )
     source: ClassVar[str] = "Ghodsi et al. (NSDI '11), section 4, over the effective throughput of Gavel (OSDI '20)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset(
+        {"weight", "cpu_cores", "memory_bytes", "cluster_cpu_cores", "cluster_memory_bytes"}
+    )
     promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "pareto"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
 
         Notes name the jobs that no cluster of this size can hold.
         """
@@ -51,7 +54,7 @@ class DominantResourceFairness:
         return replace(answer, notes=notes)
 
     def _within_workers(self, problem: AllocationProblem) -> Allocation | None:
-        """The answer that heeds no limit but the workers, if it keeps the others as well: it is then the answer."""
+        """The allocation with no limits but the workers if it keeps the others, too: it is optimal then. Else None."""
         held = problem.weight * problem.scale_factor / self._held_by_a_gang(problem)
         answer = evenly(_without_too_large(problem), self.name, held / held.max(initial=1e-300), whole=True)
         if answer is None:
@@ -60,7 +63,7 @@ class DominantResourceFairness:
         return answer if used.max() <= 1.0 else None
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the cvxpy program, which defines it: water filling of D_i / w_i."""
+        """Return the same allocation by the cvxpy program that defines the policy: water filling of D_i / w_i."""
         shared = measures.cpu_and_memory_share(problem)
         program = Program(_without_too_large(problem), solver="highs", time_limit_s=self.time_limit_s, shared=shared)
         if program.is_idle:
@@ -72,7 +75,7 @@ class DominantResourceFairness:
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Share over weight of the jobs that can run, least first."""
+        """Return share over weight of the jobs that can run, least first."""
         gangs = measures.service(problem, allocation.time_fraction) / problem.scale_factor
         able = measures.runnable(_without_too_large(problem))
         return np.sort((gangs * self._held_by_a_gang(problem) / problem.weight)[able])

@@ -1,4 +1,4 @@
-"""Everybody gets the same slice of every type: the closed form that needs no solver and never fails."""
+"""Every job gets the same slice of every type: the closed form that needs no solver and never fails."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._program import named
-from gavel.policies._validate import check_problem
+from gavel.policies.programs.program import named
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
 
 
@@ -19,23 +19,24 @@ class EqualShare:
     formula: ClassVar[str] = "X_ij = N_j / (n s_i), rows scaled to at most 1"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.1: the equal split X^equal; its Isolated baseline"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "strategy_proof"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """The equal split. Raises InvalidProblem, never SolveFailed."""
+        """Return the equal split. Raises InvalidProblem, never SolveFailed."""
         check_problem(problem)
         fractions = equal_split(problem)
         certificate = Certificate(primal_violation=measures.violation(problem, fractions))
         return named(problem, fractions, certificate, self.name, solver="closed form")
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Service of the worst-served runnable job, (1,) or (0,)."""
+        """Return the service of the worst-served runnable job, (1,) or (0,)."""
         got = measures.service(problem, allocation.time_fraction)[measures.runnable(problem)]
         return np.sort(got)[:1]
 
 
 def equal_split(problem: AllocationProblem) -> FloatArray:
-    """Time fractions (combinations, types) of the equal split over the n jobs that can run somewhere."""
+    """Return the time fractions (combinations, types) of the equal split over the n jobs that can run somewhere."""
     return measures.slice_of_each_type(problem, measures.even_share(problem))
 
 

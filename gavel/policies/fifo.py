@@ -21,9 +21,10 @@ class Fifo(ServingInOrder):
     formula: ClassVar[str] = "lexicographically maximise a_i / max_j T_ij in order of arrival"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (FIFO)"
     order_matters: ClassVar[bool] = True
+    reads: ClassVar[frozenset[str]] = frozenset()
 
     def order(self, problem: AllocationProblem) -> IntArray:
-        """Rows of the jobs, (n,), the one served first first."""
+        """Return the rows of the jobs in the order in which they are served, (n,)."""
         return np.arange(len(problem.job_ids))
 
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling, Stated
-from gavel.policies._program import Program, cvxpy
-from gavel.policies._validate import check_problem
-from gavel.policies.fast.family import equally_late
+from gavel.policies.fast.max_min import equally_late
+from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.program import Program, cvxpy
+from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.curves import One, Share
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 SLACK = 1e-7  # relative; what the second step may give up of the first one's rho
@@ -31,20 +31,21 @@ class FinishTimeFairness:
     formula: ClassVar[str] = "minimise max_i w_i (age_i + R_i / a_i) / (t_i + R_i / T_iso_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2; Themis (NSDI '20), section 4.2"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
 
     @property
     def promises(self) -> frozenset[str]:
-        """Also Pareto-efficient with backfill."""
+        """Return the properties that hold; also Pareto efficiency with backfill."""
         return frozenset({"sharing_incentive", "pareto"} if self.backfill else {"sharing_incentive"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
         isolated_s = _isolated_s(problem) / problem.weight
         return equally_late(problem, self.name, isolated_s, backfill=self.backfill) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the cvxpy program, which defines it."""
+        """Return the same allocation by the cvxpy program that defines the policy."""
         cp = cvxpy()
 
         program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)
@@ -58,7 +59,7 @@ class FinishTimeFairness:
         return self._share_the_rest(fair, problem) if self.backfill else fair
 
     def _share_the_rest(self, fair: Allocation, problem: AllocationProblem) -> Allocation:
-        """Everybody keeps the service that the worst rho asks for, and more as far as there is any."""
+        """Every job keeps the service that the worst rho needs, and what is left is shared by max-min fairness."""
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s)
         worst = float(-self.objective(problem, fair)[0]) * (1 + SLACK)
         time_left_s = worst * _isolated_s(problem) / problem.weight - problem.age_s
@@ -70,7 +71,7 @@ class FinishTimeFairness:
         return program.allocation(self.name)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Minus the worst w_i rho_i of the runnable jobs, (1,) or (0,)."""
+        """Return minus the worst w_i rho_i of the runnable jobs, (1,) or (0,)."""
         runnable = measures.runnable(problem)
         rate = measures.effective_throughput(problem, allocation.time_fraction)[runnable]
         left = np.maximum(1.0, problem.steps_remaining[runnable])

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._program import named
-from gavel.policies._validate import check_problem
+from gavel.policies.programs.program import named
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 
@@ -24,10 +24,11 @@ class Gandiva:
     formula: ClassVar[str] = "X_rj = N_j / (u s_r) over u packed pairs and single jobs, rows scaled to at most 1"
     source: ClassVar[str] = "Gandiva (OSDI '18), section 3 (packing); Gavel (OSDI '20), section 7 (baseline)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[frozenset[str]] = frozenset()
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation. Raises InvalidProblem, never SolveFailed."""
+        """Return a checked allocation. Raises InvalidProblem, never SolveFailed."""
         check_problem(problem)
         units = _units(problem)
         usable = np.zeros((len(problem.combinations), len(problem.accelerator_types)))
@@ -39,7 +40,7 @@ class Gandiva:
         return named(problem, fractions, certificate, self.name, solver="closed form")
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Service of the jobs that can run, least first."""
+        """Return the service of the jobs that can run, least first."""
         return np.sort(measures.service(problem, allocation.time_fraction)[measures.runnable(problem)])
 
 

@@ -6,11 +6,12 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._filling import Filling, Stated
-from gavel.policies._program import Program
-from gavel.policies._tree import Node, tree
-from gavel.policies._validate import check_problem
-from gavel.policies.fast.family import Stage, by_curves
+from gavel.policies.fast.max_min import Stage, by_curves
+from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.program import Program
+from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.objectives import OBJECTIVES
+from gavel.policies.tiers.tree import Node, tree
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
@@ -39,25 +40,31 @@ class Hierarchical:
     order_matters: ClassVar[bool] = True
     promises: ClassVar[frozenset[str]] = frozenset({"pareto"})
 
+    def reads(self, problem: AllocationProblem) -> frozenset[str]:
+        """Return the fields read: the tiers, and what the objectives of tiers with jobs depend on."""
+        objectives = {problem.tiers[index].objective for index in np.unique(problem.tier_of_job).tolist()}
+        looked_at = (OBJECTIVES[name].reads for name in objectives & OBJECTIVES.keys())
+        return frozenset({"tiers", "tier_of_job"}).union(*looked_at)
+
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
 
         InvalidProblem also for a tier's objective without a curve, and for tiers that no allocation can satisfy.
         """
         check_problem(problem)
         root = tree(problem)
-        stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _promised(root)]
+        stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
         return by_curves(problem, self.name, stages, _caps(root)) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by linear programs, which define it."""
+        """Return the same allocation by the linear programs that define the policy."""
         root = tree(problem)
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s, parts=_caps(root))
         if program.is_idle:
             return program.allocation(self.name)
         filling = Filling(Stated(program))
         floors = np.zeros(len(problem.job_ids))
-        for node in _promised(root):
+        for node in _guaranteed(root):
             own = np.zeros_like(floors)
             own[node.jobs] = floors[node.jobs]
             workers = node.tier.guarantee * problem.capacity_workers.astype(float)
@@ -65,13 +72,13 @@ class Hierarchical:
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Service over weight of each tier at the top that has jobs, of its own or below, least first."""
+        """Return service over weight of each tier at the top that has jobs, of its own or below, least first."""
         got = measures.service(problem, allocation.time_fraction)
         return np.sort([got[node.jobs].sum() / node.tier.weight for node in tree(problem).below])
 
 
-def _promised(root: Node) -> list[Node]:
-    """Whoever has a guarantee, tiers below before those above them; last the cluster, which has all of it."""
+def _guaranteed(root: Node) -> list[Node]:
+    """The tiers with a guarantee, tiers below before those above them; last the cluster, which has all of it."""
     return [node for node in root.from_below() if node.tier.guarantee > 0]
 
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling, Stated
-from gavel.policies._program import Program, Solver, cvxpy
-from gavel.policies._validate import check_problem
-from gavel.policies.fast.family import evenly
+from gavel.policies.fast.max_min import evenly
+from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.program import Program, Solver, cvxpy
+from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.curves import One, Share
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -29,21 +29,22 @@ class Makespan:
     formula: ClassVar[str] = "minimise max_i R_i / a_i"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Makespan)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
 
     @property
     def promises(self) -> frozenset[str]:
-        """Also Pareto-efficient with backfill."""
+        """Return the properties that hold; also Pareto efficiency with backfill."""
         always = {"sharing_incentive", "monotone_in_capacity"}
         return frozenset(always | {"pareto"} if self.backfill else always)
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
         work = measures.service_per_step(problem) * np.maximum(1.0, problem.steps_remaining)
         return evenly(problem, self.name, work, whole=self.backfill) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the cvxpy program, which defines it."""
+        """Return the same allocation by the cvxpy program that defines the policy."""
         solver: Solver = "highs" if self.backfill else "clarabel"
         program = Program(problem, solver=solver, time_limit_s=self.time_limit_s)
         if program.is_idle:
@@ -59,7 +60,7 @@ class Makespan:
         return program.allocation(self.name, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """The longest job's time alone over the time of each runnable job, latest end first.
+        """Return the longest job's time alone over the time of each runnable job, latest end first.
 
         Without backfill that of the latest only.
         """

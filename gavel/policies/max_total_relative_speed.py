@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._pairs import named_pairs
-from gavel.policies._program import Program, Solver
-from gavel.policies._total import most, total
-from gavel.policies._validate import check_problem
 from gavel.policies.fast.packed_totals import packed_greatest
 from gavel.policies.fast.totals import greatest
+from gavel.policies.programs.pairs import named_pairs
+from gavel.policies.programs.program import Program, Solver
+from gavel.policies.programs.total import most, total
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 Ageing = Literal["age", "attained_service", "none"]
@@ -38,22 +38,28 @@ class MaxTotalRelativeSpeed:
     order_matters: ClassVar[bool] = False
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 
+    @property
+    def reads(self) -> frozenset[str]:
+        """Return the fields read: the weights, and what counts as waiting."""
+        held = {"attained_service_s", "round_duration_s"} if self.ageing == "attained_service" else set()
+        return frozenset({"weight", *held, *({"age_s"} if self.ageing != "none" else set())})
+
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem, takes_pair_rates=True)
         if problem.pair_rates is not None or not measures.is_unpacked(problem):
-            found = packed_greatest(problem, self._per_step(problem), self.name)
+            allocation = packed_greatest(problem, self._per_step(problem), self.name)
         else:
-            found = greatest(problem, self._worth(problem), self.name)
-        return found or self.program(named_pairs(problem))
+            allocation = greatest(problem, self._worth(problem), self.name)
+        return allocation or self.program(named_pairs(problem))
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the linear program, which defines it."""
+        """Return the same allocation by the linear program that defines the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         return most(program, self._worth(problem), policy=self.name)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """The weighted total of relative speeds, (1,)."""
+        """Return the weighted total of relative speeds, (1,)."""
         return total(self._worth(problem), allocation)
 
     def _worth(self, problem: AllocationProblem) -> FloatArray:

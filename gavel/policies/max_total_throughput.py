@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gavel.policies import measures
-from gavel.policies._program import Program, Solver
-from gavel.policies._total import most, total
-from gavel.policies._validate import check_problem
 from gavel.policies.fast.totals import greatest
+from gavel.policies.programs.program import Program, Solver
+from gavel.policies.programs.total import most, total
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -25,20 +25,21 @@ class MaxTotalThroughput:
     formula: ClassVar[str] = "maximise sum_i w_i a_i"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Maximizing Total Throughput)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
         return greatest(problem, _worth(problem), self.name) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by the linear program, which defines it."""
+        """Return the same allocation by the linear program that defines the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         return most(program, _worth(problem), policy=self.name)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """The weighted total of throughputs in steps per second, (1,)."""
+        """Return the weighted total of throughputs in steps per second, (1,)."""
         return total(_worth(problem), allocation)
 
 

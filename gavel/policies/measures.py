@@ -1,4 +1,4 @@
-"""What an allocation is worth: rates, service and violated limits of a problem, in plain numpy.
+"""Measures of problems and allocations in plain numpy: rates, service, violated limits.
 
 c combinations, n jobs, m accelerator types. The words are those of docs/policies.md.
 """
@@ -8,18 +8,19 @@ from itertools import chain
 
 import numpy as np
 
+from gavel import finish_time
 from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 
 @lru_cache(maxsize=1)
 def members_in(problem: AllocationProblem) -> IntArray:
-    """How many jobs each combination has, (c,)."""
+    """Return how many jobs each combination has, (c,)."""
     return np.fromiter(map(len, problem.combinations), dtype=np.int64, count=len(problem.combinations))
 
 
 @lru_cache(maxsize=1)  # every measure of a problem begins here
 def member_of(problem: AllocationProblem) -> IntArray:
-    """The jobs of each combination, (c, 2); -1 where there is no second member."""
+    """Return the jobs of each combination, (c, 2); -1 where there is no second member."""
     padded, sizes = np.full((len(problem.combinations), 2), -1), members_in(problem)
     flat = np.fromiter(chain.from_iterable(problem.combinations), dtype=np.int64, count=int(sizes.sum()))
     begins = np.cumsum(sizes) - sizes
@@ -32,7 +33,7 @@ def member_of(problem: AllocationProblem) -> IntArray:
 
 @lru_cache(maxsize=1)
 def is_unpacked(problem: AllocationProblem) -> bool:
-    """Whether combination r is job r alone."""
+    """Return whether every combination r is job r alone."""
     jobs, members = len(problem.job_ids), chain.from_iterable(problem.combinations)
     if len(problem.combinations) != jobs or not all(problem.combinations):
         return False
@@ -41,12 +42,12 @@ def is_unpacked(problem: AllocationProblem) -> bool:
 
 
 def gang_size(problem: AllocationProblem) -> IntArray:
-    """Workers that each combination holds while it runs, (c,); packed jobs share theirs."""
+    """Return the workers that each combination holds while it runs, (c,); packed jobs share theirs."""
     return problem.scale_factor if is_unpacked(problem) else problem.scale_factor[member_of(problem)[:, 0]]
 
 
 def can_run(problem: AllocationProblem) -> BoolArray:
-    """Where each combination may run, (c, m): all its members make progress there and the type holds its gang."""
+    """Return where each combination may run, (c, m): all its members progress there and the type holds its gang."""
     fits: BoolArray = (problem.capacity_workers[:, None] >= gang_size(problem)).T
     able: BoolArray = (problem.throughput_steps_per_s[:, 0] > 0) & fits
     if is_unpacked(problem):
@@ -55,7 +56,7 @@ def can_run(problem: AllocationProblem) -> BoolArray:
 
 
 def rate_alone(problem: AllocationProblem) -> FloatArray:
-    """Steps per second of each job by itself on each type, (n, m); 0 where it cannot run."""
+    """Return the steps per second of each job alone on each type, (n, m); 0 where it cannot run."""
     usable: FloatArray = problem.throughput_steps_per_s[:, 0] * can_run(problem)
     if is_unpacked(problem):
         return usable
@@ -67,13 +68,13 @@ def rate_alone(problem: AllocationProblem) -> FloatArray:
 
 
 def equal_share_rate(problem: AllocationProblem) -> FloatArray:
-    """Steps per second on one accelerator's worth of the average type, (n,): sum_j T_ij N_j / sum_j N_j."""
+    """Return the steps per second on one accelerator of the average type, (n,): sum_j T_ij N_j / sum_j N_j."""
     workers: FloatArray = problem.capacity_workers.astype(float)
     return rate_alone(problem) @ workers / max(1.0, float(workers.sum()))
 
 
 def effective_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
-    """Steps per second of each job under `time_fraction` (c, m), summed over its combinations and types, (n,)."""
+    """Return the steps per second of each job under `time_fraction` (c, m), over all combinations and types, (n,)."""
     gained = (problem.throughput_steps_per_s * (time_fraction * can_run(problem))[:, None, :]).sum(axis=2)
     members = member_of(problem)
     total = np.zeros(len(problem.job_ids))
@@ -84,29 +85,29 @@ def effective_throughput(problem: AllocationProblem, time_fraction: FloatArray) 
 
 
 def service_per_step(problem: AllocationProblem) -> FloatArray:
-    """Service that one step per second is worth, (n,): s_i / e_i, 0 for a job that can run nowhere."""
+    """Return the service that one step per second is worth, (n,): s_i / e_i, 0 for a job that can run nowhere."""
     equal = equal_share_rate(problem)
     return _ratio(problem.scale_factor.astype(float), equal, 0.0)
 
 
 def service(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
-    """How many equal-share accelerators each job in effect has, (n,): q_i = s_i a_i / e_i."""
+    """Return how many equal-share accelerators each job has in effect, (n,): q_i = s_i a_i / e_i."""
     return service_per_step(problem) * effective_throughput(problem, time_fraction)
 
 
 def relative_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
-    """Effective throughput over the rate on the best type, (n,), in [0, 1] without packing."""
+    """Return effective throughput over the rate on the best type, (n,), in [0, 1] without packing."""
     return per_best_rate(problem) * effective_throughput(problem, time_fraction)
 
 
 def per_best_rate(problem: AllocationProblem) -> FloatArray:
-    """1 / max_j T_ij of each job alone, (n,), in seconds a step; 0 where it can run nowhere."""
+    """Return 1 / max_j T_ij of each job alone, (n,), in seconds a step; 0 where it can run nowhere."""
     best = rate_alone(problem).max(axis=1, initial=0.0)
     return _ratio(np.ones_like(best), best, 0.0)
 
 
 def cpu_and_memory_share(problem: AllocationProblem) -> FloatArray:
-    """The part of the cluster's CPU cores and of its memory that each job's gang holds while it runs, (2, n).
+    """Return the parts of the cluster's CPU cores and memory that each job's gang holds while it runs, (2, n).
 
     0 where the job states no demand or the cluster does not say how much it has.
     """
@@ -123,26 +124,24 @@ def cpu_and_memory_share(problem: AllocationProblem) -> FloatArray:
 
 
 def remaining_time_s(problem: AllocationProblem) -> FloatArray:
-    """Seconds that at least one step of each job needs alone on its best type, (n,); +inf where it can run nowhere."""
+    """Return the seconds to each job's end alone on its best type, (n,), at least 1 step; +inf if it cannot run."""
     best = rate_alone(problem).max(axis=1, initial=0.0)
     return _ratio(np.maximum(1.0, problem.steps_remaining), best, np.inf)
 
 
 def slice_of_each_type(problem: AllocationProblem, share: FloatArray) -> FloatArray:
-    """Time fractions (c, m) of a job that has the fraction `share` (n,) of every type to itself: share_i N_j / s_i.
+    """Return the time fractions (c, m) of jobs that each have the fraction `share` (n,) of every type, as for T_iso.
 
-    Rows are scaled to at most 1; packed pairs get none. Within capacity if the shares of runnable jobs sum to <= 1.
+    Packed pairs get none. Within capacity if the shares of runnable jobs sum to <= 1.
     """
     alone = member_of(problem)[:, 1] < 0
     usable = can_run(problem) & alone[:, None]
     own = share[member_of(problem)[:, 0]]
-    fractions = usable * own[:, None] * problem.capacity_workers[None, :] / gang_size(problem)[:, None]
-    limited: FloatArray = fractions / np.maximum(1.0, fractions.sum(axis=1, keepdims=True))
-    return limited
+    return finish_time.slice_of_each_type(usable, problem.capacity_workers, gang_size(problem), own)
 
 
 def value_per_time(problem: AllocationProblem, per_step: FloatArray) -> FloatArray:
-    """Worth of a whole unit of time of each combination on each type, (c, m), 0 where it cannot run.
+    """Return the worth of a unit of time of each combination on each type, (c, m), 0 where it cannot run.
 
     `per_step` (n, m), or (n, 1), is what a step of each job is worth on each type; packed jobs add up.
     """
@@ -153,17 +152,17 @@ def value_per_time(problem: AllocationProblem, per_step: FloatArray) -> FloatArr
 
 
 def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArray:
-    """Seconds each job takes from submission to end with the fraction `share` (n,) of every type to itself, (n,).
+    """Return the seconds from submission to end of jobs that each have the fraction `share` (n,) of every type, (n,).
 
-    The isolated time of its done steps plus that of the rest (Themis, NSDI '20, section 4.2); a job with nothing left
+    The isolated time of its done steps plus that of the rest at T_iso (gavel/finish_time.py); a job with nothing left
     counts as one step, so that this is positive. +inf where it can run nowhere.
     """
-    rate = effective_throughput(problem, slice_of_each_type(problem, share))
+    rate = finish_time.isolated_rate(rate_alone(problem), problem.capacity_workers, problem.scale_factor, share)
     return problem.isolated_time_s + _ratio(np.maximum(1.0, problem.steps_remaining), rate, np.inf)
 
 
 def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
-    """Fraction of the time in which each job runs, over all its combinations and types, (n,)."""
+    """Return the fraction of the time in which each job runs, over all its combinations and types, (n,)."""
     together = time_fraction @ np.ones(time_fraction.shape[1])
     if is_unpacked(problem):
         return together
@@ -176,7 +175,7 @@ def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> Float
 
 
 def violation(problem: AllocationProblem, time_fraction: FloatArray) -> float:
-    """How far `time_fraction` (c, m) breaks a limit, as a share of time or of a type's workers; 0 if it breaks none."""
+    """Return how far `time_fraction` (c, m) breaks a limit, as a part of the time or of a type's workers; 0 if none."""
     if not time_fraction.size:
         return 0.0
     least = float(time_fraction.min())
@@ -201,11 +200,23 @@ def _ratio(above: FloatArray, below: FloatArray, otherwise: float) -> FloatArray
 
 
 def runnable(problem: AllocationProblem) -> BoolArray:
-    """Which jobs can run somewhere by themselves, (n,)."""
+    """Return which jobs can run alone on some type, (n,)."""
     return np.asarray(rate_alone(problem).any(axis=1))
 
 
 def even_share(problem: AllocationProblem) -> FloatArray:
-    """1 / n for each of the n jobs that can run somewhere, 0 for the others, (n,)."""
+    """Return 1 / n for each of the n jobs that can run somewhere, 0 for the others, (n,)."""
     able = runnable(problem)
     return able.astype(float) / max(1, int(able.sum()))
+
+
+def needed_speed(problem: AllocationProblem) -> FloatArray:
+    """Return the part of its best rate that each job needs to end by its deadline, (n,).
+
+    0 without a deadline or if it can run nowhere; +inf if the deadline has passed.
+    """
+    left_s = problem.deadline_at_s - problem.now_s
+    due = np.isfinite(left_s) & runnable(problem)
+    alone_s = remaining_time_s(problem)
+    needed = np.divide(alone_s, left_s, out=np.full_like(alone_s, np.inf), where=due & (left_s > 0))
+    return np.where(due, needed, 0.0)

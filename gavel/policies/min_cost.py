@@ -7,11 +7,11 @@ import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies._deadlines import keep_deadlines
-from gavel.policies._program import Program, Solver
-from gavel.policies._total import most, total
-from gavel.policies._validate import check_problem
 from gavel.policies.fast.totals import greatest
+from gavel.policies.programs.deadlines import keep_deadlines
+from gavel.policies.programs.program import Program, Solver
+from gavel.policies.programs.total import most, total
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -20,8 +20,8 @@ class MinCost:
     """maximise sum_i s_i w_i sum_j (T_ij / p_j) / max_k (T_ik / p_k) X_ij subject to a_i >= R_i / (deadline_i - now).
 
     T_ij / p_j is what a dollar buys on type j, taken relative to the job's cheapest type, since steps of different
-    models cannot be added. A deadline that cannot be kept is said in the allocation's notes and given up, one at a time
-    and the dearest first, until the others can be kept; that job then competes like one without a deadline.
+    models cannot be added. A deadline that cannot be kept is named in the allocation's notes and given up, one at a
+    time and the most expensive first, until the others can be kept; that job then competes like one without a deadline.
     """
 
     deadlines: bool = True
@@ -36,8 +36,14 @@ class MinCost:
     order_matters: ClassVar[bool] = False
     promises: ClassVar[frozenset[str]] = frozenset()
 
+    def reads(self, problem: AllocationProblem) -> frozenset[str]:
+        """Return the fields read: weights and prices; if a deadline counts, also those that say what it needs."""
+        if not (self.deadlines and np.isfinite(problem.deadline_at_s).any()):
+            return frozenset({"weight", "price_usd_per_hour"} | ({"deadline_at_s"} if self.deadlines else set()))
+        return frozenset({"weight", "price_usd_per_hour", "deadline_at_s", "now_s", "steps_remaining"})
+
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation, by prices where that is certified; raises SolveFailed or InvalidProblem.
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
 
         InvalidProblem also for a type that costs nothing.
         """
@@ -48,7 +54,7 @@ class MinCost:
         return greatest(problem, _worth(problem), self.name) or self.program(problem)
 
     def program(self, problem: AllocationProblem) -> Allocation:
-        """The same by linear programs, which define it."""
+        """Return the same allocation by the linear programs that define the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         if program.is_idle or not self.deadlines:
             return most(program, _worth(problem), policy=self.name)
@@ -56,7 +62,7 @@ class MinCost:
         return replace(most(program, _worth(problem), policy=self.name, least_speed=least), notes=notes)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """The weighted total of steps per dollar relative to each job's cheapest type, (1,)."""
+        """Return the weighted total of steps per dollar relative to each job's cheapest type, (1,)."""
         return total(_worth(problem), allocation)
 
 

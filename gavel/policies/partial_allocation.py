@@ -1,4 +1,4 @@
-"""Partial allocation: each job keeps a part of its proportionally fair share; no lie about throughput pays."""
+"""Partial allocation: each job keeps a part of its proportionally fair share; false throughputs never help."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._nash import nash
-from gavel.policies._program import Program
+from gavel.policies.fast.bargaining import proportionally, without_each
+from gavel.policies.programs.nash import nash
+from gavel.policies.programs.program import Program
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
@@ -27,37 +29,65 @@ class PartialAllocation:
     formula: ClassVar[str] = "X_i = X*_i (prod_(k != i) (a_k(X*) / a_k(X*_-i))^w_k)^(1 / w_i), X* proportionally fair"
     source: ClassVar[str] = "Cole, Gkatzelis, Goel (EC '13), section 3: the Partial Allocation mechanism"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"strategy_proof"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by `fast.nash` where that is certified. Raises SolveFailed or InvalidProblem."""
+        check_problem(problem)
+        fair = proportionally(problem, self.name)
+        jobs = np.flatnonzero(measures.runnable(problem))
+        without = (
+            without_each(problem, jobs) if fair is not None and len(jobs) > 1 else np.zeros((len(jobs), len(jobs)))
+        )
+        if fair is None or without is None:
+            return self.program(problem)
+        rates = measures.effective_throughput(problem, fair.time_fraction)[jobs]
+        return _paid(problem, fair, jobs, _kept(problem.weight[jobs], rates, without))
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """Return the same allocation by the n + 1 cvxpy programs that define the policy."""
         program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)
         if program.is_idle:
             return program.allocation(self.name)
         jobs = np.flatnonzero(program.runnable)
         rates = nash(program, jobs)
         fair = program.allocation(self.name)
-        kept = np.ones(len(problem.job_ids))
-        kept[jobs] = _kept(program, jobs, rates)
-        members = measures.member_of(problem)
-        part = np.where(members >= 0, kept[members], 1.0).min(axis=1)  # a packed pair keeps what both may keep
-        return replace(fair, time_fraction=fair.time_fraction * part[:, None], solve_time_s=program.solve_time_s)
+        kept = _kept(problem.weight[jobs], rates, _without_each(program, jobs))
+        return replace(_paid(problem, fair, jobs, kept), solve_time_s=program.solve_time_s)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Relative throughputs, least first, (n,)."""
+        """Return the relative throughputs, least first, (n,)."""
         return np.sort(measures.relative_throughput(problem, allocation.time_fraction))
 
 
-def _kept(program: Program, jobs: IntArray, rates: FloatArray) -> FloatArray:
-    """The part f of its proportionally fair time that each of `jobs` (k,) keeps, (k,), in [1/e, 1]."""
-    weight = program.given.weight[jobs]
-    log_fair = np.log(rates)
-    log_kept = np.zeros(len(jobs))
+def _without_each(program: Program, jobs: IntArray) -> FloatArray:
+    """Relative throughputs of `jobs` (k,) without each of them, (k, k); row i is without job i, which has 0."""
+    rates = np.zeros((len(jobs), len(jobs)))
     for place in range(len(jobs)) if len(jobs) > 1 else ():
         others = np.arange(len(jobs)) != place
-        log_without = np.log(nash(program, jobs[others]))
-        log_kept[place] = weight[others] @ (log_fair[others] - log_without) / weight[place]
-    return np.exp(np.minimum(0.0, log_kept))
+        rates[place, others] = nash(program, jobs[others])
+    return rates
+
+
+def _kept(weight: FloatArray, rates: FloatArray, without: FloatArray) -> FloatArray:
+    """The part f of its proportionally fair time that each of k jobs keeps, (k,), in [1/e, 1].
+
+    `rates` (k,) are the proportionally fair ones, `without` (k, k) those without each job, in the same units.
+    """
+    others = without > 0
+    lost = np.log(np.where(others, rates, 1.0)) - np.log(np.where(others, without, 1.0))
+    kept: FloatArray = np.exp(np.minimum(0.0, lost @ weight / weight))
+    return kept
+
+
+def _paid(problem: AllocationProblem, fair: Allocation, jobs: IntArray, kept_by: FloatArray) -> Allocation:
+    """The `fair` allocation less what each of `jobs` (k,) does not keep; a packed pair keeps what both may keep."""
+    kept = np.ones(len(problem.job_ids))
+    kept[jobs] = kept_by
+    members = measures.member_of(problem)
+    part = np.where(members >= 0, kept[members], 1.0).min(axis=1)
+    return replace(fair, time_fraction=fair.time_fraction * part[:, None])
 
 
 POLICY = PartialAllocation

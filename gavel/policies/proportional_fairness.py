@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._nash import dual_gap, nash
-from gavel.policies._program import Program
+from gavel.policies.fast.bargaining import proportionally
+from gavel.policies.programs.nash import dual_gap, nash
+from gavel.policies.programs.program import Program
+from gavel.policies.programs.validate import check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray
 
 
@@ -24,10 +26,19 @@ class ProportionalFairness:
     formula: ClassVar[str] = "maximise sum_i w_i log a_i"
     source: ClassVar[str] = "Nash (1950); Kelly, Maulloo, Tan (1998); Eisenberg, Gale (1959)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation, by `fast.nash` where that is certified. Raises SolveFailed or InvalidProblem.
+
+        The certificate's gap is that of the weighted mean of logarithms to a bound.
+        """
+        check_problem(problem)
+        return proportionally(problem, self.name) or self.program(problem)
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """Return the same allocation by the cvxpy program that defines the policy."""
         program = Program(problem, solver="clarabel", time_limit_s=self.time_limit_s)
         if program.is_idle:
             return program.allocation(self.name)
@@ -36,7 +47,7 @@ class ProportionalFairness:
         return program.allocation(self.name, dual_gap=dual_gap(program, jobs, speeds))
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """The weighted sum of the logarithms of the runnable jobs' relative throughputs, (1,)."""
+        """Return the weighted sum of the logarithms of the runnable jobs' relative throughputs, (1,)."""
         able = measures.runnable(problem)
         with np.errstate(divide="ignore"):  # a job without any time makes the product 0 and its logarithm -inf
             logs = np.log(measures.relative_throughput(problem, allocation.time_fraction)[able])

@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl
 
 import gavel.policies
 from gavel.errors import InvalidRequest
-from gavel.policies._objectives import OBJECTIVES
-from gavel.policies._own import own_policies
-from gavel.policies._variants import Agnostic
+from gavel.policies._own import FilesVersion, files_version, own_policies
+from gavel.policies.programs.variants import Agnostic
+from gavel.policies.tiers.objectives import OBJECTIVES
 from gavel.ports import Policy
 
 TIER_OBJECTIVES: Mapping[str, str] = types.MappingProxyType({name: one.meaning for name, one in OBJECTIVES.items()})
@@ -40,7 +40,7 @@ class PolicyParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInfo:
-    """What a policy is called, what it optimises, where that comes from, and what can be set."""
+    """A policy's name, formula, source and parameters."""
 
     name: str
     formula: str
@@ -49,7 +49,7 @@ class PolicyInfo:
 
 
 def load(spec: str, folder: Path | None = None) -> Policy:
-    """The policy that `name?parameter=value&..` means; raises InvalidRequest naming the choices.
+    """Return the policy that `name?parameter=value&..` means. Raises InvalidRequest, which names the choices.
 
     Every policy also takes `agnostic=true`: it then decides as if it could not tell accelerator types apart. `folder`
     holds policy files of the operator's own, which are executed (docs/adding-a-policy.md).
@@ -58,35 +58,71 @@ def load(spec: str, folder: Path | None = None) -> Policy:
 
 
 def canonical(spec: str, folder: Path | None = None) -> str:
-    """`spec` without defaults, parameters sorted: two specs mean the same policy if and only if these are equal."""
+    """Return `spec` without defaults, parameters sorted: equal for two specs exactly if they mean the same policy."""
     policy, given = _parsed(spec, folder)
-    known = {parameter.name: parameter for parameter in _info(policy).parameters}
-    set_apart = {key: text for key, text in given.items() if _value(policy, key, text) != _value_of_default(known[key])}
+    parameters = {parameter.name: parameter for parameter in _info(policy).parameters}
+    set_apart = {
+        key: text for key, text in given.items() if _value(policy, key, text) != _value_of_default(parameters[key])
+    }
     written = "&".join(f"{key}={_text(_value(policy, key, text))}" for key, text in sorted(set_apart.items()))
     return f"{policy.name}?{written}" if written else str(policy.name)
 
 
 def available(folder: Path | None = None) -> tuple[PolicyInfo, ...]:
-    """Every policy of this folder and of the operator's own, sorted by name; raises InvalidRequest for a bad file."""
-    return tuple(_info(policy) for _, policy in sorted(_classes(folder).items()))
+    """Return all policies, the operator's own included, sorted by name. Raises InvalidRequest for a bad file."""
+    policies, faults = _classes(folder)
+    if faults:
+        raise faults[0]
+    return tuple(_info(policy) for _, policy in sorted(policies.items()))
+
+
+def _classes(folder: Path | None) -> tuple[dict[str, Any], tuple[InvalidRequest, ...]]:
+    """Policies by name, and an error for each own file without one; a changed file is executed again."""
+    if folder is None:
+        return _shipped(), ()
+    own, faults = _own(folder, files_version(folder))
+    return _shipped() | own, faults
 
 
 @cache
-def _classes(folder: Path | None) -> dict[str, Any]:
+def _own(folder: Path, files: FilesVersion) -> tuple[dict[str, Any], tuple[InvalidRequest, ...]]:
+    policies, faults = own_policies(folder, files)
+    accepted: dict[str, Any] = {}
+    for policy in policies:
+        fault = _fault(policy, accepted)
+        if fault is None:
+            accepted[policy.name] = policy
+        else:
+            faults = (*faults, InvalidRequest("policy_dir", fault))
+    return accepted, faults
+
+
+def _fault(policy: Any, accepted: Mapping[str, Any]) -> str | None:
+    """Why an own policy cannot be accepted in addition to `accepted`, or None."""
+    if policy.name in accepted or policy.name in _shipped():
+        return f"there is a policy {policy.name!r} already; give yours another name"
+    try:
+        _info(policy)
+    except Exception as error:  # a type hint may be anything
+        return f"the parameters of {policy.name!r} cannot be read: {type(error).__name__}: {error}"
+    return None
+
+
+@cache
+def _shipped() -> dict[str, Any]:
     names = [module.name for module in pkgutil.iter_modules(gavel.policies.__path__) if not module.name.startswith("_")]
     modules = [importlib.import_module(f"{gavel.policies.__name__}.{name}") for name in names if name != "registry"]
-    found = {module.POLICY.name: module.POLICY for module in modules if hasattr(module, "POLICY")}
-    for policy in own_policies(folder) if folder else ():
-        if policy.name in found:
-            raise InvalidRequest("policy_path", f"there is a policy {policy.name!r} already; give yours another name")
-        found[policy.name] = policy
-    return found
+    return {module.POLICY.name: module.POLICY for module in modules if hasattr(module, "POLICY")}
+
+
+def _load(spec: str, folder: Path | None) -> Policy:
+    kind, given = _parsed(spec, folder)
+    return _made(kind, spec, tuple((key, _value(kind, key, text)) for key, text in given.items()))
 
 
 @cache
-def _load(spec: str, folder: Path | None) -> Policy:
-    kind, given = _parsed(spec, folder)
-    values = {key: _value(kind, key, text) for key, text in given.items()}
+def _made(kind: Any, spec: str, given: tuple[tuple[str, Any], ...]) -> Policy:
+    values = dict(given)
     is_agnostic = values.pop(AGNOSTIC, False)
     policy: Policy = kind(**values)
     return Agnostic(name=spec, policy=policy) if is_agnostic else policy
@@ -95,9 +131,9 @@ def _load(spec: str, folder: Path | None) -> Policy:
 def _parsed(spec: str, folder: Path | None) -> tuple[Any, dict[str, str]]:
     """The class of the policy, and the text of each parameter that is given."""
     name, _, query = spec.partition("?")
-    known = _classes(folder)
-    if name not in known:
-        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(known))}")
+    policies = _among(name, folder)
+    if name not in policies:
+        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(policies))}")
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=20) if query else []
     except ValueError as error:
@@ -106,14 +142,26 @@ def _parsed(spec: str, folder: Path | None) -> tuple[Any, dict[str, str]]:
     if len(given) < len(pairs):
         raise InvalidRequest("policy", f"sets a parameter twice in {query!r}; set each once")
     for key in given:
-        _check_known(known[name], key)
-    return known[name], given
+        _check_known(policies[name], key)
+    return policies[name], given
+
+
+def _among(name: str, folder: Path | None) -> Mapping[str, Any]:
+    """The policies in which `name` is looked up; own files are executed only if `name` is not a built-in policy."""
+    if name in _shipped():
+        if folder is not None:
+            files_version(folder)  # a folder that is not there is a mistake, whatever is asked for
+        return _shipped()
+    policies, faults = _classes(folder)
+    if name not in policies and faults:
+        raise faults[0]
+    return policies
 
 
 def _check_known(policy: Any, key: str) -> None:
-    known = [parameter.name for parameter in _info(policy).parameters]
-    if key not in known:
-        raise InvalidRequest("policy", f"{policy.name} has no parameter {key!r}; choose one of {', '.join(known)}")
+    names = [parameter.name for parameter in _info(policy).parameters]
+    if key not in names:
+        raise InvalidRequest("policy", f"{policy.name} has no parameter {key!r}; choose one of {', '.join(names)}")
 
 
 @cache

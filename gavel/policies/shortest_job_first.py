@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gavel.policies import measures
-from gavel.policies._filling import jobs_by
 from gavel.policies._serving import ServingInOrder
+from gavel.policies.programs.filling import jobs_by
 from gavel.types import AllocationProblem, IntArray
 
 
@@ -17,9 +17,10 @@ class ShortestJobFirst(ServingInOrder):
     formula: ClassVar[str] = "lexicographically maximise a_i / max_j T_ij in order of R_i / max_j T_ij"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Shortest Job First)"
     order_matters: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
 
     def order(self, problem: AllocationProblem) -> IntArray:
-        """Rows of the jobs, (n,), the one served first first."""
+        """Return the rows of the jobs in the order in which they are served, (n,)."""
         return jobs_by(measures.remaining_time_s(problem))
 
 

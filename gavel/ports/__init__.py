@@ -1,6 +1,7 @@
-"""What the rooms ask of each other: one small protocol each.
+"""The protocols by which the rooms use each other: one small protocol for each purpose.
 
-A port's fake ships beside its real implementation and passes the same conformance suite.
+A port's fake ships beside its real implementation and passes the same conformance suite. Of the stores' ports the fake
+keeps those that a simulation needs: the scheduler's, requests and records.
 """
 
 from gavel.ports.cluster import (
@@ -13,12 +14,33 @@ from gavel.ports.cluster import (
     SetResources,
     StopGang,
 )
-from gavel.ports.estimator import ProfilingChoice, ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
+from gavel.ports.estimator import (
+    ProfilingChoice,
+    ThroughputEstimate,
+    ThroughputEstimator,
+    ThroughputMatrix,
+    ThroughputSource,
+)
 from gavel.ports.policy import Policy, PolicyRunner
-from gavel.ports.store import AuditEntry, Changes, Feed, JobEdit, JobEvent, JobFilter, Page, Snapshot, Store, Submitted
+from gavel.ports.store import (
+    ApiStore,
+    AuditEntry,
+    Changes,
+    Feed,
+    JobEdit,
+    JobEvent,
+    JobFilter,
+    Page,
+    RecordStore,
+    RequestStore,
+    SchedulerStore,
+    Snapshot,
+    Submitted,
+)
 from gavel.ports.time import Clock
 
 __all__ = [
+    "ApiStore",
     "AuditEntry",
     "Changes",
     "Clock",
@@ -36,12 +58,15 @@ __all__ = [
     "Policy",
     "PolicyRunner",
     "ProfilingChoice",
+    "RecordStore",
+    "RequestStore",
+    "SchedulerStore",
     "SetResources",
     "Snapshot",
     "StopGang",
-    "Store",
     "Submitted",
     "ThroughputEstimate",
     "ThroughputEstimator",
     "ThroughputMatrix",
+    "ThroughputSource",
 ]

@@ -1,4 +1,4 @@
-"""Who runs gangs: instructions in, observations out."""
+"""The port of what runs gangs: it takes instructions and gives observations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class SetResources:
 class LaunchGang:
     """Submit a gang's tasks; each requires its gang's ephemeral resource and its worker, and waits for both.
 
-    Refused as stale if a gang of the job with the same or a newer token is known: launching twice is harmless.
+    Refused as stale if a gang of the job with the same or a newer generation is known: launching twice is harmless.
     """
 
     job_id: JobId
-    token: int
+    generation: int
     user: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -48,31 +48,31 @@ class ExtendLease:
     """Move a gang's lease end, in place; from now on it may share its workers with another job's gang."""
 
     job_id: JobId
-    token: int
+    generation: int
     expires_at_s: float
     shares_with: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopGang:
-    """Ask a gang to checkpoint and stop now; raises the fence to token + 1."""
+    """Ask a gang to checkpoint and stop now; raises the fence to generation + 1."""
 
     job_id: JobId
-    token: int
+    generation: int
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetGang:
-    """The end of this gang is committed: drop what is kept of it (its log stays)."""
+    """Drop what is kept of a gang, except its log: its end is committed."""
 
     job_id: JobId
-    token: int
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepCheckpoint:
-    """The store accepted this checkpoint: it is current, older ones of the job may be deleted."""
+    """Mark a checkpoint as current: the store accepted it, and older ones of the job may be deleted."""
 
     job_id: JobId
     checkpoint: str
@@ -82,16 +82,16 @@ Instruction = SetResources | LaunchGang | ExtendLease | StopGang | ForgetGang | 
 
 
 class ClusterBackend(Protocol):
-    """A cluster that obeys instructions. Every call is idempotent and refuses older tokens."""
+    """A cluster that obeys instructions. Every call is idempotent and refuses older generations."""
 
     def observe(self) -> Observation:
-        """One consistent view; raises BackendUnavailable."""
+        """Return one consistent observation of the cluster. Raises BackendUnavailable."""
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
-        """Carry them out in order; a stale one is ignored. Raises BackendUnavailable if nothing could be done."""
+        """Carry out the instructions in order; a stale one is ignored. Raises BackendUnavailable if none could be."""
 
     def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
-        """Log bytes from `offset` (bytes since the job's first line) and the offset to ask for next."""
+        """Return log bytes from `offset` (bytes since the job's first line) and the offset to ask for next."""
 
     def close(self) -> None:
-        """Let go of the cluster; gangs go on to the end of their leases."""
+        """Disconnect from the cluster; gangs go on to the end of their leases."""

@@ -1,8 +1,9 @@
-"""Who knows how fast a job runs where."""
+"""The port of what estimates how fast each job runs on each accelerator type."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -20,11 +21,40 @@ from gavel.types import (
 )
 
 
+class ThroughputSource(StrEnum):
+    """Where an estimate of a throughput comes from, the most reliable source first."""
+
+    MEASURED = "measured"
+    COMPLETED = "completed"
+    STATED = "stated"
+    INFERRED = "inferred"
+    UNKNOWN = "unknown"
+
+    @property
+    def sentence(self) -> str:
+        """Return a sentence for users that says what the source means."""
+        return _SENTENCES[self]
+
+    @property
+    def is_reliable(self) -> bool:
+        """True if the estimate is good enough for a promise to a user."""
+        return self in (ThroughputSource.MEASURED, ThroughputSource.COMPLETED, ThroughputSource.STATED)
+
+
+_SENTENCES = {
+    ThroughputSource.MEASURED: "Jobs reported it while they ran there.",
+    ThroughputSource.COMPLETED: "Other measurements say it, to 10 %.",
+    ThroughputSource.STATED: "The job's user said it at the submit; nobody has measured it yet.",
+    ThroughputSource.INFERRED: "Other measurements say it roughly; it is measured when a job can run there.",
+    ThroughputSource.UNKNOWN: "Nothing similar was measured: it is a guess from the hardware's peak rates.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputEstimate:
-    """What is believed of one (job kind, scale factor, accelerator type), alone or beside a partner on one worker.
+    """The estimate for one (job kind, scale factor, accelerator type), alone or colocated with a partner.
 
-    `stated_by` is what users said it would be; `refused` counts reports of impossible progress that nobody believed.
+    `stated_by` is what users said it would be; `refused` counts rejected reports, those of impossible progress.
     """
 
     kind: str
@@ -32,7 +62,7 @@ class ThroughputEstimate:
     accelerator_type: AcceleratorType
     steps_per_s: float
     relative_error: float  # one standard deviation of log(steps/s)
-    source: str  # "measured", "completed" (from others, within 10 %), "stated", "inferred" (roughly) or "unknown"
+    source: ThroughputSource
     measurements: int = 0
     partner: str | None = None
     placement: str = "consolidated"
@@ -42,16 +72,17 @@ class ThroughputEstimate:
     @property
     def is_measured(self) -> bool:
         """True once at least one representative measurement counted."""
-        return self.source == "measured"
+        return self.source is ThroughputSource.MEASURED
 
     @property
     def is_worth_measuring(self) -> bool:
-        """True if nobody has measured or stated it, and what others say of it is rough."""
-        return self.source in ("unknown", "inferred") and not self.measurements
+        """True if the rate was neither measured nor stated by a user, and is inferred only roughly."""
+        is_rough = self.source in (ThroughputSource.UNKNOWN, ThroughputSource.INFERRED)
+        return is_rough and not self.measurements
 
     @property
     def interval_steps_per_s(self) -> tuple[float, float]:
-        """Holds the truth nine times in ten."""
+        """Return the interval that should hold the true rate nine times in ten, in steps per second."""
         factor = math.exp(1.645 * self.relative_error)
         return self.steps_per_s / factor, self.steps_per_s * factor
 
@@ -66,7 +97,7 @@ class ThroughputMatrix:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[ThroughputEstimate]], types: Sequence[AcceleratorType]) -> "ThroughputMatrix":
-        """The plain form: n times the estimates of the m types."""
+        """Return the matrix of n rows of estimates, one for each of the m types."""
         fields = [[(each.steps_per_s, each.relative_error, each.is_worth_measuring) for each in row] for row in rows]
         rate, error, is_worth_measuring = np.moveaxis(
             np.array(fields, dtype=float).reshape(len(rows), len(types), 3), 2, 0
@@ -78,25 +109,25 @@ class ThroughputEstimator(Protocol):
     """Learns throughput per job kind, scale factor and accelerator type."""
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
-        """One estimate for each of `types`, in order; always finite and positive."""
+        """Return one estimate for each of `types`, in order; always finite and positive."""
 
     def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
-        """The same of many specifications, as arrays; `ThroughputMatrix.of` makes it of their estimates."""
+        """Return the estimates of many specifications as arrays; `ThroughputMatrix.of` makes them from `estimate`."""
 
     def learn(self, measurements: Sequence[Measurement]) -> "ThroughputEstimator":
-        """A new estimator that also knows these; repeated or out-of-order measurements change nothing."""
+        """Return a new estimator that has learned these, too; repeated or out-of-order measurements change nothing."""
 
     def kind_of(self, job: Job) -> str:
-        """The kind to ask for: the job's, or `kind#job` once the job was seen to differ from the rest of its kind."""
+        """Return the kind to ask for: the job's, or `kind#job` once the job was seen to differ from its kind."""
 
     def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
-        """What `jobs`, the rows of a problem, reach two and two on the same workers.
+        """Return the rates of `jobs`, the rows of a problem, in pairs on the same workers.
 
-        So many pairs that nobody measured have the rate that they may well reach, so that a policy may try them.
+        Some pairs that nobody measured get an optimistic rate, so that a policy tries them.
         """
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
-        """Everything learned so far, sorted by kind, scale factor and type."""
+        """Return everything learned so far, sorted by kind, scale factor and type."""
 
 
 class ProfilingChoice(Protocol):
@@ -105,4 +136,4 @@ class ProfilingChoice(Protocol):
     def __call__(
         self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
     ) -> tuple[tuple[JobId, AcceleratorType], ...]:
-        """(job, type) pairs to send to measure, the best first, for one round each; `jobs` are the problem's rows."""
+        """Return (job, type) pairs to measure for one round each, the best first; `jobs` are the problem's rows."""

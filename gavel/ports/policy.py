@@ -1,4 +1,4 @@
-"""Who answers an allocation problem."""
+"""The ports of what solves an allocation problem."""
 
 from typing import Protocol
 
@@ -13,20 +13,20 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """The name it is loaded by."""
+        """The name by which it is loaded."""
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """A checked allocation; raises SolveFailed or InvalidProblem."""
+        """Return a checked allocation. Raises SolveFailed or InvalidProblem."""
 
 
 class PolicyRunner(Protocol):
     """Runs policies with limits. `policy` is a name with parameters: `max_min_fairness?time_limit_s=5`."""
 
     def warm(self) -> bool:
-        """Begin to get ready if that has not happened yet; True once an allocation can be asked for."""
+        """Start to get ready if that has not happened yet; return True once `allocate` can be called without a wait."""
 
     def allocate(self, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation:
-        """A checked allocation within the limit; raises SolveFailed (also on time-out, memory limit or crash)."""
+        """Return a checked allocation within `time_limit_s`. Raises SolveFailed, also on time-out or crash."""
 
     def close(self) -> None:
-        """End whatever the runner started."""
+        """End the processes that the runner started."""

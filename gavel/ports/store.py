@@ -1,4 +1,4 @@
-"""Who keeps what must not be lost."""
+"""The ports of the store, which keeps everything that must not be lost."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -30,7 +30,7 @@ from gavel.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """One entry of a job's story. `kind` is a noun with a verb: `lease.extended`. `sequence` grows over all jobs."""
+    """One entry of a job's history. `kind` is a noun with a verb: `lease.extended`. `sequence` grows over all jobs."""
 
     job_id: JobId
     at_s: float
@@ -42,7 +42,7 @@ class JobEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """Answer to a submit; `created` is False when the idempotency key had been seen with the same body."""
+    """The result of a submission; `created` is False if the idempotency key was used before with the same body."""
 
     job: Job
     created: bool
@@ -52,9 +52,9 @@ class Submitted:
 class Snapshot:
     """What the scheduler decides on: every job that is not terminal, the tiers, the newest rounds.
 
-    `rounds` holds the newest rounds, oldest first, at most two: the one in force and the one planned ahead.
+    `round_records` holds the newest rounds, oldest first, at most two: the one in force and the one planned ahead.
     `version` grows with each commit of the scheduler and with nothing else. `commands` are the pending operations,
-    oldest first; `nodes` what is kept of each node by its name; `usage` of the newest two months by (tier, month);
+    oldest first; `nodes` the status of each node by its name; `usage` of the newest two months by (tier, month);
     `policy` the one that an operator switched to, empty: that of the settings; `preemptions` how many gangs rounds
     have ever stopped or moved.
     """
@@ -62,7 +62,7 @@ class Snapshot:
     version: int
     jobs: Mapping[JobId, Job]
     tiers: Mapping[str, Tier]
-    rounds: tuple[RoundRecord, ...] = ()
+    round_records: tuple[RoundRecord, ...] = ()
     commands: tuple[Operation, ...] = ()
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
     resources: tuple[ApplicationResource, ...] = ()
@@ -73,7 +73,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """Who changed what, and from what to what (JSON; `before` None: it is new).
+    """An entry of the audit log: who changed what, from `before` to `after` (JSON; `before` None: it is new).
 
     `subject` is a kind and a name (`tier/gold`, `job/ID`), `action` a noun with a verb, `user` whom it touches. A
     decision of the scheduler is `by` its policy, in the round `round_index`. `sequence` grows; the store gives it.
@@ -94,7 +94,7 @@ class AuditEntry:
 class Changes:
     """What one scheduler commit writes, all or nothing.
 
-    `jobs` replace the scheduler's fields of the stored rows (never spec, nor the cancel wish set by the API meanwhile).
+    `jobs` replace the scheduler's fields of the stored rows: never the spec, nor a cancellation that the API recorded.
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
     replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
     tiers used before. `predictions` of jobs that have one already are left out.
@@ -122,7 +122,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs a list holds; None: any."""
+    """The jobs that a list is limited to; a field that is None limits nothing."""
 
     states: tuple[JobState, ...] | None = None
     user: str | None = None
@@ -134,7 +134,7 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEdit:
-    """What a user changes of an unfinished job; None: leave it as it is. `labels` replace all."""
+    """The changes of a user to an unfinished job; None: no change. `labels` replace all."""
 
     weight: float | None = None
     priority: int | None = None
@@ -143,7 +143,7 @@ class JobEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of jobs, newest first, and the cursor of the next (None: this was the last)."""
+    """One page of jobs, newest first, and the cursor of the next page (None: this is the last)."""
 
     jobs: tuple[Job, ...]
     next_cursor: JobId | None = None
@@ -151,10 +151,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feed:
-    """What was written after a position, as it is now, each with its own, oldest first; ask again from `position`.
+    """Jobs and rounds written after a position, as they are now, each with its own position, oldest first.
 
-    A position counts commits of anybody. A job or plan that was written again later is only in the later feed, so who
-    reads on from position to position ends with everything as it is. `newest` is the position of the newest commit.
+    The next request asks from `position` on.
+
+    A position counts commits of all processes. A job or plan that was written again later is only in the later feed,
+    so a reader that goes on from position to position ends with everything as it is. `newest` is the position of the
+    newest commit.
     """
 
     position: int
@@ -162,141 +165,160 @@ class Feed:
     items: tuple[tuple[int, Job | RoundPlan], ...] = ()
 
 
-class Store(Protocol):
-    """Everything durable. A call that returned has been committed.
+class SchedulerStore(Protocol):
+    """The store as the scheduler uses it. What a call wrote is committed when it returns."""
 
-    `edition` grows, before the call returns, when this process has written tiers, users or the cluster, or taken a
-    token back: what was read of them under another edition may be out of date.
+    def snapshot(self) -> Snapshot:
+        """Return a consistent snapshot to decide on."""
+
+    def commit(self, expected_version: int, changes: Changes) -> int:
+        """Write all changes in one transaction; return the new version. Raises StaleVersion, StoreUnavailable."""
+
+    def job(self, job_id: JobId) -> Job:
+        """Return the job. Raises NotFound."""
+
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """Return the predictions for the jobs that completed last, with their actual ends; newest first."""
+
+
+class RequestStore(Protocol):
+    """The store of users' requests, one at a time. What a call wrote is committed when it returns.
+
+    `by`: who asks, for the audit log; empty: the job's user.
+    """
+
+    def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
+        """Add a job and its event in one transaction. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
+
+    def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
+        """Record that the user asked to cancel the job; idempotent. Raises NotFound, Conflict if it ended otherwise."""
+
+    def request_pause(self, job_id: JobId, *, is_paused: bool, now_s: float, by: str = "") -> Job:
+        """Record that the user asked to pause or resume; idempotent. Raises NotFound, Conflict if the job has ended."""
+
+    def edit_job(
+        self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
+    ) -> Job:
+        """Change the fields that a user may change. Raises NotFound, StaleVersion, Conflict when the job has ended."""
+
+    def put_tier(self, tier: Tier, *, expected_version: int | None, by: str, now_s: float) -> Tier:
+        """Create a tier (expected_version None and no such tier) or replace it. Raises StaleVersion."""
+
+    def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
+        """Store a command and wake the scheduler to apply it. Raises StoreUnavailable when too many wait."""
+
+
+class RecordStore(Protocol):
+    """The records of decisions and observations, as last committed by the scheduler."""
+
+    def job(self, job_id: JobId) -> Job:
+        """Return the job. Raises NotFound."""
+
+    def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
+        """Return the events of a job with sequence > after, oldest first."""
+
+    def audit(
+        self, *, subject: str | None = None, user: str | None = None, before: int | None = None, limit: int = 50
+    ) -> tuple[AuditEntry, ...]:
+        """Return the audit entries of a subject or a user (None: any), newest first, with sequence < before."""
+
+    def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
+        """Return rounds, newest first, with round_index < before."""
+
+    def round(self, round_index: int | None = None) -> RoundRecord:
+        """Return one complete round; None: the newest. Raises NotFound."""
+
+    def operation(self, operation_id: OperationId) -> Operation:
+        """Return a command with its state. Raises NotFound, also for one that ended long ago."""
+
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """Return the status of each node as last committed by the scheduler, sorted by name."""
+
+    def resources(self) -> tuple[ApplicationResource, ...]:
+        """Return the ephemeral resources of applications, as last committed by the scheduler."""
+
+    def cluster(self) -> Cluster:
+        """Return the cluster as last committed by the scheduler; empty before its first tick."""
+
+    def throughputs(self) -> tuple[ThroughputEstimate, ...]:
+        """Return the estimator's table as last committed."""
+
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """Return the predictions for the jobs that completed last, with their actual ends; newest first."""
+
+    def usage(self, month: str) -> tuple[Usage, ...]:
+        """Return the usage of tiers in a month (`2026-11`), sorted by tier; tiers that used nothing are left out."""
+
+    def tiers(self) -> tuple[Tier, ...]:
+        """Return all tiers, sorted by name."""
+
+
+class ApiStore(RequestStore, RecordStore, Protocol):
+    """The store as the API uses it: requests, records, many jobs at once, lists, the live feed, users and tokens.
+
+    `cache_version` grows when this process writes tiers, users or the cluster, or revokes a token, before that call
+    returns: what was read of them under an older version may be out of date.
     """
 
     @property
-    def edition(self) -> int:
-        """How often this process has changed the rules."""
+    def cache_version(self) -> int:
+        """The number of times that this process has written tiers, users or the cluster, or revoked a token."""
 
-    # the scheduler's side
     def snapshot(self) -> Snapshot:
-        """A consistent view for deciding."""
-
-    def commit(self, expected_version: int, changes: Changes) -> int:
-        """Write all changes in one transaction; the new version. Raises StaleVersion, StoreUnavailable."""
-
-    # the API's side
-    def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job and event in one transaction. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
+        """Return a consistent snapshot to decide on."""
 
     def start_submit(
         self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
     ) -> "Future[tuple[Submitted, ...]]":
-        """`submit_many` of one without waiting; the answer comes from another thread. Raises StoreUnavailable."""
+        """Start `submit_many` of one job without waiting; another thread sets the result. Raises StoreUnavailable."""
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
     ) -> tuple[Submitted, ...]:
-        """All of them, of one user, or none, in one transaction.
+        """Add all the jobs, which are of one user, or none of them, in one transaction.
 
         Raises KeyReused, InvalidRequest (`after`), LimitReached.
         """
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
-        """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
-
-    def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
-        """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise.
-
-        `by` here and below: who wishes, for the audit log; empty: the job's user.
-        """
+        """Return the jobs that were submitted with this key before, or (). Raises KeyReused for another body."""
 
     def request_cancel_all(
         self, where: JobFilter, *, keep: Sequence[JobId] = (), now_s: float, by: str = ""
     ) -> tuple[JobId, ...]:
-        """Record the wish for every unfinished job that fits but those to keep, in one transaction; their ids."""
-
-    def request_pause(self, job_id: JobId, *, is_paused: bool, now_s: float, by: str = "") -> Job:
-        """Record the wish to pause or go on; idempotent. Raises NotFound, Conflict when the job has ended."""
-
-    def edit_job(
-        self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
-    ) -> Job:
-        """Change what a user may change. Raises NotFound, StaleVersion, Conflict when the job has ended."""
-
-    def job(self, job_id: JobId) -> Job:
-        """Raises NotFound."""
+        """Record a cancellation of the unfinished jobs that fit except `keep`, in one transaction; return their IDs."""
 
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
-        """Newest first."""
+        """Return a page of jobs, newest first."""
 
     def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
-        """Number of jobs by (state, tier)."""
-
-    def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
-        """Events of a job with sequence > after, oldest first."""
+        """Return the number of jobs by (state, tier)."""
 
     def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
-        """Jobs and rounds written after a position; None: nothing but where the feed is now.
+        """Return the jobs and rounds written after a position; None: only the position of the feed now.
 
         About `limit` of each, and never part of a commit.
         """
 
-    def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
-        """Newest first, with round_index < before."""
-
-    def round(self, round_index: int | None = None) -> RoundRecord:
-        """One round whole; None: the newest. Raises NotFound."""
-
-    def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
-        """A wish, durable, that the scheduler is woken to apply. Raises StoreUnavailable when too many wait."""
-
-    def operation(self, operation_id: OperationId) -> Operation:
-        """What became of a command. Raises NotFound, also for one that ended long ago."""
-
-    def nodes(self) -> tuple[NodeStatus, ...]:
-        """What the scheduler last committed of each node, sorted by name."""
-
-    def resources(self) -> tuple[ApplicationResource, ...]:
-        """The ephemeral resources of applications, as last committed by the scheduler."""
-
-    def cluster(self) -> Cluster:
-        """The cluster as last committed by the scheduler; empty before its first tick."""
-
-    def throughputs(self) -> tuple[ThroughputEstimate, ...]:
-        """The estimator's table as last committed."""
-
-    def audit(
-        self, *, subject: str | None = None, user: str | None = None, before: int | None = None, limit: int = 50
-    ) -> tuple[AuditEntry, ...]:
-        """Decisions that touched a subject or a user (None: any), newest first, with sequence < before."""
-
-    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
-        """What was expected of the jobs that completed last, and what became of it; newest first."""
-
-    def usage(self, month: str) -> tuple[Usage, ...]:
-        """What tiers used in a month (`2026-11`), sorted by tier; tiers that used nothing are left out."""
-
-    def tiers(self) -> tuple[Tier, ...]:
-        """Sorted by name."""
-
-    def put_tier(self, tier: Tier, *, expected_version: int | None, by: str, now_s: float) -> Tier:
-        """Create (expected_version None and no such tier) or replace. Raises StaleVersion."""
-
     def users(self) -> tuple[User, ...]:
-        """Sorted by name."""
+        """Return all users, sorted by name."""
 
     def put_user(self, user: User, *, by: str, now_s: float) -> User:
-        """Create or replace. Raises NotFound for an unknown tier."""
+        """Create or replace a user. Raises NotFound for an unknown tier."""
 
     def add_token(
         self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
     ) -> None:
-        """Remember the SHA-256 of a new token (hex)."""
+        """Store the SHA-256 of a new token (hex)."""
 
     def identify(self, token_hash: str) -> Identity | None:
-        """Who holds the token with this SHA-256 (hex); None: nobody."""
+        """Return who holds the token with this SHA-256 (hex), or None."""
 
     def tokens(self, user: str) -> tuple[BearerToken, ...]:
-        """The user's bearer tokens, oldest first; not those of its jobs."""
+        """Return the user's bearer tokens, oldest first, without those of its jobs."""
 
     def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
-        """Forget a token: it opens nothing any more. Raises NotFound."""
+        """Revoke a token: it is refused from now on. Raises NotFound."""
 
     def close(self) -> None:
-        """Finish what is queued, then let go of the database."""
+        """Finish the queued writes, then close the database."""

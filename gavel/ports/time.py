@@ -1,4 +1,4 @@
-"""Where time comes from."""
+"""The port of time."""
 
 from typing import Protocol
 
@@ -7,7 +7,7 @@ class Clock(Protocol):
     """Time, real or virtual."""
 
     def now_s(self) -> float:
-        """Seconds since the Unix epoch (simulated: since the start)."""
+        """Return the seconds since the Unix epoch (simulated: since the start)."""
 
     def wait(self, until_s: float) -> None:
         """Return at `until_s`, or earlier when `wake` is called."""

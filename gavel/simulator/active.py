@@ -1,16 +1,18 @@
-"""The jobs of a replay that have arrived and not ended: one row of numbers each, in order of arrival."""
+"""The active jobs of a simulation (arrived, not ended): one row of numbers per job, in the order that rounds serve."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from gavel.mechanism.priority import fastest_first
+from gavel.mechanism.planning.priority import fastest_first
+from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
 from gavel.types import FloatArray, IntArray, WorkerId
 from workloads.traces.job import TraceJob
 
 SCALARS = (
-    "weight",
+    "stated_weight",
     "total_steps",
     "steps_done",
     "base_steps",
@@ -18,24 +20,28 @@ SCALARS = (
     "running_rate",
     "submitted_at_s",
     "deadline_at_s",
-    "isolated_time_s",
-    "equal_rate",
-    "tier",
+    "isolated_steps",
+    "whole_rate",
+    "cpu_cores",
+    "memory_bytes",
     "preemptions",
     "lost_s",
     "alone_rate",
 )
-BLOCKS = ("rates", "promised", "ledger", "received_s", "shared_s", "rounds_received")
+BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
+COUNTS = ("column", "scale_factor", "priority", "tier")
 
 
 class Active:
-    """n jobs and their numbers. Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is
-    one deletion. `column` is the column of the type that a job's gang runs on, -1: it waits; `workers` those it holds;
-    `partner` the place in the trace of the job that it shares them with, -1: none; `running_rate` the steps/s it makes
-    there, `alone_rate` what it would make without a partner. It has done `base_steps` when `training_from_s` comes.
+    """n jobs and their numbers, of the highest priority and earliest arrival first (as `schedulable` has them).
+
+    Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is one deletion. `column` is the
+    column of the type that a job's gang runs on, -1: it waits; `workers` those it holds; `partner` the place in the
+    trace of the job that it shares them with, -1: none; `running_rate` the steps/s it makes there, `alone_rate` what it
+    would make without a partner. It has done `base_steps` when `training_from_s` comes.
     """
 
-    weight: FloatArray
+    stated_weight: FloatArray
     total_steps: FloatArray
     steps_done: FloatArray
     base_steps: FloatArray
@@ -43,9 +49,10 @@ class Active:
     running_rate: FloatArray
     submitted_at_s: FloatArray
     deadline_at_s: FloatArray
-    isolated_time_s: FloatArray
-    equal_rate: FloatArray
-    tier: FloatArray
+    isolated_steps: FloatArray
+    whole_rate: FloatArray  # T_iso with all the cluster
+    cpu_cores: FloatArray
+    memory_bytes: FloatArray
     preemptions: FloatArray
     lost_s: FloatArray
     alone_rate: FloatArray
@@ -53,6 +60,10 @@ class Active:
     received_s: FloatArray
     shared_s: FloatArray
     rounds_received: FloatArray
+    column: IntArray
+    scale_factor: IntArray
+    priority: IntArray
+    tier: IntArray
 
     def __init__(self, types: int) -> None:
         self.jobs: list[TraceJob] = []
@@ -61,37 +72,29 @@ class Active:
         self.sizes: list[int] = []
         self.workers: list[tuple[WorkerId, ...]] = []
         self.partner: list[int] = []
-        self.column: IntArray = np.zeros(0, dtype=np.int64)
-        self.scale_factor: IntArray = np.zeros(0, dtype=np.int64)
+        self.orders: list[int] = []  # the sort key of each job
         self._types = types
         self._numbers = np.zeros((0, len(SCALARS) + len(BLOCKS) * types))
+        for name in COUNTS:
+            setattr(self, name, np.zeros(0, dtype=np.int64))
         self._look()
 
     def _look(self) -> None:
-        """Name the columns of the array anew; views, so that writing to one writes to the array."""
+        """Make the named columns of the array anew. They are views: writing to one writes to the array."""
         self._fastest_first: list[int] | None = None
+        self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
         for index, name in enumerate(BLOCKS):
             start = len(SCALARS) + index * self._types
-            attribute = f"_{name}" if name in ("promised", "ledger") else name
+            attribute = "_ledger" if name == "ledger" else name
             setattr(self, attribute, self._numbers[:, start : start + self._types])
 
-    _promised: FloatArray
     _ledger: FloatArray
 
     @property
-    def promised(self) -> FloatArray:
-        """Time fractions of the allocation in force; 0 for a job that came after it."""
-        return self._promised
-
-    @promised.setter
-    def promised(self, fractions: FloatArray) -> None:
-        self._promised[:] = fractions
-
-    @property
     def ledger(self) -> FloatArray:
-        """What the planner keeps from round to round."""
+        """Return the planner's ledger, (n, types), which it keeps from round to round."""
         return self._ledger
 
     @ledger.setter
@@ -100,55 +103,88 @@ class Active:
 
     @property
     def fastest_first(self) -> list[int]:
-        """Columns of the types in that order for the jobs there are."""
+        """Return the columns of the types, sorted by how fast the active jobs run on them."""
         if self._fastest_first is None:
             self._fastest_first = fastest_first(self.rates)
         return self._fastest_first
 
+    @property
+    def isolated_time_s(self) -> FloatArray:
+        """Return the seconds that the steps done would have taken on a 1/n share of the cluster, (n,)."""
+        return np.asarray(self.isolated_steps / self.whole_rate)
+
+    def columns(self) -> JobColumns:
+        """Return the jobs' part of an allocation problem. What keeps changing is copied."""
+        if self._names is None:
+            self._names = tuple(self.ids), tuple([job.spec.user for job in self.jobs])
+        ids, users = self._names
+        return JobColumns(
+            job_ids=ids,
+            users=users,
+            tier_of_job=self.tier,
+            scale_factor=self.scale_factor,
+            steps_per_s=self.rates,
+            stated_weight=self.stated_weight,
+            priority=self.priority,
+            steps_left=self.total_steps - self.steps_done,
+            submitted_at_s=self.submitted_at_s,
+            attained_service_s=self.received_s.sum(axis=1) * self.scale_factor,
+            isolated_time_s=self.isolated_time_s,
+            deadline_at_s=self.deadline_at_s,
+            cpu_cores=self.cpu_cores,
+            memory_bytes=self.memory_bytes,
+        )
+
     def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:
-        """When each of these gangs would end at the rate it has now."""
+        """Return when each of these gangs would end at its present rate, in simulated seconds, (rows,)."""
         left = self.total_steps[rows] - self.base_steps[rows]
         at_s: FloatArray = self.training_from_s[rows] + left / self.running_rate[rows]
         return at_s
 
     def go_on(self, row: int, at_s: float, rate: float) -> None:
-        """From that instant a gang runs at another rate, without losing what it did since its last whole step."""
+        """Let a gang run at another rate (steps/s) from `at_s` on; the part of a step that is done is kept."""
         trained_s = max(0.0, at_s - float(self.training_from_s[row]))
         self.base_steps[row] += trained_s * self.running_rate[row]
         self.training_from_s[row] = max(self.training_from_s[row], at_s)
         self.running_rate[row] = rate
 
-    def add(self, job: TraceJob, index: int, *, rates: FloatArray, equal_rate: float, tier: int) -> None:
-        """A job arrives."""
+    def add(self, job: TraceJob, index: int, *, rates: FloatArray, whole_rate: float, tier: int) -> None:
+        """Add a job that has arrived, behind all jobs of the same or a higher priority."""
         spec = job.spec
         values: dict[str, Any] = {
-            "weight": spec.weight,
+            "stated_weight": spec.weight,
             "total_steps": spec.total_steps,
             "submitted_at_s": job.submitted_at_s,
-            "deadline_at_s": np.inf if spec.deadline_at_s is None else spec.deadline_at_s,
-            "equal_rate": equal_rate,
-            "tier": tier,
+            "deadline_at_s": deadline_or_inf(spec),
+            "whole_rate": whole_rate,
+            "cpu_cores": spec.cpu_cores * spec.scale_factor,
+            "memory_bytes": spec.memory_bytes * spec.scale_factor,
         }
-        row = np.zeros((1, self._numbers.shape[1]))
-        row[0, : len(SCALARS)] = [values.get(name, 0.0) for name in SCALARS]
-        row[0, len(SCALARS) : len(SCALARS) + self._types] = rates
-        self._numbers = np.concatenate([self._numbers, row])
-        self.column = np.append(self.column, -1)
-        self.scale_factor = np.append(self.scale_factor, spec.scale_factor)
-        self.jobs.append(job)
-        self.indices.append(index)
-        self.ids.append(f"{index:08d}")
-        self.sizes.append(spec.scale_factor)
-        self.workers.append(())
-        self.partner.append(-1)
+        numbers = np.zeros(self._numbers.shape[1])
+        numbers[: len(SCALARS)] = [values.get(name, 0.0) for name in SCALARS]
+        numbers[len(SCALARS) : len(SCALARS) + self._types] = rates
+        row = bisect_right(self.orders, -spec.priority)
+        self._numbers = np.concatenate([self._numbers[:row], numbers[None, :], self._numbers[row:]])
+        counts = {"column": -1, "scale_factor": spec.scale_factor, "priority": spec.priority, "tier": tier}
+        for name in COUNTS:
+            before = getattr(self, name)
+            setattr(self, name, np.concatenate([before[:row], [counts[name]], before[row:]]))
+        self.orders.insert(row, -spec.priority)
+        self.jobs.insert(row, job)
+        self.indices.insert(row, index)
+        self.ids.insert(row, f"{index:08d}")
+        self.sizes.insert(row, spec.scale_factor)
+        self.workers.insert(row, ())
+        self.partner.insert(row, -1)
         self._look()
 
     def remove(self, rows: IntArray) -> None:
-        """Jobs end."""
+        """Remove jobs that have ended."""
         self._numbers = np.delete(self._numbers, rows, axis=0)
-        self.column = np.delete(self.column, rows)
-        self.scale_factor = np.delete(self.scale_factor, rows)
+        for name in COUNTS:
+            setattr(self, name, np.delete(getattr(self, name), rows))
+        lists: tuple[list[Any], ...] = (self.jobs, self.indices, self.ids, self.sizes, self.workers, self.partner)
         for row in sorted(rows.tolist(), reverse=True):
-            for each in (self.jobs, self.indices, self.ids, self.sizes, self.workers, self.partner):
+            for each in (*lists, self.orders):
                 del each[row]
         self._look()

@@ -1,10 +1,10 @@
-"""A scenario through the whole service: driver, store, leases and messages, on a manual clock.
+"""Runs a scenario through the whole service: driver, store, leases and messages, on a manual clock.
 
-Slower than the lean replay, and for what that leaves out: throughputs that have to be measured, nodes that go away.
+Slower than the lean simulation, and used for what that leaves out: throughputs that must be measured, nodes that are
+lost.
 """
 
 import time
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -16,17 +16,18 @@ from gavel.ports import PolicyRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.envy import Envy, mean_speed
 from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.outcome import Replay, Scenario, Tally, prices_of
+from gavel.simulator.outcome import Replay, Scenario, Tally
 from gavel.simulator.replay import LEASE_GRACE_S, World
-from gavel.simulator.report import JobRow, row_of
+from gavel.simulator.report import JobResult, row_of
 from gavel.simulator.rows import Rows
+from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
-from gavel.types import Allocation, AllocationProblem, FloatArray, Job, RoundRecord
+from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held
 from workloads.traces.job import TraceJob
 
 
 class DrivenWorld:
-    """One run; like LeanWorld, `rounds` goes from round to round. Jobs stay in the store after they have ended."""
+    """One run. As in LeanWorld, `rounds` goes from round to round. Jobs stay in the store after they have ended."""
 
     def __init__(self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner) -> None:
         self._jobs = iter(jobs)
@@ -34,7 +35,7 @@ class DrivenWorld:
         self._types = scenario.cluster.accelerator_types
         self._tiers = sorted(tier.name for tier in scenario.tiers)
         self._tally = Tally()
-        known = KnownThroughputs(scenario.throughput, scenario.beside or {})
+        true_rates = KnownThroughputs(scenario.throughput, scenario.colocated or {})
         backend = VirtualCluster(
             scenario.cluster,
             scenario.throughput,
@@ -43,33 +44,32 @@ class DrivenWorld:
             LEASE_GRACE_S,
             scenario.checkpoint_period_s,
             scenario.spread,
-            scenario.beside,
+            scenario.colocated,
         )
         self._world = World(
             backend,
             clock,
             scenario.settings.model_copy(
-                update={"planning_lead_fraction": 0.0, "space_sharing": scenario.beside is not None}
+                update={"planning_lead_fraction": 0.0, "space_sharing": scenario.colocated is not None}
             ),
-            ReconciledThroughputs() if scenario.is_estimated else known,
+            ReconciledThroughputs() if scenario.is_estimated else true_rates,
             scenario.outages,
-            _Timed(runner, self._tally.solve_s),
+            TimedRunner(runner, self._tally.solve_s),
         )
         self._world.add_tiers(scenario.tiers)
-        self._backend = backend
-        self._prices = prices_of(scenario.cluster)
+        self._prices = scenario.cluster.mean_price_usd_per_hour()
         self._timeline = Timeline()
         self._envy = Envy(sorted(scenario.tiers, key=lambda tier: tier.name))
-        self._workers: dict[str, tuple[str, ...]] = {}  # of each lease of the round before
+        self._workers: dict[str, tuple[str, ...]] = {}  # of each lease of the previous round
         self._open = 0  # measured jobs before this one have all ended
 
     def rounds(self) -> Iterator[RoundRecord]:
-        """Each round that was planned, until every measured job has ended."""
+        """Yield each round that was planned, until every measured job has ended."""
         began_s, last = time.process_time(), 0
         for now_s in self._world.ticks(self._jobs):
             snapshot = self._world.store.snapshot()
             self._tally.most_active = max(self._tally.most_active, len(snapshot.jobs))
-            record = snapshot.rounds[-1] if snapshot.rounds else None
+            record = snapshot.round_records[-1] if snapshot.round_records else None
             if record and record.plan.round_index > last:
                 last = record.plan.round_index
                 self._count(record)
@@ -89,9 +89,8 @@ class DrivenWorld:
         tally.kept, tally.starts = tally.kept + kept, tally.starts + len(leases) - kept
         tier_of = dict(zip(problem.job_ids, problem.tier_of_job.tolist(), strict=True))
         held = np.zeros((len(problem.tiers), len(self._types)))
-        for lease in leases:
+        for lease, workers in zip(leases, mean_workers_held(record.plan), strict=True):
             if lease.job_id in tier_of:  # not one that no plan moves
-                workers = len(lease.worker_ids) / len(lease.combination)
                 held[tier_of[lease.job_id], self._types.index(lease.accelerator_type)] += workers
                 tally.packed += len(lease.combination) > 1
         waiting = len(tier_of) - len(leases)
@@ -113,13 +112,13 @@ class DrivenWorld:
 
     @property
     def completed(self) -> int:
-        """Measured jobs that have ended so far, in order of arrival."""
+        """Return how many measured jobs have ended so far, counted in order of arrival up to the first that has not."""
         if self._scenario.measure:
             return max(0, self._open - self._scenario.measure[0])
         return sum(self._world.store.job(job_id).state.is_terminal for job_id in self._world.submitted)
 
     def result(self) -> Replay:
-        """What came of it so far."""
+        """Return the outcome so far."""
         jobs = [self._world.store.job(job_id) for job_id in self._world.submitted]
         first, last = self._scenario.measure or (0, len(jobs))
         rows, tally = Rows(), self._tally
@@ -140,20 +139,12 @@ class DrivenWorld:
     def _busy_s(self, jobs: Sequence[Job]) -> FloatArray:
         busy_s = np.zeros((len(self._tiers), len(self._types)))
         for job in jobs:
-            for name, seconds in self._worker_s(job).items():
+            for name, seconds in job.worker_s.items():
                 busy_s[self._tiers.index(job.spec.tier), self._types.index(name)] += seconds
         return busy_s
 
-    def _worker_s(self, job: Job) -> dict[str, float]:
-        """Worker seconds by type; of shared workers half."""
-        shared_s = self._backend.shared_s
-        return {
-            name: (seconds - shared_s.get((job.id, name), 0.0) / 2) * job.spec.scale_factor
-            for name, seconds in job.received_s.items()
-        }
-
-    def _row(self, job: Job) -> JobRow:
-        """The service's own figures of a job, and what only a simulation knows."""
+    def _row(self, job: Job) -> JobResult:
+        """Return the job's line: the service's own figures, and those that only a simulation has."""
         spec = job.spec
         rates = [self._scenario.throughput.get((spec.kind, spec.scale_factor, name), 0.0) for name in self._types]
         cost_s = self._scenario.switch_cost_s.get(spec.kind, self._scenario.switch_cost_s.get("", 0.0))
@@ -164,23 +155,7 @@ class DrivenWorld:
             finished_at_s=job.finished_at_s,
             fastest_s=spec.total_steps / max(rates),
             lost_s=job.attempt * cost_s,
-            packed_s=sum(self._backend.shared_s.get((job.id, name), 0.0) for name in self._types),
-            cost_usd=sum(self._prices[name] * seconds / 3600.0 for name, seconds in self._worker_s(job).items()),
+            packed_s=sum(job.shared_s.values()),
+            cost_usd=sum(self._prices[name] * seconds / 3600.0 for name, seconds in job.worker_s.items()),
             deadline_at_s=spec.deadline_at_s,
         )
-
-
-class _Timed:
-    """A runner that notes how long each allocation took."""
-
-    def __init__(self, runner: PolicyRunner, seconds: "array[float]") -> None:
-        self._runner = runner
-        self._seconds = seconds
-        self.warm, self.close = runner.warm, runner.close
-
-    def allocate(self, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation:
-        """The runner's answer."""
-        began_s = time.perf_counter()
-        answer = self._runner.allocate(policy, problem, time_limit_s)
-        self._seconds.append(time.perf_counter() - began_s)
-        return answer

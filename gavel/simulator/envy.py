@@ -1,4 +1,4 @@
-"""Would a tier rather have had what another got? Envy, as in fair division, over the course of a run."""
+"""Envy between tiers, as in fair division, over a run: would a tier have gained from what another tier got?"""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from gavel.types import FloatArray, IntArray, Tier
 
 
 class Envy:
-    """Adds up, over time, what each tier's jobs make of its own workers and would make of any other tier's.
+    """Adds up over time what each tier's jobs make of their own workers, and what they would make of any other tier's.
 
-    Envy-freeness of a sharing policy (Dominant Resource Fairness, NSDI '11, section 3): nobody would rather have what
-    another has. Tiers differ in weight, so tier k looks at what tier l holds times W_k / W_l; and a tier can use no
-    more workers than its jobs ask for, the fastest first.
+    A sharing policy is envy-free (Dominant Resource Fairness, NSDI '11, section 3) if nobody would prefer what another
+    one has. Tiers differ in weight, so tier k values what tier l holds times W_k / W_l; and a tier can use no more
+    workers than its jobs ask for, the fastest first.
     """
 
     def __init__(self, tiers: Sequence[Tier]) -> None:
@@ -20,9 +20,10 @@ class Envy:
         self._worth = np.zeros((len(tiers), len(tiers)))  # [k, l]: worker seconds at k's best speed, of what l holds
 
     def add(self, held: FloatArray, speed: FloatArray, wanted: FloatArray, seconds: float) -> None:
-        """For so long, tiers hold `held` (k, m) workers, which their jobs would drive at the relative `speed` (k, m).
+        """Add `seconds` in which the k tiers held `held` (k, m) workers of the m types.
 
-        `wanted` (k,) workers are what the jobs of each tier ask for in all.
+        `speed` (k, m): the mean relative speed of each tier's jobs on each type. `wanted` (k,): the workers that they
+        ask for.
         """
         if len(wanted) < 2:
             return
@@ -35,7 +36,7 @@ class Envy:
         self._worth += seconds * (used * ordered).sum(axis=2)
 
     def by_tier(self) -> FloatArray:
-        """By which part of what it made of its own workers each tier would have gained, (k,); 0: it envies nobody.
+        """Return each tier's largest relative gain from another tier's workers, (k,); 0: it envies nobody.
 
         +inf for a tier that wanted workers and got none.
         """
@@ -46,7 +47,10 @@ class Envy:
 
 
 def mean_speed(rates: FloatArray, scale_factor: IntArray, tier: IntArray, tiers: int) -> tuple[FloatArray, FloatArray]:
-    """Mean relative speed T_ij / max_j T_ij of each tier's jobs on each type (k, m), and the workers they want (k,)."""
+    """Return the mean relative speed of each tier's jobs on each type (k, m), and the workers wanted (k,).
+
+    A job's relative speed is T_ij / max_j T_ij.
+    """
     wanted = np.bincount(tier, weights=scale_factor, minlength=tiers).astype(float)
     speed = np.zeros((tiers, rates.shape[1]))
     best = rates.max(axis=1, keepdims=True)

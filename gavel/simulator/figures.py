@@ -1,4 +1,4 @@
-"""What a simulated run amounted to, from its jobs' lines: times, fairness, losses; and bounds no schedule can beat."""
+"""Figures of a simulated run, from its jobs' lines: times, fairness, losses; and bounds that no schedule can beat."""
 
 import math
 from array import array
@@ -9,7 +9,7 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.simulator.cluster import Throughput
-from gavel.simulator.report import JobRow
+from gavel.simulator.report import JobResult
 from gavel.types import Cluster, FloatArray
 from workloads.traces.job import TraceJob
 
@@ -18,7 +18,10 @@ RHO_LIMIT = 1.05  # above it, a job would have been better off alone on its 1/n 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """Of the measured jobs. Times in hours; `jct_floor_h`: the mean time alone on the fastest type, a lower bound."""
+    """Figures of the measured jobs. Times in hours.
+
+    `jct_floor_h`: the mean time alone on the fastest type, a lower bound.
+    """
 
     jobs: int
     mean_jct_h: float
@@ -39,7 +42,7 @@ class Figures:
 
 
 class Gathered:
-    """The numbers of many jobs' lines, a few bytes a job; read from the lines once."""
+    """The numbers of many jobs' lines, a few bytes per job; each line is read once."""
 
     def __init__(self) -> None:
         self.jct_s, self.rho, self.fastest_s = array("d"), array("d"), array("d")
@@ -48,15 +51,15 @@ class Gathered:
         self.began_at_s, self.ended_at_s = math.inf, -math.inf
 
     @classmethod
-    def of(cls, rows: Iterable[JobRow]) -> "Gathered":
-        """The numbers of all of them."""
+    def of(cls, rows: Iterable[JobResult]) -> "Gathered":
+        """Return the numbers of all these lines."""
         gathered = cls()
         for row in rows:
             gathered.add(row)
         return gathered
 
-    def add(self, row: JobRow) -> None:
-        """One more."""
+    def add(self, row: JobResult) -> None:
+        """Add the numbers of one line."""
         for column, value in ((self.jct_s, row.jct_s), (self.rho, row.rho), (self.fastest_s, row.fastest_s)):
             if value is not None:
                 column.append(value)
@@ -71,13 +74,13 @@ class Gathered:
             self.deadlines_missed += row.finished_at_s is None or row.finished_at_s > row.deadline_at_s
 
 
-def figures(rows: Iterable[JobRow]) -> Figures:
-    """Figures of jobs that have all completed; NaN where there is none of something."""
+def figures(rows: Iterable[JobResult]) -> Figures:
+    """Return the figures of jobs that have all completed; NaN where a figure has no values."""
     return figures_of(Gathered.of(rows))
 
 
 def figures_of(seen: Gathered) -> Figures:
-    """The same of what was gathered."""
+    """Return the figures of the gathered numbers, as `figures` does."""
     jct, rho, floors = np.array(seen.jct_s) / 3600.0, np.array(seen.rho), np.array(seen.fastest_s) / 3600.0
     return Figures(
         jobs=seen.jobs,
@@ -99,16 +102,28 @@ def figures_of(seen: Gathered) -> Figures:
     )
 
 
-def by_tier(rows: Iterable[JobRow]) -> dict[str, Figures]:
-    """The same for each tier, sorted by name."""
+def by_tier(rows: Iterable[JobResult]) -> dict[str, Figures]:
+    """Return the figures of each tier's jobs, sorted by tier."""
     seen: dict[str, Gathered] = {}
     for row in rows:
         seen.setdefault(row.tier, Gathered()).add(row)
     return {tier: figures_of(seen[tier]) for tier in sorted(seen)}
 
 
+def slowdown_by_size(rows: Iterable[JobResult]) -> dict[int, float]:
+    """Return the mean slowdown of the jobs of each scale factor, sorted by it.
+
+    Slowdown: a job's completion time over its time alone on its fastest type; at least 1 without packing.
+    """
+    seen: dict[int, list[float]] = {}
+    for row in rows:
+        if row.jct_s is not None and row.fastest_s:
+            seen.setdefault(row.scale_factor, []).append(row.jct_s / row.fastest_s)
+    return {size: float(np.mean(seen[size])) for size in sorted(seen)}
+
+
 def tier_shares(busy_s: FloatArray, tiers: Sequence[str], types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Part of the busy worker seconds (tiers, types) of each type that went to each tier; in [0, 1]."""
+    """Return each tier's part of the busy time of each type, in [0, 1]; `busy_s`: worker seconds (tiers, types)."""
     total = np.maximum(busy_s.sum(axis=0), 1e-12)
     return {
         tier: {name: float(busy_s[row, column] / total[column]) for column, name in enumerate(types)}
@@ -117,10 +132,10 @@ def tier_shares(busy_s: FloatArray, tiers: Sequence[str], types: Sequence[str]) 
 
 
 def makespan_bound_h(jobs: Sequence[TraceJob], cluster: Cluster, throughput: Throughput) -> float:
-    """Hours below which no schedule can finish `jobs`, were they all there at the start.
+    """Return the hours below which no schedule can finish `jobs`, if all were there at the start.
 
-    The linear program of Gavel (OSDI '20, section 4.2): maximise 1/M with theta_i >= R_i / M over the valid X. Raises
-    SolveFailed.
+    The linear program of Gavel (OSDI '20, section 4.2): maximise 1/M with theta_i >= R_i / M over the valid X. Raise
+    SolveFailed if it cannot be solved.
     """
     from scipy import optimize, sparse
 
@@ -154,7 +169,7 @@ def makespan_bound_h(jobs: Sequence[TraceJob], cluster: Cluster, throughput: Thr
 
 
 def plain(value: Mapping[str, float]) -> dict[str, float]:
-    """Numbers as they are written: six significant digits, so that the same run gives the same bytes anywhere."""
+    """Return numbers with six significant digits, so that the same run gives the same bytes on every machine."""
     return {name: _rounded(number) for name, number in value.items()}
 
 

@@ -7,14 +7,15 @@ from gavel.ephemeral import Gang, GangRequest
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangState, Report, ReportKind
 
-ROUNDING = 1e-6  # steps: what a float may lack of a whole one
+ROUNDING = 1e-6  # steps: the rounding error allowed below a whole step
 
 
 @dataclass(slots=True)
 class VirtualGang:
-    """One gang and how far it is: `base_steps` at `training_from_s`, which is its start plus the switch cost at first.
+    """One gang and its progress.
 
-    `rate_steps_per_s` is the rate that it has now, `alone_steps_per_s` what it would be on workers of its own.
+    `base_steps` are done at the instant `training_from_s`, which is at first its start plus the switch cost.
+    `rate_steps_per_s` is its present rate, `alone_steps_per_s` its rate on workers of its own.
     """
 
     launched: LaunchGang
@@ -30,35 +31,34 @@ class VirtualGang:
     ended_at_s: float | None = None
     exit: GangExit | None = None
     reported_step: int = 0
-    begun_late_s: float = 0.0  # by so much longer than at its rate takes the step that it is in
+    begun_late_s: float = 0.0  # seconds that the step in progress takes beyond one step at the present rate
     sequence: int = 0
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
     checkpointed_at_s: float = -inf
-    shared_from_s: float | None = None  # since when another gang runs on its workers
 
     @property
     def key(self) -> Gang:
-        """Its job and token."""
-        return self.launched.job_id, self.launched.token
+        """Return its job and generation."""
+        return self.launched.job_id, self.launched.generation
 
     def finishes_at_s(self) -> float:
-        """When the last step is done, if its lease lasts; +inf while it waits."""
+        """Return when its last step is done, if its lease lasts until then; +inf while it waits."""
         return self.training_from_s + (self.launched.total_steps - self.base_steps) / self.rate_steps_per_s
 
     def ends_at_s(self) -> float:
-        """The instant at which it ends by itself; +inf once it has."""
+        """Return the instant at which it ends by itself; +inf once it has ended."""
         if self.state is GangState.ENDED:
             return inf
         return min(self.finishes_at_s(), self.expires_at_s + self.grace_s)
 
     def step_at(self, now_s: float) -> int:
-        """Whole steps done since the job's beginning."""
+        """Return the whole steps that are done at an instant, counted from the job's beginning."""
         trained_s = max(0.0, now_s - self.training_from_s)
         return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.launched.total_steps)
 
     def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
-        """From that instant it runs at another rate; what it did until then is reported at the rate it had."""
+        """Let it run at another rate from `at_s` on. Steps done before are reported at the old rate."""
         self.report(ReportKind.PROGRESS, self.step_at(at_s))
         unfinished_s = self._unfinished_s(at_s)
         self.base_steps += max(0.0, at_s - self.training_from_s) * self.rate_steps_per_s
@@ -67,19 +67,25 @@ class VirtualGang:
         self.begun_late_s = unfinished_s - (self.base_steps - self.reported_step) / rate_steps_per_s
 
     def _unfinished_s(self, at_s: float) -> float:
-        """Seconds of training since the last step that was reported."""
+        """Return the seconds of training since the last step that was reported."""
         trained_s = max(0.0, at_s - self.training_from_s)
         return self.begun_late_s + (self.base_steps - self.reported_step) / self.rate_steps_per_s + trained_s
 
     def stop(self, at_s: float) -> None:
-        """Checkpoint; of a step cut off that others made longer the time is said too: stopping did not cost that."""
+        """Write a checkpoint.
+
+        If a partner slowed down the step that is cut off, report its time: the stop did not cost that.
+        """
         self.report(ReportKind.CHECKPOINT, self.step_at(at_s))
         unfinished_s = self._unfinished_s(at_s)
         if unfinished_s > 1 / self.alone_steps_per_s:
             self._add(ReportKind.PROGRESS, self.reported_step, unfinished_s)
 
     def report(self, kind: ReportKind, step: int) -> None:
-        """Append the next report, up to `step`; progress that was reported before, or a checkpoint of none, is none."""
+        """Append the next report, up to `step`.
+
+        Do nothing for progress already reported, or a checkpoint without new steps.
+        """
         steps = step - self.reported_step
         if kind is ReportKind.PROGRESS and steps <= 0:
             return
@@ -87,7 +93,7 @@ class VirtualGang:
             return
         seconds = steps / self.rate_steps_per_s + self.begun_late_s if steps else 0.0
         self.begun_late_s = 0.0 if steps else self.begun_late_s
-        self._add(kind, step, seconds, f"{self.launched.token}-{step}" if kind is ReportKind.CHECKPOINT else None)
+        self._add(kind, step, seconds, f"{self.launched.generation}-{step}" if kind is ReportKind.CHECKPOINT else None)
 
     def _add(self, kind: ReportKind, step: int, seconds: float, checkpoint: str | None = None) -> None:
         steps = step - self.reported_step
@@ -97,5 +103,5 @@ class VirtualGang:
         )
 
     def end(self, at_s: float, how: GangExit) -> None:
-        """It is over; nothing moves it any more."""
+        """End the gang. Its state does not change any more."""
         self.state, self.ended_at_s, self.exit = GangState.ENDED, at_s, how

@@ -1,9 +1,9 @@
-"""An estimator that knows: the true throughputs, for runs that are not about estimation."""
+"""A throughput estimator that is given the true throughputs, for runs in which nothing has to be estimated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gavel.ports import ThroughputEstimate, ThroughputMatrix
+from gavel.ports import ThroughputEstimate, ThroughputMatrix, ThroughputSource
 from gavel.simulator.packing import Packing
 from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates
 from workloads.traces.throughputs import PairThroughput
@@ -15,15 +15,15 @@ Key = tuple[str, int, tuple[AcceleratorType, ...]]
 class KnownThroughputs:
     """Implements ThroughputEstimator with a given table; 0 steps/s: the gang cannot run there.
 
-    `beside` holds the rates of gangs that share their workers; pairs that it lacks cannot.
+    `colocated` holds the steps/s of gangs that share their workers; a pair that it lacks cannot share.
     """
 
     steps_per_s: Mapping[tuple[str, int, AcceleratorType], float]
-    beside: PairThroughput = field(default_factory=dict)
+    colocated: PairThroughput = field(default_factory=dict)
     _answers: dict[Key, tuple[ThroughputEstimate, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
-        """The true rates, in the order of `types`."""
+        """Return the true rates, in the order of `types`."""
         key = spec.kind, spec.scale_factor, tuple(types)
         if key not in self._answers:
             self._answers[key] = tuple(self._estimate(spec, name) for name in types)
@@ -36,25 +36,25 @@ class KnownThroughputs:
             accelerator_type=name,
             steps_per_s=self.steps_per_s.get((spec.kind, spec.scale_factor, name), 0.0),
             relative_error=0.0,
-            source="stated",
+            source=ThroughputSource.STATED,
         )
 
     def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
-        """The true rates of many."""
+        """Return the true rates of many jobs."""
         return ThroughputMatrix.of([self.estimate(spec, types) for spec in specs], types)
 
     def learn(self, measurements: Sequence[Measurement]) -> "KnownThroughputs":
-        """Nothing new: the table is the truth."""
+        """Return this estimator: there is nothing to learn."""
         return self
 
     def kind_of(self, job: Job) -> str:
-        """The kind it says it is of: the table is the truth."""
+        """Return the kind that the job states, which is its true one."""
         return job.spec.kind
 
     def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
-        """The true rates of each pair; there is nothing to try."""
-        return Packing(self.beside, types).rates([job.spec for job in jobs])
+        """Return the true rates of each pair. None has to be tried."""
+        return Packing(self.colocated, types).rates([job.spec for job in jobs])
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
-        """Nothing was learned."""
+        """Return no estimates: nothing was learned."""
         return ()

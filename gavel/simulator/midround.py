@@ -1,33 +1,33 @@
-"""Workers that are free in the middle of a round, and the waiting jobs that get them, as the service decides it."""
+"""Which waiting jobs get the workers that are free in the middle of a round, as the service decides it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from gavel.mechanism.backfill import fill
-from gavel.mechanism.placement import Layout
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.backfill import fill
 from gavel.simulator.active import Active
 from gavel.types import BoolArray, FloatArray, WorkerId
 
 
 def placed_now(
-    active: Active, layout: Layout, owed: FloatArray, may_start: BoolArray
+    active: Active, layout: Layout, lag: FloatArray, may_start: BoolArray
 ) -> dict[int, tuple[WorkerId, ...]]:
-    """The workers of each row of `active` that waited and gets a gang now.
+    """Return the workers of each waiting row of `active` whose gang starts in the middle of a round.
 
-    `owed` (n, m): rounds; `may_start` (n,): what is left of the round is worth it, and no cap stands against it.
+    `lag` (n, m): rounds; `may_start` (n,): enough of the round is left to pay for a start, and no cap forbids it.
     """
     taken = {worker for workers in active.workers for worker in workers}
     waiting = np.flatnonzero((active.column < 0) & may_start)
     if not waiting.size or len(taken) == len(layout.cluster.workers):
         return {}
 
-    def known(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
+    def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         cells = np.ix_(waiting[rows], np.array([layout.types.index(name) for name in free.types]))
         fits = active.scale_factor[cells[0]] <= free.capacity
-        return np.where(fits, active.rates[cells], 0.0), owed[cells]
+        return np.where(fits, active.rates[cells], 0.0), lag[cells]
 
     sizes = active.scale_factor[waiting].tolist()
-    is_owed = (owed[waiting].max(axis=1) > 0).tolist()
-    found = fill(sizes, is_owed, layout.cluster, taken, known)
-    return {int(waiting[row]): workers for row, workers in found.items()}
+    is_behind = (lag[waiting].max(axis=1) > 0).tolist()
+    placed = fill(sizes, is_behind, layout.cluster, taken, cells_of)
+    return {int(waiting[row]): workers for row, workers in placed.items()}

@@ -1,10 +1,11 @@
-"""What happens between decisions: gangs start, run, share workers, end; and what is counted of it."""
+"""What happens between decisions: gangs start, run, share workers and end; and what is counted of it."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gavel.mechanism.placement import Layout
+from gavel.finish_time import isolated_rate
+from gavel.mechanism.cluster.placement import Layout
 from gavel.simulator.active import Active
 from gavel.simulator.cluster import Throughput
 from gavel.simulator.envy import Envy, mean_speed
@@ -30,7 +31,7 @@ class Motion:
     # --- gangs start --------------------------------------------------------------------------------------------
 
     def start(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
-        """Gangs whose workers differ from the round before start anew, others go on."""
+        """Start the gangs whose workers differ from those of the previous round. The others go on."""
         active, started = self._active, []
         for row, before in enumerate(active.workers):
             workers = placed.get(row, ())
@@ -42,13 +43,13 @@ class Motion:
             if workers:
                 started.append(row)
         self._begin(started, now_s)
-        if self._scenario.beside is not None:
-            self._pair(now_s, placed, self._scenario.beside)
+        if self._scenario.colocated is not None:
+            self._pair(now_s, placed, self._scenario.colocated)
         running = list(placed)
         active.rounds_received[running, active.column[running]] += 1
 
     def add(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
-        """More gangs start, in the middle of a round; all others go on."""
+        """Start more gangs in the middle of a round. All others go on."""
         for row, workers in placed.items():
             self._put(row, workers)
         started = list(placed)
@@ -76,7 +77,7 @@ class Motion:
         self._tally.starts += len(started)
 
     def _slow_down(self, started: Sequence[int], spread: Throughput) -> None:
-        """Gangs whose workers lie on several nodes talk over the network."""
+        """Set the rates of gangs whose workers lie on several nodes, since they communicate over the network."""
         for row in started:
             workers, spec = self._active.workers[row], self._active.jobs[row].spec
             if len({self._layout.node_of[worker] for worker in workers}) > 1:
@@ -84,12 +85,12 @@ class Motion:
                 self._active.alone_rate[row] = rate or self._active.alone_rate[row]
 
     def start_s(self, kind: str) -> float:
-        """What a start of a gang of the kind costs."""
+        """Return the seconds that a start of a gang of this kind costs."""
         costs = self._scenario.switch_cost_s
         return costs.get(kind, costs.get("", 0.0))
 
-    def _pair(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]], beside: PairThroughput) -> None:
-        """Gangs on the same workers slow each other down from now on; one whose partner has left is itself again."""
+    def _pair(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]], colocated: PairThroughput) -> None:
+        """Set the rates of gangs that share workers from now on, and of those whose partner has left."""
         active = self._active
         on: dict[tuple[WorkerId, ...], list[int]] = {}
         for row, workers in placed.items():
@@ -102,20 +103,20 @@ class Motion:
                     continue
                 spec, name = active.jobs[row].spec, self._layout.type_of[workers[0]]
                 key = spec.kind, active.jobs[other].spec.kind, spec.scale_factor, name
-                active.go_on(row, now_s, beside[key] if partner >= 0 else float(active.alone_rate[row]))
+                active.go_on(row, now_s, colocated[key] if partner >= 0 else float(active.alone_rate[row]))
                 active.partner[row] = partner
 
     # --- gangs run ----------------------------------------------------------------------------------------------
 
     def next_end_s(self, end_s: float) -> float:
-        """When the first of the gangs ends, `end_s` at the latest."""
+        """Return when the first of the gangs ends, but no later than `end_s`."""
         running = np.flatnonzero(self._active.column >= 0)
         return min(end_s, float(self._active.finishes_at_s(running).min(initial=end_s)))
 
     def run(self, now_s: float, end_s: float) -> tuple[float, IntArray, FloatArray]:
-        """Let the gangs run; (when the round ends, rows that have ended, when each did).
+        """Let the gangs run. Return when the round ends, the rows that have ended, and when each of them did.
 
-        That is at `end_s`, or with the last gang if all end sooner.
+        The round ends at `end_s`, or with its last gang if all end sooner.
         """
         active = self._active
         running = np.flatnonzero(active.column >= 0)
@@ -128,16 +129,21 @@ class Motion:
         is_over = finishes_at_s <= end_s
         steps[is_over] = total[is_over]
         held_s = np.minimum(end_s, finishes_at_s) - now_s
-        self._account(running, steps, held_s, np.minimum(shared_s[running], held_s))
-        self._watch(now_s, end_s, running, shared_s[running] > 0)
+        shared_s = np.minimum(shared_s[running], held_s)
+        worker_s = (held_s - shared_s / 2) * active.scale_factor[running]
+        self._account(running, steps, held_s, shared_s, worker_s)
+        self._watch(now_s, end_s, running, worker_s)
         return end_s, running[is_over], finishes_at_s[is_over]
 
     def _part(self, now_s: float, end_s: float) -> FloatArray:
-        """Who outlives the partner goes on alone, at its own speed; the seconds that each job shares its workers."""
+        """Let the gang that outlives its partner go on at its own speed.
+
+        Return the seconds that each job shares workers, (n,).
+        """
         active, shared_s = self._active, np.zeros(len(self._active.jobs))
         row_of = {index: row for row, index in enumerate(active.indices)}
         for row, partner in enumerate(active.partner):
-            if partner < active.indices[row]:  # none, or done with it
+            if partner < active.indices[row]:  # no partner, or a pair that was handled before
                 continue
             pair = [row, row_of[partner]]
             until_s = active.finishes_at_s(pair)
@@ -150,29 +156,30 @@ class Motion:
 
     # --- what is counted ----------------------------------------------------------------------------------------
 
-    def _account(self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray) -> None:
+    def _account(
+        self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray, worker_s: FloatArray
+    ) -> None:
         active = self._active
         columns, sizes = active.column[running], active.scale_factor[running]
         active.received_s[running, columns] += held_s
         active.shared_s[running, columns] += shared_s
-        share = np.minimum(1.0, self._layout.capacity.sum() / (len(active.jobs) * sizes))
-        gained = (steps - active.steps_done[running]) / (share * active.equal_rate[running])
-        active.isolated_time_s[running] += gained
+        share = np.full(len(running), 1 / len(active.jobs))
+        own = isolated_rate(active.rates[running], self._layout.capacity, sizes, share)
+        active.isolated_steps[running] += (steps - active.steps_done[running]) * active.whole_rate[running] / own
         active.steps_done[running] = steps
-        tiers = active.tier[running].astype(np.int64)
-        np.add.at(self._tally.busy_s, (tiers, columns), (held_s - shared_s / 2) * sizes)
+        np.add.at(self._tally.busy_s, (active.tier[running], columns), worker_s)
 
-    def _watch(self, now_s: float, end_s: float, running: IntArray, is_shared: np.ndarray) -> None:
-        """Who holds what in this round, for the plots and for envy."""
+    def _watch(self, now_s: float, end_s: float, running: IntArray, worker_s: FloatArray) -> None:
+        """Record the mean number of workers that each tier holds until `end_s`, for the plots and for envy."""
         active, tiers = self._active, self._scenario.tiers
+        workers = worker_s / max(end_s - now_s, 1e-9)
         if len(tiers) == 1 and not self._timeline.is_due:
             self._timeline.skip()
             return
-        sizes = active.scale_factor[running] * np.where(is_shared, 0.5, 1.0)
         held = np.zeros((len(tiers), len(self._layout.types)))
-        np.add.at(held, (active.tier[running].astype(np.int64), active.column[running]), sizes)
+        np.add.at(held, (active.tier[running], active.column[running]), workers)
         waiting = len(active.jobs) - len(running)
         self._timeline.add(now_s, held.sum(axis=0).tolist(), waiting, held.sum(axis=1).tolist())
         if len(tiers) > 1:
-            tier = active.tier.astype(np.int64)
-            self.envy.add(held, *mean_speed(active.rates, active.scale_factor, tier, len(tiers)), end_s - now_s)
+            speed = mean_speed(active.rates, active.scale_factor, active.tier, len(tiers))
+            self.envy.add(held, *speed, end_s - now_s)

@@ -1,4 +1,4 @@
-"""What is simulated, and what came of it."""
+"""What is simulated, and what it results in."""
 
 from array import array
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,15 @@ import numpy as np
 
 from gavel.config import Settings
 from gavel.simulator.cluster import Throughput
-from gavel.simulator.report import JobRow
+from gavel.simulator.report import JobResult
 from gavel.simulator.timeline import Timeline
-from gavel.types import AcceleratorType, Cluster, FloatArray, Tier
+from gavel.types import Cluster, FloatArray, Tier
 from workloads.traces.throughputs import PairThroughput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOutage:
-    """A node that goes away and comes back; `is_drain`: offered no more, but its gangs end with their leases."""
+    """A node that goes away and comes back. `is_drain`: no new gangs start there; others end with their leases."""
 
     node: str
     from_s: float
@@ -27,14 +27,17 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What is simulated. `measure`: jobs [first, last) count, arrivals go on until they have ended; None: all.
+    """What is simulated.
 
-    `spread` holds the steps/s of gangs over several nodes (None: as fast as on one), which policies do not know;
-    `switch_cost_s` is what each start of a gang costs before its first step, by job kind; `""`: any other kind.
-    `beside` holds the steps/s of a gang that shares its workers with another (None: gangs never do).
+    Only the jobs [first, last) of `measure` count, and jobs arrive until these have ended; None: all.
 
-    Only the whole service knows the rest: `is_estimated` hides the throughputs from it, so that it has to measure them;
-    nodes go away and come back (`outages`), and with them what gangs did since the last checkpoint.
+    `spread`: steps/s of gangs over several nodes, which policies do not see (None: as fast as on one node).
+    `switch_cost_s`: seconds that each start of a gang costs before its first step, by job kind (key `""`: all other
+    kinds). `colocated`: steps/s of a gang that shares its workers with another (None: gangs never share).
+
+    Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others, or may not be moved. A tier
+    may have a monthly limit. `is_estimated`: throughputs are hidden from the service, which has to measure them.
+    `outages`: nodes go away and come back; what gangs did there since their last checkpoint is lost.
     """
 
     cluster: Cluster
@@ -44,22 +47,25 @@ class Scenario:
     measure: tuple[int, int] | None = None
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     spread: Throughput | None = None
-    beside: PairThroughput | None = None
+    colocated: PairThroughput | None = None
+    needs_driver: bool = False
     is_estimated: bool = False
     outages: Sequence[NodeOutage] = ()
     checkpoint_period_s: float = inf
 
     @property
     def needs_service(self) -> bool:
-        """True if the lean replay cannot run it."""
-        return self.is_estimated or bool(self.outages) or self.settings.minimum_run_s > 0
+        """Return True if the lean simulation cannot run it."""
+        has_quota = any(tier.accelerator_hours_per_month or tier.budget_usd_per_month for tier in self.tiers)
+        is_whole = self.needs_driver or self.is_estimated or bool(self.outages)
+        return is_whole or has_quota or self.settings.minimum_run_s > 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a run counts as it goes. Worker seconds: (tiers, types), shared ones counted once; envy: (tiers,).
+    """What a run counts as it goes. Worker seconds are (tiers, types), shared workers counted once; envy is (tiers,).
 
-    `packed`: leases that shared their workers. `cpu_s`: CPU, `solve_s`: wall time.
+    `packed`: leases on shared workers. `cpu_s`: CPU seconds. `solve_s`: wall seconds of each solve.
     """
 
     rounds: int = 0
@@ -80,16 +86,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What came of it: the measured jobs in order of arrival, what was counted, and the course over time."""
+    """The outcome of a run: the measured jobs in order of arrival, what was counted, and the course over time."""
 
-    rows: Sequence[JobRow]
+    rows: Sequence[JobResult]
     tally: Tally
     timeline: Timeline
     accelerator_types: tuple[str, ...]
     utilisation: float
-
-
-def prices_of(cluster: Cluster) -> dict[AcceleratorType, float]:
-    """Mean price per worker hour of each type, in the order of the cluster's types."""
-    by_type = {name: [w for w in cluster.workers if w.accelerator_type == name] for name in cluster.accelerator_types}
-    return {name: sum(w.price_usd_per_hour for w in workers) / len(workers) for name, workers in by_type.items()}

@@ -1,4 +1,4 @@
-"""Which jobs may share their workers, as the allocation problem says it: by kinds."""
+"""The rates of jobs that share workers, by kind, as an allocation problem holds them."""
 
 from collections.abc import Sequence
 
@@ -9,18 +9,18 @@ from workloads.traces.throughputs import PairThroughput
 
 
 class Packing:
-    """The pair rates of a table, ready for problems over `types`."""
+    """The pair rates of a table, prepared for problems over `types`."""
 
-    def __init__(self, beside: PairThroughput, types: Sequence[str]) -> None:
-        kinds = dict.fromkeys((kind, size) for kind, _, size, _ in beside)
+    def __init__(self, colocated: PairThroughput, types: Sequence[str]) -> None:
+        kinds = dict.fromkeys((kind, size) for kind, _, size, _ in colocated)
         self._index = {kind: index for index, kind in enumerate(kinds)}
         column_of = {name: column for column, name in enumerate(types)}
         self._steps_per_s = np.zeros((len(kinds), len(kinds), len(types)))
-        for (kind, other, size, name), rate in beside.items():
+        for (kind, other, size, name), rate in colocated.items():
             if name in column_of:
                 self._steps_per_s[self._index[kind, size], self._index[other, size], column_of[name]] = rate
 
     def rates(self, specs: Sequence[JobSpec]) -> PairRates:
-        """What these jobs, the rows of a problem, reach beside each other."""
+        """Return the rates at which these jobs, the rows of a problem, run when they share workers."""
         kinds = [self._index.get((spec.kind, spec.scale_factor), -1) for spec in specs]
         return PairRates(kind_of_job=np.array(kinds, dtype=np.int64), steps_per_s=self._steps_per_s)

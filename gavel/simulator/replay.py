@@ -1,4 +1,4 @@
-"""Runs a workload through the production driver on a virtual cluster: nothing is real but the decisions."""
+"""Runs a workload through the production driver on a virtual cluster: only the decisions are real."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,16 +14,16 @@ from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
-from gavel.ports import PolicyRunner, Store, ThroughputEstimator
+from gavel.ports import PolicyRunner, ThroughputEstimator
 from gavel.simulator.cluster import Throughput, VirtualCluster, program
 from gavel.simulator.outcome import NodeOutage
-from gavel.simulator.report import JobRow, Metrics, metrics, metrics_by_tier, row_of, utilisation
+from gavel.simulator.report import JobResult, Metrics, metrics, metrics_by_tier, row_of, utilisation
 from gavel.store.memory import MemoryStore
-from gavel.types import Cluster, Job, JobId, JobSpec, Tier
+from gavel.types import Cluster, Job, JobId, JobSpec, Tier, chain_of
 from workloads.traces.job import TraceJob
 
 TICKS_MAX = 1_000_000
-LEASE_GRACE_S = 1e-6  # a lease ends after the round that follows it was planned, if only just
+LEASE_GRACE_S = 1e-6  # a lease ends just after the next round was planned
 STANDSTILL_TICKS_MAX = 100  # ticks in a row at one instant
 
 
@@ -33,12 +33,13 @@ SimulatedJob = TraceJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What came of a workload; `rows` in order of submission. `utilisation`: busy part of all worker seconds.
+    """The outcome of a workload; `rows` in order of submission. `utilisation`: the busy part of all worker seconds.
 
-    `profiling_s`: accelerator-seconds of rounds that were given to measure something; they did their jobs' steps.
+    `profiling_s`: accelerator seconds of rounds that were given to measure a rate; the job's steps are done in them,
+    too.
     """
 
-    rows: tuple[JobRow, ...]
+    rows: tuple[JobResult, ...]
     metrics: Metrics
     tiers: Mapping[str, Metrics]
     utilisation: float
@@ -61,12 +62,14 @@ def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
     ticks_max: int = TICKS_MAX,
     **overrides: Any,
 ) -> SimulationResult:
-    """Run until every job has ended. `overrides` are settings, as `round_duration_s=360`; others are as in the service,
-    but for planning ahead, which on a virtual clock would only blind a round to what happens meanwhile. `estimator` is
-    the service's by default: it sees what the gangs report, the true `throughput` is hidden from it. Gangs checkpoint
-    when they are stopped and every `checkpoint_period_s`; what they did since is lost with their node.
+    """Run until every job has ended, and return the outcome.
 
-    Raises InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
+    `overrides` are settings, such as `round_duration_s=360`. Other settings are the service's, except that rounds are
+    not planned ahead: on a virtual clock that would only hide from a round what happens meanwhile. `estimator` is the
+    service's by default: it learns from the reports of the gangs, and does not see the true `throughput`. Gangs
+    checkpoint when they are stopped and every `checkpoint_period_s`; what they did since is lost with their node.
+
+    Raise InvalidRequest for a job that could never run, InvariantViolated when the jobs do not all end.
     """
     for job in workload:
         _check_feasible(job.spec, cluster, throughput)
@@ -89,13 +92,13 @@ def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
 
 
 def stated(spec: JobSpec, throughput: Throughput) -> JobSpec:
-    """The specification with its user stating the true throughputs, so that nothing has to be measured first."""
-    known = {name: rate for (kind, size, name), rate in throughput.items() if (kind, size) == _key(spec)}
-    return replace(spec, throughput_steps_per_s=known)
+    """Return the specification with the true throughputs as the user's claim, so that nothing has to be measured."""
+    rates = {name: rate for (kind, size, name), rate in throughput.items() if (kind, size) == _key(spec)}
+    return replace(spec, throughput_steps_per_s=rates)
 
 
 class World:
-    """Store, cluster, clock and driver of one simulation."""
+    """The store, cluster, clock and driver of one simulation."""
 
     def __init__(
         self,
@@ -107,8 +110,9 @@ class World:
         runner: PolicyRunner | None = None,
     ) -> None:
         self.submitted: list[JobId] = []  # in order of arrival
+        self._id_of: dict[str, JobId] = {}  # of jobs that the workload names
         self._clock = clock
-        self.store: Store = MemoryStore()
+        self.store = MemoryStore()
         self._cluster = cluster
         self._outages = _changes(outages)
         self.profiling = ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s)
@@ -124,13 +128,14 @@ class World:
         )
 
     def add_tiers(self, tiers: Sequence[Tier]) -> None:
-        """Create the tiers, or replace those that a new store has."""
+        """Create the tiers, parents first, or replace those that a new store has."""
         versions = {tier.name: tier.version for tier in self.store.tiers()}
-        for tier in tiers:
+        named = {tier.name: tier for tier in tiers}
+        for tier in sorted(tiers, key=lambda tier: len(chain_of(tier.name, named))):
             self.store.put_tier(tier, expected_version=versions.get(tier.name), by="simulation", now_s=0.0)
 
     def run(self, workload: Sequence[SimulatedJob], ticks_max: int) -> tuple[list[Job], int]:
-        """Every job after its end, in order of submission, and the ticks it took."""
+        """Return every job after its end, in order of submission, and how many ticks that took."""
         ticks = 0
         for ticks, _ in enumerate(self.ticks(sorted(workload, key=lambda job: job.submitted_at_s)), start=1):
             if ticks > ticks_max:
@@ -138,10 +143,13 @@ class World:
         return [self.store.job(job_id) for job_id in self.submitted], ticks
 
     def ticks(self, workload: Iterable[SimulatedJob]) -> Iterator[float]:
-        """The instant of each tick, once it is done, until every job of `workload`, in order of arrival, has ended."""
+        """Yield the instant of each tick once it is done, until every job of `workload` has ended.
+
+        `workload` is in order of arrival.
+        """
         arrivals = iter(workload)
         coming = next(arrivals, None)
-        standing = 0
+        selection = 0
         while True:
             now_s = self._clock.now_s()
             while coming is not None and coming.submitted_at_s <= now_s:
@@ -157,18 +165,26 @@ class World:
             arrives_at_s = coming.submitted_at_s if coming else inf
             changes_at_s = self._outages[0][0] if self._outages else inf
             due_at_s = min(wakes_at_s, arrives_at_s, changes_at_s, self._cluster.next_event_at_s())
-            standing = standing + 1 if due_at_s <= now_s else 0
-            if due_at_s == inf or standing > STANDSTILL_TICKS_MAX:
+            selection = selection + 1 if due_at_s <= now_s else 0
+            if due_at_s == inf or selection > STANDSTILL_TICKS_MAX:
                 raise self._stuck("nothing is due any more" if due_at_s == inf else "time stands still")
             self._clock.wait(due_at_s)
 
     def rounds(self) -> int:
-        """Rounds planned."""
-        return max((record.plan.round_index for record in self.store.snapshot().rounds), default=0)
+        """Return how many rounds were planned."""
+        return max((record.plan.round_index for record in self.store.snapshot().round_records), default=0)
 
     def _submit(self, job: SimulatedJob) -> JobId:
-        spec = replace(job.spec, argv=program(job.spec.kind))
-        return self.store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
+        """Submit the job under an id of the store. Raise InvalidRequest if it waits for a job that never arrived."""
+        for each in job.spec.after:
+            if each not in self._id_of:
+                raise InvalidRequest("after", f"job {job.id or job.spec.name} waits for {each}, which is not before it")
+        after = tuple(self._id_of[each] for each in job.spec.after)
+        spec = replace(job.spec, argv=program(job.spec.kind), after=after)
+        job_id = self.store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
+        if job.id:
+            self._id_of[job.id] = job_id
+        return job_id
 
     def _stuck(self, why: str) -> InvariantViolated:
         jobs = sorted(self.store.snapshot().jobs.values(), key=lambda job: job.id)
@@ -182,7 +198,7 @@ class World:
 
 
 def _changes(outages: Sequence[NodeOutage]) -> deque[tuple[float, str, str]]:
-    """(instant, method of the cluster, node), in order of time."""
+    """Return (instant, method of the cluster, node) of each change, in order of time."""
     ends = [(each.until_s, "return_node", each.node) for each in outages]
     begins = [(each.from_s, "drain_node" if each.is_drain else "lose_node", each.node) for each in outages]
     return deque(sorted(ends + begins))
@@ -193,7 +209,7 @@ def _key(spec: JobSpec) -> tuple[str, int]:
 
 
 def _check_feasible(spec: JobSpec, cluster: Cluster, throughput: Throughput) -> None:
-    """Raises InvalidRequest unless the gang fits some type, and its throughput is known wherever it may be sent."""
+    """Raise InvalidRequest unless the gang fits some type and its throughput is given wherever it may run."""
     fits = [name for name, count in cluster.capacity_workers().items() if count >= spec.scale_factor]
     who = f"job {spec.name or spec.kind}"
     if not fits:

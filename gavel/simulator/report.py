@@ -1,18 +1,20 @@
-"""What a run amounted to: completion times, fairness, use of the cluster. Pure; for real runs and simulated ones."""
+"""Figures of a real or simulated run: completion times, fairness, use of the cluster. Pure functions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gavel.finish_time import finish_time_fairness
 from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow:
-    """One job's line. `jct_s` is from submission to completion; `rho` is that over its time on a 1/n share.
+class JobResult:
+    """One job's line. `jct_s`: seconds from submission to completion. `rho`: that over its time on a 1/n share.
 
-    Both are None until the job has completed; rho also if nothing is known of its share (Themis, NSDI '20, section 3).
+    Both are None until the job has completed; rho also if the time on its share is not known (Themis, NSDI '20, section
+    3).
     """
 
     id: JobId
@@ -50,9 +52,9 @@ class Metrics:
     max_rho: float | None
 
 
-def row_of(job: Job) -> JobRow:
-    """The job's line of the report."""
-    return JobRow(
+def row_of(job: Job) -> JobResult:
+    """Return the job's line of the report."""
+    return JobResult(
         id=job.id,
         name=job.spec.name,
         user=job.spec.user,
@@ -60,29 +62,29 @@ def row_of(job: Job) -> JobRow:
         kind=job.spec.kind,
         state=job.state,
         jct_s=completion_time_s(job),
-        rho=finish_time_fairness(job),
+        rho=completed_rho(job),
         rounds=dict(job.rounds_received),
         preemptions=job.preemptions,
     )
 
 
 def completion_time_s(job: Job) -> float | None:
-    """Seconds from submission to completion; None unless the job has completed."""
+    """Return the seconds from submission to completion; None unless the job has completed."""
     if job.state is not JobState.COMPLETED or job.finished_at_s is None:
         return None
     return job.finished_at_s - job.submitted_at_s
 
 
-def finish_time_fairness(job: Job) -> float | None:
-    """rho: completion time over isolated time, below 1 when sharing served the job better than 1/n of the cluster."""
+def completed_rho(job: Job) -> float | None:
+    """Return rho of a completed job; None for others. Below 1: sharing served it better than 1/n of the cluster."""
     jct_s = completion_time_s(job)
-    return jct_s / job.isolated_time_s if jct_s is not None and job.isolated_time_s > 0 else None
+    return None if jct_s is None else finish_time_fairness(jct_s, job.isolated_time_s)
 
 
 def metrics(jobs: Sequence[Job]) -> Metrics:
-    """Figures of a whole run."""
+    """Return the figures of a whole run."""
     times = [time_s for job in jobs if (time_s := completion_time_s(job)) is not None]
-    rhos = [rho for job in jobs if (rho := finish_time_fairness(job)) is not None]
+    rhos = [rho for job in jobs if (rho := completed_rho(job)) is not None]
     return Metrics(
         jobs=len(jobs),
         completed=len(times),
@@ -97,19 +99,19 @@ def metrics(jobs: Sequence[Job]) -> Metrics:
 
 
 def metrics_by_tier(jobs: Sequence[Job]) -> dict[str, Metrics]:
-    """The same for the jobs of each tier, tiers sorted by name."""
+    """Return the figures of the jobs of each tier, sorted by tier."""
     tiers = sorted({job.spec.tier for job in jobs})
     return {tier: metrics([job for job in jobs if job.spec.tier == tier]) for tier in tiers}
 
 
 def utilisation(jobs: Sequence[Job], cluster: Cluster) -> float:
-    """Part of all worker seconds, from first submission to last end, in which a worker held a gang; in [0, 1]."""
-    held_s = sum(sum(job.received_s.values()) * job.spec.scale_factor for job in jobs)
+    """Return the part of all worker seconds, from first submission to last end, that gangs held; in [0, 1]."""
+    held_s = sum(sum(job.worker_s.values()) for job in jobs)
     offered_s = span_s(jobs) * len(cluster.workers)
     return held_s / offered_s if offered_s > 0 else 0.0
 
 
 def span_s(jobs: Sequence[Job]) -> float:
-    """Seconds from the first submission to the last end; 0 when nothing has ended."""
+    """Return the seconds from the first submission to the last end; 0 when no job has ended."""
     ends = [job.finished_at_s for job in jobs if job.finished_at_s is not None]
     return max(ends) - min(job.submitted_at_s for job in jobs) if ends else 0.0

@@ -1,4 +1,4 @@
-"""A stored round decided again, allocation and leases, and held against its record."""
+"""Decides a stored round again, allocation and leases, and compares the result with its record."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -9,8 +9,8 @@ import numpy as np
 
 from gavel.config import Settings
 from gavel.errors import NotFound
-from gavel.mechanism.again import differences, planned_again
-from gavel.mechanism.caps import capped
+from gavel.mechanism.planning.caps import capped
+from gavel.mechanism.planning.replanning import differences, planned_again
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.types import AcceleratorType, JobId, Lease, RoundRecord
@@ -21,20 +21,24 @@ SOLVED = "solved"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stored:
-    """A round, and the planner's ledger of the round before (None: no longer kept). `policy` is for rounds of old."""
+    """A stored round, and the planner's ledger of the previous one (None: no longer kept).
+
+    `policy`: the configured policy, for rounds that were stored without their own policy's parameters.
+    """
 
     record: RoundRecord
-    owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] | None
+    lag_rounds: Mapping[tuple[JobId, AcceleratorType], float] | None
     policy: str
-    policy_path: Path | None
+    policy_dir: Path | None
     time_limit_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`largest_difference` of time fractions, +inf for other jobs or types, None: the round had no solve of its own.
+    """How a round that was decided again differs from its record.
 
-    `missing` leases are in the stored round only, `extra` ones only in the round decided again; `note` says what could
+    `largest_difference`: of time fractions; +inf: other jobs or types; None: the round had no solve of its own.
+    `missing` leases are in the stored round only, `extra` ones only in the round decided again. `note` says what could
     not be compared.
     """
 
@@ -50,33 +54,33 @@ class Verdict:
 
     @property
     def is_same(self) -> bool:
-        """True if nothing that could be compared came out otherwise."""
+        """Return True if all that could be compared is the same."""
         return (self.largest_difference or 0.0) <= SAME and not self.missing and not self.extra
 
 
 def stored_round(read: Callable[[int], RoundRecord], index: int, settings: Settings) -> Stored:
-    """The round as `read` gives it, with what it takes of the one before. Raises NotFound for one that is not kept."""
+    """Return the round as `read` gives it, with the ledger of the previous round. Raise NotFound if it is not kept."""
     record = read(index)
-    owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] | None = None
+    lag_rounds: Mapping[tuple[JobId, AcceleratorType], float] | None = None
     if record.inputs is None or record.inputs.parent is None:
-        owed_rounds = {}
+        lag_rounds = {}
     else:
         with suppress(NotFound):
-            owed_rounds = read(index - 1).owed_rounds
+            lag_rounds = read(index - 1).lag_rounds
     return Stored(
         record=record,
-        owed_rounds=owed_rounds,
+        lag_rounds=lag_rounds,
         policy=settings.policy,
-        policy_path=settings.policy_path,
+        policy_dir=settings.policy_dir,
         time_limit_s=settings.solve_time_limit_s,
     )
 
 
 def decided_again(stored: Stored) -> Verdict:
-    """Raises SolveFailed or InvalidRequest as the policy does."""
+    """Return how the round decided again differs. Raise SolveFailed or InvalidRequest as the policy does."""
     record = stored.record
     policy = record.inputs.policy if record.inputs else _policy(stored)
-    again = None if stored.owed_rounds is None else planned_again(record, stored.owed_rounds)
+    again = None if stored.lag_rounds is None else planned_again(record, stored.lag_rounds)
     missing, extra = differences(record.plan, again) if again is not None else ((), ())
     return Verdict(
         round_index=record.plan.round_index,
@@ -92,13 +96,13 @@ def decided_again(stored: Stored) -> Verdict:
 
 
 def _policy(stored: Stored) -> str:
-    """The configured policy if the round's is the same but for parameters, else the round's own name."""
+    """Return the configured policy if its name is that of the round's policy, else the name alone."""
     name = stored.record.allocation.policy
     return stored.policy if stored.policy.partition("?")[0] == name else name
 
 
 def _largest_difference(stored: Stored, policy: str) -> float:
-    record, runner = stored.record, InlineRunner(lambda name: load(name, stored.policy_path))
+    record, runner = stored.record, InlineRunner(lambda name: load(name, stored.policy_dir))
     kept = record.allocation
     again = capped(runner.allocate(policy, record.problem, stored.time_limit_s), record.problem)
     if again.combinations != kept.combinations or again.accelerator_types != kept.accelerator_types:
@@ -113,7 +117,7 @@ def _note(stored: Stored) -> str:
             f"the round has no solve of its own ({stored.record.solver_outcome}): only its leases are compared"
         )
     if stored.record.inputs is None:
-        notes.append("its leases are not compared: what they were chosen from was not kept then")
-    elif stored.owed_rounds is None:
+        notes.append("its leases are not compared: the planner's inputs were not stored for this round")
+    elif stored.lag_rounds is None:
         notes.append("its leases are not compared: the round before it is no longer kept")
     return "; ".join(notes)

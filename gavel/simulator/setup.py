@@ -1,4 +1,4 @@
-"""What to simulate, as a person writes it: clusters, workloads, tiers; each mistake is named with what would do."""
+"""What to simulate, read from texts: clusters, workloads, tiers. An error says what would be accepted."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -8,8 +8,9 @@ from urllib.parse import parse_qsl
 
 from gavel.errors import InvalidRequest
 from gavel.simulator.outcome import NodeOutage
-from gavel.types import Cluster, Node, Tier, Worker
+from gavel.types import AcceleratorType, Cluster, Node, Tier, Worker
 from workloads.traces import generators
+from workloads.traces.history import Surroundings, surroundings
 from workloads.traces.job import Lines, TraceJob, number
 from workloads.traces.readers import read_trace
 from workloads.traces.throughputs import UNIT_KIND, ScaledRates, ThroughputTable, UnitRates, with_kinds
@@ -20,7 +21,10 @@ GENERATORS = ("published", "bursty")
 
 
 def cluster_of(text: str) -> Cluster:
-    """`v100:36,p100:36,k80:36:8`: type, workers, workers per node (4 by default). Raises InvalidRequest."""
+    """Return the cluster of `v100:36,p100:36,k80:36:8`: type, workers, workers per node (default 4).
+
+    Raise InvalidRequest for any other form.
+    """
     workers: list[Worker] = []
     for part in text.split(","):
         name, *numbers = part.strip().split(":")
@@ -43,27 +47,33 @@ def cluster_of(text: str) -> Cluster:
 
 
 def range_of(text: str) -> tuple[int, int]:
-    """`4000:5000`: jobs counted from 0, the last not included. Raises InvalidRequest."""
+    """Return the jobs of `4000:5000`, counted from 0, without the last. Raise InvalidRequest for any other form."""
     first, _, last = text.partition(":")
     if not (first.isdigit() and last.isdigit() and int(first) < int(last)):
         raise InvalidRequest("measure", f"cannot read {text!r}; write first:last, as 4000:5000")
     return int(first), int(last)
 
 
-def tiers_of(texts: Sequence[str]) -> tuple[Tier, ...]:
-    """`gold=2` for each: a name and a weight; `default` is there in any case. Raises InvalidRequest."""
-    tiers = {"default": Tier(name="default")}
+def tiers_of(texts: Sequence[str], traced: Sequence[Tier] = ()) -> tuple[Tier, ...]:
+    """Return the tiers of texts such as `gold=2` (name and weight), with `default` and the `traced` tiers of the trace.
+
+    A text may change the weight of a traced tier. Raise InvalidRequest for any other form.
+    """
+    tiers = {"default": Tier(name="default")} | {tier.name: tier for tier in traced}
     for text in texts:
         name, _, weight = text.partition("=")
         try:
-            tiers[name] = Tier(name=name, weight=float(weight or 1.0))
+            tiers[name] = replace(tiers.get(name, Tier(name=name)), weight=float(weight or 1.0))
         except ValueError:
             raise InvalidRequest("tier", f"cannot read {text!r}; write name=weight") from None
     return tuple(tiers[name] for name in sorted(tiers))
 
 
 def costs_of(texts: Sequence[str]) -> dict[str, float]:
-    """Seconds that a start costs by job kind: `KIND=30` for each, or `30` for every other. Raises InvalidRequest."""
+    """Return the seconds that a start costs, by job kind, of texts `KIND=30`, or `30` for all others.
+
+    Raise InvalidRequest.
+    """
     costs = {}
     for text in texts:
         kind, _, seconds = text.rpartition("=")
@@ -75,7 +85,7 @@ def costs_of(texts: Sequence[str]) -> dict[str, float]:
 
 
 def tier_shares_of(text: str) -> dict[str, float]:
-    """`gold=1,silver=3`: tiers, and how many jobs of each there are to those of the others. Raises InvalidRequest."""
+    """Return the proportions of jobs by tier of a text such as `gold=1,silver=3`. Raise InvalidRequest."""
     shares = {}
     for part in text.split(","):
         name, _, share = part.strip().partition("=")
@@ -89,16 +99,16 @@ def tier_shares_of(text: str) -> dict[str, float]:
 
 
 def outages_of(losses: Sequence[str], drains: Sequence[str], cluster: Cluster) -> tuple[NodeOutage, ...]:
-    """`v100-node-0=3600:7200` for each: a node, and the seconds from which to which it is away."""
-    known = {node.name for node in cluster.nodes}
+    """Return the outages of texts such as `v100-node-0=3600:7200`: a node, and from when until when (s) it is away."""
+    nodes = {node.name for node in cluster.nodes}
     return tuple(
-        _outage(text, name, known, is_drain=name == "drain")
+        _outage(text, name, nodes, is_drain=name == "drain")
         for name, texts in (("outage", losses), ("drain", drains))
         for text in texts
     )
 
 
-def _outage(text: str, field: str, known: Collection[str], *, is_drain: bool) -> NodeOutage:
+def _outage(text: str, field: str, nodes: Collection[str], *, is_drain: bool) -> NodeOutage:
     node, _, times = text.rpartition("=")
     begin, _, end = times.partition(":")
     try:
@@ -107,17 +117,18 @@ def _outage(text: str, field: str, known: Collection[str], *, is_drain: bool) ->
         node, from_s, until_s = "", 0.0, 0.0
     if not node or until_s <= from_s:
         raise InvalidRequest(field, f"cannot read {text!r}; write node=from:until in seconds, as v100-node-0=3600:7200")
-    if node not in known:
-        raise InvalidRequest(field, f"there is no node {node!r}; nodes are named like {min(known)}")
+    if node not in nodes:
+        raise InvalidRequest(field, f"there is no node {node!r}; nodes are named like {min(nodes)}")
     return NodeOutage(node=node, from_s=from_s, until_s=until_s, is_drain=is_drain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Jobs of a file, or of `published?jobs=900&per_hour=5.2&gangs=true` or `bursty?jobs=..&per_hour=..&users=..`.
+    """The jobs of a file, of `published?jobs=900&per_hour=5.2&gangs=true` or of `bursty?jobs=..&per_hour=..&users=..`.
 
-    Read anew for each run, a job at a time. A job that names no kind gets one of the table's. With `tier_shares` each
-    job's tier is drawn, so many parts to each.
+    They are read anew for each run, one job at a time. A job that names no kind gets one of the table's. With
+    `tier_shares` each job's tier is drawn in these proportions. With `capacity_workers` of each type, a gang larger
+    than all of them is refused, or left out if `is_lenient`.
     """
 
     text: str
@@ -126,37 +137,78 @@ class Workload:
     is_lenient: bool = False
     seed: int = 0
     tier_shares: Mapping[str, float] = field(default_factory=dict)
+    capacity_workers: Mapping[AcceleratorType, int] = field(default_factory=dict)
 
     def jobs(self) -> Iterator[TraceJob]:
-        """From the first on, in order of arrival; raises InvalidRequest naming a line that cannot be used."""
+        """Yield the jobs in order of arrival. Raise InvalidRequest that names a line which cannot be used."""
         return self.read()[0]
 
     def in_tiers(self, jobs: Iterator[TraceJob]) -> Iterator[TraceJob]:
-        """The jobs, each in a tier drawn by `tier_shares`, if there are any."""
+        """Yield the jobs, each in a tier drawn by `tier_shares` if that is given."""
         draw = random.Random(self.seed)  # noqa: S311 - not for secrets
         names, parts = list(self.tier_shares), list(self.tier_shares.values())
         for job in jobs:
             yield replace(job, spec=replace(job.spec, tier=draw.choices(names, parts)[0])) if names else job
 
-    def read(self) -> tuple[Iterator[TraceJob], Lines | None]:
-        """The same, and the reader that counts the lines it skipped, if it is a file."""
+    def surroundings(self) -> Surroundings:
+        """Return the cluster and tiers that the file names; none for a generator."""
+        path = Path(self.text)
+        is_history = self.form in ("", "history") and path.is_file()
+        return surroundings(path) if is_history else Surroundings()
+
+    def read(self) -> tuple[Iterator[TraceJob], "LeftOut"]:
+        """Return the jobs, and what was left out, which is complete once all jobs were read."""
         name, _, query = self.text.partition("?")
         if name in GENERATORS:
-            return self.in_tiers(_generated(name, query, self.table, self.seed)), None
+            left_out = LeftOut(lines=(), too_large=[])
+            return self._fitting(self.in_tiers(_generated(name, query, self.table, self.seed)), left_out), left_out
         path = Path(self.text)
         if not path.is_file():
-            known = ", ".join(GENERATORS)
-            raise InvalidRequest("trace", f"there is no file {self.text!r}, nor a generator; those are {known}")
+            generators = ", ".join(GENERATORS)
+            raise InvalidRequest("trace", f"there is no file {self.text!r}, nor a generator; those are {generators}")
         lines = Lines(path, is_lenient=self.is_lenient)
         jobs = read_trace(lines, self.form)
-        return self.in_tiers(with_kinds(jobs, self.table, seed=self.seed) if self.table else jobs), lines
+        left_out = LeftOut(lines=lines.skipped, too_large=[])
+        kinds = with_kinds(jobs, self.table, seed=self.seed) if self.table else jobs
+        return self._fitting(self.in_tiers(kinds), left_out), left_out
+
+    def _fitting(self, jobs: Iterator[TraceJob], left_out: "LeftOut") -> Iterator[TraceJob]:
+        """Yield the jobs whose gangs fit the largest type. Raise InvalidRequest for others, unless it is lenient."""
+        largest = max(self.capacity_workers, key=lambda name: self.capacity_workers[name], default="")
+        for job in jobs:
+            if not largest or job.spec.scale_factor <= self.capacity_workers[largest]:
+                yield job
+                continue
+            reason = (
+                f"job {job.spec.name} is a gang of {job.spec.scale_factor} workers, larger than any type: "
+                f"the largest, {largest}, has {self.capacity_workers[largest]}"
+            )
+            if not self.is_lenient:
+                raise InvalidRequest(
+                    "trace", f"{reason}; a larger --cluster would do, or --lenient, which skips such jobs"
+                )
+            left_out.too_large.append(reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """The reason for each line that could not be used, and for each job that is larger than any type."""
+
+    lines: Sequence[str]
+    too_large: list[str]
+
+    def notes(self) -> tuple[str, ...]:
+        """Return a sentence for each sort of entry that was left out, with the first one as an example."""
+        sorts = (("lines", self.lines), ("jobs larger than any type", self.too_large))
+        return tuple(f"{len(of)} {sort} skipped; the first is {of[0]}" for sort, of in sorts if of)
 
 
 @dataclass(slots=True)
 class Survey:
-    """What one look at all jobs tells: how many, which of them are measured, what they state, what was skipped.
+    """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `at_once`: the measured jobs if they all arrive at the same instant, else empty; then all of them are active anyway.
+    `needs_driver`: some wait for others, or may not be moved. `at_once`: the measured jobs if all arrive at the same
+    instant, else empty; if not empty, all of them are active anyway.
     """
 
     jobs: int = 0
@@ -164,12 +216,14 @@ class Survey:
     at_once: list[TraceJob] = field(default_factory=list)
     stated: dict[tuple[str, int, str], float] = field(default_factory=dict)
     unknown_kind: str = ""
-    skipped: Sequence[str] = ()
+    needs_driver: bool = False
+    left_out: tuple[str, ...] = ()
 
     def see(self, job: TraceJob, *, is_measured: bool) -> None:
-        """One more job."""
+        """Count one more job."""
         spec = job.spec
         self.jobs += 1
+        self.needs_driver = self.needs_driver or bool(spec.after) or not spec.preemptible
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate
         if spec.kind != UNIT_KIND and not spec.throughput_steps_per_s:
@@ -182,17 +236,23 @@ class Survey:
 
 
 def survey(workload: Workload, measure: tuple[int, int] | None) -> Survey:
-    """Read the whole workload once; raises InvalidRequest like its reader."""
+    """Read the whole workload once. Raise InvalidRequest as its reader does, and for a range beyond its jobs."""
     seen = Survey()
-    jobs, lines = workload.read()
+    jobs, left_out = workload.read()
     for place, job in enumerate(jobs):
         seen.see(job, is_measured=measure is None or place in range(*measure))
-    seen.skipped = lines.skipped if lines else ()
+    seen.left_out = left_out.notes()
+    if not seen.jobs:
+        raise InvalidRequest("trace", "; ".join(("has no job that can be simulated", *seen.left_out)))
+    if measure and measure[1] > seen.jobs:
+        raise InvalidRequest(
+            "measure", f"{measure[0]}:{measure[1]} reaches beyond the trace, which has {seen.jobs} jobs (0:{seen.jobs})"
+        )
     return seen
 
 
 def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRates | dict[tuple[str, int, str], float]:
-    """The throughput of every job: the table's, else what jobs state, else one step a second."""
+    """Return the throughput of every job: the table's, else what jobs state, else one step a second."""
     if table:
         return ScaledRates(table)
     if seen.unknown_kind:
@@ -204,9 +264,9 @@ def _generated(name: str, query: str, table: ThroughputTable | None, seed: int) 
     if table is None:
         raise InvalidRequest("throughputs", f"the {name} workload is drawn from a throughput table; give one")
     given = dict(parse_qsl(query))
-    known = {"jobs", "per_hour", "gangs" if name == "published" else "users"}
-    if set(given) - known or not {"jobs", "per_hour"} <= set(given):
-        raise InvalidRequest("trace", f"{name} takes {', '.join(sorted(known))}; got {query!r}")
+    parameters = {"jobs", "per_hour", "gangs" if name == "published" else "users"}
+    if set(given) - parameters or not {"jobs", "per_hour"} <= set(given):
+        raise InvalidRequest("trace", f"{name} takes {', '.join(sorted(parameters))}; got {query!r}")
     try:
         jobs, per_hour = int(given["jobs"]), float(given["per_hour"])
         users = int(given.get("users", 12))

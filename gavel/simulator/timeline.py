@@ -1,4 +1,4 @@
-"""The course of a run in a bounded number of points, however long it takes."""
+"""The course of a run as a bounded number of points, however long the run is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Moment:
 
 
 class Timeline:
-    """Moments of a run. Once full, every other one goes and half as many come in."""
+    """Moments of a run. Once full, every second moment is dropped, and from then on half as many are kept."""
 
     def __init__(self) -> None:
         self.moments: list[Moment] = []
@@ -26,17 +26,17 @@ class Timeline:
 
     @property
     def is_due(self) -> bool:
-        """True if the next round would be kept."""
+        """Return True if the next round would be kept."""
         return self._seen % self._stride == 0
 
     def skip(self) -> None:
-        """A round whose turn it is not."""
+        """Count a round that is not kept."""
         self._seen += 1
 
     def add(
         self, at_s: float, held_workers: Sequence[float], waiting_jobs: int, of_tiers: Sequence[float] = ()
     ) -> None:
-        """One round; kept if it is its turn."""
+        """Count one round, and keep it if it is due."""
         if self.is_due:
             if len(self.moments) == POINTS_MAX:
                 self.moments = self.moments[::2]

@@ -1,9 +1,9 @@
-"""What a change would do: the live state and the changed one through the service's own code, side by side.
+"""What a change would do: the live state and the changed state through the service's own code, compared.
 
-Both are estimated, solved and capped by the production functions. When jobs would end comes from the lean replay, which
-runs rounds as the service does from now on: without the leases and debts of the round in force, without jobs that come
-later, in rounds as long as an answer in time allows. What the replay does not reach is taken from the fluid
-(gavel/mechanism/forecast.py).
+Both are estimated, solved and capped by the production functions. When jobs would end comes from the lean simulation,
+which runs rounds as the service does from now on. It has no leases and lags of the round in force and no later
+arrivals, and its rounds are long enough to answer in time. Jobs that do not end within the simulation get their ends
+from the fluid model (gavel/mechanism/explaining/forecast.py).
 """
 
 import time
@@ -16,15 +16,14 @@ import numpy as np
 
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
-from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.estimator.references import reference_table
-from gavel.mechanism import nodes
-from gavel.mechanism.caps import capped
-from gavel.mechanism.forecast import forecast
-from gavel.mechanism.holding import held
-from gavel.mechanism.invariants import check_allocation
-from gavel.mechanism.planner import time_per_job
-from gavel.mechanism.problem import as_known, problem_from, schedulable
+from gavel.estimator.reference_profiles import estimator_of
+from gavel.mechanism.cluster import nodes
+from gavel.mechanism.explaining.forecast import forecast
+from gavel.mechanism.jobs.admission_holds import held
+from gavel.mechanism.planning.caps import capped
+from gavel.mechanism.planning.invariants import check_allocation
+from gavel.mechanism.planning.planner import time_per_job
+from gavel.mechanism.planning.problem import as_known, problem_from, schedulable
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.ports import ThroughputEstimate
@@ -44,17 +43,22 @@ from gavel.types import (
     Tier,
     Usage,
     Worker,
+    workers_promised,
 )
 from workloads.traces.job import TraceJob
 
 NEW_JOB = "what-if"  # the id of a job that was not submitted
 WORKERS_MAX = 10_000  # that are added
-ROUNDS_MAX = 400  # of a replay: longer ones take longer rounds
+NEW_TYPE_USD_PER_HOUR = 1.0  # of a type that the cluster does not have yet
+ROUNDS_MAX = 400  # of a simulation: a longer one takes longer rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Live:
-    """The state that is changed: as the scheduler would read it now. `last` None: no round was decided yet."""
+    """The state that is changed, as the scheduler would read it now.
+
+    `last`: the newest round; None: none was decided yet.
+    """
 
     jobs: Sequence[Job]
     tiers: Mapping[str, Tier]
@@ -70,7 +74,7 @@ class Live:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedNodes:
-    """`count` nodes with so many workers of one accelerator type each."""
+    """`count` new nodes, each with so many workers of one accelerator type."""
 
     count: int
     accelerator_type: AcceleratorType
@@ -79,7 +83,7 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is tried; what is left out stays. `tiers` replace those of the same name, or are new."""
+    """What is tried. Fields that are left out change nothing. `tiers` replace those of the same name, or are new."""
 
     policy: str | None = None
     tiers: tuple[Tier, ...] = ()
@@ -90,7 +94,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Question:
-    """`replay_cpu_s`: CPU seconds that each of the two replays may take; 0: no replay, the fluid says when jobs end."""
+    """A live state and a change. `replay_cpu_s`: CPU seconds for each of two simulations; 0: the fluid model only."""
 
     live: Live
     change: Change
@@ -108,12 +112,12 @@ class JobOutcome:
     target: Mapping[AcceleratorType, float]
     steps_per_s: float
     finish_at_s: float | None
-    is_replayed: bool
+    is_simulated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What comes of a state. `workers`: of each type that a tier's jobs hold on average, (tier -> type -> workers)."""
+    """The outcome of one state. `workers`: tier -> type -> workers that the tier's jobs hold on average."""
 
     policy: str
     solver: str
@@ -140,15 +144,18 @@ class _Decided:
 
 
 class _Unwarmed(InlineRunner):
-    """Imports the solvers only where a policy needs them: most answer without, and somebody waits."""
+    """Imports the solvers only when a policy needs them. Most policies do not, and a person waits for the answer."""
 
     def warm(self) -> bool:
-        """Nothing to do; True."""
+        """Import nothing; return True."""
         return True
 
 
 def effects(question: Question) -> Effects:
-    """Raises InvalidRequest for a change that cannot be made, or that the policy has no answer for."""
+    """Return the outcomes without and with the change.
+
+    Raise InvalidRequest for a change that cannot be made, or for which the policy has no allocation.
+    """
     live = question.live
     return Effects(
         before=_outcome(live, question.replay_cpu_s),
@@ -157,7 +164,7 @@ def effects(question: Question) -> Effects:
 
 
 def changed(live: Live, change: Change) -> Live:
-    """The state with the change. Raises InvalidRequest for a node that is not there, and for too many."""
+    """Return the state with the change. Raise InvalidRequest for an unknown node, and for too many workers."""
     jobs = [*live.jobs]
     if change.job is not None:
         jobs.append(Job(id=NEW_JOB, spec=change.job, submitted_at_s=live.now_s))
@@ -179,7 +186,7 @@ def _cluster(cluster: Cluster, change: Change) -> Cluster:
             )
     if sum(each.count * each.workers for each in change.nodes_added) > WORKERS_MAX:
         raise InvalidRequest("nodes_added", f"at most {WORKERS_MAX} workers can be tried; add fewer")
-    gone = set(change.nodes_gone)
+    gone, prices = set(change.nodes_gone), cluster.mean_price_usd_per_hour()
     added = [
         (f"{NEW_JOB}-{group}-{number}", each)
         for group, each in enumerate(change.nodes_added)
@@ -188,7 +195,7 @@ def _cluster(cluster: Cluster, change: Change) -> Cluster:
     workers = [
         Worker(id=f"{name}-{slot}", node=name, accelerator_type=each.accelerator_type, price_usd_per_hour=price)
         for name, each in added
-        for price in (_price(cluster, each.accelerator_type),)
+        for price in (prices.get(each.accelerator_type, NEW_TYPE_USD_PER_HOUR),)
         for slot in range(each.workers)
     ]
     like = cluster.nodes[0] if cluster.nodes else Node(name="")
@@ -196,11 +203,6 @@ def _cluster(cluster: Cluster, change: Change) -> Cluster:
         nodes=(*(n for n in cluster.nodes if n.name not in gone), *(replace(like, name=name) for name, _ in added)),
         workers=(*(w for w in cluster.workers if w.node not in gone), *workers),
     )
-
-
-def _price(cluster: Cluster, name: AcceleratorType) -> float:
-    prices = [worker.price_usd_per_hour for worker in cluster.workers if worker.accelerator_type == name]
-    return sum(prices) / len(prices) if prices else 1.0
 
 
 # --- one state --------------------------------------------------------------------------------------------------
@@ -223,21 +225,21 @@ def _outcome(live: Live, replay_cpu_s: float) -> Outcome:
             target=dict(zip(problem.accelerator_types, times[row].tolist(), strict=True)),
             steps_per_s=float(times[row] @ rates[row]),
             finish_at_s=live.now_s + ends_in_s if isfinite(ends_in_s) else None,
-            is_replayed=job.id in replayed_s,
+            is_simulated=job.id in replayed_s,
         )
     return Outcome(
         policy=live.policy,
         solver=allocation.solver,
         capacity=decided.cluster.capacity_workers(),
-        workers=_workers_of_tiers(decided),
+        workers=workers_of_tiers(problem, allocation),
         jobs=jobs,
     )
 
 
 def _decided(live: Live) -> _Decided:
-    """Problem and allocation as the scheduler would have them in a round that began now."""
+    """Return the problem and allocation that the scheduler would have in a round that began now."""
     holds = held(live.jobs, tiers=live.tiers, usage=live.usage, now_s=live.now_s)
-    estimator = _estimator(live)
+    estimator = estimator_of(live.throughputs)
     jobs = [as_known(job, estimator) for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
     cluster, settings = nodes.usable(live.cluster, live.nodes), live.settings
     problem = problem_from(
@@ -247,12 +249,12 @@ def _decided(live: Live) -> _Decided:
         matrix=estimator.matrix,
         now_s=live.now_s,
         round_duration_s=settings.round_duration_s,
+        pair_rates=estimator.pair_rates(jobs, cluster.accelerator_types, tries=settings.pair_trials)
+        if settings.space_sharing
+        else None,
         warm_start=live.last.allocation.warm_start if live.last else {},
     )
-    if settings.space_sharing:
-        rates = estimator.pair_rates(jobs, problem.accelerator_types, tries=settings.pair_trials)
-        problem = replace(problem, pair_rates=rates)
-    runner = _Unwarmed(lambda name: load(name, settings.policy_path))
+    runner = _Unwarmed(lambda name: load(name, settings.policy_dir))
     try:
         allocation = capped(runner.allocate(live.policy, problem, settings.solve_time_limit_s), problem)
     except SolveFailed as error:
@@ -261,19 +263,10 @@ def _decided(live: Live) -> _Decided:
     return _Decided(jobs=jobs, cluster=cluster, problem=problem, allocation=allocation, runner=runner)
 
 
-def _estimator(live: Live) -> ReconciledThroughputs:
-    sharing = 2 if any(worker.shares_core for worker in live.cluster.workers) else 1
-    return ReconciledThroughputs.from_table(live.throughputs, core_sharing=sharing, references=reference_table())
-
-
-def _workers_of_tiers(decided: _Decided) -> dict[str, dict[AcceleratorType, float]]:
-    """Workers that each tier's jobs hold on average; those of a packed pair count half for each of its jobs."""
-    problem, allocation = decided.problem, decided.allocation
-    row_of = {job_id: row for row, job_id in enumerate(problem.job_ids)}
+def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict[str, dict[AcceleratorType, float]]:
+    """Return the mean number of workers that each tier's jobs get (tier -> type -> workers)."""
     workers = np.zeros((len(problem.tiers), len(problem.accelerator_types)))
-    for members, fractions in zip(allocation.combinations, allocation.time_fraction, strict=True):
-        for row in (row_of[job_id] for job_id in members):
-            workers[problem.tier_of_job[row]] += fractions * problem.scale_factor[row] / len(members)
+    np.add.at(workers, problem.tier_of_job, workers_promised(allocation, problem))
     return {
         tier.name: dict(zip(problem.accelerator_types, held_workers, strict=True))
         for tier, held_workers in zip(problem.tiers, workers.tolist(), strict=True)
@@ -284,16 +277,16 @@ def _workers_of_tiers(decided: _Decided) -> dict[str, dict[AcceleratorType, floa
 
 
 def _replayed(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -> dict[JobId, float]:
-    """Seconds from now to the end of each job that the lean replay sees end within its budget."""
-    known = [row for row in range(len(decided.jobs)) if isfinite(left_s[row])]
-    longest_s = max((float(left_s[row]) for row in known), default=0.0)
+    """Return the seconds from now to the end of each job that ends in the simulation, within `cpu_s` of CPU time."""
+    rows = [row for row in range(len(decided.jobs)) if isfinite(left_s[row])]
+    longest_s = max((float(left_s[row]) for row in rows), default=0.0)
     rates, types = decided.problem.throughput_steps_per_s[:, 0], decided.problem.accelerator_types
-    specs = [decided.jobs[row].spec for row in known]
+    specs = [decided.jobs[row].spec for row in rows]
     scenario = Scenario(
         cluster=decided.cluster,
         throughput={
             (spec.kind, spec.scale_factor, name): float(rates[row, column])
-            for row, spec in zip(known, specs, strict=True)
+            for row, spec in zip(rows, specs, strict=True)
             for column, name in enumerate(types)
         },
         settings=live.settings.model_copy(
@@ -306,9 +299,9 @@ def _replayed(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -
         tiers=tuple(live.tiers.values()),
         switch_cost_s=live.last.switch_cost_s if live.last else {},
     )
-    world = LeanWorld([_trace_job(decided, row, live.now_s) for row in known], scenario, decided.runner)
+    world = LeanWorld([_trace_job(decided, row, live.now_s) for row in rows], scenario, decided.runner)
     give_up_at_s = time.process_time() + cpu_s
-    with suppress(InvariantViolated):  # nothing moves any more: what ended until then stands
+    with suppress(InvariantViolated):  # no gang can run any more: keep the ends until then
         for _ in world.rounds():
             if time.process_time() > give_up_at_s:
                 break
@@ -316,14 +309,13 @@ def _replayed(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -
 
 
 def _trace_job(decided: _Decided, row: int, now_s: float) -> TraceJob:
-    """What is left of the job, arriving now, under the name of its id."""
+    """Return the rest of the job as a job that arrives now, with its id as its name."""
     job, problem = decided.jobs[row], decided.problem
     deadline_at_s = None if job.spec.deadline_at_s is None else job.spec.deadline_at_s - now_s
     spec = replace(
         job.spec,
         name=job.id,
         total_steps=int(problem.steps_remaining[row]),
-        weight=float(problem.weight[row]),
         deadline_at_s=deadline_at_s,
     )
     return TraceJob(submitted_at_s=0.0, spec=spec)

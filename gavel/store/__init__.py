@@ -1,1 +1,4 @@
-"""Where everything durable lives: `SqlStore` (SQLite, PostgreSQL) and `MemoryStore`, one conformance suite for both."""
+"""Where everything durable lives: `SqlStore` (SQLite, PostgreSQL) for all, `MemoryStore` for simulations.
+
+Each port has its conformance suite (conformance.py).
+"""

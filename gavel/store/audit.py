@@ -1,4 +1,4 @@
-"""The audit log in SQL, and what tiers used: appended by every commit that decides something about a user."""
+"""The audit log and the usage of tiers, in SQL: every commit that decides something about a user appends to them."""
 
 import json
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ MONTHS_IN_A_SNAPSHOT = 2  # around midnight of the first, two are written to
 
 
 def add_audit(tx: Transaction, entries: Iterable[AuditEntry]) -> None:
-    """Append to the audit log."""
+    """Append entries to the audit log."""
     rows = [
         {
             "at_s": each.at_s,
@@ -37,7 +37,7 @@ def add_audit(tx: Transaction, entries: Iterable[AuditEntry]) -> None:
 def audit(
     connection: Connection, subject: str | None, user: str | None, before: int | None, limit: int
 ) -> tuple[AuditEntry, ...]:
-    """Entries with sequence < before, newest first."""
+    """Return the entries with sequence < `before` that match, newest first."""
     query = select(AuditRow.__table__).order_by(AuditRow.sequence.desc()).limit(limit)
     if subject is not None:
         query = query.where(AuditRow.subject == subject)
@@ -67,7 +67,7 @@ def _entry(row: Row[Any]) -> AuditEntry:
 
 
 def add_usage(tx: Transaction, parts: Iterable[Usage]) -> None:
-    """Add to what the tiers used before."""
+    """Add to the stored usage of tiers."""
     for part in parts:
         is_it = (UsageRow.month == part.month, UsageRow.tier == part.tier)
         more = {
@@ -80,13 +80,13 @@ def add_usage(tx: Transaction, parts: Iterable[Usage]) -> None:
 
 
 def usage(connection: Connection, month: str) -> tuple[Usage, ...]:
-    """What tiers used in a month, sorted by tier."""
+    """Return what the tiers used in a month, sorted by tier."""
     rows = connection.execute(select(UsageRow.__table__).where(UsageRow.month == month))
     return tuple(sorted((Usage(**row._mapping) for row in rows), key=lambda each: each.tier))
 
 
 def newest_usage(connection: Connection) -> dict[tuple[str, str], Usage]:
-    """Of the newest months, by (tier, month)."""
+    """Return the usage of the newest months, by (tier, month)."""
     newest = select(UsageRow.month).distinct().order_by(UsageRow.month.desc()).limit(MONTHS_IN_A_SNAPSHOT)
     months = connection.execute(newest).scalars().all()
     rows = connection.execute(select(UsageRow.__table__).where(UsageRow.month.in_(months)))

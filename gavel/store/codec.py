@@ -13,36 +13,28 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from gavel.errors import StoreUnavailable
 from gavel.ports import ThroughputEstimate
 from gavel.types import (
-    Allocation,
-    AllocationProblem,
     ApplicationResource,
-    Certificate,
     Cluster,
     Job,
-    Lease,
     NodeStatus,
-    PairRates,
-    RoundInputs,
+    PlanInputs,
     RoundPlan,
     RoundRecord,
-    Tier,
 )
 
 Json = Any
 _JOB = TypeAdapter(Job)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
-_LEASES = TypeAdapter(tuple[Lease, ...])
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
-_TIERS = TypeAdapter(tuple[Tier, ...])
-_JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "token", "version"}
+_JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "generation", "version"}
 _JOB_COLUMNS |= {"cancel_requested", "pause_requested"}
 _JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB_COLUMNS)
 
@@ -51,12 +43,12 @@ _JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB
 
 
 def dump(value: Any) -> str:
-    """Compact JSON text. Characters that no database takes (lone surrogates, from odd log bytes) become `?`."""
+    """Return compact JSON text. Characters that no database takes (lone surrogates, from damaged logs) become `?`."""
     return _ENCODER.encode(value).encode("utf-8", "replace").decode()
 
 
 def plain_text(text: str) -> str:
-    """`text` without what PostgreSQL or UTF-8 refuse: NUL and lone surrogates."""
+    """Return `text` without what PostgreSQL or UTF-8 refuse: NUL and lone surrogates."""
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
@@ -69,7 +61,7 @@ def _unpack(body: bytes) -> Json:
 
 
 def _plain(value: Any) -> Json:
-    """What the json module asks for when it meets a type it does not know."""
+    """Return a value of a type that the json module does not know, as one that it knows."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise TypeError(f"only numeric arrays can be stored, not {value.dtype}")
@@ -102,7 +94,7 @@ def _restore(item: dict[str, Any]) -> Any:
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """A damaged row is an unusable database, never an absent job."""
+    """Raise StoreUnavailable if the block cannot decode a row: a damaged row must not look like an absent job."""
     try:
         yield
     except (ValueError, TypeError, KeyError, zlib.error) as error:
@@ -113,12 +105,12 @@ def readable(what: str) -> Iterator[None]:
 
 
 def progress(job: Job) -> str:
-    """The scheduler's fields of a job that have no column of their own."""
+    """Return the fields of a job that the scheduler writes and that have no column of their own."""
     return dump({name: getattr(job, name) for name in _JOB_PROGRESS})
 
 
 def job(row: Any) -> Job:
-    """A job from a row of the table `jobs`."""
+    """Return the job in a row of the table `jobs`."""
     with readable(f"job {row.id}"):
         return _JOB.validate_python(
             json.loads(row.progress)
@@ -128,7 +120,7 @@ def job(row: Any) -> Job:
                 "state": row.state,
                 "submitted_at_s": row.submitted_at_s,
                 "steps_done": row.steps_done,
-                "token": row.token,
+                "generation": row.generation,
                 "version": row.version,
                 "cancel_requested": row.cancel_requested,
                 "pause_requested": row.pause_requested,
@@ -139,22 +131,23 @@ def job(row: Any) -> Job:
 # --- rounds -----------------------------------------------------------------------------------------------------
 
 
+class _Whole(BaseModel):
+    """Decodes a stored round by the types of its fields, arrays among them."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    record: RoundRecord
+
+
 def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
-    """Plan and decision of a round."""
-    owed = [[job_id, name, rounds] for (job_id, name), rounds in record.owed_rounds.items()]
-    decision = {
-        "problem": record.problem,
-        "allocation": record.allocation,
-        "owed_rounds": owed,
-        "solver_outcome": record.solver_outcome,
-        "switch_cost_s": record.switch_cost_s,
-        "inputs": record.inputs,
-    }
-    return _pack(record.plan), _pack(decision)
+    """Return the plan and the decision of a round, packed; the decision is every field of the record but the plan."""
+    decision = {name: getattr(record, name) for name in _names(RoundRecord) if name != "plan"}
+    lag = [[job_id, name, rounds] for (job_id, name), rounds in record.lag_rounds.items()]
+    return _pack(record.plan), _pack(decision | {"lag_rounds": lag})
 
 
 def plan(row: Any) -> RoundPlan:
-    """The plan from a row of the table `rounds`."""
+    """Return the plan in a row of the table `rounds`."""
     with readable(f"round {row.round_index}"):
         return _plan(row.plan)
 
@@ -165,95 +158,62 @@ def _plan(body: bytes) -> RoundPlan:
 
 
 def record(row: Any) -> RoundRecord:
-    """A whole round from a row of the table `rounds`."""
+    """Return a whole round from a row of the table `rounds`."""
     with readable(f"round {row.round_index}"):
         decision = _unpack(row.decision)
-        return RoundRecord(
-            plan=plan(row),
-            problem=_problem(decision["problem"]),
-            allocation=_allocation(decision["allocation"]),
-            owed_rounds={(job_id, name): rounds for job_id, name, rounds in decision["owed_rounds"]},
-            solver_outcome=decision["solver_outcome"],
-            switch_cost_s=decision.get("switch_cost_s", {}),
-            inputs=_inputs(decision.get("inputs")),
-        )
+        decision["lag_rounds"] = {(job_id, name): rounds for job_id, name, rounds in decision["lag_rounds"]}
+        if not _has_all(decision.get("inputs"), PlanInputs):
+            decision["inputs"] = None
+        return _Whole.model_validate({"record": decision | {"plan": plan(row)}}).record
 
 
-def _problem(item: dict[str, Any]) -> AllocationProblem:
-    tuples = {name: tuple(item[name]) for name in ("job_ids", "accelerator_types", "users")}
-    combinations = tuple(tuple(each) for each in item["combinations"])
-    tiers = _TIERS.validate_python(item["tiers"])
-    pairs = PairRates(**item["pair_rates"]) if item.get("pair_rates") else None
-    return AllocationProblem(**item | tuples | {"combinations": combinations, "tiers": tiers, "pair_rates": pairs})
-
-
-def _allocation(item: dict[str, Any]) -> Allocation:
-    return Allocation(
-        **item
-        | {
-            "combinations": tuple(tuple(each) for each in item["combinations"]),
-            "accelerator_types": tuple(item["accelerator_types"]),
-            "certificate": Certificate(**item["certificate"]),
-            "notes": tuple((job_id, text) for job_id, text in item.get("notes", ())),
-        }
-    )
-
-
-def _inputs(item: dict[str, Any] | None) -> RoundInputs | None:
-    if item is None:
-        return None
-    return RoundInputs(
-        **item
-        | {
-            "cluster": _CLUSTER.validate_python(item["cluster"]),
-            "parent": None if item["parent"] is None else _PLAN.validate_python(item["parent"]),
-            "kept": _LEASES.validate_python(item["kept"]),
-            "kinds": tuple(item["kinds"]),
-            "to_profile": tuple((job_id, name) for job_id, name in item["to_profile"]),
-        }
-    )
+def _has_all(item: Any, kind: Any) -> bool:
+    """Return True if no field is missing: a round that an older version stored cannot be decided again."""
+    return isinstance(item, dict) and item.keys() >= set(_names(kind))
 
 
 # --- documents --------------------------------------------------------------------------------------------------
 
 
 def pack_plan(plan: RoundPlan) -> bytes:
-    """A plan alone."""
+    """Return a plan, packed."""
     return _pack(plan)
 
 
 def pack_document(
     value: Cluster | tuple[ThroughputEstimate, ...] | tuple[NodeStatus, ...] | tuple[ApplicationResource, ...] | str,
 ) -> bytes:
-    """Something that is stored and replaced whole."""
+    """Return a packed document: a value that is always stored and replaced as a whole."""
     return _pack(value)
 
 
+@lru_cache(maxsize=2)
 def cluster(body: bytes | None) -> Cluster:
-    """The stored cluster; empty if there is none."""
+    """Return the stored cluster, the very same one for the same bytes; empty if there is none."""
     with readable("the cluster"):
         return Cluster() if body is None else _CLUSTER.validate_python(_unpack(body))
 
 
+@lru_cache(maxsize=2)
 def throughputs(body: bytes | None) -> tuple[ThroughputEstimate, ...]:
-    """The stored table of throughputs; empty if there is none."""
+    """Return the stored table of throughputs, the very same one for the same bytes; empty if there is none."""
     with readable("the table of throughputs"):
         return () if body is None else _THROUGHPUTS.validate_python(_unpack(body))
 
 
 def nodes(body: bytes | None) -> tuple[NodeStatus, ...]:
-    """What is kept of each node; empty if there is none."""
+    """Return the stored status of each node; empty if none is stored."""
     with readable("the list of nodes"):
         return () if body is None else _NODES.validate_python(_unpack(body))
 
 
 def resources(body: bytes | None) -> tuple[ApplicationResource, ...]:
-    """The ephemeral resources that applications want; empty if there are none."""
+    """Return the ephemeral resources that applications requested; empty if there are none."""
     with readable("the ephemeral resources"):
         return () if body is None else _RESOURCES.validate_python(_unpack(body))
 
 
 def policy(body: bytes | None) -> str:
-    """The policy that an operator switched to; empty if none did."""
+    """Return the policy to which an operator switched; empty if nobody did."""
     with readable("the policy"):
         return "" if body is None else str(_unpack(body))

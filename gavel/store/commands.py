@@ -1,4 +1,4 @@
-"""What is written, as functions of an open transaction; the writer's thread runs them."""
+"""Everything that is written, as functions of an open transaction; the writer's thread calls them."""
 
 from dataclasses import asdict, replace
 from typing import Any
@@ -18,8 +18,8 @@ from gavel.store.rules import (
     count_preemptions,
     next_tier,
     no_job,
-    tenant_told,
-    token_told,
+    tenant_audit_entry,
+    token_audit_entries,
 )
 from gavel.store.schema import (
     CountersRow,
@@ -30,7 +30,7 @@ from gavel.store.schema import (
     TokenRow,
     UserRow,
 )
-from gavel.store.wishes import add_events
+from gavel.store.user_requests import add_events
 from gavel.store.writer import Transaction
 from gavel.types import Identity, JobId, JobState, RoundPlan, Tier, User
 
@@ -41,30 +41,30 @@ _IDS_A_QUERY = 1000  # databases bound the number of parameters
 
 
 def put_tier(tx: Transaction, tier: Tier, expected_version: int | None, by: str, now_s: float) -> Tier:
-    """The tier as stored. Raises StaleVersion, NotFound (parent), InvalidRequest."""
+    """Store the tier and return it as stored. Raises StaleVersion, NotFound (parent), InvalidRequest."""
     stored = queries.tiers(tx.connection)
     new = replace(tier, version=next_tier(tier, stored, expected_version))
     _put(tx, TierRow, asdict(new), key="name")
-    audit.add_audit(tx, [tenant_told("tier", stored.get(tier.name), new, by, now_s)])
+    audit.add_audit(tx, [tenant_audit_entry("tier", stored.get(tier.name), new, by, now_s)])
     return new
 
 
 def put_user(tx: Transaction, user: User, by: str, now_s: float) -> User:
-    """The user as stored. Raises NotFound (tier), InvalidRequest."""
+    """Store the user and return it as stored. Raises NotFound (tier), InvalidRequest."""
     check_user(user, queries.tiers(tx.connection))
     before = queries.user(tx.connection, user.name)
     _put(tx, UserRow, {"name": user.name, "tiers": list(user.tiers)}, key="name")
-    audit.add_audit(tx, [tenant_told("user", before, user, by, now_s)])
+    audit.add_audit(tx, [tenant_audit_entry("user", before, user, by, now_s)])
     return user
 
 
 def add_token(tx: Transaction, token_hash: str, holder: Identity, by: str, now_s: float) -> None:
-    """Remember a token; the same once more changes nothing, another holder raises Conflict."""
+    """Store a token. The same token of the same holder changes nothing; of another holder it raises Conflict."""
     before = tx.connection.execute(select(TokenRow.__table__).where(TokenRow.token_hash == token_hash)).one_or_none()
     row = {"user_name": holder.user, "scope": holder.scope.value, "job_id": holder.job_id}
     if before is None:
         tx.connection.execute(insert(TokenRow), row | {"token_hash": token_hash, "created_at_s": now_s})
-        audit.add_audit(tx, token_told(holder, by, now_s))
+        audit.add_audit(tx, token_audit_entries(holder, by, now_s))
     elif (before.user_name, before.scope, before.job_id) != tuple(row.values()):
         raise Conflict("this token already belongs to somebody; make a new one")
 
@@ -73,7 +73,7 @@ def add_token(tx: Transaction, token_hash: str, holder: Identity, by: str, now_s
 
 
 class Commit:
-    """One scheduler commit, encoded before it waits for the writer, so that nobody waits for the encoding."""
+    """One commit of the scheduler, encoded before it is queued, so that the writer's thread need not encode it."""
 
     def __init__(self, expected_version: int, changes: Changes, *, keep_rounds: int, keep_events_s: float) -> None:
         self._expected_version = expected_version
@@ -94,11 +94,11 @@ class Commit:
 
     @property
     def decision(self) -> bytes:
-        """What the round was decided on, packed; empty without a round."""
+        """Return the inputs and the result of the round's decision, packed; empty without a round."""
         return self._round[1] if self._round else b""
 
     def apply(self, tx: Transaction) -> int:
-        """The new version. Raises StaleVersion, NotFound, InvariantViolated."""
+        """Apply the commit and return the new version. Raises StaleVersion, NotFound, InvariantViolated."""
         self._count_version(tx)
         self._check_jobs(tx)
         self._update_jobs(tx)
@@ -133,7 +133,7 @@ class Commit:
             before = stored.get(job.id)
             if before is None:
                 raise no_job(job.id)
-            after = replace(before, state=job.state, token=job.token, steps_done=job.steps_done)
+            after = replace(before, state=job.state, generation=job.generation, steps_done=job.steps_done)
             check_progress(job.id, before, after)
             stored[job.id] = after
 
@@ -142,7 +142,7 @@ class Commit:
             {
                 "job_id": job.id,
                 "new_state": job.state.value,
-                "new_token": job.token,
+                "new_generation": job.generation,
                 "new_steps_done": job.steps_done,
                 "new_progress": progress,
             }
@@ -171,7 +171,7 @@ _UPDATE_JOB = (
     .where(JobRow.id == bindparam("job_id"))
     .values(
         state=bindparam("new_state"),
-        token=bindparam("new_token"),
+        generation=bindparam("new_generation"),
         steps_done=bindparam("new_steps_done"),
         progress=bindparam("new_progress"),
         version=JobRow.version + 1,
@@ -180,19 +180,21 @@ _UPDATE_JOB = (
 
 
 def _progress_of(tx: Transaction, job_ids: list[JobId]) -> dict[JobId, Progress]:
-    columns = (JobRow.id, JobRow.state, JobRow.token, JobRow.steps_done, JobRow.total_steps)
-    found = {}
+    columns = (JobRow.id, JobRow.state, JobRow.generation, JobRow.steps_done, JobRow.total_steps)
+    progress = {}
     for start in range(0, len(job_ids), _IDS_A_QUERY):
         query = select(*columns).where(JobRow.id.in_(job_ids[start : start + _IDS_A_QUERY]))
-        for job_id, state, token, steps_done, total_steps in tx.connection.execute(query):
-            found[job_id] = Progress(state=JobState(state), token=token, steps_done=steps_done, total_steps=total_steps)
-    return found
+        for job_id, state, generation, steps_done, total_steps in tx.connection.execute(query):
+            progress[job_id] = Progress(
+                state=JobState(state), generation=generation, steps_done=steps_done, total_steps=total_steps
+            )
+    return progress
 
 
 # --- both -------------------------------------------------------------------------------------------------------
 
 
 def _put(tx: Transaction, table: Any, row: dict[str, Any], *, key: str) -> None:
-    """Replace the row with this key, or insert it; there is no other writer to race with."""
+    """Replace the row with this key, or insert it; no other writer runs at the same time."""
     if tx.connection.execute(update(table).where(getattr(table, key) == row[key]).values(row)).rowcount == 0:
         tx.connection.execute(insert(table), row)

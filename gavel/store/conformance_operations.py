@@ -1,38 +1,46 @@
-"""The part of `gavel.store.conformance` about commands, nodes and rounds that are amended while they are in force."""
+"""The part of `gavel.store.conformance` about commands, nodes, the policy, predictions, and rounds amended in force."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from gavel.errors import InvariantViolated, NotFound, StaleVersion, StoreUnavailable
-from gavel.ports import AuditEntry, Changes, Store
+from gavel.ports import AuditEntry, Changes
 from gavel.store.rules import PENDING_COMMANDS_MAX
-from gavel.store.samples import refused, round_record, same
+from gavel.store.samples import SimulationStore, refused, round_record, same, spec
 from gavel.types import (
     ApplicationResource,
     EphemeralResource,
+    Expected,
+    Job,
+    JobState,
     NodeState,
     NodeStatus,
     Operation,
     OperationState,
+    Prediction,
 )
 
 
-def _command(store: Store, **over: Any) -> Operation:
+def _command(store: SimulationStore, **over: Any) -> Operation:
     fields: dict[str, Any] = {"subject": "node/n0", "body": {"window_s": 1 / 3}, "by": "op", "now_s": 2.0}
     return store.add_command("node.drain", **fields | over)
+
+
+def _submit(store: SimulationStore) -> Job:
+    return store.submit(spec(), key=None, body_hash="h", now_s=1.0).job
 
 
 def _done(operation: Operation, **over: Any) -> Operation:
     return replace(operation, state=OperationState.DONE, finished_at_s=3.5, **over)
 
 
-def _commit(store: Store, **changes: Any) -> int:
+def _commit(store: SimulationStore, **changes: Any) -> int:
     return store.commit(store.snapshot().version, Changes(**changes))
 
 
-def a_command_waits_for_the_scheduler(store: Store) -> None:
-    """Pending, readable by its id, in the snapshot in the order of acknowledgement; the view does not get stale."""
+def a_command_waits_for_the_scheduler(store: SimulationStore) -> None:
+    """Pending, readable by its id, in the snapshot in order of arrival; the view does not become stale."""
     view = store.snapshot()
     first, second = _command(store), _command(store, body={"window_s": 5, "deep": {"list": [1, "é", None]}})
     assert first == Operation(
@@ -51,7 +59,7 @@ def a_command_waits_for_the_scheduler(store: Store) -> None:
         store.operation("none")
 
 
-def an_operation_ends_once_with_what_it_changed(store: Store) -> None:
+def an_operation_ends_once_with_what_it_changed(store: SimulationStore) -> None:
     """Outcome, nodes and audit in one commit; it leaves the snapshot, stays readable, and cannot end again."""
     first, second = _command(store), _command(store)
     done = _done(first, result={"state": "draining"})
@@ -71,15 +79,15 @@ def an_operation_ends_once_with_what_it_changed(store: Store) -> None:
     assert store.nodes() == (node,)
 
 
-def an_operation_may_be_noted_and_stay_pending(store: Store) -> None:
-    """What was decided for it is durable before it is carried out."""
+def an_operation_may_be_noted_and_stay_pending(store: SimulationStore) -> None:
+    """The decision for it is durable before it is carried out."""
     noted = replace(_command(store), result={"generation": 4})
     _commit(store, operations=(noted,))
     assert store.snapshot().commands == (noted,) and store.operation(noted.id) == noted
 
 
-def commands_are_refused_when_too_many_wait(store: Store) -> None:
-    """Nothing is acknowledged then; there is room again once some have ended."""
+def commands_are_refused_when_too_many_wait(store: SimulationStore) -> None:
+    """A refused command is not stored; there is room again once some have ended."""
     waiting = [_command(store) for _ in range(PENDING_COMMANDS_MAX)]
     with refused(StoreUnavailable):
         _command(store)
@@ -87,8 +95,8 @@ def commands_are_refused_when_too_many_wait(store: Store) -> None:
     assert store.snapshot().commands == () and _command(store).sequence > waiting[-1].sequence
 
 
-def nodes_are_replaced_whole(store: Store) -> None:
-    """A commit without them leaves them."""
+def nodes_are_replaced_whole(store: SimulationStore) -> None:
+    """A commit without nodes does not change them."""
     nodes = tuple(NodeStatus(name=name, since_s=1.5) for name in ("a", "b"))
     assert store.nodes() == () and dict(store.snapshot().nodes) == {}
     _commit(store, nodes=nodes)
@@ -98,10 +106,10 @@ def nodes_are_replaced_whole(store: Store) -> None:
     assert store.nodes() == () and dict(store.snapshot().nodes) == {}
 
 
-def resources_are_replaced_whole(store: Store) -> None:
-    """A commit without them leaves them."""
-    said = EphemeralResource(name="lb", node="n0", capacity=2, owner="app", lease_expires_at_s=9.5, generation=3)
-    wanted = (ApplicationResource(resource=said, job_id="j", held=1), ApplicationResource(resource=said))
+def resources_are_replaced_whole(store: SimulationStore) -> None:
+    """A commit without resources does not change them."""
+    pool = EphemeralResource(name="lb", node="n0", capacity=2, owner="app", lease_expires_at_s=9.5, generation=3)
+    wanted = (ApplicationResource(resource=pool, job_id="j", held=1), ApplicationResource(resource=pool))
     assert store.resources() == () and store.snapshot().resources == ()
     _commit(store, resources=wanted)
     _commit(store, round=round_record(1))
@@ -110,8 +118,8 @@ def resources_are_replaced_whole(store: Store) -> None:
     assert store.resources() == () and store.snapshot().resources == ()
 
 
-def a_round_in_force_is_amended(store: Store) -> None:
-    """Its plan is replaced, what it was decided on stays; neither another round nor its times can change so."""
+def a_round_in_force_is_amended(store: SimulationStore) -> None:
+    """Its plan is replaced, its decision stays; another round, or other times, cannot be stored this way."""
     records = [round_record(index) for index in (1, 2)]
     for record in records:
         _commit(store, round=record)
@@ -120,15 +128,42 @@ def a_round_in_force_is_amended(store: Store) -> None:
         amended = replace(record.plan, leases=(*record.plan.leases, lease))
         before = store.snapshot()
         _commit(store, amended=amended)
-        assert same(store.snapshot().rounds[index], replace(record, plan=amended))
+        assert same(store.snapshot().round_records[index], replace(record, plan=amended))
         assert same(store.round(index + 1), replace(record, plan=amended))
-        assert same(before.rounds[index], record)
+        assert same(before.round_records[index], record)
     for wrong in (round_record(3).plan, replace(records[0].plan, duration_s=11.0)):
         with refused(StaleVersion):
             _commit(store, amended=wrong)
 
 
-CHECKS: tuple[Callable[[Store], None], ...] = (
+def a_policy_that_was_chosen_stays(store: SimulationStore) -> None:
+    """Until another is chosen; a fresh store has none."""
+    assert store.snapshot().policy == ""
+    _commit(store, policy="fifo")
+    _commit(store, round=round_record(1))
+    assert store.snapshot().policy == "fifo"
+    _commit(store, policy="hierarchical?x=1")
+    assert store.snapshot().policy == "hierarchical?x=1"
+
+
+def what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes(store: SimulationStore) -> None:
+    """A second prediction changes nothing; a job that did not complete is never settled; the newest end comes first."""
+    first, second, third = (_submit(store) for _ in range(3))
+    start, finish = Expected(at_s=2.0, low_s=1.0, high_s=1 / 3), Expected(at_s=9.0, low_s=8.0, high_s=0.1 + 0.2)
+    made = Prediction(job_id=first.id, made_at_s=1.0, start=start, finish=finish)
+    others = [Prediction(job_id=job.id, made_at_s=2.0, finish=finish) for job in (second, third)]
+    _commit(store, predictions=(made, *others), round=round_record(1))
+    _commit(store, predictions=(replace(made, made_at_s=5.0),), round=round_record(2))
+    assert store.predictions() == ()
+    ended = replace(first, state=JobState.COMPLETED, steps_done=100, started_at_s=3.0, finished_at_s=7.0)
+    later = replace(second, state=JobState.COMPLETED, steps_done=100, started_at_s=3.0, finished_at_s=8.0)
+    _commit(store, jobs=(ended, later, replace(third, state=JobState.CANCELLED, finished_at_s=9.0)))
+    settled = replace(made, started_at_s=3.0, finished_at_s=7.0)
+    assert store.predictions() == (replace(others[0], started_at_s=3.0, finished_at_s=8.0), settled)
+    assert [each.job_id for each in store.predictions(limit=1)] == [second.id]
+
+
+CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     a_command_waits_for_the_scheduler,
     an_operation_ends_once_with_what_it_changed,
     an_operation_may_be_noted_and_stay_pending,
@@ -136,4 +171,6 @@ CHECKS: tuple[Callable[[Store], None], ...] = (
     nodes_are_replaced_whole,
     resources_are_replaced_whole,
     a_round_in_force_is_amended,
+    a_policy_that_was_chosen_stays,
+    what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes,
 )

@@ -13,7 +13,7 @@ MIGRATION_LOCK = 0x6761_7665_6C  # "gavel": any number that nobody else locks in
 
 
 def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
-    """Engines for the writer and for readers, migrations applied. Raises StoreUnavailable, InvalidRequest (URL).
+    """Return engines for the writer and for readers, migrations applied. Raises StoreUnavailable, InvalidRequest (URL).
 
     Every read transaction sees one state of the database, whatever is committed meanwhile.
     """
@@ -30,7 +30,7 @@ def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
 
 
 def checked_url(url: str) -> URL:
-    """The address of a database; raises InvalidRequest for one that cannot be used."""
+    """Return the URL of a database; raise InvalidRequest for one that cannot be used."""
     try:
         place = make_url(url)
     except SQLAlchemyError as error:
@@ -79,7 +79,7 @@ def _server_engine(url: str, is_writer: bool, busy_timeout_s: float) -> Engine:
 
 
 def _migrate(writer: Engine, reader: Engine, place: str) -> None:
-    """Bring the tables to the newest revision; nearly free when they are there."""
+    """Apply the missing migrations; nearly free when there are none."""
     try:
         with reader.connect() as connection:
             stored = stored_revision(connection, place)
@@ -95,7 +95,7 @@ def _migrate(writer: Engine, reader: Engine, place: str) -> None:
 
 
 def stored_revision(connection: Connection, place: str) -> str | None:
-    """The database's revision; None: it is empty. Raises StoreUnavailable for anything that this code cannot use."""
+    """Return the database's revision; None if it is empty. Raises StoreUnavailable if this code cannot use it."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return None

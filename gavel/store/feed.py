@@ -1,4 +1,7 @@
-"""What was written since: jobs and rounds after a position, which is the number of the commit that wrote them last."""
+"""The live feed: jobs and rounds written after a position.
+
+A position is the number of the commit that wrote them last.
+"""
 
 from operator import itemgetter
 from typing import Any
@@ -12,7 +15,7 @@ from gavel.types import Job, RoundPlan
 
 
 def feed(connection: Connection, after: int | None, limit: int) -> Feed:
-    """Jobs and plans with after < change <= position, oldest first; None: only the newest position."""
+    """Return jobs and plans with after < change <= position, oldest first; without `after` only the newest position."""
     newest = connection.execute(select(CountersRow.change)).scalar_one()
     if after is None or after >= newest:
         return Feed(position=newest, newest=newest)
@@ -29,6 +32,6 @@ def feed(connection: Connection, after: int | None, limit: int) -> Feed:
 
 
 def _page_end(connection: Connection, table: Any, after: int, limit: int, newest: int) -> int:
-    """The commit that holds the row number `limit`: a commit is told whole, since its number is where to go on."""
+    """Return the commit of row number `limit`: a page ends with a whole commit, and the next begins behind it."""
     query = select(table.change).where(table.change > after).order_by(table.change).offset(limit - 1).limit(1)
     return int(connection.execute(query).scalar() or newest)

@@ -1,8 +1,9 @@
-"""Who plans: one row of the database says which process leads the scheduler, and under which generation.
+"""Which process leads the scheduler: one row of the database names the leader and its generation.
 
-A leader counts up the row's beat while it lives. Whoever stands by judges its silence by that count and by its own
-monotonic clock, never by comparing the clocks of two hosts, and takes over by raising the generation. From then on
-every commit of the leader before is refused, in the transaction that would have written it, however late it comes.
+A leader increments the row's beat while it lives. A standby process watches that counter and measures by its own
+monotonic clock for how long it has not changed; clocks of two hosts are never compared. It takes over by raising the
+generation. From then on every commit of the former leader is refused, in the transaction that would have written it,
+however late it comes.
 """
 
 import secrets
@@ -20,10 +21,10 @@ _ROW = LeadershipRow.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """The row as it is: generation 0 before anybody led, no holder after a leader went in good order.
+class LeaderRow:
+    """The row of the leader: generation 0 before anybody led, no holder after a leader resigned.
 
-    A leader whose beat does not change for `lease_s` is gone. `database` is what this database calls itself.
+    A leader whose beat does not change for `lease_s` seconds is gone. `database` is the identifier of this database.
     """
 
     database: str = ""
@@ -34,7 +35,10 @@ class Standing:
 
 
 class Leadership:
-    """One process's part in it. `generation` is the one that its commits are made under; None: it never led."""
+    """The part of one process in the leadership.
+
+    `generation` is the one under which its commits are made; None if the process never led.
+    """
 
     def __init__(self, write_engine: Engine, read_engine: Engine, writer: Writer) -> None:
         self._write_engine = write_engine
@@ -42,24 +46,25 @@ class Leadership:
         self._writer = writer
         self.generation: int | None = None
 
-    def standing(self) -> Standing:
-        """Who leads now. Raises StoreUnavailable."""
+    def current(self) -> LeaderRow:
+        """Return the row of the leader as it is now. Raises StoreUnavailable."""
         try:
             with self._read_engine.connect() as connection:
-                return _standing(connection)
+                return _leader_row(connection)
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be read now: {_first_line(error)}") from error
 
-    def take(self, holder: str, *, lease_s: float, seen: Standing) -> Term | None:
-        """Lead from now on; None if somebody has led or beaten since `seen`. Raises StoreUnavailable.
+    def take(self, holder: str, *, lease_s: float, seen: LeaderRow) -> Term | None:
+        """Become the leader and return the new row; None if the row changed since `seen`. Raises StoreUnavailable.
 
-        It goes through the writer, as commits do: those of the leader before are in the database by now, or refused.
+        The writer's thread does it, after all commits that are queued: those of the former leader are in the database
+        by now, or will be refused.
         """
         term = Term(database=seen.database or secrets.token_hex(8), generation=seen.generation + 1)
         row = asdict(term) | {"holder": holder, "beat": seen.beat + 1, "lease_s": lease_s}
 
         def apply(tx: Transaction) -> bool:
-            if _standing(tx.connection, until_commit=True) != seen:
+            if _leader_row(tx.connection, until_commit=True) != seen:
                 return False
             _put(tx.connection, row)
             return True
@@ -70,9 +75,9 @@ class Leadership:
         return term
 
     def beat(self) -> None:
-        """A sign of life. Raises LeadershipLost, StoreUnavailable.
+        """Increment the beat, which shows that the leader lives. Raises LeadershipLost, StoreUnavailable.
 
-        Not by the writer: a queue of submits must not look like death, and a beat is no change that anybody reads.
+        It does not go through the writer's thread: a long queue of submits must not look like a dead leader.
         """
         is_ours = _ROW.c.generation == self.generation
         try:
@@ -84,27 +89,27 @@ class Leadership:
             raise _lost(self.generation)
 
     def resign(self) -> None:
-        """Let the next one lead at once; nothing is committed under this generation any more."""
+        """Give up the leadership, so that the next process can lead at once; this generation commits nothing more."""
         is_ours = _ROW.c.generation == self.generation
         self._writer.write(lambda tx: tx.connection.execute(update(LeadershipRow).where(is_ours).values(holder="")))
 
     def check(self, tx: Transaction) -> None:
-        """In a scheduler's commit: raises LeadershipLost if another process leads by now, or this one resigned.
+        """Raise LeadershipLost in a scheduler's commit if another process leads by now, or this one resigned.
 
-        A process that never led is alone with its database, as a simulation is.
+        A process that never led is alone with its database, as in a simulation.
         """
         if self.generation is None:
             return
-        now = _standing(tx.connection)
+        now = _leader_row(tx.connection)
         if now.generation != self.generation or not now.holder:
             raise _lost(self.generation)
 
 
-def _standing(connection: Connection, *, until_commit: bool = False) -> Standing:
-    """The row; `until_commit`: and nobody beats before this transaction is over."""
+def _leader_row(connection: Connection, *, until_commit: bool = False) -> LeaderRow:
+    """Return the row; with `until_commit` nobody can beat before this transaction is over."""
     query = select(_ROW.c.database, _ROW.c.generation, _ROW.c.holder, _ROW.c.beat, _ROW.c.lease_s)
     row = connection.execute(query.with_for_update() if until_commit else query).one_or_none()
-    return Standing() if row is None else Standing(**row._mapping)
+    return LeaderRow() if row is None else LeaderRow(**row._mapping)
 
 
 def _put(connection: Connection, row: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Looking after a database: a copy of it, a check of all it holds, an upgrade to this Gavel's tables."""
+"""Maintenance of a database: a backup, a check of everything it holds, an upgrade to this Gavel's tables."""
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ ROWS_A_READ = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a check found; no faults: everything can be read."""
+    """The result of a check; without faults, everything can be read."""
 
     revision: str | None
     jobs: int = 0
@@ -30,9 +30,9 @@ class Report:
 
 
 def backup(url: str, path: Path) -> Report:
-    """Copy a SQLite database as of one instant, while it is in use; the check of the copy.
+    """Copy a SQLite database as of one instant, while it is in use, and return the check of the copy.
 
-    Raises InvalidRequest for another database or a path that is taken, StoreUnavailable.
+    Raises InvalidRequest for another kind of database or a path that exists, StoreUnavailable.
     """
     place = checked_url(url)
     if place.get_backend_name() != "sqlite":
@@ -50,7 +50,7 @@ def backup(url: str, path: Path) -> Report:
 
 
 def check(url: str) -> Report:
-    """Read all that is stored as of one instant; changes nothing. Raises StoreUnavailable for another's database."""
+    """Read everything as of one instant; write nothing. Raises StoreUnavailable for the database of another program."""
     with _looking(url) as (connection, revision):
         damage = tuple(_damage(connection))
         if damage or revision != REVISIONS[-1]:
@@ -59,7 +59,7 @@ def check(url: str) -> Report:
 
 
 def stored_round(url: str, round_index: int) -> RoundRecord:
-    """A round with all it was decided on. Raises NotFound, StoreUnavailable."""
+    """Return a round with all the inputs of its decision. Raises NotFound, StoreUnavailable."""
     with _looking(url) as (connection, revision):
         if revision != REVISIONS[-1]:
             raise StoreUnavailable("; ".join(_outdated(revision)))
@@ -68,7 +68,7 @@ def stored_round(url: str, round_index: int) -> RoundRecord:
 
 @contextmanager
 def _looking(url: str) -> Iterator[tuple[Connection, str | None]]:
-    """A connection that sees one instant and changes nothing, and the revision of the tables."""
+    """Yield a connection that sees one instant and writes nothing, and the revision of the tables."""
     place = checked_url(url)
     is_sqlite = place.get_backend_name() == "sqlite"
     if is_sqlite and not Path(str(place.database)).exists():
@@ -109,7 +109,7 @@ def _outdated(revision: str | None) -> Iterator[str]:
 
 
 def _damage(connection: Connection) -> Iterator[str]:
-    """What the database itself finds wrong; PostgreSQL checks its pages as it reads them."""
+    """Return what the database's own check reports; PostgreSQL checks its pages as it reads them."""
     if connection.dialect.name != "sqlite":
         return
     for (line,) in connection.execute(text("PRAGMA integrity_check")):
@@ -120,7 +120,7 @@ def _damage(connection: Connection) -> Iterator[str]:
 
 
 def _contents(connection: Connection, revision: str) -> Report:
-    """Every job, round and document decoded, as the service would."""
+    """Decode every job, round and document, as the service would."""
     jobs, rounds = list(_ids(connection)), _rounds(connection)
     reads: list[Callable[[], object]] = [
         *(partial(queries.job, connection, job_id) for job_id in jobs),

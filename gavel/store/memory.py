@@ -1,17 +1,14 @@
-"""`gavel.ports.Store` in dictionaries, for the simulator and for tests: same answers, one thread, nothing durable."""
+"""A store for simulations (scheduler, requests, records): all in dictionaries, nothing is durable."""
 
 import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import takewhile
-from operator import itemgetter
 from typing import Any
 
-from gavel.errors import Conflict, NotFound, StaleVersion
+from gavel.errors import StaleVersion
 from gavel.ports import (
     Changes,
-    Feed,
     Snapshot,
     ThroughputEstimate,
 )
@@ -20,7 +17,6 @@ from gavel.store.rules import (
     DEFAULT_TIER,
     KEEP_OPERATIONS,
     KEEP_ROUNDS,
-    TOKEN_ID_DIGITS,
     JobIds,
     Progress,
     check_amended,
@@ -28,22 +24,16 @@ from gavel.store.rules import (
     check_pending,
     check_progress,
     check_round,
-    check_token_hash,
     check_unfinished,
-    check_user,
     count_preemptions,
     next_tier,
     no_operation,
     no_round,
-    tenant_told,
-    token_taken_back,
-    token_told,
+    tenant_audit_entry,
 )
 from gavel.types import (
     ApplicationResource,
-    BearerToken,
     Cluster,
-    Identity,
     Job,
     JobId,
     JobState,
@@ -54,25 +44,26 @@ from gavel.types import (
     Prediction,
     RoundPlan,
     RoundRecord,
-    Scope,
     Tier,
     Usage,
-    User,
 )
+from gavel.types.copying import changed
 
 
 class MemoryStore(JobsInMemory):
-    """A store that forgets. `random_bits` makes the random part of job ids; by default the same in every run."""
+    """A SchedulerStore, RequestStore and RecordStore in memory, for one thread.
+
+    `random_bits` makes the random part of job ids; by default the same in every run.
+    """
 
     def __init__(
         self,
         *,
         keep_rounds: int = KEEP_ROUNDS,
-        jobs_per_user: int | None = None,
         random_bits: Callable[[int], int] | None = None,
     ) -> None:
         ids = JobIds(random_bits or random.Random(0).getrandbits)  # noqa: S311 - not for secrets
-        super().__init__(ids, jobs_per_user)
+        super().__init__(ids)
         self._keep_rounds = keep_rounds
         self._version = 0
         self._sequence_of_operations = 0
@@ -86,20 +77,14 @@ class MemoryStore(JobsInMemory):
         self._preemptions = 0
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
-        self._users: dict[str, User] = {}
         self._usage: dict[tuple[str, str], Usage] = {}
         self._predictions: dict[JobId, Prediction] = {}  # of jobs that have not ended
         self._settled: deque[Prediction] = deque(maxlen=1000)
-        self._tokens: dict[str, Identity] = {}
-        self._token_times: dict[str, float] = {}
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
     # --- the scheduler's side -----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """A consistent view for deciding; the same object as before if nothing was written since."""
+        """Return a consistent view; the same object as before if nothing was written since."""
         if self._snapshot is None:
             newest = self._newest_round()
             rounds = tuple(self._rounds[index] for index in (newest - 1, newest) if index in self._rounds)
@@ -107,7 +92,7 @@ class MemoryStore(JobsInMemory):
                 version=self._version,
                 jobs=dict(self._active),
                 tiers=dict(sorted(self._tiers.items())),
-                rounds=rounds,
+                round_records=rounds,
                 commands=tuple(self._commands.values()),
                 nodes={node.name: node for node in self._nodes},
                 resources=self._resources,
@@ -118,7 +103,10 @@ class MemoryStore(JobsInMemory):
         return self._snapshot
 
     def commit(self, expected_version: int, changes: Changes) -> int:
-        """Write all changes or none; the new version. Raises StaleVersion, NotFound (a job), InvariantViolated."""
+        """Write all changes or none; return the new version.
+
+        Raises StaleVersion, NotFound (a job), InvariantViolated.
+        """
         if expected_version != self._version:
             raise StaleVersion(
                 f"the scheduler's version is {self._version}, not {expected_version}: another scheduler committed; "
@@ -141,15 +129,11 @@ class MemoryStore(JobsInMemory):
         if changes.amended is not None:
             index = changes.amended.round_index
             self._rounds[index] = replace(self._rounds[index], plan=changes.amended)
-            self._note_write(index)
         if changes.round is not None:
             index = changes.round.plan.round_index
             self._rounds[index] = changes.round
-            self._note_write(index)
             self._rounds.pop(index - self._keep_rounds, None)
-            self._written.pop(index - self._keep_rounds, None)
         self._cluster = self._cluster if changes.cluster is None else changes.cluster
-        self.edition += changes.cluster is not None
         self._throughputs = self._throughputs if changes.throughputs is None else changes.throughputs
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
@@ -159,9 +143,9 @@ class MemoryStore(JobsInMemory):
 
     def _settle(self, jobs: Mapping[JobId, Job]) -> None:
         for job in jobs.values():
-            known = self._predictions.pop(job.id, None) if job.state.is_terminal else None
-            if known is not None and job.state is JobState.COMPLETED:
-                ended = replace(known, started_at_s=job.started_at_s, finished_at_s=job.finished_at_s)
+            prediction = self._predictions.pop(job.id, None) if job.state.is_terminal else None
+            if prediction is not None and job.state is JobState.COMPLETED:
+                ended = replace(prediction, started_at_s=job.started_at_s, finished_at_s=job.finished_at_s)
                 self._settled.append(ended)
 
     def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
@@ -170,12 +154,15 @@ class MemoryStore(JobsInMemory):
         return tuple(sorted(self._settled, key=lambda each: (-(each.finished_at_s or 0.0), each.job_id))[:limit])
 
     def _checked(self, changes: Changes) -> dict[JobId, Job]:
-        """The jobs to store, with what the scheduler does not own kept; raises for any change that may not be."""
+        """Return the jobs to store, with the fields that the scheduler does not own unchanged.
+
+        Raises StaleVersion, NotFound or InvariantViolated for a change that is not allowed.
+        """
         jobs: dict[JobId, Job] = {}
         for job in changes.jobs:
             stored = jobs.get(job.id) or self.job(job.id)
             check_progress(job.id, _progress(stored), _progress(job))
-            jobs[job.id] = replace(
+            jobs[job.id] = changed(
                 job,
                 spec=stored.spec,
                 submitted_at_s=stored.submitted_at_s,
@@ -184,8 +171,8 @@ class MemoryStore(JobsInMemory):
                 version=stored.version + 1,
             )
         for each in changes.operations:
-            known = self._operations.get(each.id)
-            check_unfinished(each.id, known.state if known else None)
+            current = self._operations.get(each.id)
+            check_unfinished(each.id, current.state if current else None)
         if changes.amended is not None:
             amended = self._rounds.get(changes.amended.round_index)
             check_amended(changes.amended, amended.plan if amended else None)
@@ -198,46 +185,39 @@ class MemoryStore(JobsInMemory):
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
 
-    def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
-        """Jobs and rounds written after a position, all at once; None: nothing but where the feed is now."""
-        check_limit(limit, 1000)
-        recent = takewhile(lambda each: after is not None and each[1] > after, reversed(self._written.items()))
-        items = [(at, self._jobs[what] if isinstance(what, str) else self._rounds[what].plan) for what, at in recent]
-        return Feed(position=self._writes, newest=self._writes, items=tuple(reversed(items)))
-
     def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
-        """Newest first, with round_index < before; limit 1..1000."""
+        """Return the plans with round_index < `before`, newest first; limit 1..1000."""
         check_limit(limit, 1000)
         newest_first = (self._rounds[index].plan for index in reversed(self._rounds))
         return tuple(plan for plan in newest_first if before is None or plan.round_index < before)[:limit]
 
     def round(self, round_index: int | None = None) -> RoundRecord:
-        """One round whole; None: the newest. Raises NotFound."""
+        """Return one whole round; with None the newest. Raises NotFound."""
         index = self._newest_round() if round_index is None else round_index
         if index not in self._rounds:
             raise no_round(round_index)
         return self._rounds[index]
 
     def cluster(self) -> Cluster:
-        """The cluster as last committed by the scheduler; empty before its first tick."""
+        """Return the cluster as last committed by the scheduler; empty before its first tick."""
         return self._cluster
 
     def throughputs(self) -> tuple[ThroughputEstimate, ...]:
-        """The estimator's table as last committed."""
+        """Return the estimator's table as last committed."""
         return self._throughputs
 
     def nodes(self) -> tuple[NodeStatus, ...]:
-        """What the scheduler last committed of each node, sorted by name."""
+        """Return the status of each node as last committed by the scheduler, sorted by name."""
         return self._nodes
 
     def resources(self) -> tuple[ApplicationResource, ...]:
-        """The ephemeral resources of applications, as last committed by the scheduler."""
+        """Return the ephemeral resources of applications, as last committed by the scheduler."""
         return self._resources
 
     # --- commands -----------------------------------------------------------------------------------------------
 
     def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
-        """A wish that the scheduler will apply. Raises StoreUnavailable when too many wait."""
+        """The new operation, pending until the scheduler applies it. Raises StoreUnavailable when too many wait."""
         check_pending(len(self._commands))
         self._sequence_of_operations += 1
         operation = Operation(
@@ -254,7 +234,7 @@ class MemoryStore(JobsInMemory):
         return operation
 
     def operation(self, operation_id: OperationId) -> Operation:
-        """What became of a command. Raises NotFound, also for one that ended long ago."""
+        """Return a command's operation, with its result once it has ended. Raises NotFound, also long after its end."""
         if operation_id not in self._operations:
             raise no_operation(operation_id)
         return self._operations[operation_id]
@@ -271,7 +251,7 @@ class MemoryStore(JobsInMemory):
     # --- usage --------------------------------------------------------------------------------------------------
 
     def usage(self, month: str) -> tuple[Usage, ...]:
-        """What tiers used in a month (`2026-11`), sorted by tier."""
+        """Return what tiers used in a month (`2026-11`), sorted by tier."""
         return tuple(each for (_, of_month), each in sorted(self._usage.items()) if of_month == month)
 
     def _add_usage(self, part: Usage) -> None:
@@ -286,74 +266,23 @@ class MemoryStore(JobsInMemory):
         months = sorted({month for _, month in self._usage})[-2:]
         return {key: each for key, each in self._usage.items() if key[1] in months}
 
-    # --- tenants ------------------------------------------------------------------------------------------------
+    # --- tiers --------------------------------------------------------------------------------------------------
 
     def tiers(self) -> tuple[Tier, ...]:
-        """Sorted by name."""
+        """Return the tiers, sorted by name."""
         return tuple(sorted(self._tiers.values(), key=lambda tier: tier.name))
 
     def put_tier(self, tier: Tier, *, expected_version: int | None, by: str, now_s: float) -> Tier:
         """Create (expected_version None and no such tier) or replace. Raises StaleVersion, NotFound, InvalidRequest."""
         new = replace(tier, version=next_tier(tier, self._tiers, expected_version))
-        self._add_audit(tenant_told("tier", self._tiers.get(new.name), new, by, now_s))
+        self._add_audit(tenant_audit_entry("tier", self._tiers.get(new.name), new, by, now_s))
         self._tiers[new.name] = new
         self._jobs_per_tier = {each.name: each.max_jobs for each in self._tiers.values() if each.max_jobs is not None}
         self._snapshot = None
-        self.edition += 1
         return new
-
-    def users(self) -> tuple[User, ...]:
-        """Sorted by name."""
-        return tuple(sorted(self._users.values(), key=lambda user: user.name))
-
-    def put_user(self, user: User, *, by: str, now_s: float) -> User:
-        """Create or replace. Raises NotFound for an unknown tier, InvalidRequest for none."""
-        check_user(user, self._tiers)
-        self._add_audit(tenant_told("user", self._users.get(user.name), user, by, now_s))
-        self._users[user.name] = user
-        self.edition += 1
-        return user
-
-    def add_token(
-        self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
-    ) -> None:
-        """Remember the SHA-256 of a new token (hex). Raises InvalidRequest, Conflict if another holder has it."""
-        check_token_hash(token_hash)
-        holder = Identity(user=user, scope=scope, job_id=job_id)
-        if token_hash not in self._tokens:
-            self._token_times[token_hash] = now_s
-            for entry in token_told(holder, by, now_s):
-                self._add_audit(entry)
-        if self._tokens.setdefault(token_hash, holder) != holder:
-            raise Conflict("this token already belongs to somebody; make a new one")
-
-    def tokens(self, user: str) -> tuple[BearerToken, ...]:
-        """The user's bearer tokens, oldest first; not those of its jobs."""
-        held = [(self._token_times[key], key, holder) for key, holder in self._tokens.items() if holder.user == user]
-        return tuple(
-            BearerToken(id=key[:TOKEN_ID_DIGITS], user=user, scope=holder.scope, created_at_s=created_at_s)
-            for created_at_s, key, holder in sorted(held, key=itemgetter(0, 1))
-            if holder.scope is not Scope.JOB
-        )
-
-    def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
-        """Forget a token: it opens nothing any more. Raises NotFound."""
-        found = next((each for each in self.tokens(user) if each.id == token_id), None)
-        if found is None:
-            raise NotFound(f"user {user} has no token {token_id}")
-        for key in [key for key in self._tokens if key.startswith(token_id)]:
-            del self._tokens[key]
-        self.edition += 1
-        self._add_audit(token_taken_back(found, by, now_s))
-        self.edition += 1
-
-    def identify(self, token_hash: str) -> Identity | None:
-        """Who holds the token with this SHA-256 (hex); None: nobody."""
-        if token_hash not in self._tokens:
-            return None
-        holder = self._tokens[token_hash]
-        return replace(holder, tiers=self._users[holder.user].tiers if holder.user in self._users else ())
 
 
 def _progress(job: Job) -> Progress:
-    return Progress(state=job.state, token=job.token, steps_done=job.steps_done, total_steps=job.spec.total_steps)
+    return Progress(
+        state=job.state, generation=job.generation, steps_done=job.steps_done, total_steps=job.spec.total_steps
+    )

@@ -1,4 +1,4 @@
-"""On PostgreSQL: hear at once what other processes wrote. Who misses a notice finds the change at its next poll."""
+"""Notifications between processes on PostgreSQL. A process that misses one sees the change at its next poll."""
 
 import threading
 from collections.abc import Callable
@@ -11,13 +11,13 @@ RECONNECT_S = 1.0
 
 
 def notify(connection: Connection) -> None:
-    """Tell every listener, once the transaction is committed; many times in one transaction count once."""
+    """Notify every listener once the transaction is committed; several calls in one transaction count once."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"NOTIFY {CHANNEL}")
 
 
 class Listener:
-    """Calls `on_change` for each notice, from a thread of its own, until closed."""
+    """Calls `on_change` for each notification, from its own thread, until closed."""
 
     def __init__(self, url: str, on_change: Callable[[], None]) -> None:
         place = make_url(url).set(drivername="postgresql")

@@ -18,8 +18,8 @@ _IS_PENDING = OperationRow.state == OperationState.PENDING.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A command on its way to the writer."""
+class NewCommand:
+    """A command that is not stored yet."""
 
     kind: str
     subject: str
@@ -28,16 +28,16 @@ class Wish:
     now_s: float
 
 
-def add_command(tx: Transaction, operation_id: OperationId, wish: Wish) -> Operation:
-    """The operation, pending. Raises StoreUnavailable when too many wait."""
+def add_command(tx: Transaction, operation_id: OperationId, command: NewCommand) -> Operation:
+    """Store a command and return its operation, pending. Raises StoreUnavailable when too many wait."""
     check_pending(tx.connection.execute(select(func.count()).where(_IS_PENDING)).scalar_one())
     row = {
         "id": operation_id,
-        "kind": wish.kind,
-        "subject": wish.subject,
-        "body": codec.dump(wish.body),
-        "by_name": wish.by,
-        "created_at_s": wish.now_s,
+        "kind": command.kind,
+        "subject": command.subject,
+        "body": codec.dump(command.body),
+        "by_name": command.by,
+        "created_at_s": command.now_s,
         "state": OperationState.PENDING.value,
         "result": "{}",
         "error": "",
@@ -49,7 +49,7 @@ def add_command(tx: Transaction, operation_id: OperationId, wish: Wish) -> Opera
 
 
 def operation(connection: Connection, operation_id: OperationId) -> Operation:
-    """One operation; raises NotFound."""
+    """Return one operation; raises NotFound."""
     row = connection.execute(select(_OPERATIONS).where(OperationRow.id == operation_id)).one_or_none()
     if row is None:
         raise no_operation(operation_id)
@@ -57,13 +57,13 @@ def operation(connection: Connection, operation_id: OperationId) -> Operation:
 
 
 def pending(connection: Connection) -> tuple[Operation, ...]:
-    """What waits, oldest first."""
+    """Return the pending operations, oldest first."""
     query = select(_OPERATIONS).where(_IS_PENDING).order_by(OperationRow.sequence).limit(PENDING_COMMANDS_MAX)
     return tuple(_operation(row) for row in connection.execute(query))
 
 
 def update_operations(tx: Transaction, operations: Iterable[Operation]) -> None:
-    """Write what became of commands so far, and forget the oldest that ended. Raises NotFound, InvariantViolated."""
+    """Store the results of operations and delete the oldest that ended. Raises NotFound, InvariantViolated."""
     newest = 0
     for each in operations:
         state = tx.connection.execute(select(OperationRow.state).where(OperationRow.id == each.id)).scalar()

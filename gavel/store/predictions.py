@@ -1,4 +1,4 @@
-"""What was expected of jobs, the first time only, and what became of it."""
+"""Predictions of when jobs start and finish: the first one of each job, and the actual times."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -13,15 +13,15 @@ _IDS_A_QUERY = 1000  # databases bound the number of parameters
 
 
 def add_predictions(tx: Transaction, made: Sequence[Prediction]) -> None:
-    """Keep those of jobs that have none yet."""
-    known = _known(tx.connection, [each.job_id for each in made])
-    rows = [_row(each) for each in made if each.job_id not in known]
+    """Store the predictions of jobs that have none yet."""
+    existing = _stored_ids(tx.connection, [each.job_id for each in made])
+    rows = [_row(each) for each in made if each.job_id not in existing]
     if rows:
         tx.connection.execute(insert(PredictionRow), rows)
 
 
 def settle(tx: Transaction, jobs: Iterable[Job]) -> None:
-    """Note when the jobs that have completed began and ended."""
+    """Store when the jobs that have completed actually started and finished."""
     ended = [
         {"job": job.id, "began": job.started_at_s, "ended": job.finished_at_s}
         for job in jobs
@@ -32,7 +32,7 @@ def settle(tx: Transaction, jobs: Iterable[Job]) -> None:
 
 
 def predictions(connection: Connection, limit: int) -> tuple[Prediction, ...]:
-    """Those of the jobs that completed last, newest first."""
+    """Return the predictions of the jobs that completed last, newest first."""
     table: Any = PredictionRow.__table__
     is_settled = table.c.finished_at_s.is_not(None)
     query = select(table).where(is_settled).order_by(table.c.finished_at_s.desc(), table.c.job_id).limit(limit)
@@ -47,12 +47,12 @@ _SETTLE = (
 )
 
 
-def _known(connection: Connection, job_ids: Sequence[JobId]) -> set[JobId]:
-    found: set[JobId] = set()
+def _stored_ids(connection: Connection, job_ids: Sequence[JobId]) -> set[JobId]:
+    stored: set[JobId] = set()
     for start in range(0, len(job_ids), _IDS_A_QUERY):
         query = select(_TABLE.c.job_id).where(_TABLE.c.job_id.in_(job_ids[start : start + _IDS_A_QUERY]))
-        found.update(connection.execute(query).scalars())
-    return found
+        stored.update(connection.execute(query).scalars())
+    return stored
 
 
 def _row(each: Prediction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is read, as functions of an open connection; and the scheduler's snapshot, which is kept between reads."""
+"""Everything that is read, as functions of an open connection; and the scheduler's snapshot, cached between reads."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _ROUNDS = RoundRow.__table__
 
 
 def job(connection: Connection, job_id: JobId) -> Job:
-    """One job; raises NotFound."""
+    """Return one job; raises NotFound."""
     row = connection.execute(select(_JOBS).where(JobRow.id == job_id)).one_or_none()
     if row is None:
         raise no_job(job_id)
@@ -39,17 +39,17 @@ def job(connection: Connection, job_id: JobId) -> Job:
 
 
 def jobs(connection: Connection, where: JobFilter, cursor: JobId | None, limit: int) -> Page:
-    """A page of jobs with id < cursor, newest first."""
+    """Return a page of jobs with id < cursor, newest first."""
     query = _that_fit(where).order_by(JobRow.id.desc()).limit(limit + 1)
     if cursor is not None:
         query = query.where(JobRow.id < cursor)
-    found = [codec.job(row) for row in connection.execute(query)]
-    more = len(found) > limit
-    return Page(jobs=tuple(found[:limit]), next_cursor=found[limit - 1].id if more else None)
+    matches = [codec.job(row) for row in connection.execute(query)]
+    more = len(matches) > limit
+    return Page(jobs=tuple(matches[:limit]), next_cursor=matches[limit - 1].id if more else None)
 
 
 def all_jobs(connection: Connection, where: JobFilter) -> list[Job]:
-    """Every job that fits, newest first."""
+    """Return every job that matches, newest first."""
     return [codec.job(row) for row in connection.execute(_that_fit(where).order_by(JobRow.id.desc()))]
 
 
@@ -73,13 +73,13 @@ def _that_fit(where: JobFilter) -> Select[Any]:
 
 
 def count_jobs(connection: Connection) -> dict[tuple[JobState, str], int]:
-    """Number of jobs by (state, tier)."""
+    """Return the number of jobs by (state, tier)."""
     query = select(JobRow.state, JobRow.tier, func.count()).group_by(JobRow.state, JobRow.tier)
     return {(JobState(state), tier): count for state, tier, count in connection.execute(query)}
 
 
 def events(connection: Connection, job_id: JobId, after: int, limit: int) -> tuple[JobEvent, ...]:
-    """Events of a job with sequence > after, oldest first."""
+    """Return the events of a job with sequence > `after`, oldest first."""
     query = (
         select(EventRow.__table__)
         .where(EventRow.job_id == job_id, EventRow.sequence > after)
@@ -93,7 +93,7 @@ def events(connection: Connection, job_id: JobId, after: int, limit: int) -> tup
 
 
 def rounds(connection: Connection, before: int | None, limit: int) -> tuple[RoundPlan, ...]:
-    """Plans with round_index < before, newest first."""
+    """Return the plans with round_index < `before`, newest first."""
     query = select(RoundRow.round_index, RoundRow.plan).order_by(RoundRow.round_index.desc()).limit(limit)
     if before is not None:
         query = query.where(RoundRow.round_index < before)
@@ -101,7 +101,7 @@ def rounds(connection: Connection, before: int | None, limit: int) -> tuple[Roun
 
 
 def round_record(connection: Connection, round_index: int | None) -> RoundRecord:
-    """One round whole; raises NotFound."""
+    """Return one whole round; raises NotFound."""
     query = select(_ROUNDS).order_by(RoundRow.round_index.desc()).limit(1)
     if round_index is not None:
         query = query.where(RoundRow.round_index == round_index)
@@ -112,19 +112,19 @@ def round_record(connection: Connection, round_index: int | None) -> RoundRecord
 
 
 def plan(connection: Connection, round_index: int) -> RoundPlan | None:
-    """One round's plan, if it is kept."""
+    """Return one round's plan; None if it is not stored."""
     query = select(RoundRow.round_index, RoundRow.plan).where(RoundRow.round_index == round_index)
     row = connection.execute(query).one_or_none()
     return None if row is None else codec.plan(row)
 
 
 def newest_round(connection: Connection) -> int:
-    """Index of the newest round; 0: none yet."""
+    """Return the index of the newest round; 0 if there is none yet."""
     return connection.execute(select(func.max(RoundRow.round_index))).scalar() or 0
 
 
 def document(connection: Connection, name: str) -> bytes | None:
-    """A document as it was packed."""
+    """Return a document as it was packed."""
     return connection.execute(select(DocumentRow.body).where(DocumentRow.name == name)).scalar()
 
 
@@ -132,30 +132,30 @@ def document(connection: Connection, name: str) -> bytes | None:
 
 
 def tiers(connection: Connection) -> dict[str, Tier]:
-    """All tiers by name, sorted here since databases differ in how they sort text."""
-    found = (Tier(**row._mapping) for row in connection.execute(select(TierRow.__table__)))
-    return {tier.name: tier for tier in sorted(found, key=lambda tier: tier.name)}
+    """Return all tiers by name, sorted here since databases differ in how they sort text."""
+    stored = (Tier(**row._mapping) for row in connection.execute(select(TierRow.__table__)))
+    return {tier.name: tier for tier in sorted(stored, key=lambda tier: tier.name)}
 
 
 def users(connection: Connection) -> tuple[User, ...]:
-    """All users, sorted by name."""
+    """Return all users, sorted by name."""
     rows = connection.execute(select(UserRow.name, UserRow.tiers))
     return tuple(sorted((User(name=name, tiers=tuple(tiers)) for name, tiers in rows), key=lambda user: user.name))
 
 
 def user(connection: Connection, name: str) -> User | None:
-    """A user, if known."""
+    """Return a user; None if there is no such user."""
     tiers = connection.execute(select(UserRow.tiers).where(UserRow.name == name)).scalar()
     return None if tiers is None else User(name=name, tiers=tuple(tiers))
 
 
 def identity(connection: Connection, token_hash: str) -> Identity | None:
-    """Who holds a token, if anybody."""
+    """Return who holds a token; None if nobody does."""
     row = connection.execute(select(TokenRow.__table__).where(TokenRow.token_hash == token_hash)).one_or_none()
     if row is None:
         return None
-    known = user(connection, row.user_name)
-    tiers = known.tiers if known else ()
+    holder = user(connection, row.user_name)
+    tiers = holder.tiers if holder else ()
     return Identity(user=row.user_name, scope=Scope(row.scope), tiers=tiers, job_id=row.job_id)
 
 
@@ -163,7 +163,7 @@ def identity(connection: Connection, token_hash: str) -> Identity | None:
 
 
 class SnapshotCache:
-    """The newest snapshot. Reading it again decodes only what was written since, by whichever process."""
+    """The newest snapshot. Reading it again decodes only the rows that any process wrote since."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -173,7 +173,7 @@ class SnapshotCache:
         self._decoded: tuple[bytes | None, tuple[ApplicationResource, ...]] = (None, ())
 
     def read(self, connection: Connection) -> Snapshot:
-        """The snapshot as of this connection's transaction."""
+        """Return the snapshot as of this connection's transaction."""
         with self._lock:
             counters = connection.execute(select(CountersRow.__table__)).one()
             if counters.change > self._change:
@@ -181,7 +181,7 @@ class SnapshotCache:
                     version=counters.version,
                     jobs=self._jobs(connection),
                     tiers=tiers(connection),
-                    rounds=self._rounds(connection),
+                    round_records=self._rounds(connection),
                     commands=operations.pending(connection),
                     usage=audit.newest_usage(connection),
                     nodes={node.name: node for node in codec.nodes(document(connection, "nodes"))},
@@ -209,29 +209,29 @@ class SnapshotCache:
 
     def _rounds(self, connection: Connection) -> tuple[RoundRecord, ...]:
         query = select(_ROUNDS).where(RoundRow.change > self._change).order_by(RoundRow.round_index.desc()).limit(2)
-        known = {record.plan.round_index: record for record in self._snapshot.rounds}
+        records = {record.plan.round_index: record for record in self._snapshot.round_records}
         for row in connection.execute(query):
             self._records[row.round_index] = row.decision, self._record(row)
-            known[row.round_index] = self._records[row.round_index][1]
-        newest = sorted(known)[-2:]
+            records[row.round_index] = self._records[row.round_index][1]
+        newest = sorted(records)[-2:]
         self._records = {index: kept for index, kept in self._records.items() if index >= newest[0]} if newest else {}
-        return tuple(known[index] for index in newest)
+        return tuple(records[index] for index in newest)
 
     def _record(self, row: Row[Any]) -> RoundRecord:
-        """The round; what it was decided on is large, and decoded only if it is not what this process wrote or read."""
+        """Return the round; its large decision is decoded only if this process has not written or read it before."""
         body, record = self._records.get(row.round_index, (None, None))
         if record is None or body != row.decision:
             return codec.record(row)
         return replace(record, plan=codec.plan(row))
 
     def remember(self, record: RoundRecord, decision: bytes) -> None:
-        """A round that this process has committed, and how its decision was packed."""
+        """Keep a round that this process has committed, with its packed decision."""
         with self._lock:
             self._records[record.plan.round_index] = decision, record
 
 
 def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping[JobId, Job]:
-    """Jobs with changed rows (sorted by id) put in and ended ones taken out, in order of id."""
+    """Return the jobs, sorted by id, with changed rows replaced and ended jobs removed."""
     jobs = dict(before)
     last = next(reversed(jobs), "")
     is_sorted = True

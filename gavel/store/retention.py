@@ -1,6 +1,6 @@
-"""What the database forgets: the oldest events, decisions of rounds and predictions, a bounded part with each round.
+"""What the database deletes: the oldest events, decisions of rounds and predictions, a bounded number with each round.
 
-What people decided stays in the audit log for good, as do jobs.
+Jobs and the audit log are never deleted.
 """
 
 from sqlalchemy import delete, select
@@ -12,7 +12,7 @@ ROWS_A_ROUND = 5000  # more than a round writes, little enough not to be felt
 
 
 def forget(tx: Transaction, before_s: float) -> None:
-    """Drop events and decisions of rounds that are older than the instant, the oldest first."""
+    """Delete events and decisions of rounds that are older than the instant, the oldest first."""
     oldest = select(EventRow.sequence).order_by(EventRow.sequence).limit(ROWS_A_ROUND)
     tx.connection.execute(delete(EventRow).where(EventRow.sequence.in_(oldest), EventRow.at_s < before_s))
     of_rounds = AuditRow.round_index.is_not(None)

@@ -1,4 +1,4 @@
-"""What both stores hold to: job ids that sort by time, and the checks a write has to pass."""
+"""Rules of both stores: job ids that sort by time, and the checks that a write has to pass."""
 
 import secrets
 from collections import Counter
@@ -25,6 +25,7 @@ from gavel.types import (
     JobState,
     OperationId,
     OperationState,
+    Reason,
     RoundPlan,
     Scope,
     Tier,
@@ -37,20 +38,20 @@ KEEP_EVENTS_S = 90 * 86_400.0
 KEEP_OPERATIONS = 10_000  # finished ones; older ones are forgotten
 PENDING_COMMANDS_MAX = 1000
 TOKEN_ID_DIGITS = 16  # of a token's SHA-256: tells tokens apart, and tells nothing of the token
-GANG_TAKEN = ("gang.moved", "gang.preempted")  # actions of a round, see gavel/mechanism/verdicts.py
+GANG_TAKEN = ("gang.moved", "gang.preempted")  # actions of a round, see gavel/mechanism/explaining/preemption_audit.py
 ACTIVE = tuple(state for state in JobState if not state.is_terminal)
 _BASE32 = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: in the order of its characters, no i, l, o, u
 
 
 class JobIds:
-    """Makes ids of 16 characters `[0-9a-z]`: 48 bits of milliseconds, 32 random bits; growing within a process."""
+    """Makes ids of 16 characters `[0-9a-z]`: 48 bits of milliseconds, 32 random bits; they grow within a process."""
 
     def __init__(self, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._random_bits = random_bits
         self._last = -1
 
     def next(self, now_s: float) -> JobId:
-        """A new id, above every earlier one even when the clock stood still or went back."""
+        """Return a new id, above every earlier one even when the clock stood still or went back."""
         milliseconds = min(max(int(now_s * 1000), 0), 2**48 - 1)
         self._last = max(self._last + 1, milliseconds << 32 | self._random_bits(32))
         return "".join(_BASE32[self._last >> shift & 31] for shift in range(75, -5, -5))
@@ -58,20 +59,22 @@ class JobIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The part of a job that may only move forward."""
+    """The part of a job that may only grow."""
 
     state: JobState
-    token: int
+    generation: int
     steps_done: int
     total_steps: int
 
 
 def check_progress(job_id: JobId, before: Progress, after: Progress) -> None:
-    """Invariants I5 and I7: token and steps done never fall, no more steps than wanted, an ended job stays ended."""
+    """Raise if generation or steps done fall, a step is beyond the last, or an ended job is continued (I5, I7)."""
     if before.state.is_terminal and after.state is not before.state:
         raise InvariantViolated("terminal_is_final", f"job {job_id} is {before.state} and cannot become {after.state}")
-    if after.token < before.token:
-        raise InvariantViolated("tokens_grow", f"token of job {job_id} would fall from {before.token} to {after.token}")
+    if after.generation < before.generation:
+        raise InvariantViolated(
+            "generations_grow", f"token of job {job_id} would fall from {before.generation} to {after.generation}"
+        )
     if not before.steps_done <= after.steps_done <= before.total_steps:
         raise InvariantViolated(
             "progress_grows",
@@ -81,7 +84,7 @@ def check_progress(job_id: JobId, before: Progress, after: Progress) -> None:
 
 
 def check_round(plan: RoundPlan, newest: int) -> None:
-    """Invariant I8: the plan follows the newest stored round (0: none yet), else somebody else planned it first."""
+    """Raise unless the plan follows the newest stored round (I8; 0: none yet): another process planned it first."""
     if plan.parent_round_index != newest or plan.round_index != newest + 1:
         raise StaleVersion(
             f"round {plan.round_index} after {plan.parent_round_index} cannot follow the newest stored round {newest}: "
@@ -90,24 +93,24 @@ def check_round(plan: RoundPlan, newest: int) -> None:
 
 
 def count_preemptions(audit: Iterable[AuditEntry]) -> int:
-    """Of these decisions, those that stop or move a gang."""
+    """Return how many of these decisions stop or move a gang."""
     return sum(entry.action in GANG_TAKEN for entry in audit)
 
 
 def check_amended(plan: RoundPlan, stored: RoundPlan | None) -> None:
-    """The round is kept, and starts and lasts as it did; else the view it was amended on is stale."""
+    """Raise unless the round is stored and its start and duration stay; else the amendment used an old view."""
     if stored is None or (stored.starts_at_s, stored.duration_s) != (plan.starts_at_s, plan.duration_s):
         raise StaleVersion(f"round {plan.round_index} is not kept as it was: take a new snapshot and decide again")
 
 
 def check_pending(waiting: int) -> None:
-    """Raises StoreUnavailable when as many commands wait as may."""
+    """Raise StoreUnavailable when as many commands wait as are allowed."""
     if waiting >= PENDING_COMMANDS_MAX:
         raise StoreUnavailable(f"{waiting} commands wait for the scheduler already, try again later")
 
 
 def check_unfinished(operation_id: OperationId, before: OperationState | None) -> None:
-    """An operation ends once: raises NotFound, InvariantViolated."""
+    """Raise NotFound if there is no such operation, InvariantViolated if it has already ended."""
     if before is None:
         raise no_operation(operation_id)
     if before is not OperationState.PENDING:
@@ -117,7 +120,10 @@ def check_unfinished(operation_id: OperationId, before: OperationState | None) -
 def new_jobs(
     specs: Sequence[JobSpec], ids: JobIds, now_s: float, *, waits_for: Collection[JobId], is_array: bool
 ) -> tuple[Job, ...]:
-    """Queued jobs with new ids; those of an array share the id of the first. `waits_for`: the unmet of all `after`."""
+    """Return queued jobs with new ids; the jobs of an array share the id of the first.
+
+    `waits_for`: the ids in any `after` that have not completed yet.
+    """
     made = [ids.next(now_s) for _ in specs]
     if is_array:
         specs = [replace(spec, array_id=made[0], array_index=index) for index, spec in enumerate(specs)]
@@ -133,7 +139,7 @@ def new_jobs(
 
 
 def unmet(after: Collection[JobId], states: Mapping[JobId, JobState]) -> set[JobId]:
-    """Those of `after` that have yet to complete; raises InvalidRequest for one that never will."""
+    """Return those of `after` that have yet to complete; raise InvalidRequest for one that never will."""
     for job_id in sorted(after):
         state = states.get(job_id)
         if state is None:
@@ -151,25 +157,25 @@ def check_limits(
     per_user: int | None,
     per_tier: Mapping[str, int],
 ) -> None:
-    """Raises LimitReached if one user's new jobs are too many beside the unfinished ones of `users` and `tiers`."""
+    """Raise LimitReached if new jobs and the unfinished ones of `users` and `tiers` exceed a limit."""
     user = specs[0].user
     if per_user is not None and users.get(user, 0) + len(specs) > per_user:
         raise LimitReached(
-            f"{user} has {users.get(user, 0)} unfinished jobs and may have {per_user}, so {len(specs)} more cannot"
-            " come; wait for some, or cancel them"
+            f"{Reason.TOO_MANY_JOBS}: {user} has {users.get(user, 0)} unfinished jobs and may have {per_user},"
+            f" so {len(specs)} more cannot come. {Reason.TOO_MANY_JOBS.fix()}"
         )
     for tier, more in Counter(spec.tier for spec in specs).items():
         if tier in per_tier and tiers.get(tier, 0) + more > per_tier[tier]:
             raise LimitReached(
-                f"ExceedsMaxQuota: tier {tier} has {tiers.get(tier, 0)} unfinished jobs and may have {per_tier[tier]},"
-                f" so {more} more cannot come; wait for some, use another tier, or ask an operator"
+                f"{Reason.TOO_MANY_JOBS}: tier {tier} has {tiers.get(tier, 0)} unfinished jobs and may have"
+                f" {per_tier[tier]}, so {more} more cannot come. {Reason.TOO_MANY_JOBS.fix()}"
             )
 
 
 def edited(
     job: Job, edit: JobEdit, expected_version: int | None
 ) -> tuple[JobSpec, Mapping[str, Any], Mapping[str, Any]]:
-    """The job's new specification, and what changed: before and after. Raises StaleVersion."""
+    """Return the job's new specification, and the changed fields before and after. Raises StaleVersion."""
     if expected_version not in (None, job.version):
         raise StaleVersion(f"job {job.id} is at version {job.version}, not {expected_version}: read it again")
     wanted: dict[str, Any] = {"weight": edit.weight, "priority": edit.priority, "labels": edit.labels}
@@ -179,15 +185,15 @@ def edited(
 
 
 def check_alive(job: Job, become: str) -> None:
-    """Raises Conflict for a job that has ended."""
+    """Raise Conflict for a job that has ended."""
     if job.state.is_terminal:
         raise Conflict(f"job {job.id} is already {job.state} and cannot be {become}")
 
 
-def wish_told(
+def request_records(
     job: Job, kind: str, now_s: float, by: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> tuple[JobEvent, AuditEntry]:
-    """What a wish of a user, or an operator, adds to the job's story and to the audit log."""
+    """Return the event and the audit entry of a request that a user or an operator made of a job."""
     changes = ", ".join(f"{name} {(before or {})[name]} -> {value}" for name, value in after.items())
     entry = AuditEntry(
         at_s=now_s,
@@ -201,8 +207,8 @@ def wish_told(
     return JobEvent(job_id=job.id, at_s=now_s, kind=kind, message=changes), entry
 
 
-def tenant_told(kind: str, before: Tier | User | None, after: Tier | User, by: str, now_s: float) -> AuditEntry:
-    """What a change of a `tier` or a `user` adds to the audit log."""
+def tenant_audit_entry(kind: str, before: Tier | User | None, after: Tier | User, by: str, now_s: float) -> AuditEntry:
+    """Return the audit entry for a change of a `tier` or a `user`."""
     return AuditEntry(
         at_s=now_s,
         by=by,
@@ -214,8 +220,8 @@ def tenant_told(kind: str, before: Tier | User | None, after: Tier | User, by: s
     )
 
 
-def token_told(holder: Identity, by: str, now_s: float) -> tuple[AuditEntry, ...]:
-    """The same of a new token; tokens of jobs come with each launch and are left to the job's story."""
+def token_audit_entries(holder: Identity, by: str, now_s: float) -> tuple[AuditEntry, ...]:
+    """Return the audit entry for a new token; none for a job's token, since each launch makes one."""
     if holder.scope is Scope.JOB:
         return ()
     entry = AuditEntry(
@@ -230,8 +236,8 @@ def token_told(holder: Identity, by: str, now_s: float) -> tuple[AuditEntry, ...
     return (entry,)
 
 
-def token_taken_back(token: BearerToken, by: str, now_s: float) -> AuditEntry:
-    """What the audit log says of a token that opens nothing any more."""
+def revocation_audit_entry(token: BearerToken, by: str, now_s: float) -> AuditEntry:
+    """Return the audit entry for a token that was revoked."""
     held = {"id": token.id, "scope": token.scope.value}
     subject = f"user/{token.user}"
     return AuditEntry(
@@ -240,7 +246,7 @@ def token_taken_back(token: BearerToken, by: str, now_s: float) -> AuditEntry:
 
 
 def next_tier(tier: Tier, stored: Mapping[str, Tier], expected_version: int | None) -> int:
-    """The version that `tier` gets; raises StaleVersion, NotFound (parent) or InvalidRequest (cycle, guarantees)."""
+    """Return the next version of `tier`. Raises StaleVersion, NotFound (parent), InvalidRequest (cycle, guarantees)."""
     current = stored[tier.name].version if tier.name in stored else None
     if current != expected_version:
         raise StaleVersion(f"tier {tier.name} is at version {current}, not {expected_version}: read it again")
@@ -252,26 +258,26 @@ def next_tier(tier: Tier, stored: Mapping[str, Tier], expected_version: int | No
         if ancestor not in others:
             raise NotFound(f"tier {tier.name} names the parent {ancestor}, which does not exist; create it first")
         ancestor = others[ancestor].parent
-    _check_promised(tier, others)
+    _check_guarantees(tier, others)
     return (current or 0) + 1
 
 
-def _check_promised(tier: Tier, others: Mapping[str, Tier]) -> None:
-    """What tiers below a tier are guaranteed is part of its own guarantee; of the cluster's, all there is."""
+def _check_guarantees(tier: Tier, others: Mapping[str, Tier]) -> None:
+    """Raise if siblings are guaranteed more than their parent, or the tiers below more than this tier."""
     most = others[tier.parent].guarantee if tier.parent else 1.0
     together = tier.guarantee + sum(other.guarantee for other in others.values() if other.parent == tier.parent)
     if together > most + 1e-9:
         above = f"what tier {tier.parent} has" if tier.parent else "all there is"
-        raise InvalidRequest("guarantee", f"siblings would be promised {together:g} of {most:g}, {above}; lower one")
+        raise InvalidRequest("guarantee", f"siblings would be guaranteed {together:g} of {most:g}, {above}; lower one")
     below = sum(other.guarantee for other in others.values() if other.parent == tier.name)
     if below > tier.guarantee + 1e-9:
         raise InvalidRequest(
-            "guarantee", f"is {tier.guarantee:g}, and tiers below are promised {below:g}; lower theirs"
+            "guarantee", f"is {tier.guarantee:g}, and tiers below are guaranteed {below:g}; lower theirs"
         )
 
 
 def check_user(user: User, tiers: Mapping[str, Tier]) -> None:
-    """Raises InvalidRequest for a user without tiers, NotFound for an unknown tier."""
+    """Raise InvalidRequest for a user without tiers, NotFound for an unknown tier."""
     if not user.tiers:
         raise InvalidRequest("tiers", f"user {user.name} needs at least one tier; the first is the default")
     for tier in user.tiers:
@@ -280,28 +286,28 @@ def check_user(user: User, tiers: Mapping[str, Tier]) -> None:
 
 
 def check_limit(limit: int, most: int) -> None:
-    """Raises InvalidRequest unless 1 <= limit <= most."""
+    """Raise InvalidRequest unless 1 <= limit <= most."""
     if not 1 <= limit <= most:
         raise InvalidRequest("limit", f"{limit} is not between 1 and {most}")
 
 
 def check_token_hash(token_hash: str) -> None:
-    """Raises InvalidRequest unless this is a SHA-256 in hex: a token itself is never stored."""
+    """Raise InvalidRequest unless this is a SHA-256 in hex: a token itself is never stored."""
     if len(token_hash) != 64 or set(token_hash) - set("0123456789abcdef"):
         raise InvalidRequest("token_hash", "give the SHA-256 of the token as 64 lower-case hex digits")
 
 
 def no_job(job_id: JobId) -> NotFound:
-    """The error for an unknown job."""
+    """Return the error for an unknown job."""
     return NotFound(f"no job {job_id}")
 
 
 def no_operation(operation_id: OperationId) -> NotFound:
-    """The error for an operation that never was, or is no longer kept."""
+    """Return the error for an operation that never was, or is no longer kept."""
     return NotFound(f"no operation {operation_id}, or no longer kept")
 
 
 def no_round(round_index: int | None) -> NotFound:
-    """The error for a round that was never planned, or is no longer kept."""
+    """Return the error for a round that was never planned, or is no longer kept."""
     what = "no round has been planned yet" if round_index is None else f"no round {round_index}, or no longer kept"
     return NotFound(what)

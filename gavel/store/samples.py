@@ -1,13 +1,14 @@
-"""A job specification and a round for the conformance suite, with values that only an exact encoding brings back."""
+"""Helpers of the conformance suite: combined ports, a job specification, and a round that needs an exact encoding."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gavel.errors import GavelError
+from gavel.ports import ApiStore, RecordStore, RequestStore, SchedulerStore
 from gavel.types import (
     Allocation,
     AllocationProblem,
@@ -20,9 +21,17 @@ from gavel.types import (
 )
 
 
+class SimulationStore(SchedulerStore, RequestStore, RecordStore, Protocol):
+    """The ports of a store that a simulation needs: scheduler, requests and records."""
+
+
+class WholeStore(SchedulerStore, ApiStore, Protocol):
+    """The ports of a store that the service needs: the scheduler's and the API's."""
+
+
 @contextmanager
 def refused(error: type[GavelError]) -> Iterator[None]:
-    """The block raises `error`."""
+    """Return a context whose block must raise `error`."""
     try:
         yield
     except error:
@@ -31,7 +40,7 @@ def refused(error: type[GavelError]) -> Iterator[None]:
 
 
 def spec(**over: Any) -> JobSpec:
-    """A job specification of 100 steps with something in every kind of field."""
+    """Return a job specification of 100 steps with a value of every kind of field."""
     base = JobSpec(
         kind="mlp",
         user="ann",
@@ -46,10 +55,10 @@ def spec(**over: Any) -> JobSpec:
 
 
 def round_record(round_index: int, job_id: str = "j", *, parent: int | None = None) -> RoundRecord:
-    """A round with floats that only an exact encoding brings back."""
+    """Return a round with floats that only an exact encoding brings back."""
     lease = Lease(
         job_id=job_id,
-        token=1,
+        generation=1,
         combination=(job_id,),
         accelerator_type="v100",
         worker_ids=("w0",),
@@ -75,11 +84,9 @@ def round_record(round_index: int, job_id: str = "j", *, parent: int | None = No
         notes=((job_id, "its deadline cannot be met"),),
         warm_start={"prices": np.array([5e-324, -0.0]), "round": 1, "names": ["a"]},
     )
-    owed = {(job_id, "v100"): -1 / 7}
+    lag = {(job_id, "v100"): -1 / 7}
     costs = {"mlp": 1 / 3, "": 0.1}
-    return RoundRecord(
-        plan=plan, problem=_problem(job_id), allocation=allocation, owed_rounds=owed, switch_cost_s=costs
-    )
+    return RoundRecord(plan=plan, problem=_problem(job_id), allocation=allocation, lag_rounds=lag, switch_cost_s=costs)
 
 
 def _problem(job_id: str) -> AllocationProblem:
@@ -109,7 +116,7 @@ def _problem(job_id: str) -> AllocationProblem:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal bit for bit, arrays, their types and nested dataclasses included."""
+    """Return True if both are equal bit for bit, with arrays, their types and nested dataclasses."""
     if isinstance(left, np.ndarray):
         return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
     if is_dataclass(left):

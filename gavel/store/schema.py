@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -37,7 +37,7 @@ class Base(DeclarativeBase):
 
 
 class CountersRow(Base):
-    """One row. `version` counts the scheduler's commits; `change` counts commits of anybody, and orders them.
+    """One row. `version` counts the scheduler's commits; `change` counts all commits, and orders them.
 
     `preemptions` counts gangs that rounds stopped or moved.
     """
@@ -50,7 +50,7 @@ class CountersRow(Base):
 
 
 class LeadershipRow(Base):
-    """One row, or none before anybody led: who plans. See leadership.py."""
+    """One row, the leader of the scheduler; no row before anybody led. See leadership.py."""
 
     __tablename__ = "leadership"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -81,7 +81,7 @@ class JobRow(Base):
     cancel_requested: Mapped[bool] = mapped_column(Boolean)
     pause_requested: Mapped[bool] = mapped_column(Boolean, server_default=false())
     array_id: Mapped[str | None]
-    token: Mapped[int]
+    generation: Mapped[int]
     steps_done: Mapped[int]
     total_steps: Mapped[int]
     change: Mapped[int]
@@ -100,7 +100,7 @@ class JobLabelRow(Base):
 
 
 class IdempotencyKeyRow(Base):
-    """The job that a user's key made, the others if they were many, and the hash of the body it came with."""
+    """The job that a user's key made, further jobs if there were many, and the hash of the request's body."""
 
     __tablename__ = "idempotency_keys"
     user_name: Mapped[str] = mapped_column(primary_key=True)
@@ -135,7 +135,7 @@ class RoundRow(Base):
 
 
 class PredictionRow(Base):
-    """What was expected of a job, with intervals, and when it began and ended if it has completed."""
+    """A job's predicted times, with intervals, and the actual times once it has completed."""
 
     __tablename__ = "predictions"
     __table_args__ = (Index(None, "finished_at_s"), Index(None, "made_at_s"))
@@ -152,7 +152,7 @@ class PredictionRow(Base):
 
 
 class OperationRow(Base):
-    """A command, and what became of it; body and result are JSON."""
+    """A command and its result; body and result are JSON."""
 
     __tablename__ = "operations"
     __table_args__ = (Index(None, "state", "sequence"),)
@@ -172,7 +172,7 @@ class OperationRow(Base):
 
 
 class DocumentRow(Base):
-    """What is only ever replaced whole: the cluster, the table of throughputs; compressed JSON."""
+    """A value that is only replaced as a whole: the cluster, the table of throughputs; compressed JSON."""
 
     __tablename__ = "documents"
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -197,7 +197,7 @@ class TierRow(Base):
 
 
 class UsageRow(Base):
-    """What a tier used in a month."""
+    """The usage of a tier in a month."""
 
     __tablename__ = "usage"
     month: Mapped[str] = mapped_column(primary_key=True)
@@ -226,7 +226,7 @@ class TokenRow(Base):
 
 
 class AuditRow(Base):
-    """Who decided what, and from what to what (JSON; `before` is null for a new one)."""
+    """A decision: who made it, and the values before and after (JSON; `before` is null for a new one)."""
 
     __tablename__ = "audit"
     __table_args__ = (Index(None, "subject", "sequence"), Index(None, "user_name", "sequence"))

@@ -1,4 +1,4 @@
-"""`gavel.ports.Store` on SQLite or PostgreSQL.
+"""All the stores' ports (gavel/ports/store.py) on SQLite or PostgreSQL.
 
 Calls block until they are committed. All writes of a process go through one thread (writer.py), readers have
 connections of their own; several processes may use one database.
@@ -25,7 +25,7 @@ from gavel.ports import (
     Submitted,
     ThroughputEstimate,
 )
-from gavel.store import audit, codec, commands, operations, predictions, queries, tokens, wishes
+from gavel.store import audit, codec, commands, operations, predictions, queries, tokens, user_requests
 from gavel.store.database import open_database
 from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 def _nothing() -> None:
-    """Nobody wants to hear of changes."""
+    """Do nothing: the default where nobody needs to know of changes."""
 
 
 class SqlStore:
@@ -68,7 +68,7 @@ class SqlStore:
     neither wait nor raise, since it is the writer's thread that calls it. `busy_timeout_s` bounds
     the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
     are events and decisions of rounds after `keep_events_s`. A user may have `jobs_per_user` unfinished jobs (None: any
-    number). `edition`: see `gavel.ports.Store`.
+    number). `cache_version`: see `gavel.ports.ApiStore`.
     Raises StoreUnavailable for a database that cannot be opened, is damaged, or was written by a newer Gavel.
     """
 
@@ -84,19 +84,19 @@ class SqlStore:
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
         self._write_engine, self._read_engine = open_database(url, busy_timeout_s=busy_timeout_s)
-        self._writer = Writer(self._write_engine, on_news=on_change)
+        self._writer = Writer(self._write_engine, on_change=on_change)
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
         self._books = Books(ids=self._ids, jobs_per_user=jobs_per_user)
-        self.edition = 0
+        self.cache_version = 0
         self._snapshot = queries.SnapshotCache()
         hears_others = on_change is not _nothing and self._write_engine.dialect.name == "postgresql"
         self._listener = Listener(url, on_change) if hears_others else None
 
     def close(self) -> None:
-        """Finish what is queued, then let go of the database. Twice is harmless."""
+        """Write what is queued, then close the database. Calling it twice is harmless."""
         if self._listener:
             self._listener.close()
         self._writer.close()
@@ -111,19 +111,19 @@ class SqlStore:
             raise StoreUnavailable(f"the database cannot be read now: {str(error).splitlines()[0]}") from error
 
     def _write(self, apply: Callable[[Transaction], T]) -> T:
-        """A write from the API's side: wakes the scheduler, in whichever process it is.
+        """Write for the API: this wakes the scheduler, in whichever process it is.
 
-        It counts as a change of the rules, unlike a submit.
+        It changes `cache_version`, unlike a submit.
         """
         try:
-            return self._writer.write(apply, is_news=True)
+            return self._writer.write(apply, signals_change=True)
         finally:
-            self.edition += 1
+            self.cache_version += 1
 
     # --- the scheduler's side -----------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """A consistent view for deciding; the same object as before if nothing was written since."""
+        """Return a consistent view; the same object as before if nothing was written since."""
         return self._read(self._snapshot.read)
 
     def commit(self, expected_version: int, changes: Changes) -> int:
@@ -143,7 +143,7 @@ class SqlStore:
         try:
             version = self._writer.write(apply)
         finally:
-            self.edition += changes.cluster is not None
+            self.cache_version += changes.cluster is not None
         if changes.round is not None:
             self._snapshot.remember(changes.round, commit.decision)
         return version
@@ -151,108 +151,108 @@ class SqlStore:
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     def submit(self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float) -> Submitted:
-        """Job, event and idempotency key (one namespace per user) in one transaction. Raises KeyReused."""
+        """Store job, event and idempotency key (one namespace per user) in one transaction. Raises KeyReused."""
         return self.submit_many([spec], key=key, body_hash=body_hash, now_s=now_s)[0]
 
     def submit_many(
         self, specs: Sequence[JobSpec], *, key: str | None, body_hash: str, now_s: float, is_array: bool = False
     ) -> tuple[Submitted, ...]:
-        """All of them, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
+        """Store all jobs, of one user, or none, in one transaction. Raises KeyReused, InvalidRequest (`after`)."""
         wanted = Submission(
             books=self._books, specs=specs, key=key, body_hash=body_hash, now_s=now_s, is_array=is_array
         )
-        return self._writer.write(wanted, is_news=True)
+        return self._writer.write(wanted, signals_change=True)
 
     def start_submit(
         self, spec: JobSpec, *, key: str | None, body_hash: str, now_s: float
     ) -> "Future[tuple[Submitted, ...]]":
-        """`submit` without waiting; the answer comes from another thread. Raises StoreUnavailable: not queued."""
+        """Queue a submit; another thread sets the result. Raises StoreUnavailable when it cannot be queued."""
         wanted = Submission(books=self._books, specs=[spec], key=key, body_hash=body_hash, now_s=now_s)
-        return self._writer.send(wanted, is_news=True)
+        return self._writer.send(wanted, signals_change=True)
 
     def submitted(self, user: str, key: str, *, body_hash: str) -> tuple[Job, ...]:
-        """The jobs that this key made before; empty: none. Raises KeyReused for another body."""
+        """Return the jobs that this key made before; empty if none. Raises KeyReused for another body."""
         return self._read(lambda connection: tuple(submitted(connection, user, key, body_hash)))
 
     def request_cancel(self, job_id: JobId, *, now_s: float, by: str = "") -> Job:
-        """Record the wish; idempotent. Raises NotFound, Conflict when the job has already ended otherwise."""
-        return self._write(lambda tx: wishes.request_cancel(tx, job_id, now_s, by))
+        """Store the request to cancel the job; idempotent. Raises NotFound, Conflict for one that ended otherwise."""
+        return self._write(lambda tx: user_requests.request_cancel(tx, job_id, now_s, by))
 
     def request_cancel_all(
         self, where: JobFilter, *, keep: Sequence[JobId] = (), now_s: float, by: str = ""
     ) -> tuple[JobId, ...]:
-        """Record the wish for every unfinished job that fits but those to keep, in one transaction; their ids."""
-        return self._write(lambda tx: wishes.request_cancel_all(tx, where, keep, now_s, by))
+        """Ids of the unfinished jobs that match, except those in `keep`: a request to cancel each is stored."""
+        return self._write(lambda tx: user_requests.request_cancel_all(tx, where, keep, now_s, by))
 
     def request_pause(self, job_id: JobId, *, is_paused: bool, now_s: float, by: str = "") -> Job:
-        """Record the wish to pause or go on; idempotent. Raises NotFound, Conflict when the job has ended."""
-        return self._write(lambda tx: wishes.request_pause(tx, job_id, is_paused, now_s, by))
+        """Store the request to pause or resume a job; idempotent. Raises NotFound, Conflict when the job has ended."""
+        return self._write(lambda tx: user_requests.request_pause(tx, job_id, is_paused, now_s, by))
 
     def edit_job(
         self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
     ) -> Job:
-        """Change what a user may change. Raises NotFound, StaleVersion, Conflict when the job has ended."""
-        return self._write(lambda tx: wishes.edit_job(tx, job_id, edit, expected_version, now_s, by))
+        """Change a job's weight, priority or labels. Raises NotFound, StaleVersion, Conflict when the job has ended."""
+        return self._write(lambda tx: user_requests.edit_job(tx, job_id, edit, expected_version, now_s, by))
 
     def job(self, job_id: JobId) -> Job:
-        """Raises NotFound."""
+        """Return the job. Raises NotFound."""
         return self._read(lambda connection: queries.job(connection, job_id))
 
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
-        """Newest first; limit 1..200."""
+        """Return a page of jobs, newest first; limit 1..200."""
         check_limit(limit, 200)
         return self._read(lambda connection: queries.jobs(connection, where, cursor, limit))
 
     def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
-        """Number of jobs by (state, tier)."""
+        """Return the number of jobs by (state, tier)."""
         return self._read(queries.count_jobs)
 
     def events(self, job_id: JobId, *, after: int = 0, limit: int = 200) -> tuple[JobEvent, ...]:
-        """Events of a job (of the cluster: "") with sequence > after, oldest first; limit 1..1000."""
+        """Return a job's events (the cluster's: "") with sequence > `after`, oldest first; limit 1..1000."""
         check_limit(limit, 1000)
         return self._read(lambda connection: queries.events(connection, job_id, after, limit))
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
 
     def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
-        """Jobs and rounds written after a position; None: nothing but where the feed is now; limit 1..1000."""
+        """Return jobs and rounds written after a position; with None only the newest position; limit 1..1000."""
         check_limit(limit, 1000)
         return self._read(lambda connection: feed(connection, after, limit))
 
     def rounds(self, *, before: int | None = None, limit: int = 40) -> tuple[RoundPlan, ...]:
-        """Newest first, with round_index < before; limit 1..1000."""
+        """Return the plans with round_index < `before`, newest first; limit 1..1000."""
         check_limit(limit, 1000)
         return self._read(lambda connection: queries.rounds(connection, before, limit))
 
     def round(self, round_index: int | None = None) -> RoundRecord:
-        """One round whole; None: the newest. Raises NotFound."""
+        """Return one whole round; with None the newest. Raises NotFound."""
         return self._read(lambda connection: queries.round_record(connection, round_index))
 
     def cluster(self) -> Cluster:
-        """The cluster as last committed by the scheduler; empty before its first tick."""
+        """Return the cluster as last committed by the scheduler; empty before its first tick."""
         return codec.cluster(self._read(lambda connection: queries.document(connection, "cluster")))
 
     def throughputs(self) -> tuple[ThroughputEstimate, ...]:
-        """The estimator's table as last committed."""
+        """Return the estimator's table as last committed."""
         return codec.throughputs(self._read(lambda connection: queries.document(connection, "throughputs")))
 
     def nodes(self) -> tuple[NodeStatus, ...]:
-        """What the scheduler last committed of each node, sorted by name."""
+        """Return the status of each node as last committed by the scheduler, sorted by name."""
         return codec.nodes(self._read(lambda connection: queries.document(connection, "nodes")))
 
     def resources(self) -> tuple[ApplicationResource, ...]:
-        """The ephemeral resources of applications, as last committed by the scheduler."""
+        """Return the ephemeral resources of applications, as last committed by the scheduler."""
         return codec.resources(self._read(lambda connection: queries.document(connection, "resources")))
 
     # --- commands -----------------------------------------------------------------------------------------------
 
     def add_command(self, kind: str, *, subject: str, body: Mapping[str, Any], by: str, now_s: float) -> Operation:
-        """A wish, durable, that the scheduler is woken to apply. Raises StoreUnavailable when too many wait."""
-        wish = operations.Wish(kind=kind, subject=subject, body=body, by=by, now_s=now_s)
-        return self._write(lambda tx: operations.add_command(tx, self._ids.next(now_s), wish))
+        """The new operation, stored and pending; the scheduler is woken. Raises StoreUnavailable when too many wait."""
+        command = operations.NewCommand(kind=kind, subject=subject, body=body, by=by, now_s=now_s)
+        return self._write(lambda tx: operations.add_command(tx, self._ids.next(now_s), command))
 
     def operation(self, operation_id: OperationId) -> Operation:
-        """What became of a command. Raises NotFound, also for one that ended long ago."""
+        """Return a command's operation, with its result once it has ended. Raises NotFound, also long after its end."""
         return self._read(lambda connection: operations.operation(connection, operation_id))
 
     # --- decisions and usage ------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class SqlStore:
     def audit(
         self, *, subject: str | None = None, user: str | None = None, before: int | None = None, limit: int = 50
     ) -> tuple[AuditEntry, ...]:
-        """Decisions that touched a subject or a user (None: any), newest first; limit 1..200."""
+        """Return the audit entries of a subject or a user (None: any), newest first; limit 1..200."""
         check_limit(limit, 200)
         return self._read(lambda connection: audit.audit(connection, subject, user, before, limit))
 
@@ -270,13 +270,13 @@ class SqlStore:
         return self._read(lambda connection: predictions.predictions(connection, limit))
 
     def usage(self, month: str) -> tuple[Usage, ...]:
-        """What tiers used in a month (`2026-11`), sorted by tier."""
+        """Return what tiers used in a month (`2026-11`), sorted by tier."""
         return self._read(lambda connection: audit.usage(connection, month))
 
     # --- tenants ------------------------------------------------------------------------------------------------
 
     def tiers(self) -> tuple[Tier, ...]:
-        """Sorted by name."""
+        """Return the tiers, sorted by name."""
         return tuple(self._read(queries.tiers).values())
 
     def put_tier(self, tier: Tier, *, expected_version: int | None, by: str, now_s: float) -> Tier:
@@ -284,7 +284,7 @@ class SqlStore:
         return self._write(lambda tx: commands.put_tier(tx, tier, expected_version, by, now_s))
 
     def users(self) -> tuple[User, ...]:
-        """Sorted by name."""
+        """Return the users, sorted by name."""
         return self._read(queries.users)
 
     def put_user(self, user: User, *, by: str, now_s: float) -> User:
@@ -294,19 +294,19 @@ class SqlStore:
     def add_token(
         self, token_hash: str, *, user: str, scope: Scope, job_id: JobId | None = None, now_s: float, by: str = ""
     ) -> None:
-        """Remember the SHA-256 of a new token (hex). Raises InvalidRequest, Conflict if another holder has it."""
+        """Store the SHA-256 of a new token (hex). Raises InvalidRequest, Conflict if another holder has it."""
         check_token_hash(token_hash)
         holder = Identity(user=user, scope=scope, job_id=job_id)
         self._writer.write(lambda tx: commands.add_token(tx, token_hash, holder, by, now_s))
 
     def identify(self, token_hash: str) -> Identity | None:
-        """Who holds the token with this SHA-256 (hex); None: nobody."""
+        """Return who holds the token with this SHA-256 (hex); None if nobody does."""
         return self._read(lambda connection: queries.identity(connection, token_hash))
 
     def tokens(self, user: str) -> tuple[BearerToken, ...]:
-        """The user's bearer tokens, oldest first; not those of its jobs."""
+        """Return the user's bearer tokens, oldest first, without those of its jobs."""
         return self._read(lambda connection: tokens.tokens(connection, user))
 
     def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:
-        """Forget a token: it opens nothing any more. Raises NotFound."""
+        """Revoke a token: it opens nothing any more. Raises NotFound."""
         self._write(lambda tx: tokens.revoke_token(tx, user, token_id, by, now_s))

@@ -1,4 +1,4 @@
-"""Submits in SQL. Those that the writer finds in a row are applied together: a few statements for all of them."""
+"""Submits in SQL. Submits that are queued in a row are applied together, by a few statements for all of them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from gavel.ports import JobEvent, Submitted
 from gavel.store import codec, queries
 from gavel.store.rules import ACTIVE, JobIds, check_limits, new_jobs, unmet
 from gavel.store.schema import IdempotencyKeyRow, JobRow, TierRow
-from gavel.store.wishes import add_events, add_labels
+from gavel.store.user_requests import add_events, add_labels
 from gavel.store.writer import Together, Transaction
 from gavel.types import Job, JobId, JobSpec, JobState
 
@@ -24,9 +24,10 @@ Answer = tuple[Submitted, ...]
 
 
 class Unfinished:
-    """How many unfinished jobs users and tiers have: kept between transactions, and never fewer than there are.
+    """Counts of unfinished jobs per user and tier, kept between transactions; never lower than the true number.
 
-    A process's own writes add jobs only here, and end others; what another process writes is counted anew.
+    Writes of this process add jobs only here; other writes only end jobs. After a write of another process the jobs are
+    counted anew.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class Unfinished:
         self._tiers: Counter[str] = Counter()
 
     def check(self, tx: Transaction, wanted: Sequence[JobSpec], limits: "Limits", pending: Sequence[Job]) -> None:
-        """Raises LimitReached, on an exact count. `pending`: jobs of this transaction that are not yet in a table."""
+        """Raise LimitReached, on an exact count. `pending`: jobs of this transaction that are not yet in a table."""
         if tx.alone_since > self._counted_at:
             self._count(tx, pending)
         try:
@@ -47,13 +48,13 @@ class Unfinished:
             check_limits(wanted, self._users, self._tiers, per_user=limits.per_user, per_tier=limits.per_tier)
 
     def add(self, specs: Iterable[JobSpec]) -> None:
-        """Jobs that are submitted in this transaction."""
+        """Count jobs that are submitted in this transaction."""
         for spec in specs:
             self._users[spec.user] += 1
             self._tiers[spec.tier] += 1
 
     def forget(self) -> None:
-        """Count anew next time: jobs that were added here are not in the database."""
+        """Count anew next time: the jobs that were added here are not in the database."""
         self._counted_at = -1
 
     def _count(self, tx: Transaction, pending: Sequence[Job]) -> None:
@@ -68,7 +69,7 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Most unfinished jobs of a user (None: any number), and of each tier that has a limit."""
+    """How many unfinished jobs a user may have (None: any number), and each tier that has a limit."""
 
     per_user: int | None = None
     per_tier: Mapping[str, int] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Books:
-    """What submits of one process share: where ids come from, and counts of unfinished jobs."""
+    """What all submits of one process share: the source of ids, and the counts of unfinished jobs."""
 
     ids: JobIds
     jobs_per_user: int | None = None
@@ -88,7 +89,7 @@ class Books:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(Together[Answer]):
-    """One or many jobs of one user on their way to the writer, under one key."""
+    """One or many new jobs of one user that are to be stored, under one key."""
 
     books: Books
     specs: Sequence[JobSpec]
@@ -98,7 +99,10 @@ class Submission(Together[Answer]):
     is_array: bool = False
 
     def __call__(self, tx: Transaction) -> Answer:
-        """The jobs, new or those that the key made before. Raises KeyReused, InvalidRequest (`after`), LimitReached."""
+        """Return the jobs, new or those that the key made before.
+
+        Raises KeyReused, InvalidRequest (`after`), LimitReached.
+        """
         (answer,) = self.apply_all(tx, [self])
         if isinstance(answer, Exception):
             raise answer
@@ -106,11 +110,11 @@ class Submission(Together[Answer]):
 
     @classmethod
     def apply_all(cls, tx: Transaction, items: Sequence[Self]) -> list[Answer | Exception]:
-        """The same for many, in their order, of one process."""
-        group = _Group(tx, items)  # 1. what the database knows of their keys, predecessors and limits
-        answers = [group.answer(each) for each in items]  # 2. each after the ones before it
+        """Apply many submissions of one process in their order; return the result or error of each."""
+        group = _Group(tx, items)  # 1. read their keys, predecessors and limits
+        answers = [group.answer(each) for each in items]  # 2. in their order
         try:
-            group.write()  # 3. all that is new
+            group.write()  # 3. write everything new
         except Exception:
             items[0].books.unfinished.forget()
             raise
@@ -118,7 +122,7 @@ class Submission(Together[Answer]):
 
 
 class _Group:
-    """Decides submits one after the other, and writes what they made at once."""
+    """Decides submits one after the other, and writes their jobs together."""
 
     def __init__(self, tx: Transaction, items: Sequence[Submission]) -> None:
         self._tx = tx
@@ -132,14 +136,14 @@ class _Group:
         self._events: list[JobEvent] = []
 
     def answer(self, wanted: Submission) -> Answer | Exception:
-        """What becomes of one; only a refusal is returned as an error."""
+        """Return the result of one submit; a refusal is returned as an error, other errors are raised."""
         try:
             return self._earlier(wanted) or self._new(wanted)
         except GavelError as refusal:
             return refusal
 
     def write(self) -> None:
-        """Jobs, labels, keys and first events."""
+        """Write jobs, labels, keys and first events."""
         execute = self._tx.connection.execute
         if self._made:
             execute(_INSERT_JOBS, [_row(job, self._tx.change) for job in self._made])
@@ -177,27 +181,27 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A key that was used: the body it came with, and how to get at its jobs."""
+    """A key that was used before: the hash of its request, and a way to read its jobs."""
 
     body_hash: str
     job_id: JobId
     jobs: Callable[[], Sequence[Job]]
 
     def __call__(self, key: str, body_hash: str) -> Sequence[Job]:
-        """The jobs that the key made; raises KeyReused if that was from another body."""
+        """Return the jobs that the key made; raise KeyReused if the request had another body."""
         if self.body_hash != body_hash:
             raise KeyReused(f"key {key!r} was used for job {self.job_id} with another body; choose a new key")
         return self.jobs()
 
 
 def submitted(connection: Connection, user: str, key: str, body_hash: str) -> Sequence[Job]:
-    """The jobs that a user's key made before; raises KeyReused if that was from another body."""
-    found = _keys_of(connection, user, [key])
-    return found[user, key](key, body_hash) if found else ()
+    """Return the jobs that a user's key made before; raise KeyReused if the request had another body."""
+    stored = _keys_of(connection, user, [key])
+    return stored[user, key](key, body_hash) if stored else ()
 
 
 def _keys(connection: Connection, items: Sequence[Submission]) -> dict[tuple[str, str], _Kept]:
-    """The keys among those of `items` that were used before: a look-up a user."""
+    """Return the keys among those of `items` that were used before; one query per user."""
     wanted: dict[str, list[str]] = {}
     for each in items:
         if each.key is not None:
@@ -220,11 +224,11 @@ def _reader(connection: Connection, job_ids: Sequence[JobId]) -> Callable[[], tu
 
 def _states(connection: Connection, job_ids: Iterable[JobId]) -> dict[JobId, JobState]:
     wanted = sorted(job_ids)
-    found: dict[JobId, JobState] = {}
+    states: dict[JobId, JobState] = {}
     for start in range(0, len(wanted), _IDS_A_QUERY):
         query = select(JobRow.id, JobRow.state).where(JobRow.id.in_(wanted[start : start + _IDS_A_QUERY]))
-        found |= {job_id: JobState(state) for job_id, state in connection.execute(query)}
-    return found
+        states |= {job_id: JobState(state) for job_id, state in connection.execute(query)}
+    return states
 
 
 def _tier_limits(connection: Connection) -> dict[str, int]:
@@ -243,7 +247,7 @@ def _row(job: Job, change: int) -> dict[str, Any]:
         "cancel_requested": job.cancel_requested,
         "pause_requested": job.pause_requested,
         "array_id": job.spec.array_id,
-        "token": job.token,
+        "generation": job.generation,
         "steps_done": job.steps_done,
         "total_steps": job.spec.total_steps,
         "change": change,

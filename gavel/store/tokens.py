@@ -1,10 +1,10 @@
-"""Bearer tokens of people and programs: which there are, and taking one back. Tokens of jobs end with their jobs."""
+"""Bearer tokens of people and programs: listing and revoking them. Tokens of jobs end with their jobs."""
 
 from sqlalchemy import Connection, delete, select
 
 from gavel.errors import NotFound
 from gavel.store import audit
-from gavel.store.rules import TOKEN_ID_DIGITS, token_taken_back
+from gavel.store.rules import TOKEN_ID_DIGITS, revocation_audit_entry
 from gavel.store.schema import TokenRow
 from gavel.store.writer import Transaction
 from gavel.types import BearerToken, Scope
@@ -13,7 +13,7 @@ _TABLE = TokenRow.__table__
 
 
 def tokens(connection: Connection, user: str) -> tuple[BearerToken, ...]:
-    """The user's tokens, oldest first."""
+    """Return the user's tokens, oldest first."""
     where = (TokenRow.user_name == user, TokenRow.scope != Scope.JOB.value)
     rows = connection.execute(select(_TABLE).where(*where).order_by(TokenRow.created_at_s, TokenRow.token_hash))
     return tuple(
@@ -28,10 +28,10 @@ def tokens(connection: Connection, user: str) -> tuple[BearerToken, ...]:
 
 
 def revoke_token(tx: Transaction, user: str, token_id: str, by: str, now_s: float) -> None:
-    """Forget a token: it opens nothing any more. Raises NotFound."""
-    found = next((each for each in tokens(tx.connection, user) if each.id == token_id), None)
-    if found is None:
+    """Revoke a token: it opens nothing any more. Raises NotFound."""
+    token = next((each for each in tokens(tx.connection, user) if each.id == token_id), None)
+    if token is None:
         raise NotFound(f"user {user} has no token {token_id}")
     where = (TokenRow.user_name == user, TokenRow.token_hash.startswith(token_id, autoescape=True))
     tx.connection.execute(delete(TokenRow).where(*where))
-    audit.add_audit(tx, (token_taken_back(found, by, now_s),))
+    audit.add_audit(tx, (revocation_audit_entry(token, by, now_s),))

@@ -1,4 +1,4 @@
-"""The one thread that writes: it takes what waits, commits it together, then answers everybody.
+"""The one thread that writes: it takes all queued writes, commits them together, then sets their results.
 
 One commit for up to 200 items costs about as much as one for a single item, and no two writers of this process ever
 wait for the database's lock. Items of one kind that come in a row may be applied together, see `Together`.
@@ -31,7 +31,7 @@ GATHER_S = 0.005  # about what a commit takes on a busy disk; it costs hardly mo
 class Transaction:
     """An open write transaction; rows that it writes carry its `change`.
 
-    From the change `alone_since` on nobody but this process has committed one.
+    Since the change `alone_since` only this process has committed any.
     """
 
     connection: Connection
@@ -40,59 +40,60 @@ class Transaction:
 
 
 class Together(Generic[T]):
-    """A write that is cheaper in company."""
+    """A write that costs less when several of its kind are applied together."""
 
     @abstractmethod
     def __call__(self, tx: Transaction) -> T:
-        """Apply this one alone."""
+        """Apply this write alone."""
 
     @classmethod
     @abstractmethod
     def apply_all(cls, tx: Transaction, items: Sequence[Self]) -> list[T | Exception]:
-        """Result or error of each: what calling one after the other would have come to. An error has written nothing.
+        """Return the result or error of each item, as if they were applied one after the other.
 
-        Whatever it raises undoes all of it, and the items are applied one by one.
+        An item whose result is an error has written nothing. An exception undoes all of it, and the items are then
+        applied one by one.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
     apply: Callable[[Transaction], Any]
-    is_news: bool
+    signals_change: bool
     answer: "Future[Any]" = field(default_factory=Future)
 
 
 class Writer:
-    """Owns every write of a process. Items run in the order in which they came.
+    """Does every write of a process, in the order in which the writes were queued.
 
-    `on_news` is called by its thread after each commit that has news, before the answers; it must neither wait nor
-    raise.
+    Its thread calls `on_change` after each commit that holds a change to signal, before it sets the results; the call
+    must neither wait nor raise.
     """
 
     def __init__(
-        self, engine: Engine, *, on_news: Callable[[], None] = lambda: None, queue_items: int = QUEUE_ITEMS
+        self, engine: Engine, *, on_change: Callable[[], None] = lambda: None, queue_items: int = QUEUE_ITEMS
     ) -> None:
         self._engine = engine
-        self._on_news = on_news
+        self._on_change = on_change
         self._queue: queue.Queue[_Item | None] = queue.Queue(maxsize=queue_items)
         self._door = threading.Lock()
         self._is_closed = False
         self._comes_many = False
-        self._committed = self._alone_since = -1  # the thread's
+        self._committed = self._alone_since = -1  # used by the thread only
         self._thread = threading.Thread(target=self._run, name="gavel-store-writer", daemon=True)
         self._thread.start()
 
-    def write(self, apply: Callable[[Transaction], T], *, is_news: bool = False) -> T:
-        """What `apply` returned, once it is committed. Raises what it raised, or StoreUnavailable: nothing written.
+    def write(self, apply: Callable[[Transaction], T], *, signals_change: bool = False) -> T:
+        """Return the result of `apply` once it is committed. Raises its error, or StoreUnavailable: nothing is written.
 
-        `is_news`: `on_news` is called, and other processes hear of the commit where the database can tell them.
+        With `signals_change`, `on_change` is called, and on PostgreSQL other processes are notified of the commit.
         """
-        return self.send(apply, is_news=is_news).result()
+        return self.send(apply, signals_change=signals_change).result()
 
-    def send(self, apply: Callable[[Transaction], T], *, is_news: bool = False) -> "Future[T]":
-        """The same without waiting: the answer comes once it is committed. Raises StoreUnavailable: not queued."""
-        item = _Item(apply, is_news)
-        item.answer.set_running_or_notify_cancel()  # who no longer waits for it cannot take it back
+    def send(self, apply: Callable[[Transaction], T], *, signals_change: bool = False) -> "Future[T]":
+        """Queue a write; the future is set once it is committed. Raises StoreUnavailable when it cannot be queued."""
+        item = _Item(apply, signals_change)
+        item.answer.set_running_or_notify_cancel()  # a caller that stops waiting cannot cancel it
         with self._door:
             if self._is_closed:
                 raise StoreUnavailable("the store is closed")
@@ -103,7 +104,7 @@ class Writer:
         return item.answer
 
     def close(self) -> None:
-        """Write what is queued, then end the thread. Nothing can be queued behind the end mark."""
+        """Write what is queued, then end the thread. Nothing can be queued afterwards."""
         with self._door:
             is_first, self._is_closed = not self._is_closed, True
         if is_first:
@@ -120,7 +121,7 @@ class Writer:
                 self._commit(items)
 
     def _take(self) -> list[_Item | None]:
-        """At least one item, and those that wait behind it; where many come, also those of a moment more."""
+        """Return at least one item and those that wait behind it; under load, also those that come within a few ms."""
         group = [self._queue.get()]
         if self._comes_many:
             time.sleep(GATHER_S)
@@ -137,17 +138,17 @@ class Writer:
             with self._engine.begin() as connection:
                 transaction = self._open(connection)
                 outcomes = [outcome for run in _runs(items) for outcome in _attempt_all(run, transaction)]
-                if is_news := _any_news(items, outcomes):
+                if signals_change := _signals_any(items, outcomes):
                     notify(connection)
-        except Exception as error:  # whatever it was, nothing was committed, and everybody must be told
+        except Exception as error:  # nothing was committed: every item gets an error
             for item in items:
                 item.answer.set_exception(
                     StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}")
                 )
             return
         self._committed = transaction.change
-        if is_news:
-            self._on_news()
+        if signals_change:
+            self._on_change()
         for item, outcome in zip(items, outcomes, strict=True):
             if isinstance(outcome, Exception):
                 item.answer.set_exception(outcome)
@@ -155,7 +156,7 @@ class Writer:
                 item.answer.set_result(outcome)
 
     def _open(self, connection: Connection) -> Transaction:
-        """Count the change first: on PostgreSQL this row's lock puts all writers of all processes in order."""
+        """Increment the change first: on PostgreSQL this row's lock puts all writers of all processes in order."""
         change = connection.execute(_COUNT).scalar_one()
         if change != self._committed + 1:
             self._alone_since = change
@@ -166,19 +167,19 @@ _COUNT = update(CountersRow).values(change=CountersRow.change + 1).returning(Cou
 
 
 def _runs(items: list[_Item]) -> Iterator[list[_Item]]:
-    """The items in their order, those that can be applied together in one list."""
+    """Yield the items in their order, in lists of those that can be applied together."""
     for _, run in groupby(items, lambda item: type(item.apply) if isinstance(item.apply, Together) else id(item)):
         yield list(run)
 
 
-def _any_news(items: list[_Item], outcomes: list[Any]) -> bool:
-    """Whether anybody else has to hear of it: a refusal has changed nothing."""
+def _signals_any(items: list[_Item], outcomes: list[Any]) -> bool:
+    """Return True if some successful item has a change to signal: a refused one has changed nothing."""
     pairs = zip(items, outcomes, strict=True)
-    return any(item.is_news and not isinstance(outcome, Exception) for item, outcome in pairs)
+    return any(item.signals_change and not isinstance(outcome, Exception) for item, outcome in pairs)
 
 
 def _attempt_all(run: list[_Item], transaction: Transaction) -> list[Any]:
-    """Result or error of each item of a run; one by one if together does not go."""
+    """Return the result or error of each item of a run; apply them one by one if applying all together fails."""
     kind: Any = type(run[0].apply)
     together = _attempt(lambda tx: kind.apply_all(tx, [item.apply for item in run]), transaction) if run[1:] else None
     if isinstance(together, list):
@@ -187,9 +188,10 @@ def _attempt_all(run: list[_Item], transaction: Transaction) -> list[Any]:
 
 
 def _attempt(apply: Callable[[Transaction], Any], transaction: Transaction) -> Any:
-    """Result or error of one write; its error undoes its own writes only. A failing database fails the whole group.
+    """Return the result or error of one write; its error undoes its own writes only.
 
-    Such a failure may have undone the transaction already, savepoint included: nothing is left to roll back to.
+    A failure of the database fails the whole group: it may have undone the transaction already, savepoint included, so
+    that nothing is left to roll back to.
     """
     savepoint = transaction.connection.begin_nested()
     try:

@@ -1,4 +1,4 @@
-"""The nouns of Gavel: frozen, keyword-only, each quantity with its unit last in its name.
+"""The records of Gavel: frozen, keyword-only, each quantity with its unit at the end of its name.
 
 Instants end in `_at_s` (seconds since the Unix epoch; simulated time starts at 0), durations in `_s`.
 """
@@ -9,21 +9,25 @@ from gavel.types.allocation import (
     BoolArray,
     Certificate,
     Combination,
+    Fallback,
     FloatArray,
     IntArray,
     PairRates,
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
-from gavel.types.jobs import Job, JobId, JobMode, JobSpec, JobState
+from gavel.types.jobs import Job, JobId, JobSpec, JobState
+from gavel.types.occupancy import mean_workers_held, total_by, workers_held, workers_promised
 from gavel.types.operations import Operation, OperationId, OperationState
 from gavel.types.people import BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
 from gavel.types.predictions import Expected, Prediction
+from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
-from gavel.types.rounds import EphemeralResource, Lease, RoundInputs, RoundPlan, RoundRecord
+from gavel.types.rounds import EphemeralResource, Lease, PlanInputs, PlannedJobs, Planner, RoundPlan, RoundRecord
 from gavel.types.terms import Term
 
 __all__ = [
+    "EXPLAINED",
     "AcceleratorType",
     "Allocation",
     "AllocationProblem",
@@ -35,6 +39,7 @@ __all__ = [
     "Combination",
     "EphemeralResource",
     "Expected",
+    "Fallback",
     "FloatArray",
     "GangExit",
     "GangOutcome",
@@ -44,7 +49,6 @@ __all__ = [
     "IntArray",
     "Job",
     "JobId",
-    "JobMode",
     "JobSpec",
     "JobState",
     "Lease",
@@ -57,10 +61,13 @@ __all__ = [
     "OperationId",
     "OperationState",
     "PairRates",
+    "PlanInputs",
+    "PlannedJobs",
+    "Planner",
     "Prediction",
+    "Reason",
     "Report",
     "ReportKind",
-    "RoundInputs",
     "RoundPlan",
     "RoundRecord",
     "Scope",
@@ -71,5 +78,9 @@ __all__ = [
     "Worker",
     "WorkerId",
     "chain_of",
+    "mean_workers_held",
     "month_of",
+    "total_by",
+    "workers_held",
+    "workers_promised",
 ]

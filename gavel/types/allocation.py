@@ -1,4 +1,4 @@
-"""What a policy is given, and what it answers."""
+"""The problem that a policy gets, and the allocation that it answers with."""
 
 import math
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ Combination = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairRates:
-    """What packed jobs reach, said of their kinds and not of each pair, so that it does not grow with the jobs.
+    """The rates of packed jobs by job kind instead of by pair, so that the size does not grow with the jobs.
 
     Any two jobs of kinds a and b may share their workers on type j; the one of kind a then makes
     `steps_per_s[a, b, j]`, the other `steps_per_s[b, a, j]`, 0 where they cannot. The jobs of a kind have one scale
-    factor. Of jobs numbered `kind_of_job` -1 nothing is known: they run alone.
+    factor. Jobs with `kind_of_job` -1 have no such rates: they run alone.
     """
 
     kind_of_job: IntArray  # (n,) index into the kinds, or -1
@@ -62,7 +62,7 @@ class AllocationProblem:
     users: tuple[str, ...]  # (n,)
     cpu_cores: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
     memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
-    cluster_cpu_cores: float = math.inf  # +inf: not known, limits nobody
+    cluster_cpu_cores: float = math.inf  # +inf: not known, no limit
     cluster_memory_bytes: float = math.inf
     pair_rates: PairRates | None = None
     warm_start: Mapping[str, Any] = field(default_factory=dict)
@@ -70,17 +70,33 @@ class AllocationProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was checked of an allocation: largest violated constraint, and the distance to the dual bound if known."""
+    """What was checked of an allocation: the largest violation, and the distance to the dual bound if it is known."""
 
     primal_violation: float
     dual_gap: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """Why an allocation is not the policy's: the policy that failed, its error, and since when it has failed.
+
+    `instead` names what is used: the last valid allocation, or the equal share.
+    """
+
+    policy: str
+    error: str
+    since_s: float
+    instead: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Allocation:
-    """Fractions of time. `time_fraction[r, j]` in [0, 1]: combination r on accelerator type j; rows sum to <= 1.
+    """The fractions of time of a policy's answer.
 
-    `notes` are remarks on single jobs, such as a deadline that cannot be met.
+    `time_fraction[r, j]` in [0, 1]: combination r on accelerator type j; rows sum to <= 1.
+
+    `notes` are remarks on single jobs, such as a deadline that cannot be met. `reads` names the fields of the problem
+    that the answer depends on: it is kept while these are the same; None: all fields.
     """
 
     combinations: tuple[tuple[JobId, ...], ...]
@@ -91,5 +107,7 @@ class Allocation:
     solver: str
     solve_time_s: float = 0.0
     is_fallback: bool = False
+    fallback: Fallback | None = None
     notes: tuple[tuple[JobId, str], ...] = ()
     warm_start: Mapping[str, Any] = field(default_factory=dict)
+    reads: tuple[str, ...] | None = None

@@ -1,5 +1,6 @@
-"""What there is to run on."""
+"""The cluster: nodes, workers and the states of nodes."""
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,34 +33,42 @@ class Worker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Every node and worker there is now."""
+    """All nodes and workers that are present now."""
 
     nodes: tuple[Node, ...] = ()
     workers: tuple[Worker, ...] = ()
 
     @property
     def accelerator_types(self) -> tuple[AcceleratorType, ...]:
-        """Names of the accelerator types, sorted."""
+        """Return the names of the accelerator types, sorted."""
         return tuple(sorted({worker.accelerator_type for worker in self.workers}))
 
     def capacity_workers(self) -> dict[AcceleratorType, int]:
-        """Number of workers of each accelerator type."""
-        return {t: sum(w.accelerator_type == t for w in self.workers) for t in self.accelerator_types}
+        """Return the number of workers of each accelerator type."""
+        counts = Counter(worker.accelerator_type for worker in self.workers)
+        return {name: counts[name] for name in sorted(counts)}
+
+    def mean_price_usd_per_hour(self) -> dict[AcceleratorType, float]:
+        """Return the mean price of a worker of each accelerator type, USD an hour, in the order of the types."""
+        prices: dict[AcceleratorType, list[float]] = {name: [] for name in self.accelerator_types}
+        for worker in self.workers:
+            prices[worker.accelerator_type].append(worker.price_usd_per_hour)
+        return {name: sum(of_type) / len(of_type) for name, of_type in prices.items()}
 
 
 class NodeState(StrEnum):
-    """What a node is to the scheduler. Only READY nodes are given new leases."""
+    """The state of a node. Only READY nodes are given new leases."""
 
     READY = "ready"
     CORDONED = "cordoned"  # gangs there go on to the end of their leases
     DRAINING = "draining"  # the same, and no later than the end of the window
     DRAINED = "drained"  # nothing runs there any more; safe to switch off
-    LOST = "lost"  # not seen any more; what an operator wished for it is kept for its return
+    LOST = "lost"  # not present any more; the operator's request is kept for its return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """A node that was seen once, and what an operator wished for it: nothing, a cordon, or a drain by an instant."""
+    """The status of a node that was observed once, and what an operator requested: nothing, a cordon, or a drain."""
 
     name: str
     state: NodeState = NodeState.READY

@@ -1,4 +1,4 @@
-"""What running gangs tell, and what a cluster shows of them."""
+"""Reports of running gangs, and observations of gangs and clusters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ from gavel.types.rounds import EphemeralResource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Steps of a gang over wall seconds; no steps: it has done none beside its partner in all that time.
+    """The steps of a gang over wall seconds; 0 steps: it has done none in that time, colocated with a partner.
 
     `is_representative`: every core it used was as busy as it can be by design.
     """
 
     job_id: JobId
-    token: int
+    generation: int
     sequence: int
     user: str
     kind: str
@@ -28,11 +28,11 @@ class Measurement:
     partner: str | None = None
     placement: str = "consolidated"
     is_representative: bool = True
-    stated_steps_per_s: float | None = None  # what the job's user said it would be
+    stated_steps_per_s: float | None = None  # the user's claim
 
 
 class ReportKind(StrEnum):
-    """What a job's runtime tells the service."""
+    """The kinds of report that a job's runtime sends to the service."""
 
     PROGRESS = "progress"
     CHECKPOINT = "checkpoint"
@@ -54,7 +54,7 @@ class Report:
 
 
 class GangState(StrEnum):
-    """Where a gang is on its cluster."""
+    """The state of a gang on its cluster."""
 
     WAITING = "WAITING"  # its tasks wait for resources
     RUNNING = "RUNNING"
@@ -82,10 +82,10 @@ class GangExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSeen:
-    """One gang as the backend sees it. `reports` are all those after the last one handed over."""
+    """One gang as the backend observes it. `reports` are all those since the last observation."""
 
     job_id: JobId
-    token: int
+    generation: int
     state: GangState
     accelerator_type: AcceleratorType
     worker_ids: tuple[WorkerId, ...]
@@ -98,7 +98,7 @@ class GangSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """One consistent view of the cluster."""
+    """One consistent observation of the cluster."""
 
     observed_at_s: float
     cluster: Cluster

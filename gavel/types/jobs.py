@@ -1,22 +1,17 @@
-"""What users ask for, and how far it is."""
+"""Jobs: what users asked for, and the progress."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
+from gavel.types.reasons import Reason
 
 JobId = str
 
 
-class JobMode(StrEnum):
-    """What a job is for."""
-
-    TRAINING = "training"
-
-
 class JobState(StrEnum):
-    """The core states; what users see is derived from these plus the last reason."""
+    """The states of a job; what users see is derived from these and the last reason."""
 
     QUEUED = "QUEUED"
     LEASED = "LEASED"
@@ -27,7 +22,10 @@ class JobState(StrEnum):
     @property
     def is_terminal(self) -> bool:
         """True once nothing can happen to the job any more."""
-        return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
+        return self._value_ in _TERMINAL
+
+
+_TERMINAL = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState.CANCELLED.value})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +33,10 @@ class JobSpec:
     """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
 
     `kind` names only what determines speed (model, batch size). `argv` is never a shell line. `throughput_steps_per_s`:
-    what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight and goes before
-    lower ones in tiers that serve in order. `max_retries`: how often a program that failed is started again. `after`:
-    jobs that must have completed first. The jobs of one array share `array_id`, the id of the first.
+    what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight among the user's
+    jobs; in tiers that serve in order it reorders those that follow one another. `max_retries`: how often a program
+    that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
+    the id of the first.
     """
 
     kind: str
@@ -45,7 +44,6 @@ class JobSpec:
     tier: str
     argv: tuple[str, ...]
     total_steps: int
-    mode: JobMode = JobMode.TRAINING
     name: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     scale_factor: int = 1
@@ -65,13 +63,14 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A submitted job and how far it is.
+    """A submitted job and its progress.
 
     `steps_done` counts steps up to the last accepted checkpoint or the verified end; `steps_reported` is provisional.
-    `token` is the token of the newest gang that was launched (0: none yet); tokens only grow.
-    `received_s` is wall time held per accelerator type; `isolated_time_s` what the done steps would have taken on a
+    `generation` is the generation of the newest gang that was launched (0: none yet); generations only grow.
+    `received_s` is wall time held per accelerator type; `isolated_time_s` what the reported steps would have taken on a
     1/n share of the cluster (Themis' finish-time fairness); `isolated_steps` is the same in steps of an unclipped equal
-    share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`.
+    share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`; of it
+    `shared_s` is the time in which another job was on the same workers.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training.
@@ -84,7 +83,7 @@ class Job:
     steps_done: int = 0
     steps_reported: int = 0
     attempt: int = 0
-    token: int = 0
+    generation: int = 0
     version: int = 1
     checkpoint: str | None = None
     report_sequence: int = 0
@@ -96,10 +95,11 @@ class Job:
     retry_at_s: float = 0.0
     trained_s: float = 0.0
     trained_steps: int = 0
-    reason: str = "PendingEvaluation"
+    reason: Reason = Reason.PENDING_EVALUATION
     message: str = ""
     preemptions: int = 0
     received_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
+    shared_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
     rounds_received: Mapping[AcceleratorType, int] = field(default_factory=dict)
     isolated_steps: float = 0.0
     isolated_time_s: float = 0.0
@@ -112,10 +112,23 @@ class Job:
 
     @property
     def is_wanted(self) -> bool:
-        """True while the user wants the job to run: it is not over, nor asked to pause or to end."""
+        """True while the user wants the job to run: it has not ended, and no pause or cancellation is requested."""
         return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
 
     @property
+    def explanation(self) -> str:
+        """Return why the job is in its state: its message, or the sentence of its reason while it has none."""
+        return self.message or self.reason.sentence
+
+    @property
+    def worker_s(self) -> dict[AcceleratorType, float]:
+        """Return the worker seconds held of each accelerator type; a worker counts half while another job was on it."""
+        return {
+            name: (held_s - self.shared_s.get(name, 0.0) / 2) * self.spec.scale_factor
+            for name, held_s in self.received_s.items()
+        }
+
+    @property
     def steps_remaining(self) -> int:
-        """Steps that no accepted checkpoint covers yet."""
+        """Return the number of steps that no accepted checkpoint covers yet."""
         return max(0, self.spec.total_steps - self.steps_done)

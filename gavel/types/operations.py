@@ -1,4 +1,4 @@
-"""What somebody asked of the scheduler, and what became of it."""
+"""Commands to the scheduler, and their results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ OperationId = str
 
 
 class OperationState(StrEnum):
-    """Where an operation is."""
+    """The state of an operation."""
 
     PENDING = "pending"  # durable; the scheduler has yet to apply it, or to see its effect
     DONE = "done"
@@ -18,7 +18,7 @@ class OperationState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One command row: `kind` names its handler in gavel/mechanism/commands.py, `subject` what it is about (`node/n0`).
+    """One command row: `kind` names its handler (mechanism/commands/table.py), `subject` what it is about (`node/n0`).
 
     `sequence` grows over all operations, in the order in which they were acknowledged and are applied. `error_kind` is
     the name of a class of gavel/errors.py, empty unless the operation failed; `error_field` the field it blames.

@@ -1,4 +1,4 @@
-"""Who asks: users, their tiers, and what a token may do."""
+"""Users, their tiers, and the scopes of tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Tier:
 
 
 def chain_of(name: str, tiers: Mapping[str, Tier]) -> list[str]:
-    """The tier and those above it, as far as they are known."""
+    """Return the tier and those above it, as far as `tiers` has them."""
     chain: list[str] = []
     above: str | None = name
     while above is not None and above in tiers and above not in chain:
@@ -43,7 +43,7 @@ def chain_of(name: str, tiers: Mapping[str, Tier]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a tier used in a month (`2026-11`, UTC), or one more part of it."""
+    """What a tier used in a month (`2026-11`, UTC), or a part of that."""
 
     tier: str
     month: str
@@ -52,12 +52,12 @@ class Usage:
 
 
 def month_of(at_s: float) -> str:
-    """The month that an instant is in, UTC: `2026-11`."""
+    """Return the month that an instant is in, UTC: `2026-11`."""
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m")
 
 
 class Scope(StrEnum):
-    """What a bearer token may do."""
+    """The scope of a bearer token: what it may do."""
 
     OPERATOR = "operator"
     USER = "user"
@@ -76,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerToken:
-    """A token that a user holds, without what it opens with: `id` is the start of its SHA-256, in hex."""
+    """A token that a user holds, without its secret: `id` is the start of its SHA-256, in hex."""
 
     id: str
     user: str

@@ -1,4 +1,4 @@
-"""What the service said of a job's future, and what became of it."""
+"""Predictions of starts and ends of jobs, with the actual ends."""
 
 from dataclasses import dataclass
 
@@ -7,22 +7,22 @@ from gavel.types.jobs import JobId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """An instant with the interval that should hold it nine times in ten."""
+    """A predicted instant, with the interval that should hold the actual one nine times in ten."""
 
     at_s: float
     low_s: float
     high_s: float
 
     def holds(self, at_s: float) -> bool:
-        """True if that instant is inside the interval."""
+        """Return True if the instant is inside the interval."""
         return self.low_s <= at_s <= self.high_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What was expected of a job in the first round that knew it; `finished_at_s` once it has completed.
+    """The prediction made in a job's first round; `finished_at_s` is set once the job has completed.
 
-    `start` is None for a job that had started before.
+    `start` is None for a job that had started already.
     """
 
     job_id: JobId

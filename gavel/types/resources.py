@@ -1,4 +1,4 @@
-"""Ephemeral resources that applications set, as the service keeps them."""
+"""Ephemeral resources that applications set, as the service stores them."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,9 @@ from gavel.types.rounds import EphemeralResource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationResource:
-    """A name that somebody wants on a node until its lease ends, and the units of it that were held when last seen.
+    """A resource wanted on a node until its lease ends, and the units of it that were held when last observed.
 
-    `job_id`: the job that set it by its own token, with which it goes; None: an operator did.
+    `job_id`: the job that set it by its own token; the resource is deleted when the job ends. None: an operator set it.
     """
 
     resource: EphemeralResource
@@ -19,10 +19,10 @@ class ApplicationResource:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Owner, name and node."""
+        """Return owner, name and node."""
         return self.resource.owner, self.resource.name, self.resource.node
 
     @property
     def free(self) -> int:
-        """Units that nobody holds; negative after a shrink."""
+        """Return the units that nobody holds; negative if the capacity was reduced below what is held."""
         return self.resource.capacity - self.held

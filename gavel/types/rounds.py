@@ -1,23 +1,28 @@
-"""What a round decides."""
+"""Rounds: leases, plans, their inputs and their records."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Self
 
-from gavel.types.allocation import Allocation, AllocationProblem, IntArray
+import numpy as np
+
+from gavel.types.allocation import Allocation, AllocationProblem, BoolArray, IntArray
 from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
-from gavel.types.jobs import JobId
+from gavel.types.jobs import Job, JobId, JobState
+
+Planner = Literal["lag", "published", "published_shuffled"]
+"""How a round's gangs are chosen: by their lags, or as published (docs/rounds.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right of a gang to run on workers until an instant. A worker holds one lease, a job one token.
+    """The right of a gang to run on workers until an instant. A worker holds one lease, a job one generation.
 
-    `starts_at_s` None: with its round; later for a lease that was given in the middle of it.
+    `starts_at_s` None: with its round; set for a lease that was given in the middle of the round.
     """
 
     job_id: JobId
-    token: int
+    generation: int
     combination: tuple[JobId, ...]
     accelerator_type: AcceleratorType
     worker_ids: tuple[WorkerId, ...]
@@ -29,7 +34,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundPlan:
-    """One round's leases. Immutable; executing it twice or late does no harm, since receivers refuse older tokens."""
+    """The leases of one round. Carried out twice or late a plan does no harm: receivers refuse older generations."""
 
     round_index: int
     parent_round_index: int
@@ -46,25 +51,52 @@ class RoundPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RoundInputs:
-    """What the leases of a round were chosen from beside problem, allocation and the ledger of the round before.
+class PlannedJobs:
+    """The fields of n jobs of k kinds that a plan needs, in the order of the round's problem."""
 
-    `policy` is the one that was asked, with its parameters; `cluster` what of it could be given; `parent` the plan of
-    the round before as it was then; `kept` the leases that went on before anything was planned.
+    kinds: tuple[str, ...]  # (k,)
+    kind_of_job: IntArray  # (n,) index into kinds
+    generation: IntArray  # (n,) of the newest gang that was launched, 0: none yet
+    is_leased: BoolArray  # (n,) True for a job that has a gang
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> Self:
+        """Return the columns of `jobs`."""
+        row_of: dict[str, int] = {}
+        kind_of_job = [row_of.setdefault(job.spec.kind, len(row_of)) for job in jobs]
+        return cls(
+            kinds=tuple(row_of),
+            kind_of_job=np.array(kind_of_job, dtype=np.int64),
+            generation=np.array([job.generation for job in jobs], dtype=np.int64),
+            is_leased=np.array([job.state is JobState.LEASED for job in jobs], dtype=np.bool_),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlanInputs:
+    """What a round's leases are planned from, in addition to its problem, its allocation and the ledger before it.
+
+    It is built once (mechanism/planning/decision.py), given to `plan_round`, stored with the round as it is,
+    and given to `plan_round` again when the round is verified. A new input is a new field here, set there.
+
+    `policy` is the one that was asked, with its parameters; `cluster` the part of the cluster that could be given;
+    `parent` the plan of the round before as it was then; `kept` the leases that went on before anything was planned;
+    `to_profile` the (job, accelerator type) pairs that nobody has measured yet. `switch_cost_s` is what a gang of a job
+    kind loses by a move, in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
+    the round stays; `started_at_s` says when those that run now were started.
     """
 
     policy: str
     cluster: Cluster
+    jobs: PlannedJobs
     parent: RoundPlan | None
-    kept: tuple[Lease, ...]
-    kinds: tuple[str, ...]
-    kind_of_job: IntArray  # (n,) index into kinds
-    token: IntArray  # (n,)
-    is_leased: IntArray  # (n,) 1 for a job that had a gang
-    to_profile: tuple[tuple[JobId, AcceleratorType], ...]
-    profiling_workers_fraction: float
-    planner: Literal["owed", "published", "published_shuffled"]
-    is_new_allocation: bool
+    starts_at_s: float
+    duration_s: float
+    kept: tuple[Lease, ...] = ()
+    to_profile: tuple[tuple[JobId, AcceleratorType], ...] = ()
+    profiling_workers_fraction: float = 0.5
+    planner: Planner = "lag"
+    is_new_allocation: bool = True
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     minimum_run_s: float = 0.0
     started_at_s: Mapping[JobId, float] = field(default_factory=dict)
@@ -72,26 +104,26 @@ class RoundInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundRecord:
-    """A round as kept, with all to decide it again. `owed_rounds`: rounds promised minus planned, this one included.
+    """A stored round, with all that is needed to decide it again. `lag_rounds`: the lags after this round.
 
-    With the published planner it holds the rounds received since the last solve instead. `switch_cost_s`: what a move
-    was measured to cost, by job kind. `inputs` None: the round is older than they are kept.
+    With the published planner `lag_rounds` holds the rounds received since the last solve instead. `switch_cost_s`:
+    what a move was measured to cost, by job kind. `inputs` None: they were stored in an older form, or not at all.
     """
 
     plan: RoundPlan
     problem: AllocationProblem
     allocation: Allocation
-    owed_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
+    lag_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
     solver_outcome: str = "solved"
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
-    inputs: RoundInputs | None = None
+    inputs: PlanInputs | None = None
 
-    def most_owed(self) -> dict[JobId, float]:
-        """Rounds owed to each job on the type that owes it most: of those that wait, who is owed more comes first."""
-        owed: dict[JobId, float] = {}
-        for (job_id, _), rounds in self.owed_rounds.items():
-            owed[job_id] = max(owed.get(job_id, 0.0), round(rounds, 6))  # equal ones stay in order of arrival
-        return owed
+    def largest_lag(self) -> dict[JobId, float]:
+        """Return each job's lag in rounds on the type where it lags most; waiting jobs are served in this order."""
+        lag: dict[JobId, float] = {}
+        for (job_id, _), rounds in self.lag_rounds.items():
+            lag[job_id] = max(lag.get(job_id, 0.0), round(rounds, 6))  # equal ones stay in order of arrival
+        return lag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """A generation of leaders of one database; of two terms with the same `database` the higher generation is newer.
+    """The term of a leader: of two terms with the same `database` the one with the higher generation is newer.
 
-    `database` is an identifier of letters and digits that the database gave itself.
+    `database` is an identifier of letters and digits that the database generated for itself.
     """
 
     database: str

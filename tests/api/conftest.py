@@ -12,8 +12,8 @@ import httpx
 import pytest
 import uvicorn
 
+from api.access.auth import digest, new_token
 from api.app import Services, create_app
-from api.auth import digest, new_token
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.ports import Changes
@@ -55,7 +55,7 @@ class Service:
         return token
 
     def user(self, *tiers: str) -> tuple[str, httpx.Client]:
-        """A new user with these tiers, and a client that is it."""
+        """Create a user with these tiers; return its name and a client with its token."""
         name = f"user{next(self.names)}"
         self.store.put_user(User(name=name, tiers=tiers or ("gold", "silver")), by="test", now_s=NOW_S)
         return name, self.client(self.token(name))
@@ -64,7 +64,7 @@ class Service:
         return self.client(self.token("operator", Scope.OPERATOR))
 
     def change(self, *jobs: Job, **over: object) -> None:
-        """What the scheduler would commit."""
+        """Commit what the scheduler would commit."""
         self.store.commit(self.store.snapshot().version, Changes(jobs=jobs, **over))  # type: ignore[arg-type]
 
     def read_log(self, job_id: str, offset: int, limit_bytes: int) -> tuple[bytes, int]:
@@ -76,7 +76,7 @@ class Service:
 def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -> Iterator[Service]:
     (tmp_path / "logs").mkdir()
     store = SqlStore(
-        f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0, jobs_per_user=limits.get("queued_jobs_per_user")
+        f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0, jobs_per_user=limits.get("unfinished_jobs_per_user")
     )  # type: ignore[arg-type]
     store.put_tier(Tier(name="gold", guarantee=0.5), expected_version=None, by="test", now_s=NOW_S)
     store.put_tier(Tier(name="silver"), expected_version=None, by="test", now_s=NOW_S)

@@ -1,4 +1,4 @@
-"""Who may do what: every route against everybody, in one table."""
+"""Access to every route for every kind of caller, in one table."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from api.access.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
 from api.app import Services, create_app
-from api.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
 from api.dashboard.pages import PAGES
 from gavel.types import JobState, Lease, NodeStatus, Scope
 from tests.api.conftest import NOW_S, Service
@@ -41,7 +41,7 @@ class Everybody:
 
 
 def status_of(client: httpx.Client, method: str, path: str, **body: Any) -> int:
-    """Without reading the answer, which may have no end."""
+    """Return the status, without reading the body, which may have no end."""
     with client.stream(method, path, **body) as answer:
         return answer.status_code
 
@@ -87,18 +87,17 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/rounds": (200, 200, 403, 403, 200),
     "GET /v1/rounds/1": (200, 200, 403, 403, 200),
     "GET /v1/throughputs": (200, 200, 403, 403, 200),
-    "GET /v1/estimator": (200, 200, 403, 403, 200),
     "GET /v1/cluster": (200, 200, 200, 200, 200),
     "PUT /v1/resources/lb": (403, 403, 202, 202, 202),
     "DELETE /v1/resources/lb": (403, 403, 202, 202, 202),
-    "POST /v1/resources:batch": (403, 403, 202, 202, 202),
+    "POST /v1/resources/batch": (403, 403, 202, 202, 202),
     "POST /v1/jobs/{job}/pause": (404, 202, 403, 403, 202),
     "POST /v1/jobs/{job}/resume": (404, 202, 403, 403, 202),
     "PATCH /v1/jobs/{job}": (404, 428, 403, 403, 428),
     "GET /v1/jobs/{job}/audit": (404, 200, 403, 403, 200),
-    "POST /v1/jobs:batch": (201, 201, 403, 403, 201),
-    "POST /v1/jobs:array": (201, 201, 403, 403, 201),
-    "POST /v1/jobs:batchCancel": (202, 202, 403, 403, 202),
+    "POST /v1/jobs/batch": (201, 201, 403, 403, 201),
+    "POST /v1/jobs/array": (201, 201, 403, 403, 201),
+    "POST /v1/jobs/cancel": (202, 202, 403, 403, 202),
     "GET /v1/audit": (403, 403, 403, 403, 200),
     "GET /v1/tiers/gold/usage": (200, 200, 403, 403, 200),
     "GET /v1/nodes": (200, 200, 403, 403, 200),
@@ -106,18 +105,18 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/nodes/node-0/cordon": (403, 403, 403, 403, 202),
     "POST /v1/nodes/node-0/uncordon": (403, 403, 403, 403, 202),
     "POST /v1/nodes/node-0/drain": (403, 403, 403, 403, 202),
-    "GET /v1/jobs/{job}/explain": (404, 200, 200, 404, 200),
-    "POST /v1/tiers:preview": (403, 403, 403, 403, 200),
-    "POST /v1/simulate": (200, 200, 403, 403, 200),
-    "GET /v1/rounds/1/replay": (403, 403, 403, 403, 200),
-    "GET /v1/explain/calibration": (200, 200, 403, 403, 200),
+    "GET /v1/jobs/{job}/explanation": (404, 200, 200, 404, 200),
+    "POST /v1/tiers/gold/preview": (403, 403, 403, 403, 200),
+    "POST /v1/what-if": (200, 200, 403, 403, 200),
+    "POST /v1/rounds/1/verify": (403, 403, 403, 403, 200),
+    "GET /v1/calibration": (200, 200, 403, 403, 200),
     "GET /v1/operations/{operation}": (404, 200, 404, 404, 200),
     "GET /v1/summary": (200, 200, 403, 403, 200),
     "GET /v1/placements": (200, 200, 403, 403, 200),
     "GET /v1/queue": (200, 200, 403, 403, 200),
     "GET /v1/shares": (200, 200, 403, 403, 200),
-    "GET /v1/events": (200, 200, 403, 403, 200),
-    "PUT /v1/policy": (403, 403, 403, 403, 202),
+    "GET /v1/watch": (200, 200, 403, 403, 200),
+    "PUT /v1/policies/current": (403, 403, 403, 403, 202),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
@@ -126,16 +125,16 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs": PROGRAM,
     "PUT /v1/tiers/gold": {"weight": 1.0},
     "PATCH /v1/jobs/{job}": {"weight": 2.0},
-    "POST /v1/jobs:batch": {"jobs": [PROGRAM]},
-    "POST /v1/jobs:array": {"job": PROGRAM, "count": 2},
-    "POST /v1/jobs:batchCancel": {"label": "no=such"},
+    "POST /v1/jobs/batch": {"jobs": [PROGRAM]},
+    "POST /v1/jobs/array": {"job": PROGRAM, "count": 2},
+    "POST /v1/jobs/cancel": {"label": "no=such"},
     "PUT /v1/users/{user}": {"tiers": ["gold", "silver"]},
-    "POST /v1/tiers:preview": {"name": "gold", "weight": 2.0},
-    "POST /v1/simulate": {},
-    "PUT /v1/policy": {"policy": "max_min_fairness"},
+    "POST /v1/tiers/gold/preview": {"weight": 2.0},
+    "POST /v1/what-if": {},
+    "PUT /v1/policies/current": {"policy": "max_min_fairness"},
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
-    "POST /v1/resources:batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
+    "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 
 
@@ -164,7 +163,7 @@ def test_another_users_job_and_no_job_cannot_be_told_apart(everybody: Everybody)
 
 
 def test_lists_and_matrices_hold_nothing_of_others(everybody: Everybody) -> None:
-    for path in ("/v1/jobs", "/v1/allocations/current", "/v1/throughputs", "/v1/estimator"):
+    for path in ("/v1/jobs", "/v1/allocations/current", "/v1/throughputs"):
         assert everybody.job_id not in everybody.bob.get(path).text
         assert everybody.user not in everybody.bob.get(path).text
     assert everybody.job_id in everybody.ann.get("/v1/allocations/current").text
@@ -179,16 +178,16 @@ def leased(service: Service, everybody: Everybody) -> Everybody:
     service.change(round=a_record([_lease(ended.id, 1)], {}, 2))
     service.change(
         replace(ended, state=JobState.COMPLETED, finished_at_s=NOW_S),
-        replace(job, state=JobState.LEASED, token=2),
+        replace(job, state=JobState.LEASED, generation=2),
         round=a_record([_lease(job.id, 2)], {job.id: [1.0, 0.0]}, 3),
     )
     return everybody
 
 
-def _lease(job_id: str, token: int) -> Lease:
+def _lease(job_id: str, generation: int) -> Lease:
     return Lease(
         job_id=job_id,
-        token=token,
+        generation=generation,
         combination=(job_id,),
         accelerator_type="fast",
         worker_ids=("fast-0", "fast-1"),
@@ -198,16 +197,17 @@ def _lease(job_id: str, token: int) -> Lease:
 
 
 def _holders(client: httpx.Client) -> list[tuple[str, str | None, str, tuple[str, ...]]]:
-    """Who holds what, as each route tells it: route, job, accelerator type, workers."""
-    said: list[tuple[str, str | None, str, tuple[str, ...]]] = []
+    """Return which job holds what, as each route answers: route, job, accelerator type, workers."""
+    held_by: list[tuple[str, str | None, str, tuple[str, ...]]] = []
     rounds = {"rounds": client.get("/v1/rounds?limit=2").json()["items"], "round": [client.get("/v1/rounds/3").json()]}
     for route, items in rounds.items():
         leases = [lease for item in items for lease in item["leases"]]
-        said += [(route, each["job_id"], each["accelerator_type"], tuple(each["worker_ids"])) for each in leases]
+        held_by += [(route, each["job_id"], each["accelerator_type"], tuple(each["worker_ids"])) for each in leases]
     blocks = client.get("/v1/placements?rounds=2").json()["blocks"]
-    said += [("placements", each["job_id"], each["accelerator_type"], (each["worker_id"],)) for each in blocks]
+    held_by += [("placements", each["job_id"], each["accelerator_type"], (each["worker_id"],)) for each in blocks]
     workers = [each for each in client.get("/v1/cluster").json()["workers"] if each["busy"]]
-    return said + [("cluster", each["job_id"], each["accelerator_type"], (each["id"],)) for each in workers]
+    held = [(each, job_id) for each in workers for job_id in each["job_ids"]]
+    return held_by + [("cluster", job_id, each["accelerator_type"], (each["id"],)) for each, job_id in held]
 
 
 @pytest.mark.parametrize("name", ["ann", "bob", "operator"])
@@ -220,9 +220,9 @@ def test_who_holds_what_has_names_for_its_owner_and_operators_only(leased: Every
 
 
 def test_a_job_s_token_knows_of_the_cluster_s_jobs_its_own_only(leased: Everybody) -> None:
-    for client, known in ((leased.job, leased.job_id), (leased.other, None)):
+    for client, expected in ((leased.job, leased.job_id), (leased.other, None)):
         workers = client.get("/v1/cluster").json()["workers"]
-        assert [each["job_id"] for each in workers if each["busy"]] == [known, known]
+        assert [each["job_ids"] for each in workers if each["busy"]] == [[expected], [expected]]
 
 
 def test_who_is_not_known_is_told_how_to_say_who_it_is(everybody: Everybody) -> None:
@@ -257,7 +257,7 @@ def test_a_session_reads_and_changes_nothing(service: Service) -> None:
     assert browser.post("/v1/jobs", json=PROGRAM).status_code == 401
     from_elsewhere = {PAGE_HEADER: "dashboard", "Origin": "http://127.0.0.1:1"}
     assert browser.post("/v1/jobs", json=PROGRAM, headers=from_elsewhere).status_code == 401
-    # A header says more than a cookie, also when it says something wrong.
+    # A header takes precedence over a cookie, even with a wrong token.
     assert browser.get("/v1/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
 
 

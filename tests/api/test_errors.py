@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from api.errors import KINDS
+from api.http.errors import KINDS
 from gavel.store.sql import SqlStore
 from gavel.types import Identity
 from tests.api.conftest import Service

@@ -1,4 +1,4 @@
-"""Why a job waits and when it will run, over the wire; predictions held against what happened."""
+"""Why a job waits and when it will run, over REST; predictions compared with what happened."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def test_a_waiting_job_is_told_why_where_it_stands_and_when(service: Service) ->
     index = len(service.store.rounds()) + 1
     lease = Lease(
         job_id=first,
-        token=1,
+        generation=1,
         combination=(first,),
         accelerator_type="fast",
         worker_ids=("fast-0",),
@@ -27,35 +27,37 @@ def test_a_waiting_job_is_told_why_where_it_stands_and_when(service: Service) ->
     )
     record = a_record([lease], {first: [0.5, 0.0], second: [0.5, 0.0]}, round_index=index)
     service.change(round=replace(record, problem=replace(record.problem, now_s=NOW_S)))
-    told = ann.get(f"/v1/jobs/{second}/explain").json()
-    assert (told["code"], told["position"], told["jobs_ahead"]) == ("BehindFairShare", 1, 0)
-    assert told["binding"] == {
+    answer = ann.get(f"/v1/jobs/{second}/explanation").json()
+    assert (answer["code"], answer["position"], answer["jobs_ahead"]) == ("BehindFairShare", 1, 0)
+    assert answer["binding"] == {
         "accelerator_type": "fast",
         "price": 1.0,
         "source": "load",
         "leased_workers": 1,
         "workers": 2,
     }
-    assert told["owed"] == {"fast": 0.5, "slow": 0.0} and "fast 1/2 leased" in told["message"]
-    assert NOW_S <= told["est_start_low_at_s"] <= told["est_start_at_s"] <= told["est_start_high_at_s"]
-    assert told["est_start_at_s"] <= told["est_finish_at_s"]
-    assert told["est_finish_low_at_s"] <= told["est_finish_at_s"] <= told["est_finish_high_at_s"]
+    assert (
+        answer["target_fraction"] == {"fast": 0.5, "slow": 0.0} and "fast has 1 of 2 workers free" in answer["message"]
+    )
+    assert NOW_S <= answer["est_start_low_at_s"] <= answer["est_start_at_s"] <= answer["est_start_high_at_s"]
+    assert answer["est_start_at_s"] <= answer["est_finish_at_s"]
+    assert answer["est_finish_low_at_s"] <= answer["est_finish_at_s"] <= answer["est_finish_high_at_s"]
     ann.post(f"/v1/jobs/{second}/pause")
-    paused = ann.get(f"/v1/jobs/{second}/explain").json()
+    paused = ann.get(f"/v1/jobs/{second}/explanation").json()
     assert (paused["code"], paused["est_start_at_s"], paused["est_finish_at_s"]) == ("Paused", None, None)
-    assert paused["would_unblock"] == ["gavel resume JOB"]
+    assert paused["would_unblock"] == [f"Run `gavel job resume {second}`."]
 
 
 def test_a_job_submitted_just_now_waits_for_the_next_round(service: Service) -> None:
     _, ann = service.user()
     job_id = ann.post("/v1/jobs", json=PROGRAM).json()["id"]
-    told = ann.get(f"/v1/jobs/{job_id}/explain").json()
-    assert told["code"] == "PendingEvaluation" and told["est_finish_at_s"] is None
+    answer = ann.get(f"/v1/jobs/{job_id}/explanation").json()
+    assert answer["code"] == "PendingEvaluation" and answer["est_finish_at_s"] > NOW_S
 
 
 def test_predictions_are_counted_against_what_happened(service: Service) -> None:
     _, ann = service.user()
-    assert ann.get("/v1/explain/calibration").json()["finishes_inside"] is None
+    assert ann.get("/v1/calibration").json()["finishes_inside"] is None
     made = []
     for _ in range(4):
         job_id = ann.post("/v1/jobs", json=PROGRAM).json()["id"]
@@ -67,10 +69,10 @@ def test_predictions_are_counted_against_what_happened(service: Service) -> None
     for each, end_s in zip(made, ends, strict=True):
         job = replace(service.store.job(each.job_id), state=JobState.COMPLETED, steps_done=1000)
         service.change(replace(job, started_at_s=NOW_S + end_s / 20, finished_at_s=NOW_S + end_s))
-    told = ann.get("/v1/explain/calibration").json()
-    assert (told["predictions"], told["target"], told["is_learned"]) == (4, 0.9, False)
-    assert (told["finishes_inside"], told["starts_inside"]) == (0.75, 0.75)
-    assert told["median_error_s"] == pytest.approx(45.0)
+    answer = ann.get("/v1/calibration").json()
+    assert (answer["predictions"], answer["target"], answer["is_learned"]) == (4, 0.9, False)
+    assert (answer["finishes_inside"], answer["starts_inside"]) == (0.75, 0.75)
+    assert answer["median_error_s"] == pytest.approx(45.0)
 
 
 def test_the_scheduler_predicts_each_new_job_once_and_settles_it_when_it_completes() -> None:
@@ -78,7 +80,7 @@ def test_the_scheduler_predicts_each_new_job_once_and_settles_it_when_it_complet
     world = World()
     ids = [world.submit(100 * (1 + index % 3)) for index in range(8)]
     world.run(lambda: all(world.store.job(each).state is JobState.COMPLETED for each in ids))
-    told = world.store.predictions()
-    assert {each.job_id for each in told} == set(ids)
-    assert all(each.finished_at_s == world.store.job(each.job_id).finished_at_s for each in told)
-    assert sum(each.finish.holds(each.finished_at_s or 0.0) for each in told) >= 6, told
+    predictions = world.store.predictions()
+    assert {each.job_id for each in predictions} == set(ids)
+    assert all(each.finished_at_s == world.store.job(each.job_id).finished_at_s for each in predictions)
+    assert sum(each.finish.holds(each.finished_at_s or 0.0) for each in predictions) >= 6, predictions

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.grouping import ROWS_MAX, grouped_view, rows_of
-from api.newest import Newest
-from api.views import allocation_view
+from api.views.grouping import ROWS_MAX, grouped_view, rows_of
+from api.views.jobs_and_rounds import allocation_view
+from api.views.memo import Memo
 from tests.api.conftest import Service
 from tests.api.rounds import a_record
 from tests.builders import a_job
@@ -24,16 +24,16 @@ def test_groups_keep_every_job_and_the_sum_of_every_type(
 ) -> None:
     jobs = {f"j{i}": a_job(f"j{i}", spec={"tier": tier, "kind": kind}) for i, (tier, kind, _) in enumerate(rows)}
     record = a_record([], {f"j{i}": row[2] for i, row in enumerate(rows)})
-    view, found = allocation_view(record, jobs, 10.0), grouped_view(record, jobs, 10.0)
-    assert len(found.rows) == len({row[:2] for row in rows}) and found.jobs == len(rows) == rows_of(record, jobs)
-    assert sum(row.jobs for row in found.rows) == len(rows)
+    view, grouped = allocation_view(record, jobs, 10.0), grouped_view(record, jobs, 10.0)
+    assert len(grouped.rows) == len({row[:2] for row in rows}) and grouped.jobs == len(rows) == rows_of(record, jobs)
+    assert sum(row.jobs for row in grouped.rows) == len(rows)
     for j in range(2):
-        assert sum(r.target[j] * r.jobs for r in found.rows) == pytest.approx(sum(r.target[j] for r in view.rows))
+        assert sum(r.target[j] * r.jobs for r in grouped.rows) == pytest.approx(sum(r.target[j] for r in view.rows))
 
 
 def test_a_grouped_matrix_is_kept_until_something_changed_or_a_second_is_over() -> None:
     record, jobs = a_record([], {"j0": (0.5, 0.25)}), {"j0": a_job("j0")}
-    kept = Newest(grouped_view, kept_s=1.0)
+    kept = Memo(grouped_view, kept_s=1.0)
     first = kept.of(record, jobs, now_s=10.0)
     assert kept.of(record, jobs, now_s=10.9) is first
     assert kept.of(record, jobs, now_s=11.0) is not first
@@ -45,7 +45,7 @@ def test_a_grouped_matrix_is_kept_until_something_changed_or_a_second_is_over() 
 def operator(service: Service) -> httpx.Client:
     _, ann = service.user()
     job = {"argv": ["x"], "total_steps": 1, "tier": "gold"}
-    jobs = ann.post("/v1/jobs:array", json={"job": job, "count": ROWS_MAX}).json()["items"]
+    jobs = ann.post("/v1/jobs/array", json={"job": job, "count": ROWS_MAX}).json()["items"]
     other = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1, "tier": "silver"}).json()
     target = {each["id"]: (1e-4, 0.0) for each in jobs} | {other["id"]: (0.5, 0.25)}
     service.change(round=a_record([], target))

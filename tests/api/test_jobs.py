@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gavel.ports import JobEvent
-from gavel.types import Job, JobState, Lease
+from gavel.types import Job, JobState, Lease, Reason
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
@@ -104,14 +104,14 @@ def test_events_are_read_in_order_and_go_on_from_where_one_was(service: Service)
     service.change(
         events=(JobEvent(job_id=job_id, at_s=NOW_S, kind="gang.launched", message="on fast-0", round_index=3),)
     )
-    story = ann.get(f"/v1/jobs/{job_id}/events").json()
-    assert story["items"][-1]["kind"] == "gang.launched"
-    assert story["items"][-1]["round_index"] == 3
-    sequences = [each["sequence"] for each in story["items"]]
+    history = ann.get(f"/v1/jobs/{job_id}/events").json()
+    assert history["items"][-1]["kind"] == "gang.launched"
+    assert history["items"][-1]["round_index"] == 3
+    sequences = [each["sequence"] for each in history["items"]]
     assert sequences == sorted(sequences)
-    assert story["next_after"] == sequences[-1]
-    rest = ann.get(f"/v1/jobs/{job_id}/events", params={"after": story["next_after"]}).json()
-    assert rest == {"items": [], "next_after": story["next_after"]}
+    assert history["next_after"] == sequences[-1]
+    rest = ann.get(f"/v1/jobs/{job_id}/events", params={"after": history["next_after"]}).json()
+    assert rest == {"items": [], "next_after": history["next_after"]}
 
 
 # --- what a running job looks like ------------------------------------------------------------------------------
@@ -119,14 +119,14 @@ def test_events_are_read_in_order_and_go_on_from_where_one_was(service: Service)
 
 @pytest.fixture
 def running(start: Callable[..., Service]) -> Iterator[tuple[Service, httpx.Client, Job]]:
-    """A job that holds a lease on worker fast-1 with token 1 in round 1."""
+    """A job that holds a lease on worker fast-1 with generation 1 in round 1."""
     service = start()
     _, ann = service.user()
     job = service.store.job(submit(ann))
     leased = replace(
         job,
         state=JobState.LEASED,
-        token=1,
+        generation=1,
         attempt=1,
         started_at_s=NOW_S,
         received_s={"fast": 30.0},
@@ -141,7 +141,7 @@ def lease(job: Job, **over: Any) -> Lease:
     return Lease(
         **{
             "job_id": job.id,
-            "token": 1,
+            "generation": 1,
             "combination": (job.id,),
             "accelerator_type": "fast",
             "worker_ids": ("fast-1",),
@@ -171,13 +171,25 @@ def test_a_finished_job_knows_its_completion_time(running: tuple[Service, httpx.
 
 def test_a_job_that_waits_again_was_preempted_or_lost(running: tuple[Service, httpx.Client, Job]) -> None:
     service, ann, job = running
-    service.change(replace(job, state=JobState.QUEUED, reason="Preempted", preemptions=1))
+    service.change(replace(job, state=JobState.QUEUED, reason=Reason.PREEMPTED, preemptions=1))
     other = submit(ann)
     assert ann.get(f"/v1/jobs/{job.id}").json()["state"] == "PREEMPTED"
     assert ids(ann.get("/v1/jobs?state=PREEMPTED&limit=1")) == [job.id]
     assert ids(ann.get("/v1/jobs?state=QUEUED")) == [other]
-    service.change(replace(service.store.job(job.id), reason="Lost"))
+    service.change(replace(service.store.job(job.id), reason=Reason.LOST))
     assert ids(ann.get("/v1/jobs?state=LOST")) == [job.id]
+
+
+def test_a_job_has_its_reason_in_words_and_what_helps(running: tuple[Service, httpx.Client, Job]) -> None:
+    service, ann, job = running
+    waits = replace(job, state=JobState.QUEUED, reason=Reason.PAUSED, message="")
+    service.change(waits)
+    view = ann.get(f"/v1/jobs/{job.id}").json()
+    assert (view["reason"], view["message"]) == ("Paused", "The job is paused.")
+    assert view["fix"] == f"Run `gavel job resume {job.id}`."
+    service.change(replace(service.store.job(job.id), reason=Reason("FromTheFuture"), message="It waits for 2030."))
+    view = ann.get(f"/v1/jobs/{job.id}").json()
+    assert (view["reason"], view["message"]) == ("FromTheFuture", "It waits for 2030.")
 
 
 def test_a_lease_to_be_measured_is_shown_as_profiling(start: Callable[..., Service]) -> None:
@@ -185,7 +197,7 @@ def test_a_lease_to_be_measured_is_shown_as_profiling(start: Callable[..., Servi
     _, ann = service.user()
     job = service.store.job(submit(ann))
     service.change(
-        replace(job, state=JobState.LEASED, token=1, attempt=1),
+        replace(job, state=JobState.LEASED, generation=1, attempt=1),
         round=a_record([lease(job, is_profiling=True)], {job.id: [1.0, 0.0]}),
     )
     assert ids(ann.get("/v1/jobs?state=PROFILING")) == [job.id]
@@ -205,8 +217,8 @@ def test_allocations_rounds_and_the_cluster_tell_of_the_running_job(
     assert (rounds["items"][0]["leases"][0]["job_id"], rounds["next_before"]) == (job.id, None)
     assert ann.get("/v1/rounds/1").json()["solver_outcome"] == "solved"
     workers = {each["id"]: each for each in ann.get("/v1/cluster").json()["workers"]}
-    assert (workers["fast-1"]["busy"], workers["fast-1"]["job_id"]) == (True, job.id)
-    assert (workers["fast-0"]["busy"], workers["fast-0"]["job_id"]) == (False, None)
+    assert (workers["fast-1"]["busy"], workers["fast-1"]["job_ids"]) == (True, [job.id])
+    assert (workers["fast-0"]["busy"], workers["fast-0"]["job_ids"]) == (False, [])
 
 
 def test_metrics_count_jobs_and_compare_target_with_received(running: tuple[Service, httpx.Client, Job]) -> None:

@@ -1,4 +1,4 @@
-"""Live events: everything is told, to whom it concerns, and again from where one stopped."""
+"""Live events: each audience gets its events, and a client that reconnects resumes where it stopped."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api import live
-from api.news import Audience
+from api.live import listeners
+from api.live.events import Audience
 from api.services import Services
 from gavel.types import JobState, Lease, Scope
 from tests.api.conftest import NOW_S, Service
@@ -33,7 +33,7 @@ class Following:
     def __init__(self, client: httpx.Client, after: int | None = None, kind: str = "", **headers: str) -> None:
         query: dict[str, int | str] = {} if after is None else {"after": after}
         query |= {"kind": kind} if kind else {}
-        self._opened = client.stream("GET", "/v1/events", params=query, headers=headers)
+        self._opened = client.stream("GET", "/v1/watch", params=query, headers=headers)
 
     def __enter__(self) -> Iterator[dict[str, str]]:
         return events(self._opened.__enter__().iter_lines())
@@ -43,19 +43,19 @@ class Following:
 
 
 def jobs_until(stream: Iterator[dict[str, str]], last: str) -> list[str]:
-    """Ids of the jobs told, up to `last`."""
-    told: list[str] = []
-    while last not in told:
+    """Return the ids of the jobs in the events, up to `last`."""
+    ids: list[str] = []
+    while last not in ids:
         event = next(stream)
         if event["event"] == "job":
-            told.append(json.loads(event["data"])["id"])
-    return told
+            ids.append(json.loads(event["data"])["id"])
+    return ids
 
 
 def lease_of(job_id: str, round_index: int) -> Lease:
     return Lease(
         job_id=job_id,
-        token=1,
+        generation=1,
         combination=(job_id,),
         accelerator_type="fast",
         worker_ids=("fast-0",),
@@ -69,10 +69,10 @@ def test_a_stream_begins_with_where_it_is_and_tells_what_comes(service: Service)
     with Following(ann) as stream:
         assert (hello := next(stream))["event"] == "hello" and int(hello["id"]) > 0
         job_id = submit(ann)
-        told = next(stream)
-        assert (told["event"], json.loads(told["data"])["id"]) == ("job", job_id)
-        assert int(told["id"]) > int(hello["id"])
-        assert json.loads(told["data"]) == ann.get(f"/v1/jobs/{job_id}").json()
+        event = next(stream)
+        assert (event["event"], json.loads(event["data"])["id"]) == ("job", job_id)
+        assert int(event["id"]) > int(hello["id"])
+        assert json.loads(event["data"]) == ann.get(f"/v1/jobs/{job_id}").json()
         service.change(replace(service.store.job(job_id), state=JobState.FAILED, finished_at_s=NOW_S, exit_code=1))
         assert json.loads(next(stream)["data"])["state"] == "FAILED"
 
@@ -89,9 +89,9 @@ def test_each_user_hears_of_its_own_jobs_and_leases_and_an_operator_of_all(servi
         leases = [json.loads(next(stream)["data"])["leases"] for stream in (hers, his)]
         assert [len(each) for each in leases] == [1, 0]
         assert jobs_until(all_of_it, job_id)[-1] == job_id
-        told = {event["event"]: json.loads(event["data"]) for event in (next(all_of_it), next(all_of_it))}
-        assert told["round"]["leases"][0]["job_id"] == job_id
-        assert told["allocation"]["tiers"] == {"gold": [0.5, 0.0]} and told["allocation"]["policy"] == "hierarchical"
+        data = {event["event"]: json.loads(event["data"]) for event in (next(all_of_it), next(all_of_it))}
+        assert data["round"]["leases"][0]["job_id"] == job_id
+        assert data["allocation"]["tiers"] == {"gold": [0.5, 0.0]} and data["allocation"]["policy"] == "hierarchical"
 
 
 def test_what_concerns_one_user_only_ends_nobodys_stream(service: Service) -> None:
@@ -120,9 +120,9 @@ def test_only_the_last_event_of_a_commit_says_where_to_go_on(service: Service) -
     _, ann = service.user()
     with Following(ann) as stream:
         next(stream)
-        made = ann.post("/v1/jobs:array", json={"job": PROGRAM, "count": 3}).json()["items"]
-        told = [next(stream) for _ in made]
-    assert ["id" in event for event in told] == [False, False, True]
+        made = ann.post("/v1/jobs/array", json={"job": PROGRAM, "count": 3}).json()["items"]
+        events = [next(stream) for _ in made]
+    assert ["id" in event for event in events] == [False, False, True]
 
 
 def test_a_page_hears_that_something_changed_in_one_small_event(service: Service) -> None:
@@ -130,9 +130,9 @@ def test_a_page_hears_that_something_changed_in_one_small_event(service: Service
     with Following(ann, kind="changed") as stream:
         next(stream)
         submit(bob)
-        ann.post("/v1/jobs:array", json={"job": PROGRAM, "count": 3})
-        told = next(stream)
-    assert (told["event"], json.loads(told["data"])) == ("changed", {"items": 3}) and "id" in told
+        ann.post("/v1/jobs/array", json={"job": PROGRAM, "count": 3})
+        event = next(stream)
+    assert (event["event"], json.loads(event["data"])) == ("changed", {"items": 3}) and "id" in event
 
 
 def test_a_position_of_another_database_is_said(service: Service) -> None:
@@ -166,9 +166,9 @@ def test_nothing_is_lost_while_many_submit_and_followers_come_and_go(service: Se
 def test_a_client_that_does_not_keep_up_is_let_go_and_told_to_come_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listener = live.Listener(Audience(user=None), 5)
-    monkeypatch.setattr(live, "BUFFERED_CHUNKS", 2)
-    small = live.Listener(Audience(user=None), 5)
+    listener = listeners.Listener(Audience(user=None), 5)
+    monkeypatch.setattr(listeners, "BUFFERED_CHUNKS", 2)
+    small = listeners.Listener(Audience(user=None), 5)
     for position in (6, 7, 8):
         small.offer(position, b"x")
         listener.offer(position, b"x")
@@ -179,17 +179,17 @@ def test_there_is_room_for_so_many_and_the_next_is_told_to_come_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, ann = service.user()
-    monkeypatch.setattr(live, "STREAMS_MAX", 1)
+    monkeypatch.setattr(listeners, "STREAMS_MAX", 1)
     with Following(ann) as stream:
         next(stream)
-        answer = ann.get("/v1/events")
+        answer = ann.get("/v1/watch")
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", f"after={2**54}"])
 def test_a_position_that_is_none_is_refused(service: Service, query: str) -> None:
     _, ann = service.user()
-    answer = ann.get(f"/v1/events?{query}")
+    answer = ann.get(f"/v1/watch?{query}")
     assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "query.after"
 
 
@@ -203,7 +203,7 @@ def test_the_reader_rests_when_nobody_listens(service: Service) -> None:
     )
 
     async def listen_and_leave() -> int | None:
-        feed = live.LiveFeed(services)
+        feed = listeners.LiveFeed(services)
         stream = feed.stream(Audience(user=None), None)
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ def test_many_clients_hear_of_every_job_while_others_are_submitted(service: Serv
 
     async def follow(client: httpx.AsyncClient, ready: asyncio.Semaphore) -> set[str]:
         seen: set[str] = set()
-        async with client.stream("GET", "/v1/events", params={"kind": "job"}) as answer:
+        async with client.stream("GET", "/v1/watch", params={"kind": "job"}) as answer:
             async for line in answer.aiter_lines():
                 if line == "event: hello":
                     ready.release()

@@ -1,4 +1,4 @@
-"""What Prometheus and the log are told: every metric after a round, and request ids in every line and answer."""
+"""Metrics after a round, and request ids in every log line and answer."""
 
 import json
 import logging
@@ -13,11 +13,11 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.requests import ID_HEADER
+from api.http.requests import ID_HEADER
 from gavel.logs import configure_logs
-from gavel.ports import AuditEntry, ThroughputEstimate
+from gavel.ports import AuditEntry, ThroughputEstimate, ThroughputSource
 from gavel.store.sql import SqlStore
-from gavel.types import JobState, Lease, Tier
+from gavel.types import Fallback, JobState, Lease, Reason, Tier
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
@@ -34,7 +34,7 @@ def submit(client: httpx.Client, **over: object) -> str:
 def lease(job_id: str, worker: str) -> Lease:
     return Lease(
         job_id=job_id,
-        token=1,
+        generation=1,
         combination=(job_id,),
         accelerator_type="fast",
         worker_ids=(worker,),
@@ -44,24 +44,24 @@ def lease(job_id: str, worker: str) -> Lease:
 
 
 def samples(service: Service) -> dict[str, dict[tuple[str, ...], float]]:
-    """Metric -> values of its labels, sorted by label -> value."""
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    """Return metric -> values of its labels, sorted by label -> value."""
+    values: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(service.operator().get("/metrics").text):
         for sample in family.samples:
             key = tuple(value for _, value in sorted(sample.labels.items()))
-            found.setdefault(sample.name, {})[key] = sample.value
-    return found
+            values.setdefault(sample.name, {})[key] = sample.value
+    return values
 
 
 @pytest.fixture
-def told(start: Callable[..., Service]) -> tuple[Service, dict[str, dict[tuple[str, ...], float]]]:
+def scraped(start: Callable[..., Service]) -> tuple[Service, dict[str, dict[tuple[str, ...], float]]]:
     """Two jobs of gold and silver that train, one that waits, one round, one preemption."""
     service = start()
     _, ann = service.user()
     gold, silver, waits = (submit(ann, tier=tier) for tier in ("gold", "silver", "gold"))
     held = {"fast": 30.0}
     run = [
-        replace(service.store.job(each), state=JobState.LEASED, token=1, received_s=held, isolated_time_s=20.0)
+        replace(service.store.job(each), state=JobState.LEASED, generation=1, received_s=held, isolated_time_s=20.0)
         for each in (gold, silver)
     ]
     leases = [lease(gold, "fast-0"), lease(silver, "fast-1")]
@@ -69,35 +69,48 @@ def told(start: Callable[..., Service]) -> tuple[Service, dict[str, dict[tuple[s
     problem = replace(record.problem, tiers=(Tier(name="gold"), Tier(name="silver")), tier_of_job=np.array([0, 1]))
     taken = AuditEntry(at_s=NOW_S, by="fifo", subject=f"job/{gold}", before=None, after={}, action="gang.moved")
     estimate = ThroughputEstimate(
-        kind="k", scale_factor=1, accelerator_type="fast", steps_per_s=2.0, relative_error=0.1, source="measured"
+        kind="k",
+        scale_factor=1,
+        accelerator_type="fast",
+        steps_per_s=2.0,
+        relative_error=0.1,
+        source=ThroughputSource.MEASURED,
     )
-    waiting = replace(service.store.job(waits), reason="BehindFairShare")
-    service.change(*run, waiting, round=replace(record, problem=problem), audit=(taken, taken), throughputs=(estimate,))
+    interference = replace(estimate, partner="other", relative_error=0.9)  # no kind's own speed
+    waiting = replace(service.store.job(waits), reason=Reason.BEHIND_FAIR_SHARE)
+    service.change(
+        *run,
+        waiting,
+        round=replace(record, problem=problem),
+        audit=(taken, taken),
+        throughputs=(estimate, interference),
+    )
     service.clock.advance(60)
     return service, samples(service)
 
 
 def test_every_question_of_an_operator_has_its_metric(
-    told: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
+    scraped: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
 ) -> None:
-    _, found = told
-    assert found["gavel_jobs"][("LEASED", "silver")] == 1
-    assert found["gavel_queue_jobs"] == {("BehindFairShare", "gold"): 1}
-    assert found["gavel_preemptions_total"] == {(): 2}
-    assert found["gavel_finish_time_fairness_mean"] == {("gold",): 3.0, ("silver",): 3.0}
-    assert found["gavel_allocation_target_fraction"][("fast", "silver")] == 0.25
-    assert found["gavel_allocation_received_fraction"][("fast", "gold")] == 0.25
-    assert found["gavel_tier_envy"] == {("gold",): 0.0, ("silver",): 0.0}, "both held the same, at the same weight"
-    assert found["gavel_estimator_relative_error"] == {("measured",): pytest.approx(0.1)}
-    assert (found["gavel_workers"][("fast",)], found["gavel_workers_leased"][("fast",)]) == (2, 2)
-    assert (found["gavel_scheduler_leads"][()], found["gavel_scheduler_alive"][()]) == (1, 1)
-    assert found["gavel_solve_seconds"][()] == pytest.approx(0.02)
+    _, metrics = scraped
+    assert metrics["gavel_jobs"][("LEASED", "silver")] == 1
+    assert metrics["gavel_queue_jobs"] == {("BehindFairShare", "gold"): 1}
+    assert metrics["gavel_preemptions_total"] == {(): 2}
+    assert metrics["gavel_finish_time_fairness_mean"] == {("gold",): 3.0, ("silver",): 3.0}
+    assert metrics["gavel_allocation_target_fraction"][("fast", "silver")] == 0.25
+    assert metrics["gavel_allocation_received_fraction"][("fast", "gold")] == 0.25
+    assert metrics["gavel_tier_envy"] == {("gold",): 0.0, ("silver",): 0.0}, "both held the same, at the same weight"
+    assert metrics["gavel_estimator_relative_error"] == {("measured",): pytest.approx(0.1)}
+    assert metrics["gavel_estimator_estimates"] == {("measured",): 1}
+    assert (metrics["gavel_workers"][("fast",)], metrics["gavel_workers_leased"][("fast",)]) == (2, 2)
+    assert (metrics["gavel_scheduler_leads"][()], metrics["gavel_scheduler_alive"][()]) == (1, 1)
+    assert metrics["gavel_solve_seconds"][()] == pytest.approx(0.02)
 
 
 def test_preemptions_are_counted_for_good_and_by_every_process(
-    told: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
+    scraped: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
 ) -> None:
-    service, _ = told
+    service, _ = scraped
     for job in service.store.snapshot().jobs.values():
         service.change(replace(job, state=JobState.CANCELLED, finished_at_s=NOW_S))
     other = SqlStore(f"sqlite:///{service.settings.state_dir / 'gavel.db'}")
@@ -106,16 +119,16 @@ def test_preemptions_are_counted_for_good_and_by_every_process(
 
 
 def test_every_query_of_the_dashboard_names_a_metric_that_is_exported(
-    told: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
+    scraped: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
 ) -> None:
-    _, found = told
+    _, metrics = scraped
     panels = json.loads(DASHBOARD.read_text())["panels"]
     queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     assert len(queries) > 12 and all(NAME.search(query) for query in queries)
     named = {name for query in queries for name in NAME.findall(query)}
-    assert named <= found.keys(), named - found.keys()
+    assert named <= metrics.keys(), named - metrics.keys()
     shown = {name.removesuffix("_bucket") for name in named}
-    unshown = {name for name in found if not name.endswith(("_created", "_sum", "_count", "_bucket"))} - shown
+    unshown = {name for name in metrics if not name.endswith(("_created", "_sum", "_count", "_bucket"))} - shown
     assert unshown <= {"gavel_jobs", "gavel_round_index", "gavel_round_duration_seconds"}, "an unseen metric is no use"
 
 
@@ -151,3 +164,15 @@ def test_the_log_has_a_json_line_for_each_request_that_it_is_to_keep(
     served = [line for line in lines if line["event"] == "request.served"]
     assert [line["status"] for line in served] == statuses
     assert all(line["request_id"].startswith("id-") and line["seconds"] > 0 for line in served)
+
+
+def test_a_policy_that_fails_is_named_with_the_time_since_when(start: Callable[..., Service]) -> None:
+    service = start()
+    record = a_record([], {})
+    why = Fallback(policy="mine", error="no", since_s=60.0, instead="equal share")
+    service.change(round=replace(record, allocation=replace(record.allocation, is_fallback=True, fallback=why)))
+    metrics = samples(service)
+    assert (metrics["gavel_policy_failing_since_seconds"], metrics["gavel_solver_fallback"]) == (
+        {("mine",): 60.0},
+        {(): 1},
+    )

@@ -18,7 +18,7 @@ from schemathesis.config import SchemathesisConfig
 
 from api.app import PARTS
 from api.schemas import JobSubmit
-from gavel.types import JobState, NodeStatus, Operation, OperationState
+from gavel.types import JobState, NodeStatus, Operation, OperationState, Reason
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
@@ -35,9 +35,18 @@ def description(service: Service) -> dict[str, Any]:
     return document
 
 
+def test_the_reasons_are_published_with_what_they_mean(description: dict[str, Any]) -> None:
+    schemas = description["components"]["schemas"]
+    assert schemas["Reason"]["enum"] == [each.value for each in Reason]
+    text = schemas["JobView"]["properties"]["reason"]["description"]
+    assert all(each.value in text and each.sentence in text for each in Reason)
+    for view, field in (("QueueItem", "reason"), ("ExplanationView", "code")):
+        assert "Reason" in str(schemas[view]["properties"][field])
+
+
 @pytest.fixture(scope="module")
 def caller(service: Service) -> httpx.Client:
-    """An operator with a tier: may do everything."""
+    """An operator with a tier, who may call every route."""
     service.user()
     return service.operator()
 
@@ -64,7 +73,7 @@ POSSIBLE_BODY = {
 LIVING = ("PATCH-/v1/jobs/{job_id}", "POST-/v1/jobs/{job_id}/pause", "POST-/v1/jobs/{job_id}/resume")
 
 # An answer without end cannot be read to its end; tests/api/test_live.py has this one.
-ENDLESS = {"follow_events"}
+ENDLESS = {"watch"}
 OPERATIONS = [
     (method, route.path)
     for part in PARTS
@@ -76,7 +85,7 @@ OPERATIONS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def scheduler(service: Service) -> Iterator[None]:
-    """Ends each command at once, so that they never are too many."""
+    """Ends each command at once, so that there are never too many."""
 
     def obey(command: Operation) -> Operation:
         return replace(command, state=OperationState.DONE, result={}, finished_at_s=NOW_S)
@@ -96,7 +105,7 @@ def schema(service: Service) -> Any:
 
 
 @pytest.fixture(scope="module")
-def known(service: Service, caller: httpx.Client) -> dict[str, str | int]:
+def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     """Path parameters of things that exist. The job has ended, so that following its log ends; another lives."""
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
@@ -119,11 +128,11 @@ def known(service: Service, caller: httpx.Client) -> dict[str, str | int]:
 # What no field of HTTP may hold (RFC 9110, 5.5): the server's parser refuses it before there is a request.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # A process of its own answers each: fewer cases.
-WORKED_OUT = ("/v1/tiers:preview", "/v1/simulate", "/v1/rounds/{index}/replay")
+WORKED_OUT = ("/v1/tiers/{name}/preview", "/v1/what-if", "/v1/rounds/{index}/verify")
 
 
-def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: str | int) -> Counter[int]:
-    """No 5xx, no status, media type or body that the description does not know; returns what was answered."""
+def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifiers: str | int) -> Counter[int]:
+    """Assert that status, media type and body are as described, and no 5xx; return what was answered."""
     answered: Counter[int] = Counter()
 
     @settings(
@@ -133,8 +142,8 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: s
     @given(case=operation.as_strategy(generation_mode=mode))
     def answers(case: Any) -> None:
         assume(not any(CONTROL.search(value) for value in (case.headers or {}).values()))
-        case.path_parameters |= {name: value for name, value in known.items() if name in case.path_parameters}
-        if known and isinstance(case.body, dict):
+        case.path_parameters |= {name: value for name, value in identifiers.items() if name in case.path_parameters}
+        if identifiers and isinstance(case.body, dict):
             case.body |= {name: value for name, value in POSSIBLE_BODY.items() if name in case.body}
         answer = case.call_and_validate(headers={"Authorization": caller.headers["Authorization"]}, timeout=30)
         answered[answer.status_code] += 1
@@ -145,11 +154,11 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **known: s
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_what_the_description_allows_is_answered_as_described(
-    method: str, path: str, schema: Any, caller: httpx.Client, known: dict[str, str | int]
+    method: str, path: str, schema: Any, caller: httpx.Client, identifiers: dict[str, str | int]
 ) -> None:
     if f"{method}-{path}" in LIVING:
-        known = known | {"job_id": known["living"]}
-    answered = check(schema[path][method], GenerationMode.POSITIVE, caller, **known)
+        identifiers = identifiers | {"job_id": identifiers["living"]}
+    answered = check(schema[path][method], GenerationMode.POSITIVE, caller, **identifiers)
     assert set(answered) & {200, 201, 202, 304, 412, 428}, answered
 
 

@@ -1,4 +1,4 @@
-"""Commands to the scheduler over REST: acknowledged at once, waited for if wanted, read by who gave them."""
+"""Commands to the scheduler over REST: acknowledged at once, waited for on request, read by their author."""
 
 import threading
 from collections.abc import Callable, Iterator

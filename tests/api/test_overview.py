@@ -6,18 +6,19 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from api.newest import Newest
-from api.overview import line_of, placements, queue, shares
-from gavel.types import JobState, Lease, RoundPlan
+from api.views.memo import Memo
+from api.views.overview import line_of, placements, queue, shares, summary
+from gavel.ports import Snapshot
+from gavel.types import Cluster, Fallback, JobState, Lease, Reason, RoundPlan
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.builders import a_job
 
 
-def a_lease(job_id: str, token: int, *workers: str, profiling: bool = False) -> Lease:
+def a_lease(job_id: str, generation: int, *workers: str, profiling: bool = False) -> Lease:
     return Lease(
         job_id=job_id,
-        token=token,
+        generation=generation,
         combination=(job_id,),
         accelerator_type="fast",
         worker_ids=workers,
@@ -38,45 +39,45 @@ def test_a_lease_that_was_renewed_is_one_block_and_another_token_begins_another(
     rounds = plans(
         [a_lease("a", 1, "w0")], [a_lease("a", 1, "w0")], [a_lease("a", 2, "w0")], [], [a_lease("a", 2, "w0")]
     )
-    found = placements(rounds, ["w0", "w1"], JOBS, lambda _: True)
-    spans = [(block.first_round, block.last_round, block.leases, block.token) for block in found.blocks]
+    view = placements(rounds, ["w0", "w1"], JOBS, lambda _: True)
+    spans = [(block.first_round, block.last_round, block.leases, block.generation) for block in view.blocks]
     assert spans == [(1, 2, 2, 1), (3, 3, 1, 2), (5, 5, 1, 2)]
-    assert [each.round_index for each in found.rounds] == [1, 2, 3, 4, 5] and found.worker_ids == ["w0", "w1"]
+    assert [each.round_index for each in view.rounds] == [1, 2, 3, 4, 5] and view.worker_ids == ["w0", "w1"]
 
 
 def test_another_users_job_holds_a_worker_without_a_name() -> None:
     rounds = plans([a_lease("a", 1, "w0"), a_lease("b", 1, "w1"), a_lease("gone", 1, "w2")])
-    found = placements(rounds, ["w0", "w1", "w2"], JOBS, lambda job: job.spec.user == "ann")
-    assert [(block.job_id, block.name) for block in found.blocks] == [("a", "a-name"), (None, ""), (None, "")]
+    view = placements(rounds, ["w0", "w1", "w2"], JOBS, lambda job: job.spec.user == "ann")
+    assert [(block.job_id, block.name) for block in view.blocks] == [("a", "a-name"), (None, ""), (None, "")]
 
 
 def test_shares_are_parts_of_all_workers_and_a_shared_worker_counts_half() -> None:
     pair = [replace(a_lease(name, 1, "w0"), combination=("a", "b")) for name in ("a", "b")]
-    found = shares(plans([a_lease("a", 1, "w0", "w1")], pair), ["gold", "silver"], {"a": "gold", "b": "silver"}, 4)
-    assert found.tiers == {"gold": [0.5, 0.125], "silver": [0.0, 0.125]}
+    view = shares(plans([a_lease("a", 1, "w0", "w1")], pair), ["gold", "silver"], {"a": "gold", "b": "silver"}, 4)
+    assert view.tiers == {"gold": [0.5, 0.125], "silver": [0.0, 0.125]}
 
 
 def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
     jobs = [
-        a_job("b-late", reason="BehindFairShare"),
+        a_job("b-late", reason=Reason.BEHIND_FAIR_SHARE),
         a_job("a-others", spec={"user": "bob"}),
-        a_job("c-owed", reason="Paused"),
+        a_job("c-owed", reason=Reason.PAUSED),
         a_job("d-runs", state=JobState.LEASED),
         a_job("e-next"),
         a_job("f-elsewhere", spec={"tier": "silver"}),
     ]
-    owed = {("c-owed", "fast"): 2.5, ("c-owed", "slow"): 0.0, ("b-late", "fast"): 0.0}
-    record = replace(a_record([a_lease("e-next", 1, "fast-0")], {}), owed_rounds=owed)
-    by_id, lines = {job.id: job for job in jobs}, Newest(line_of)
+    lag = {("c-owed", "fast"): 2.5, ("c-owed", "slow"): 0.0, ("b-late", "fast"): 0.0}
+    record = replace(a_record([a_lease("e-next", 1, "fast-0")], {}), lag_rounds=lag)
+    by_id, lines = {job.id: job for job in jobs}, Memo(line_of)
     line = lines.of(by_id, record)
-    found = queue(line, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
-    assert [(each.id, each.position) for each in found.items] == [("e-next", None), ("c-owed", 1), ("b-late", 3)]
-    assert (found.waiting, found.reasons) == (3, {"PendingEvaluation": 1, "Paused": 1, "BehindFairShare": 1})
+    view = queue(line, lambda job: job.spec.user == "ann", tier="gold", start=0, limit=9)
+    assert [(each.id, each.position) for each in view.items] == [("e-next", None), ("c-owed", 1), ("b-late", 3)]
+    assert (view.waiting, view.reasons) == (3, {"PendingEvaluation": 1, "Paused": 1, "BehindFairShare": 1})
     assert [each.id for each in queue(line, lambda _: True, tier=None, start=2, limit=1).items] == ["a-others"]
     assert queue(line, lambda _: True, tier="none", start=0, limit=9).items == []
     assert lines.of(by_id, record) is line, "nothing changed that it depends on"
-    for news in ((by_id, None), (by_id | {"z": a_job("z")}, record)):
-        assert list(lines.of(*news)) != list(line)
+    for arguments in ((by_id, None), (by_id | {"z": a_job("z")}, record)):
+        assert list(lines.of(*arguments)) != list(line)
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +87,17 @@ def ann(service: Service) -> httpx.Client:
     running, waiting = (str(ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 9}).json()["id"]) for _ in "ab")
     service.user()[1].post("/v1/jobs", json={"argv": ["x"], "total_steps": 9})
     service.change(round=a_record([a_lease(running, 1, "fast-0")], {running: [1.0, 0.0]}))
-    job = replace(service.store.job(running), state=JobState.LEASED, token=1)
+    job = replace(service.store.job(running), state=JobState.LEASED, generation=1)
     service.change(job, round=a_record([a_lease(running, 1, "fast-0")], {running: [1.0, 0.0], waiting: [0.0, 0.5]}, 2))
     return ann
 
 
 def test_the_summary_counts_what_is_there_and_what_the_caller_may_see(service: Service, ann: httpx.Client) -> None:
-    said, whole = ann.get("/v1/summary").json(), service.operator().get("/v1/summary").json()
-    assert said["jobs"] == {"RUNNING": 1, "QUEUED": 1} and whole["jobs"] == {"RUNNING": 1, "QUEUED": 2}
-    assert (said["workers"], said["busy_workers"], whole["tiers"]) == (6, 1, {"gold": 3})
-    assert (said["round"]["round_index"], said["round"]["leases"], said["round"]["renewed_leases"]) == (2, 1, 1)
-    assert (said["solve"]["solver"], said["solve"]["is_fallback"], said["worst"]) == ("clarabel", False, None)
+    own, whole = ann.get("/v1/summary").json(), service.operator().get("/v1/summary").json()
+    assert own["jobs"] == {"RUNNING": 1, "QUEUED": 1} and whole["jobs"] == {"RUNNING": 1, "QUEUED": 2}
+    assert (own["workers"], own["busy_workers"], whole["tiers"]) == (6, 1, {"gold": 3})
+    assert (own["round"]["round_index"], own["round"]["leases"], own["round"]["renewed_leases"]) == (2, 1, 1)
+    assert (own["solve"]["solver"], own["solve"]["is_fallback"], own["worst"]) == ("clarabel", False, None)
 
 
 def test_placements_of_a_node_or_a_job_or_the_first_workers(service: Service, ann: httpx.Client) -> None:
@@ -109,3 +110,17 @@ def test_placements_of_a_node_or_a_job_or_the_first_workers(service: Service, an
     assert service.user()[1].get(f"/v1/placements?job_id={job_id}").status_code == 404
     assert ann.get("/v1/shares").json()["tiers"]["gold"] == pytest.approx([1 / 6, 1 / 6])
     assert [each["position"] for each in ann.get("/v1/queue").json()["items"]] == [1]
+
+
+def test_a_policy_that_fails_is_named_with_what_went_wrong_and_since_when() -> None:
+    why = Fallback(policy="mine", error="mine raised SystemExit: 3", since_s=60.0, instead="last allocation kept")
+    record = a_record([], {})
+    record = replace(record, allocation=replace(record.allocation, is_fallback=True, fallback=why))
+    snapshot = Snapshot(version=1, jobs={}, tiers={}, round_records=(record,))
+    view = summary(snapshot, Cluster(), ["disk is full"], lambda _: True, 100.0)
+    assert view.solve is not None and view.solve.fallback is not None
+    assert view.solve.fallback.model_dump() == {
+        "policy": "mine", "error": why.error, "since_s": 60.0, "instead": "last allocation kept",
+    }  # fmt: skip
+    expected = "policy mine fails since 1970-01-01 00:01:00 UTC: mine raised SystemExit: 3. In force instead: last"
+    assert view.notes[0].startswith(expected) and view.notes[1:] == ["disk is full"]

@@ -6,7 +6,7 @@ from tests.api.conftest import Service
 
 
 def test_a_switch_is_a_command_that_names_the_policy_in_its_shortest_form(service: Service) -> None:
-    answer = service.operator().put("/v1/policy", json={"policy": "max_min_fairness?agnostic=false"})
+    answer = service.operator().put("/v1/policies/current", json={"policy": "max_min_fairness?agnostic=false"})
     assert answer.status_code == 202 and answer.json()["state"] == "pending"
     command = service.store.operation(answer.json()["id"])
     assert (command.kind, command.subject, dict(command.body)) == (
@@ -14,14 +14,14 @@ def test_a_switch_is_a_command_that_names_the_policy_in_its_shortest_form(servic
         "policy",
         {"policy": "max_min_fairness"},
     )
-    back = service.operator().put("/v1/policy", json={"policy": None}).json()
+    back = service.operator().put("/v1/policies/current", json={"policy": None}).json()
     assert dict(service.store.operation(back["id"]).body) == {"policy": ""}
 
 
 @pytest.mark.parametrize("name", ["no_such", "max_min_fairness?no_such=1", ""])
 def test_a_policy_that_is_not_there_is_refused_and_the_choices_are_named(service: Service, name: str) -> None:
     before = service.store.snapshot().commands
-    answer = service.operator().put("/v1/policy", json={"policy": name})
+    answer = service.operator().put("/v1/policies/current", json={"policy": name})
     assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "policy"
     assert "max_min_fairness" in answer.json()["detail"] and service.store.snapshot().commands == before
 

@@ -1,8 +1,8 @@
-"""Limits of tiers and users: what is refused at submit, with the figures, and what a replay is not held against."""
+"""Limits of tiers and users: what is refused at submission, with figures; a repeated key is not refused."""
 
 from collections.abc import Callable
 
-from gavel.ports import ThroughputEstimate
+from gavel.ports import ThroughputEstimate, ThroughputSource
 from gavel.types import Usage, User, month_of
 from tests.api.conftest import NOW_S, Service
 from tests.api.test_submit import PROGRAM, refused
@@ -11,7 +11,7 @@ MONTH = month_of(NOW_S)
 
 
 def test_a_replayed_submit_is_answered_whatever_has_become_of_the_limits(start: Callable[..., Service]) -> None:
-    service = start(queued_jobs_per_user=1)
+    service = start(unfinished_jobs_per_user=1)
     name, ann = service.user()
     first = ann.post("/v1/jobs", json=PROGRAM, headers={"Idempotency-Key": "k"})
     assert ann.post("/v1/jobs", json=PROGRAM).status_code == 429
@@ -29,9 +29,9 @@ def test_a_tier_has_so_many_unfinished_jobs(service: Service) -> None:
     _, ann = service.user("small")
     _, bob = service.user("small", "silver")
     assert ann.post("/v1/jobs", json=PROGRAM).status_code == 201
-    both = bob.post("/v1/jobs:batch", json={"jobs": [PROGRAM, PROGRAM]})
+    both = bob.post("/v1/jobs/batch", json={"jobs": [PROGRAM, PROGRAM]})
     assert both.status_code == 429 and "retry-after" in both.headers
-    assert "ExceedsMaxQuota: tier small has 1 unfinished jobs and may have 2, so 2 more" in both.json()["detail"]
+    assert "TooManyJobs: tier small has 1 unfinished jobs and may have 2, so 2 more" in both.json()["detail"]
     assert bob.post("/v1/jobs", json=PROGRAM).status_code == 201
     assert bob.post("/v1/jobs", json=PROGRAM | {"tier": "silver"}).status_code == 201
 
@@ -39,15 +39,16 @@ def test_a_tier_has_so_many_unfinished_jobs(service: Service) -> None:
 def test_a_job_that_no_month_can_pay_for_is_refused_with_its_hours(service: Service) -> None:
     service.operator().put("/v1/tiers/metered", json={"accelerator_hours_per_month": 1.0})
     name, ann = service.user("metered")
-    known = ThroughputEstimate(
+    estimate = ThroughputEstimate(
         kind=f"{name}/known",
         scale_factor=2,
         accelerator_type="fast",
         steps_per_s=1.0,
         relative_error=0.1,
-        source="measured",
+        source=ThroughputSource.MEASURED,
+        measurements=9,
     )
-    service.change(throughputs=(known,))
+    service.change(throughputs=(estimate,))
     job = PROGRAM | {"name": "known", "scale_factor": 2}
     answer = ann.post("/v1/jobs", json=job | {"total_steps": 1801})
     refused(answer, "total_steps", "ExceedsMaxQuota", "1801 steps need 1.00 accelerator hours", "1 a month")

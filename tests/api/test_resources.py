@@ -36,8 +36,8 @@ class Steered:
 
     def shown(self) -> dict[str, tuple[int, int]]:
         """{owner/name: (capacity, generation)} on the only node."""
-        found = self.operator.get("/v1/cluster").json()["resources"]
-        return {f"{each['owner']}/{each['name']}": (each["capacity"], each["generation"]) for each in found}
+        resources = self.operator.get("/v1/cluster").json()["resources"]
+        return {f"{each['owner']}/{each['name']}": (each["capacity"], each["generation"]) for each in resources}
 
 
 @pytest.fixture
@@ -104,13 +104,13 @@ def test_preconditions_are_those_of_http(steered: Steered) -> None:
 
 def test_a_batch_is_written_whole_or_not_at_all(steered: Steered) -> None:
     good, bad = {"name": "one", **a_name(owner="app")}, {"name": "two", **a_name(nodes="nowhere")}
-    refused = steered.ask("POST", "resources:batch", json={"resources": [good, bad]}).json()
+    refused = steered.ask("POST", "resources/batch", json={"resources": [good, bad]}).json()
     assert refused["error"]["type"] == "not-found" and steered.shown() == {}
     many = [{"name": f"n{index}", **a_name(nodes=["node-0"], owner="app")} for index in range(64)]
-    assert len(steered.ask("POST", "resources:batch", json={"resources": many}).json()["result"]["resources"]) == 64
+    assert len(steered.ask("POST", "resources/batch", json={"resources": many}).json()["result"]["resources"]) == 64
     assert len(steered.shown()) == 64
     expected = {"name": "n0", **a_name(capacity=2, owner="app"), "expect": {"capacity": 9, "free": 9}}
-    assert steered.ask("POST", "resources:batch", json={"resources": [expected]}).json()["state"] == "failed"
+    assert steered.ask("POST", "resources/batch", json={"resources": [expected]}).json()["state"] == "failed"
 
 
 def test_a_vector_says_where(steered: Steered) -> None:

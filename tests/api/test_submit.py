@@ -1,4 +1,4 @@
-"""Submitting: what is accepted, what is refused and how the refusal reads, and that a key is one job."""
+"""Submission: what is accepted, what is refused and with which message, and that one key creates one job."""
 
 import json
 import socket
@@ -257,7 +257,7 @@ def test_before_the_first_look_at_the_cluster_submits_are_put_off(start: Callabl
 
 
 def test_unfinished_jobs_of_one_user_have_a_limit(start: Callable[..., Service]) -> None:
-    service = start(queued_jobs_per_user=2)
+    service = start(unfinished_jobs_per_user=2)
     (_, ann), (_, bob) = service.user(), service.user()
     ids = [ann.post("/v1/jobs", json=PROGRAM).json()["id"] for _ in range(2)]
     full = ann.post("/v1/jobs", json=PROGRAM)

@@ -1,10 +1,10 @@
-"""Bearer tokens are listed without what they open with, and taken back."""
+"""Bearer tokens are listed without their secrets, and revoked."""
 
 from contextlib import ExitStack
 
 import pytest
 
-from api import streams
+from api.live import streams
 from tests.api.conftest import Service
 from tests.api.test_live import Following, submit
 
@@ -36,11 +36,11 @@ def test_a_token_that_is_taken_back_hears_nothing_more(service: Service, monkeyp
     monkeypatch.setattr(streams, "LOOK_AGAIN_S", 0.0)
     (lost, lost_id), (kept, _) = made(service, "ivy"), made(service, "ivy")
     ivy = service.client(kept)
-    with Following(service.client(lost)) as gone, Following(ivy) as told:
-        assert next(gone)["event"] == "hello" and next(told)["event"] == "hello"
+    with Following(service.client(lost)) as gone, Following(ivy) as stream:
+        assert next(gone)["event"] == "hello" and next(stream)["event"] == "hello"
         service.operator().delete(f"/v1/users/ivy/tokens/{lost_id}")
         job_id = submit(ivy)
-        assert job_id in next(told)["data"]
+        assert job_id in next(stream)["data"]
         assert list(gone) == []
 
 
@@ -48,7 +48,7 @@ def test_streams_of_a_token_that_is_taken_back_end_though_nothing_happens(servic
     (lost, lost_id), (kept, _) = made(service, "jane"), made(service, "jane")
     job_id = submit(service.client(kept))
     (service.logs / job_id).write_bytes(b"begun\n")
-    paths = ("/v1/events", f"/v1/jobs/{job_id}/logs?follow=true")
+    paths = ("/v1/watch", f"/v1/jobs/{job_id}/logs?follow=true")
     with service.client(lost) as mine, service.client(kept) as other, ExitStack() as opened:
         ending = [opened.enter_context(mine.stream("GET", path)).iter_bytes() for path in paths]
         staying = [opened.enter_context(other.stream("GET", path)).iter_bytes() for path in paths]

@@ -1,4 +1,4 @@
-"""Two users over one service, against a dictionary: keys, cancels, lists, and neither sees the other."""
+"""Two users over one service, compared with a model: keys, cancels, lists; neither sees the other's jobs."""
 
 import os
 from dataclasses import dataclass, field

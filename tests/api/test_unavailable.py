@@ -23,7 +23,7 @@ PAGES = 90  # of 4 KiB: room for the tables and a few jobs
 
 @contextmanager
 def another_writer(service: Service) -> Iterator[None]:
-    """Somebody else's program inside a write transaction, and never done with it."""
+    """Another program that holds a write transaction open."""
     with closing(sqlite3.connect(service.settings.state_dir / "gavel.db", isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
@@ -66,7 +66,7 @@ def test_a_full_disk_refuses_and_keeps_what_it_acknowledged(start: Callable[...,
                 break
             acknowledged.append(answer.json()["id"])
         unavailable(answer)
-        unavailable(ann.post("/v1/jobs:array", json={"job": PROGRAM, "count": 50}))
+        unavailable(ann.post("/v1/jobs/array", json={"job": PROGRAM, "count": 50}))
         listed = [each["id"] for each in ann.get("/v1/jobs?limit=200").json()["items"]]
         assert acknowledged and listed == acknowledged[::-1]
     finally:
@@ -91,7 +91,7 @@ except StoreUnavailable as error:
 
 
 def bounded_files() -> None:
-    """No file of the process grows beyond this; a write that would gets an error, as on a full disk."""
+    """Limit the size of the process's files: a larger write fails, as on a full disk."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
@@ -99,7 +99,7 @@ def bounded_files() -> None:
 def test_a_process_whose_files_cannot_grow_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gavel.db"
     SqlStore(url).close()
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", SUBMIT_UNTIL_REFUSED, url],
         preexec_fn=bounded_files,
         env={**os.environ, "PYTHONPATH": os.getcwd()},
@@ -108,7 +108,7 @@ def test_a_process_whose_files_cannot_grow_loses_nothing_it_acknowledged(tmp_pat
         check=True,
         timeout=100,
     )
-    *acknowledged, last = said.stdout.splitlines()
+    *acknowledged, last = completed.stdout.splitlines()
     assert last.startswith("refused: the database cannot take a write now") and len(acknowledged) > 10
     store = SqlStore(url)
     assert set(acknowledged) <= set(store.snapshot().jobs)

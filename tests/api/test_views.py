@@ -1,4 +1,4 @@
-"""From the nouns to what travels, where no server is needed."""
+"""Views of the scheduler's types, tested without a server."""
 
 from dataclasses import replace
 
@@ -6,20 +6,28 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.views import allocation_view, core_states, finish_time_fairness, leases_in_force, shown_state, target_of_jobs
+from api.views.jobs_and_rounds import (
+    allocation_view,
+    cluster_view,
+    core_states,
+    finish_time_fairness,
+    leases_in_force,
+    shown_state,
+    target_of_jobs,
+)
 from gavel.store.samples import round_record
-from gavel.types import Allocation, Certificate, JobState, Lease, RoundPlan
-from tests.builders import a_job
+from gavel.types import Allocation, Certificate, JobState, Lease, Reason, RoundPlan
+from tests.builders import a_cluster, a_job
 
 
-def a_lease(token: int, worker: str) -> Lease:
+def a_lease(generation: int, worker: str) -> Lease:
     return Lease(
         job_id="j1",
-        token=token,
+        generation=generation,
         combination=("j1",),
         accelerator_type="fast",
         worker_ids=(worker,),
-        round_index=token,
+        round_index=generation,
         expires_at_s=10.0,
     )
 
@@ -40,10 +48,10 @@ def a_plan(lease: Lease) -> RoundPlan:
     state=st.sampled_from(JobState),
     is_cancelled=st.booleans(),
     attempt=st.integers(0, 2),
-    reason=st.sampled_from(["Lost", "Preempted", "PendingEvaluation"]),
+    reason=st.sampled_from(Reason),
 )
 def test_a_list_by_shown_state_asks_for_the_core_state_of_each_such_job(
-    state: JobState, is_cancelled: bool, attempt: int, reason: str
+    state: JobState, is_cancelled: bool, attempt: int, reason: Reason
 ) -> None:
     job = a_job(state=state, cancel_requested=is_cancelled, attempt=attempt, reason=reason)
     assert state in core_states(shown_state(job, None))
@@ -70,13 +78,20 @@ def test_a_policy_s_note_on_a_job_stands_in_the_job_s_row() -> None:
 
 
 def test_the_lease_in_force_is_that_of_the_live_token_not_the_one_planned_ahead() -> None:
-    job = a_job(state=JobState.LEASED, token=1)
+    job = a_job(state=JobState.LEASED, generation=1)
     ahead, now = a_plan(a_lease(2, "fast-1")), a_plan(a_lease(1, "fast-0"))
     assert leases_in_force((ahead, now), {"j1": job})["j1"].worker_ids == ("fast-0",)
-    assert leases_in_force((ahead, now), {"j1": a_job(state=JobState.QUEUED, token=1)}) == {}
+    assert leases_in_force((ahead, now), {"j1": a_job(state=JobState.QUEUED, generation=1)}) == {}
 
 
 def test_fairness_is_unknown_before_any_step_and_never_infinite() -> None:
     assert finish_time_fairness(a_job(), 10.0) is None
     assert finish_time_fairness(a_job(isolated_time_s=5e-324), 1e10) is None
     assert finish_time_fairness(a_job(isolated_time_s=5.0, submitted_at_s=2.0, finished_at_s=12.0), 99.0) == 2.0
+
+
+def test_a_worker_that_two_jobs_share_names_both() -> None:
+    leases = {job_id: replace(a_lease(1, "fast-0"), job_id=job_id, combination=("a", "b")) for job_id in ("a", "b")}
+    shared, free = cluster_view(a_cluster(fast=2), leases, {"a"}, (), 10.0).workers
+    assert (shared.busy, shared.job_ids) == (True, ["a", None]), "the other is another user's"
+    assert (free.busy, free.job_ids) == (False, [])

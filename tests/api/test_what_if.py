@@ -1,4 +1,4 @@
-"""Previews, what-ifs and replays over the wire: answered by another process, and nothing is changed."""
+"""Previews, what-ifs and verifications over REST: answered by another process, and nothing is changed."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -24,8 +24,8 @@ def busy(service: Service) -> tuple[Service, httpx.Client, list[str]]:
 
 
 def of_tier(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in answer["tiers"] if each["tier"] == name)
-    return found
+    row: dict[str, Any] = next(each for each in answer["tiers"] if each["tier"] == name)
+    return row
 
 
 def test_a_preview_says_what_each_tier_and_job_would_have_and_changes_nothing(
@@ -33,13 +33,13 @@ def test_a_preview_says_what_each_tier_and_job_would_have_and_changes_nothing(
 ) -> None:
     service, _, ids = busy
     operator, before = service.operator(), service.store.tiers()
-    told = operator.post("/v1/tiers:preview", json={"name": "silver", "weight": 9.0}).json()
-    gold, silver = of_tier(told, "gold"), of_tier(told, "silver")
+    effects = operator.post("/v1/tiers/silver/preview", json={"weight": 9.0}).json()
+    gold, silver = of_tier(effects, "gold"), of_tier(effects, "silver")
     assert gold["share_before"] == pytest.approx(0.5, abs=0.05)
     assert silver["share_after"] >= silver["share_before"] - 0.01
     assert sum(gold["workers_before"].values()) + sum(silver["workers_before"].values()) == pytest.approx(6.0)
-    assert {job["job_id"] for job in told["jobs"]} == set(ids) and told["jobs_total"] == len(ids)
-    assert all(job["finish_at_s_before"] and not job["is_replayed"] for job in told["jobs"])
+    assert {job["job_id"] for job in effects["jobs"]} == set(ids) and effects["jobs_total"] == len(ids)
+    assert all(job["simulated_finish_at_s_before"] and not job["is_simulated"] for job in effects["jobs"])
     assert service.store.tiers() == before
 
 
@@ -47,11 +47,11 @@ def test_rules_that_a_tier_cannot_have_are_refused_as_in_a_change(
     busy: tuple[Service, httpx.Client, list[str]],
 ) -> None:
     operator = busy[0].operator()
-    too_much = operator.post("/v1/tiers:preview", json={"name": "silver", "guarantee": 0.9})
+    too_much = operator.post("/v1/tiers/silver/preview", json={"guarantee": 0.9})
     assert too_much.status_code == 422 and "at most 0.5 is left" in too_much.text
-    assert operator.post("/v1/tiers:preview", json={"name": "silver", "objective": "luck"}).status_code == 422
+    assert operator.post("/v1/tiers/silver/preview", json={"objective": "luck"}).status_code == 422
     for wrong in ({"policy": "luck"}, {"nodes_gone": ["nowhere"]}, {"job": {"argv": ["x"], "total_steps": 0}}):
-        assert operator.post("/v1/simulate", json=wrong).status_code == 422, wrong
+        assert operator.post("/v1/what-if", json=wrong).status_code == 422, wrong
 
 
 def test_a_what_if_shows_its_user_s_jobs_and_leaves_others_out(busy: tuple[Service, httpx.Client, list[str]]) -> None:
@@ -62,13 +62,13 @@ def test_a_what_if_shows_its_user_s_jobs_and_leaves_others_out(busy: tuple[Servi
         "nodes_added": [{"count": 3, "accelerator_type": "fast", "workers": 2}],
         "job": {"argv": ["x"], "total_steps": 500, "tier": "gold", "throughputs": RATES},
     }
-    answer = bob.post("/v1/simulate", json=body)
-    told = answer.json()
-    assert (told["capacity_before"], told["capacity_after"]) == ({"fast": 2, "slow": 4}, {"fast": 8, "slow": 4})
-    assert (told["policy_before"], told["policy_after"]) == ("hierarchical", "max_min_fairness")
-    (new,) = told["jobs"]
-    assert new["job_id"] == "what-if" and new["target_before"] is None and new["is_replayed"]
-    assert new["finish_at_s_after"] > service.clock.now_s()
+    answer = bob.post("/v1/what-if", json=body)
+    effects = answer.json()
+    assert (effects["capacity_before"], effects["capacity_after"]) == ({"fast": 2, "slow": 4}, {"fast": 8, "slow": 4})
+    assert (effects["policy_before"], effects["policy_after"]) == ("hierarchical", "max_min_fairness")
+    (new,) = effects["jobs"]
+    assert new["job_id"] == "what-if" and new["target_before"] is None and new["is_simulated"]
+    assert new["simulated_finish_at_s_after"] > service.clock.now_s()
     assert not any(each in answer.text for each in ids) and len(service.store.snapshot().jobs) == len(ids)
 
 
@@ -77,17 +77,17 @@ def test_no_more_processes_than_agreed_answer_at_once(busy: tuple[Service, httpx
     with ExitStack() as held:
         for _ in range(what_if.AT_ONCE):
             held.enter_context(what_if._slot())
-        answer = ann.post("/v1/simulate", json={})
+        answer = ann.post("/v1/what-if", json={})
         assert answer.status_code == 503 and answer.headers["retry-after"]
         assert "ask again in a moment" in answer.json()["detail"]
 
 
-def test_a_round_is_replayed_from_its_stored_inputs(start: Any) -> None:
+def test_a_round_is_verified_from_its_stored_inputs(start: Any) -> None:
     world, service = World(), start()
     ids = [world.submit(total_steps=300) for _ in range(6)]
     world.run(lambda: world.clock.now_s() > 25.0)
     for index in (1, 2):
         service.store.commit(service.store.snapshot().version, Changes(round=world.store.round(index)))
-    told = service.operator().get("/v1/rounds/2/replay").json()
-    assert told["same"] and told["differences"] == [] and told["leases"] == 4, told
-    assert service.operator().get("/v1/rounds/9/replay").status_code == 404 and ids
+    verdict = service.operator().post("/v1/rounds/2/verify").json()
+    assert verdict["same"] and verdict["differences"] == [] and verdict["leases"] == 4, verdict
+    assert service.operator().post("/v1/rounds/9/verify").status_code == 404 and ids

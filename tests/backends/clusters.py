@@ -33,7 +33,7 @@ def accelerators() -> tuple[LocalAccelerator, ...]:
 
 
 def eventually(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    """Returns once it holds; fails after the limit."""
+    """Return once the condition holds; fail after the limit."""
     end_s = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < end_s, "it did not happen"
@@ -43,15 +43,15 @@ def eventually(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
 def processes_of(folder: Path, gang: str = "") -> list[int]:
     """Supervisors of gangs below this folder (or of the one in this directory), and everything under them."""
     mark = (gang or f"{folder}/gangs/").encode()
-    found = set()
+    pids = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError):
                 root = Path("/proc", name)
                 is_ours = mark in (root / "cmdline").read_bytes() or mark in (root / "environ").read_bytes()
                 if is_ours and stat_fields(int(name))[0] not in "ZX":
-                    found |= {int(name), *descendants(int(name))}
-    return sorted(found)
+                    pids |= {int(name), *descendants(int(name))}
+    return sorted(pids)
 
 
 class LocalHarness:
@@ -139,7 +139,7 @@ class LocalHarness:
         return sum(not self._is_supervisor(pid) for pid in processes_of(self.folder))
 
     def close(self) -> None:
-        """Nothing is left of the cluster."""
+        """End every process of the cluster."""
         self.backend.close()
         while left := processes_of(self.folder):
             for pid in left:
@@ -164,5 +164,5 @@ def script(harness: LocalHarness, text: str, *workers: str, job_id: str = "j1", 
     return [set_resource, launched]
 
 
-def directory(harness: LocalHarness, job_id: str, token: int = 1) -> Path:
-    return harness.folder / "gangs" / job_id / str(token)
+def directory(harness: LocalHarness, job_id: str, generation: int = 1) -> Path:
+    return harness.folder / "gangs" / job_id / str(generation)

@@ -42,47 +42,47 @@ def test_types_are_as_many_as_there_are_cores_for(features: list[str], cores: in
 
 
 def test_only_instruction_sets_that_numpy_names_are_switched_off() -> None:
-    found = ["SSE42", "AVX", "F16C", "FMA3", "AVX2", "AVX512F", "AVX512_SKX"]
-    scalar = accelerators._cpu_types(found, 2)[1]
-    assert scalar.env["NPY_DISABLE_CPU_FEATURES"].split() == found[1:]
+    features = ["SSE42", "AVX", "F16C", "FMA3", "AVX2", "AVX512F", "AVX512_SKX"]
+    scalar = accelerators._cpu_types(features, 2)[1]
+    assert scalar.env["NPY_DISABLE_CPU_FEATURES"].split() == features[1:]
 
 
 def test_each_type_can_hold_a_gang_of_two() -> None:
-    found = discover()
-    types = [each.worker.accelerator_type for each in found.accelerators if "CUDA_VISIBLE_DEVICES" not in each.env]
+    discovery = discover()
+    types = [each.worker.accelerator_type for each in discovery.accelerators if "CUDA_VISIBLE_DEVICES" not in each.env]
     assert len(set(types)) >= 2
     assert all(types.count(name) >= 2 for name in types)
-    assert {cpu for each in found.accelerators for cpu in each.cpus} <= os.sched_getaffinity(0)
-    assert len({each.worker.id for each in found.accelerators}) == len(found.accelerators)
-    assert any("gang of two" in note for note in found.notes)
+    assert {cpu for each in discovery.accelerators for cpu in each.cpus} <= os.sched_getaffinity(0)
+    assert len({each.worker.id for each in discovery.accelerators}) == len(discovery.accelerators)
+    assert any("gang of two" in note for note in discovery.notes)
 
 
 def test_virtual_nodes_are_dealt_the_workers_of_each_type() -> None:
-    alone, found = discover(), discover(virtual_nodes=2)
-    assert {each.worker.id for each in found.accelerators} == {each.worker.id for each in alone.accelerators}
+    alone, dealt = discover(), discover(virtual_nodes=2)
+    assert {each.worker.id for each in dealt.accelerators} == {each.worker.id for each in alone.accelerators}
     assert len({each.worker.node for each in alone.accelerators}) == 1
-    for kind in {each.worker.accelerator_type for each in found.accelerators}:
-        nodes = [each.worker.node for each in found.accelerators if each.worker.accelerator_type == kind]
+    for kind in {each.worker.accelerator_type for each in dealt.accelerators}:
+        nodes = [each.worker.node for each in dealt.accelerators if each.worker.accelerator_type == kind]
         assert len(set(nodes)) == 2 and abs(nodes.count(nodes[0]) - nodes.count(nodes[1])) <= 1
-    assert any("poses as 2 nodes" in note for note in found.notes)
+    assert any("poses as 2 nodes" in note for note in dealt.notes)
 
 
 @pytest.mark.parametrize(("cores", "types"), [([3], 2), ([0, 1], 2), (list(range(8)), 2)])
 def test_cpus_without_avx_differ_by_threads(monkeypatch: pytest.MonkeyPatch, cores: list[int], types: int) -> None:
     monkeypatch.setattr(accelerators, "_numpy_features", lambda: ["NEON"])
-    found, notes = accelerators._cpu_accelerators(cores)
-    assert len({each.worker.accelerator_type for each in found}) == types
-    threads = {each.worker.accelerator_type: each.env["OPENBLAS_NUM_THREADS"] for each in found}
+    workers, notes = accelerators._cpu_accelerators(cores)
+    assert len({each.worker.accelerator_type for each in workers}) == types
+    threads = {each.worker.accelerator_type: each.env["OPENBLAS_NUM_THREADS"] for each in workers}
     assert threads == {"threads-1": "1", "threads-2": "2"}
     assert any("threads" in note for note in notes)
-    assert {cpu for each in found for cpu in each.cpus} == set(cores)
+    assert {cpu for each in workers for cpu in each.cpus} == set(cores)
 
 
 def test_one_core_carries_every_type_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accelerators, "_numpy_features", lambda: AVX512)
-    found, notes = accelerators._cpu_accelerators([5])
-    assert [each.worker.id for each in found] == ["avx512-0", "avx512-1", "scalar-0", "scalar-1"]
-    assert {each.cpus for each in found} == {(5,)}
+    workers, notes = accelerators._cpu_accelerators([5])
+    assert [each.worker.id for each in workers] == ["avx512-0", "avx512-1", "scalar-0", "scalar-1"]
+    assert {each.cpus for each in workers} == {(5,)}
     assert "one core only" in notes[0]
 
 
@@ -93,13 +93,13 @@ def test_gpus_come_with_half_of_the_cores(tmp_path: Path, monkeypatch: pytest.Mo
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(accelerators, "_cores", lambda: (list(range(12)), []))
-    found = discover().accelerators
-    assert [(each.worker.id, each.cpus, each.env["CUDA_VISIBLE_DEVICES"]) for each in found[:3]] == [
+    workers = discover().accelerators
+    assert [(each.worker.id, each.cpus, each.env["CUDA_VISIBLE_DEVICES"]) for each in workers[:3]] == [
         ("nvidia-h200-0", (0, 1), "GPU-11"),
         ("nvidia-h200-1", (2, 3), "GPU-22"),
         ("tesla-v100-sxm2-16gb-0", (4, 5), "GPU-33"),
     ]
-    assert {cpu for each in found[3:] for cpu in each.cpus} == set(range(6, 12))
+    assert {cpu for each in workers[3:] for cpu in each.cpus} == set(range(6, 12))
 
 
 def test_a_broken_nvidia_smi_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,18 +107,18 @@ def test_a_broken_nvidia_smi_is_a_note(tmp_path: Path, monkeypatch: pytest.Monke
     program.write_text("#!/bin/sh\nexit 9\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = discover()
-    assert found.accelerators
-    assert "nvidia-smi" in found.notes[0]
+    discovery = discover()
+    assert discovery.accelerators
+    assert "nvidia-smi" in discovery.notes[0]
 
 
 def test_a_probe_measures_every_cpu_type() -> None:
-    found = discover().accelerators
+    workers = discover().accelerators
     gpu = LocalAccelerator(
         worker=Worker(id="g-0", node="here", accelerator_type="g"), cpus=(), env={"CUDA_VISIBLE_DEVICES": "0"}
     )
-    measured = probe([*found, gpu], seconds=0.05)
-    assert set(measured.steps_per_s) == {each.worker.accelerator_type for each in found}
+    measured = probe([*workers, gpu], seconds=0.05)
+    assert set(measured.steps_per_s) == {each.worker.accelerator_type for each in workers}
     assert all(rate > 0 for rates in measured.steps_per_s.values() for rate in rates.values())
     assert all(name in measured.text for name in measured.steps_per_s)
     assert measured.differs == ("hardly differ" not in measured.text)

@@ -32,8 +32,8 @@ sys.stdin.read()
 
 
 def supervisor_pid(harness: LocalHarness, job_id: str) -> int:
-    said = supervisor.read_json(str(directory(harness, job_id) / "supervisor.json"))
-    return int(said["pid"])
+    record = supervisor.read_json(str(directory(harness, job_id) / "supervisor.json"))
+    return int(record["pid"])
 
 
 def test_gangs_outlive_a_killed_service_and_are_adopted_not_doubled(harness: LocalHarness) -> None:
@@ -177,8 +177,8 @@ def test_a_machine_that_cannot_start_a_gang_loses_it_and_keeps_the_worker(harnes
     assert end.outcome is GangOutcome.LOST  # not the job's fault: it starts again
     assert "cannot start its supervisor" in end.message
     (harness.folder / "work").unlink()
-    harness.backend.execute(gang(harness, "j1", token=2))
-    harness.wait_until(is_in(GangState.RUNNING, "j1", token=2))
+    harness.backend.execute(gang(harness, "j1", generation=2))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", generation=2))
 
 
 def test_two_services_cannot_share_a_state_directory(harness: LocalHarness) -> None:

@@ -53,9 +53,9 @@ def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
     harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GAVEL_DATABASE_URL", "postgresql://secret")
-    wishes = {"MINE": "yes", "GAVEL_TOKEN": "99", "LD_PRELOAD": "/tmp/x.so", "PATH": "/tmp", "HOME": "/root"}
+    requested = {"MINE": "yes", "GAVEL_GENERATION": "99", "LD_PRELOAD": "/tmp/x.so", "PATH": "/tmp", "HOME": "/root"}
     tell = "env -0 > env; python -c 'import workloads, sys; print(sys.executable)'; pwd"
-    harness.backend.execute(script(harness, tell, env=wishes, checkpoint="1-50", start_step=50, job_token="t"))
+    harness.backend.execute(script(harness, tell, env=requested, checkpoint="1-50", start_step=50, job_token="t"))
     end = exit_of(harness, "j1")
     work = harness.folder / "work" / "j1"
     assert end.log_tail.splitlines() == [sys.executable, str(work)]
@@ -72,7 +72,7 @@ def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
         "PYTHONPATH": str(Path(__file__).parents[2]),
         "PYTHONUNBUFFERED": "1",
         "GAVEL_JOB_ID": "j1",
-        "GAVEL_TOKEN": "1",
+        "GAVEL_GENERATION": "1",
         "GAVEL_RANK": "0",
         "GAVEL_WORLD_SIZE": "1",
         "GAVEL_GANG_DIR": str(directory(harness, "j1")),
@@ -140,10 +140,10 @@ def test_a_report_counts_only_if_the_neighbour_on_its_core_was_busy(harness: Loc
     harness.backend.execute(script(harness, tell, "a-0", "a-1", job_id="pair"))
 
     def pair_reports() -> bool:
-        found = find(harness.backend.observe(), "pair")
-        assert found is not None
-        assert all(report.is_representative for report in found.reports)
-        return bool(found.reports)
+        pair = find(harness.backend.observe(), "pair")
+        assert pair is not None
+        assert all(report.is_representative for report in pair.reports)
+        return bool(pair.reports)
 
     eventually(pair_reports)
 
@@ -155,16 +155,16 @@ def test_only_older_checkpoints_go(harness: LocalHarness) -> None:
         (folder / name / "weights").write_text("w")
     harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="2-30")])
     assert sorted(path.name for path in folder.iterdir()) == ["2-30", "3-1", "notes"]
-    with pytest.raises(InvalidRequest, match="TOKEN-STEP"):
+    with pytest.raises(InvalidRequest, match="GENERATION-STEP"):
         harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="../..")])
 
 
 def test_a_log_goes_on_over_gangs_and_stays_when_they_are_forgotten(harness: LocalHarness) -> None:
-    for token in (1, 2):
-        instructions = script(harness, f"echo gang {token}", token=token, resource="gavel/gang-j1-1")
+    for generation in (1, 2):
+        instructions = script(harness, f"echo gang {generation}", generation=generation, resource="gavel/gang-j1-1")
         harness.backend.execute(instructions)
-        exit_of(harness, "j1", token)
-        harness.backend.execute([ForgetGang(job_id="j1", token=token)])
+        exit_of(harness, "j1", generation)
+        harness.backend.execute([ForgetGang(job_id="j1", generation=generation)])
     assert not directory(harness, "j1").exists()
     assert harness.backend.read_log("j1") == (b"gang 1\ngang 2\n", 14)
     assert harness.backend.read_log("j1", 5, 3) == (b"1\ng", 8)
@@ -184,7 +184,7 @@ def test_the_runtime_trains_through_a_lease_and_resumes(harness: LocalHarness) -
     assert seen is not None
     last = seen.reports[-1]
     assert last.checkpoint == f"1-{last.step}"
-    rest = {"token": 2, "start_step": last.step, "checkpoint": last.checkpoint, "total_steps": last.step + 5}
+    rest = {"generation": 2, "start_step": last.step, "checkpoint": last.checkpoint, "total_steps": last.step + 5}
     harness.backend.execute(script(harness, "", "a-0", "a-1", **{**train, **rest}))
     end = exit_of(harness, "j1", 2)
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end

@@ -1,4 +1,4 @@
-"""Any order of instructions, accidents and restarts keeps the local backend's promises."""
+"""The local backend's guarantees hold in any order of instructions, failures and restarts."""
 
 import os
 import shutil
@@ -21,70 +21,72 @@ ORDER = (GangState.WAITING, GangState.RUNNING, GangState.ENDED)
 
 
 class LocalStates(RuleBasedStateMachine):
-    """Safety at every step: one gang a worker, whole gangs, tokens that only grow, states that only advance."""
+    """Safety at every step: one gang a worker, whole gangs, generations that only grow, states that only advance."""
 
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.harness = LocalHarness(self.folder)
-        self.tokens = dict.fromkeys(JOBS, 0)
+        self.generations = dict.fromkeys(JOBS, 0)
         self.fences = dict.fromkeys(JOBS, 0)
         self.furthest: dict[tuple[JobId, int], GangState] = {}
 
     @rule(job_id=st.sampled_from(JOBS), workers=st.sampled_from(PLACES), finishes=st.booleans())
     def launch(self, job_id: JobId, workers: tuple[str, ...], finishes: bool) -> None:
-        token = self.tokens[job_id] = self.tokens[job_id] + 1
+        generation = self.generations[job_id] = self.generations[job_id] + 1
         behaviour = Behaviour.FINISHES if finishes else Behaviour.TRAINS
-        self.harness.backend.execute(gang(self.harness, job_id, *workers, token=token, behaviour=behaviour))
-        self.fences[job_id] = token + 1
+        self.harness.backend.execute(gang(self.harness, job_id, *workers, generation=generation, behaviour=behaviour))
+        self.fences[job_id] = generation + 1
 
     @rule(job_id=st.sampled_from(JOBS), back=st.integers(0, 2))
     def launch_late_or_twice(self, job_id: JobId, back: int) -> None:
-        token = max(1, self.tokens[job_id] - back)
-        known = {(each.job_id, each.token) for each in self.harness.backend.observe().gangs}
-        self.harness.backend.execute(gang(self.harness, job_id, "b-0", token=token))
-        after = {(each.job_id, each.token) for each in self.harness.backend.observe().gangs}
-        if token < self.fences[job_id]:
-            assert after == known
-        self.tokens[job_id] = max(token, self.tokens[job_id])
-        self.fences[job_id] = max(token + 1, self.fences[job_id])
+        generation = max(1, self.generations[job_id] - back)
+        before = {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs}
+        self.harness.backend.execute(gang(self.harness, job_id, "b-0", generation=generation))
+        after = {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs}
+        if generation < self.fences[job_id]:
+            assert after == before
+        self.generations[job_id] = max(generation, self.generations[job_id])
+        self.fences[job_id] = max(generation + 1, self.fences[job_id])
 
     @rule(job_id=st.sampled_from(JOBS), ahead=st.integers(-1, 1))
     def stop(self, job_id: JobId, ahead: int) -> None:
-        token = max(1, self.tokens[job_id] + ahead)
-        self.harness.backend.execute(stop(job_id, token=token))
-        self.tokens[job_id] = max(token, self.tokens[job_id])
-        self.fences[job_id] = max(token + 1, self.fences[job_id])
+        generation = max(1, self.generations[job_id] + ahead)
+        self.harness.backend.execute(stop(job_id, generation=generation))
+        self.generations[job_id] = max(generation, self.generations[job_id])
+        self.fences[job_id] = max(generation + 1, self.fences[job_id])
 
     @rule(job_id=st.sampled_from(JOBS))
     def extend(self, job_id: JobId) -> None:
         expires_at_s = self.harness.now_s() + 90
-        self.harness.backend.execute([ExtendLease(job_id=job_id, token=self.tokens[job_id], expires_at_s=expires_at_s)])
+        self.harness.backend.execute(
+            [ExtendLease(job_id=job_id, generation=self.generations[job_id], expires_at_s=expires_at_s)]
+        )
 
     @rule()
     def forget_what_ended(self) -> None:
         before = self.harness.backend.observe().gangs
-        self.harness.backend.execute([ForgetGang(job_id=each.job_id, token=each.token) for each in before])
-        after = {(each.job_id, each.token) for each in self.harness.backend.observe().gangs}
-        assert not after & {(each.job_id, each.token) for each in before if each.state is GangState.ENDED}
+        self.harness.backend.execute([ForgetGang(job_id=each.job_id, generation=each.generation) for each in before])
+        after = {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs}
+        assert not after & {(each.job_id, each.generation) for each in before if each.state is GangState.ENDED}
 
     @rule()
     def restart(self) -> None:
-        before = {(each.job_id, each.token) for each in self.harness.backend.observe().gangs}
+        before = {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs}
         self.harness.crash()
         self.harness.recover()
-        assert {(each.job_id, each.token) for each in self.harness.backend.observe().gangs} == before
+        assert {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs} == before
 
-    @precondition(lambda self: any(self.tokens.values()))
+    @precondition(lambda self: any(self.generations.values()))
     @rule(job_id=st.sampled_from(JOBS))
     def stop_and_wait(self, job_id: JobId) -> None:
         """Liveness: what is stopped ends, whatever came before."""
-        token = self.tokens[job_id]
-        known = {(each.job_id, each.token) for each in self.harness.backend.observe().gangs}
-        self.harness.backend.execute(stop(job_id, token=token))
-        self.fences[job_id] = max(token + 1, self.fences[job_id])
-        if (job_id, token) in known:
-            self.harness.wait_until(is_in(GangState.ENDED, job_id, token=token))
+        generation = self.generations[job_id]
+        before = {(each.job_id, each.generation) for each in self.harness.backend.observe().gangs}
+        self.harness.backend.execute(stop(job_id, generation=generation))
+        self.fences[job_id] = max(generation + 1, self.fences[job_id])
+        if (job_id, generation) in before:
+            self.harness.wait_until(is_in(GangState.ENDED, job_id, generation=generation))
 
     @invariant()
     def promises_hold(self) -> None:
@@ -94,8 +96,8 @@ class LocalStates(RuleBasedStateMachine):
         held = [worker for each in seen.gangs if each.state is GangState.RUNNING for worker in each.worker_ids]
         assert len(held) == len(set(held)), "a worker holds one gang"
         for each in seen.gangs:
-            key = (each.job_id, each.token)
-            assert each.token < self.fences[each.job_id]
+            key = (each.job_id, each.generation)
+            assert each.generation < self.fences[each.job_id]
             before = self.furthest.get(key, GangState.WAITING)
             assert ORDER.index(each.state) >= ORDER.index(before), "states only advance"
             assert (each.exit is not None) == (each.state is GangState.ENDED)

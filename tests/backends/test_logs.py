@@ -40,8 +40,8 @@ class WrittenAndRead(RuleBasedStateMachine):
 
     @rule()
     def die_before_the_rename_of_a_rotation(self) -> None:
-        said = {"inode": self.path.stat().st_ino, "end": len(self.written)}
-        write_json(f"{self.path}.base", said)
+        rotation = {"inode": self.path.stat().st_ino, "end": len(self.written)}
+        write_json(f"{self.path}.base", rotation)
         self.is_cut_early = True
         self.reads_what_was_written()
         self.another_gang_takes_over()

@@ -1,4 +1,4 @@
-"""Reports of a job are believed only as far as they can be true."""
+"""Reports of a job are accepted only if they can be true."""
 
 import json
 import math
@@ -24,14 +24,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def reader(path: Path, **over: Any) -> ReportReader:
-    """Of a gang with token 7 that goes from step 10 to 100."""
-    given = {"token": 7, "start_step": 10, "total_steps": 100, "checkpoints": path.parent / "checkpoints"}
+    """Of a gang with generation 7 that goes from step 10 to 100."""
+    given = {"generation": 7, "start_step": 10, "total_steps": 100, "checkpoints": path.parent / "checkpoints"}
     return ReportReader(path, **{**given, **over})
 
 
 def line(**over: Any) -> bytes:
-    said = {"sequence": 1, "kind": "progress", "step": 20, "steps": 9, "seconds": 0.5, "metrics": {}}
-    return json.dumps({**said, **over}).encode() + b"\n"
+    payload = {"sequence": 1, "kind": "progress", "step": 20, "steps": 9, "seconds": 0.5, "metrics": {}}
+    return json.dumps({**payload, **over}).encode() + b"\n"
 
 
 def write(path: Path, text: bytes) -> None:
@@ -143,14 +143,14 @@ def test_reading_in_pieces_equals_reading_at_once(
     cuts: list[int], steps: list[int], rubbish: bytes, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("reports") / "reports.jsonl"
-    said = [line(sequence=index, step=step, steps=0) for index, step in enumerate(steps, start=1)]
-    text = (rubbish.replace(b"\n", b"") + b"\n").join(said)
-    piecewise, found, start = reader(path), [], 0
+    lines = [line(sequence=index, step=step, steps=0) for index, step in enumerate(steps, start=1)]
+    text = (rubbish.replace(b"\n", b"") + b"\n").join(lines)
+    piecewise, reports, start = reader(path), [], 0
     for cut in [*cuts, len(text)]:
         write(path, text[start : start + cut])
         start += cut
-        found += piecewise.read()
+        reports += piecewise.read()
     at_once = reader(path)
-    assert tuple(found) == at_once.read()
+    assert tuple(reports) == at_once.read()
     assert piecewise.malformed == at_once.malformed
-    assert [report.step for report in found] == sorted(report.step for report in found)
+    assert [report.step for report in reports] == sorted(report.step for report in reports)

@@ -1,4 +1,4 @@
-"""When a gang's throughput was measured with its cores as busy as they are meant to be."""
+"""Whether a gang's throughput was measured while its cores were as busy as intended."""
 
 import pytest
 
@@ -65,9 +65,9 @@ def test_an_idle_moment_counts_until_the_next_reports(cores: CoreSharing) -> Non
 
 
 def test_what_nobody_watched_is_doubted(cores: CoreSharing) -> None:
-    cores.doubt(ONE, ["x-0"])
-    cores.doubt(TWO, ["x-0", "x-1"])
-    cores.doubt(THREE, ["y-0"])
+    cores.mark_disturbed(ONE, ["x-0"])
+    cores.mark_disturbed(TWO, ["x-0", "x-1"])
+    cores.mark_disturbed(THREE, ["y-0"])
     assert [cores.take(each) for each in (ONE, TWO, THREE)] == [False, True, True]
 
 

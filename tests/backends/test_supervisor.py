@@ -1,4 +1,4 @@
-"""One supervisor alone, with real ranks: what docs/gang-protocol.md promises."""
+"""One supervisor alone, with real ranks: what docs/gang-protocol.md guarantees."""
 
 import json
 import os
@@ -54,8 +54,8 @@ class Gang:
 
     def lease(self, lasts_s: float = 60.0, *, stop: bool = False) -> None:
         """Say how long it may run from now on."""
-        said = {"expires_boottime_s": supervisor.boottime_s() + lasts_s, "stop": stop}
-        supervisor.write_json(str(self.directory / "lease.json"), said)
+        lease = {"expires_boottime_s": supervisor.boottime_s() + lasts_s, "stop": stop}
+        supervisor.write_json(str(self.directory / "lease.json"), lease)
 
     def pids(self) -> list[int]:
         """The ranks, once all of them execute."""
@@ -161,10 +161,10 @@ def test_a_program_that_cannot_run_is_named(gang: Gang, program: str, reason: st
     (gang.folder / "garbage").write_bytes(b"\x7fno")
     (gang.folder / "garbage").chmod(0o700)
     gang.start(program, ranks=3)
-    said = gang.exit()
-    assert (said["outcome"], said["exit_code"]) == ("not_started", 127)
-    assert program in said["message"]
-    assert reason in said["message"]
+    end = gang.exit()
+    assert (end["outcome"], end["exit_code"]) == ("not_started", 127)
+    assert program in end["message"]
+    assert reason in end["message"]
 
 
 def test_a_missing_working_directory_is_named(gang: Gang) -> None:
@@ -201,8 +201,8 @@ def test_an_end_after_a_stop_is_a_preemption_unless_it_is_clean(
     gang.start(*shell(script), lease_grace_s=0.3 if is_killed else 30.0)
     gang.says("ready")
     gang.lease(stop=True)
-    said = gang.exit()
-    assert (said["outcome"], said["exit_code"]) == (outcome, exit_code)
+    end = gang.exit()
+    assert (end["outcome"], end["exit_code"]) == (outcome, exit_code)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +210,8 @@ def test_an_end_after_a_stop_is_a_preemption_unless_it_is_clean(
 )
 def test_an_end_in_mid_lease_is_the_programs_own(gang: Gang, script: str, exit_code: int) -> None:
     gang.start(*shell(script))
-    said = gang.exit()
-    assert (said["outcome"], said["exit_code"]) == ("exited", exit_code)
+    end = gang.exit()
+    assert (end["outcome"], end["exit_code"]) == ("exited", exit_code)
 
 
 def test_75_after_the_lease_is_a_preemption_without_any_signal(gang: Gang) -> None:
@@ -234,8 +234,8 @@ def test_an_extended_lease_lets_the_gang_go_on(gang: Gang) -> None:
 
 def test_a_rank_that_fails_takes_the_gang_with_it(gang: Gang) -> None:
     gang.start(*shell("[ $RANK = 1 ] && exit 4; exec sleep 60"), ranks=3)
-    said = gang.exit()
-    assert (said["outcome"], said["exit_code"], said["message"]) == ("exited", 4, "rank 1 exited with code 4")
+    end = gang.exit()
+    assert (end["outcome"], end["exit_code"], end["message"]) == ("exited", 4, "rank 1 ended with exit code 4")
 
 
 def test_a_rank_that_is_done_waits_for_the_others(gang: Gang) -> None:
@@ -302,10 +302,10 @@ def test_a_flood_of_output_does_not_delay_the_end_of_the_lease(gang: Gang) -> No
     gang.start(*shell("trap '' TERM; yes"))
     gang.says("y")
     gang.lease(0.1)
-    said = gang.exit()
-    assert said["outcome"] == "preempted"
+    end = gang.exit()
+    assert end["outcome"] == "preempted"
     lease_end_s = gang.read("lease.json")["expires_boottime_s"]
-    assert said["boottime_s"] >= lease_end_s + 0.3
+    assert end["boottime_s"] >= lease_end_s + 0.3
 
 
 def test_lines_say_their_rank_when_there_are_several(gang: Gang) -> None:

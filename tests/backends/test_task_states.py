@@ -88,8 +88,8 @@ class TaskHistory(RuleBasedStateMachine):
         """What the backend does at each observation."""
         for hold in self.tasks.look():
             self.table.release(hold)
-        for found in match(self.table, self.tasks.requests(), 0.0):
-            self.tasks.start(found.gang, found.nodes[0], LAUNCH)
+        for matched in match(self.table, self.tasks.requests(), 0.0):
+            self.tasks.start(matched.gang, matched.nodes[0], LAUNCH)
         for line in self.starts()[len(self.running) + len(self.ended) :]:
             assert line["task"] in self.wants, "started unasked, or again after its end"
             self.running[line["task"]] = line["node"]

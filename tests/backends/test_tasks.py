@@ -49,8 +49,8 @@ class TwoNodes(LocalHarness):
         self.wait_until(is_in(GangState.RUNNING, job_id))
 
     def set(self, owner: str, name: str, node: str, capacity: int, generation: int = 1) -> None:
-        said = resource(self, name, capacity, generation=generation).resources[0]
-        self.backend.execute([SetResources(resources=(replace(said, owner=owner, node=node),))])
+        template = resource(self, name, capacity, generation=generation).resources[0]
+        self.backend.execute([SetResources(resources=(replace(template, owner=owner, node=node),))])
 
     def log(self, job_id: str = "j1") -> str:
         return self.backend.read_log(job_id)[0].decode()
@@ -143,8 +143,8 @@ print("codes", fails.wait(30), dies.wait(30), missing.wait(30), missing.message)
 @pytest.mark.parametrize(
     ("asked", "blamed"),
     [
-        ("['true'], requires={'node/worker-b-0': 1}", "requires: node/worker-b-0 is the scheduler's to give"),
-        ("['true'], requires={'gavel/gang-j2-1': 1}", "requires: gavel/gang-j2-1 is the scheduler's to give"),
+        ("['true'], requires={'node/worker-b-0': 1}", "requires: node/worker-b-0 is given by the scheduler only"),
+        ("['true'], requires={'gavel/gang-j2-1': 1}", "requires: gavel/gang-j2-1 is given by the scheduler only"),
         ("['true'], requires={'UPPER': 1}", "must be 1 to 63"),
         ("['true'], requires={'near': 0}", "must be a whole number from 1"),
         ("['true'], requires={'near': 1}, env={'GAVEL_TOKEN': '9'}", "env: GAVEL_TOKEN cannot be set"),

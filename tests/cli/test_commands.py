@@ -25,24 +25,24 @@ def job_id(service: Service) -> Iterator[str]:
     """A job that runs on fast-0, beside one that waits; a scheduler ends each command at once."""
     operator = service.operator()
     body = {"argv": ["x"], "total_steps": 5, "name": "seen", "tier": "gold"}
-    found, _ = (str(operator.post("/v1/jobs", json=body).json()["id"]) for _ in range(2))
+    submitted, _ = (str(operator.post("/v1/jobs", json=body).json()["id"]) for _ in range(2))
     lease = Lease(
-        job_id=found,
-        token=1,
-        combination=(found,),
+        job_id=submitted,
+        generation=1,
+        combination=(submitted,),
         accelerator_type="fast",
         worker_ids=("fast-0",),
         round_index=1,
         expires_at_s=NOW_S + 10,
     )
-    leased = replace(service.store.job(found), state=JobState.LEASED, token=1)
-    service.change(leased, round=a_record([lease], {found: (0.75, 0.25)}), nodes=(NodeStatus(name="node-0"),))
+    leased = replace(service.store.job(submitted), state=JobState.LEASED, generation=1)
+    service.change(leased, round=a_record([lease], {submitted: (0.75, 0.25)}), nodes=(NodeStatus(name="node-0"),))
 
     def obey(command: Operation) -> Operation:
         return replace(command, state=OperationState.DONE, result={"seen": command.kind}, finished_at_s=NOW_S)
 
     with a_scheduler(service, obey):
-        yield found
+        yield submitted
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def gavel(service: Service, job_id: str, tmp_path: Path, monkeypatch: pytest.Mon
         ("queue", ["seen", "gold", "QUEUED"]),
         ("placements", ["fast-0", "seen", "gold"]),
         ("shares", ["gold", "17%", "▂"]),
-        ("round 1", ["hierarchical", "→fast-0"]),
-        ("tiers show gold", ["gold", "fairness", "50%"]),
+        ("round show 1", ["hierarchical", "→fast-0"]),
+        ("tier show gold", ["gold", "fairness", "50%"]),
         ("node show node-0", ["node-0", "ready"]),
         ("catalogue", ["KIND"]),
         ("allocations --group", ["0.75", "0.25", "gold"]),
@@ -87,8 +87,8 @@ def test_what_prometheus_reads_is_printed(gavel: Run) -> None:
 
 
 def test_a_token_is_made_listed_and_taken_back(gavel: Run) -> None:
-    gavel("users", "set", "zoe", "--tier", "gold")
-    assert "zoe" in gavel("users", "show", "zoe")
+    gavel("user", "set", "zoe", "--tier", "gold")
+    assert "zoe" in gavel("user", "show", "zoe")
     made = gavel("token", "create", "zoe").strip()
     (held,) = gavel("token", "list", "zoe", "--json")
     assert held["scope"] == "user" and made not in gavel("token", "list", "zoe")
@@ -97,11 +97,11 @@ def test_a_token_is_made_listed_and_taken_back(gavel: Run) -> None:
 
 
 def test_the_policy_is_switched_and_the_operation_can_be_looked_up(gavel: Run) -> None:
-    asked = gavel("policy", "max_min_fairness", "--json")
+    asked = gavel("policy", "set", "max_min_fairness", "--json")
     assert (asked["kind"], asked["state"]) == ("policy.switch", "done")
-    assert "policy.switch" in gavel("operation", asked["id"])
-    assert "done" in gavel("policy", "--reset")
-    assert gavel("policy", code=2) == "" and gavel("policy", "fifo", "--reset", code=2) == ""
+    assert "policy.switch" in gavel("operation", "show", asked["id"])
+    assert "done" in gavel("policy", "set", "--reset")
+    assert gavel("policy", "set", code=2) == "" and gavel("policy", "set", "fifo", "--reset", code=2) == ""
 
 
 def test_resources_are_set_and_deleted_one_by_one_and_together(gavel: Run, tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ def test_a_file_of_jobs_is_submitted_whole(gavel: Run, tmp_path: Path, form: str
     jobs = [{"argv": ["x"], "total_steps": 5, "name": f"{form}-{n}", "tier": "gold"} for n in range(3)]
     text = json.dumps(jobs) if form == "list" else "\n".join(map(json.dumps, jobs))
     (tmp_path / "jobs.json").write_text(text)
-    assert [job["name"] for job in gavel("submit-batch", "jobs.json", "--json")] == [job["name"] for job in jobs]
+    assert [job["name"] for job in gavel("job", "submit-batch", "jobs.json", "--json")] == [job["name"] for job in jobs]
 
 
 @pytest.mark.parametrize("text", ["[", "{]", ""])
 def test_a_file_that_holds_no_jobs_is_refused(gavel: Run, tmp_path: Path, text: str) -> None:
     (tmp_path / "jobs.json").write_text(text)
     if text:
-        assert gavel("submit-batch", "jobs.json", code=2) == ""
-    assert gavel("submit-batch", "missing.json", code=2) == ""
+        assert gavel("job", "submit-batch", "jobs.json", code=2) == ""
+    assert gavel("job", "submit-batch", "missing.json", code=2) == ""

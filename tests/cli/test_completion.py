@@ -1,4 +1,4 @@
-"""Tab in a real bash offers commands, and names that the service knows."""
+"""Tab in a real bash offers commands, and names that the service has."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not here")
 @pytest.mark.parametrize(
-    ("words", "offered"), [("gavel sub", "submit"), ("gavel tiers se", "set"), ("gavel tiers show go", "gold")]
+    ("words", "offered"), [("gavel job sub", "submit"), ("gavel tier se", "set"), ("gavel tier show go", "gold")]
 )
 def test_bash_is_offered_what_fits(service: Service, tmp_path: Path, words: str, offered: str) -> None:
     gavel = Path(sys.executable).parent / "gavel"

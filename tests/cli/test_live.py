@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from api import live
+from api.live import listeners
 from gavel.types import JobState, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.test_cli import Shell
@@ -78,7 +78,7 @@ def test_top_shows_what_changes_and_is_left_by_a_key(
 ) -> None:
     """By events at once, though it would look again in an hour only; and by looking where no events can be had."""
     if every_s < 1:
-        monkeypatch.setattr(live, "STREAMS_MAX", 0)
+        monkeypatch.setattr(listeners, "STREAMS_MAX", 0)
     operator = service.operator()
     first = operator.post("/v1/jobs", json=PROGRAM).json()["id"]
     with on_a_terminal(shell, "top", "--every", str(every_s)) as terminal:
@@ -116,8 +116,8 @@ def test_a_waiting_submit_exits_as_the_job_did(
     service: Service, shell: Shell, ended: int | None, code: int, streams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears of the end, or, where no more events can be had, asks for it."""
-    monkeypatch.setattr(live, "STREAMS_MAX", streams)
-    with shell.start("submit", "--steps", "5", "--wait", "--tier", "gold", "--", "true") as process:
+    monkeypatch.setattr(listeners, "STREAMS_MAX", streams)
+    with shell.start("job", "submit", "--steps", "5", "--wait", "--tier", "gold", "--", "true") as process:
         assert process.stderr is not None
         job = service.store.job(process.stderr.readline().split()[-1])
         service.change(replace(job, state=JobState.FAILED, finished_at_s=NOW_S + 9, exit_code=ended))

@@ -145,7 +145,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                 "leases": [
                     {
                         "job_id": JOB_ID,
-                        "token": 1,
+                        "generation": 1,
                         "accelerator_type": "a100",
                         "worker_ids": ["gpu-node-17:a100-0", "gpu-node-17:a100-1"],
                         "is_profiling": True,
@@ -167,7 +167,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                     "price_usd_per_hour": 1.0,
                     "shares_core": False,
                     "busy": True,
-                    "job_id": JOB_ID,
+                    "job_ids": [JOB_ID, None],
                 }
             ],
             "nodes": [],
@@ -212,7 +212,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                     "job_id": JOB_ID,
                     "name": NAMES[0],
                     "tier": "research-department",
-                    "token": 1,
+                    "generation": 1,
                     "first_round": 1000,
                     "last_round": 1040,
                     "leases": 41,
@@ -288,7 +288,7 @@ def test_a_real_terminal_of_80_columns_holds_the_list_of_jobs(service: Service, 
     env = {"PATH": os.environ["PATH"], "COLUMNS": "80", "LINES": "24", "TERM": "xterm", "PYTHONPATH": os.getcwd()}
     env |= {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)}
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "gavel.cli", "jobs"]
+    command = [sys.executable, "-m", "gavel.cli", "job", "list"]
     subprocess.run(command, cwd=tmp_path, env=env, stdout=follower, stdin=follower, timeout=60, check=True)
     os.close(follower)
     text = re.sub(r"\x1b\[[0-9;]*m", "", os.read(leader, 100_000).decode())

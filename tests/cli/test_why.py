@@ -22,10 +22,10 @@ BODY = {"argv": ["x"], "total_steps": 1000, "tier": "gold", "throughputs": {"fas
 @pytest.fixture(scope="module")
 def waiting(service: Service) -> str:
     """A job that has half of the fast workers' time, and none of it yet."""
-    found = str(service.operator().post("/v1/jobs", json=BODY).json()["id"])
-    record = a_record([], {found: [0.5, 0.0]})
+    job_id = str(service.operator().post("/v1/jobs", json=BODY).json()["id"])
+    record = a_record([], {job_id: [0.5, 0.0]})
     service.change(round=replace(record, problem=replace(record.problem, now_s=NOW_S)))
-    return found
+    return job_id
 
 
 @pytest.fixture
@@ -41,17 +41,17 @@ def gavel(service: Service, waiting: str) -> Iterator[Run]:
 
 
 def test_explain_says_why_where_and_when(gavel: Run, waiting: str) -> None:
-    told = gavel("explain", waiting)
-    assert "BehindFairShare" in told and "fast: 0 of 2 leased" in told and "owed" in told
-    assert "nine in ten" in told
-    answer = json.loads(gavel("explain", waiting, "--json"))
+    output = gavel("job", "explain", waiting)
+    assert "BehindFairShare" in output and "fast: 0 of 2 leased" in output and "target" in output
+    assert "nine in ten" in output
+    answer = json.loads(gavel("job", "explain", waiting, "--json"))
     assert answer["position"] == 1 and answer["est_finish_at_s"] > NOW_S
 
 
 def test_a_preview_keeps_the_rules_that_no_option_names(gavel: Run, service: Service) -> None:
     before = service.store.tiers()
-    told = gavel("preview-tier", "gold", "--weight", "3")
-    assert "gold" in told and "silver" in told and "WOULD BE" in told and "%" in told
+    output = gavel("tier", "preview", "gold", "--weight", "3")
+    assert "gold" in output and "silver" in output and "WOULD BE" in output and "%" in output
     assert service.store.tiers() == before
 
 
@@ -83,5 +83,5 @@ def test_calibration_says_how_good_predictions_were(gavel: Run, service: Service
     service.change(predictions=(Prediction(job_id=ended, made_at_s=NOW_S, finish=finish),))
     job = replace(service.store.job(ended), state=JobState.COMPLETED, steps_done=1000)
     service.change(replace(job, started_at_s=NOW_S + 1, finished_at_s=NOW_S + 120))
-    told = gavel("calibration")
-    assert "100% (should: 90%)" in told and "20.0 s" in told
+    output = gavel("calibration")
+    assert "100% (should: 90%)" in output and "20.0 s" in output

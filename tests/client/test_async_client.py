@@ -1,4 +1,4 @@
-"""The asynchronous client has every call of the other, and does the same with it."""
+"""The asynchronous client has every call of the synchronous one, with the same results."""
 
 import asyncio
 import inspect
@@ -98,14 +98,14 @@ def test_logs_are_followed_to_the_end_of_the_job(service: Service) -> None:
 
 def test_what_happens_is_followed_and_taken_up_again(service: Service) -> None:
     async def scenario(gavel: AsyncClient) -> None:
-        stream = gavel.follow_events()
+        stream = gavel.watch()
         hello = await anext(stream)
         assert hello["event"] == "hello"
         job = await gavel.submit(argv=PROGRAM, total_steps=1)
-        told = await anext(stream)
-        assert (told["event"], told["data"]["id"], told["position"] > hello["position"]) == ("job", job["id"], True)
+        event = await anext(stream)
+        assert (event["event"], event["data"]["id"], event["position"] > hello["position"]) == ("job", job["id"], True)
         await stream.aclose()  # type: ignore[attr-defined]
-        again = gavel.follow_events(hello["position"])
+        again = gavel.watch(hello["position"])
         assert [(await anext(again))["event"], (await anext(again))["data"]["id"]] == ["hello", job["id"]]
         await again.aclose()  # type: ignore[attr-defined]
 

@@ -1,5 +1,6 @@
-"""Every operation of the service has a call of the client and a command, or a reason why not."""
+"""Every operation of the service has a call of the client and a command, or a reason for having none."""
 
+import re
 from typing import Any
 
 import pytest
@@ -14,58 +15,57 @@ __all__ = ["service"]
 
 # operation: (the client's call, the command); a text in brackets is a reason why there is none
 OPERATIONS: dict[str, tuple[str, str]] = {
-    "submit_job": ("submit", "submit"),
-    "submit_batch": ("submit_batch", "submit-batch"),
-    "submit_array": ("submit_array", "submit"),
-    "list_jobs": ("jobs", "jobs"),
-    "get_job": ("job", "job"),
-    "edit_job": ("edit", "set"),
-    "cancel_job": ("cancel", "cancel"),
-    "cancel_batch": ("cancel_many", "cancel"),
-    "pause_job": ("pause", "pause"),
-    "resume_job": ("resume", "resume"),
-    "get_log": ("read_logs", "logs"),
-    "list_events": ("events", "events"),
+    "submit_job": ("submit", "job submit"),
+    "submit_batch": ("submit_batch", "job submit-batch"),
+    "submit_array": ("submit_array", "job submit"),
+    "list_jobs": ("jobs", "job list"),
+    "get_job": ("job", "job show"),
+    "edit_job": ("edit", "job set"),
+    "cancel_job": ("cancel", "job cancel"),
+    "cancel_batch": ("cancel_many", "job cancel"),
+    "pause_job": ("pause", "job pause"),
+    "resume_job": ("resume", "job resume"),
+    "get_log": ("read_logs", "job logs"),
+    "list_events": ("events", "job events"),
     "list_job_audit": ("audit", "audit"),
     "list_audit": ("audit", "audit"),
-    "explain_job": ("explain", "explain"),
+    "explain_job": ("explain", "job explain"),
     "get_calibration": ("calibration", "calibration"),
-    "preview_tier": ("preview_tier", "preview-tier"),
-    "simulate": ("simulate", "what-if"),
-    "replay_round": ("replay_round", "replay"),
-    "follow_events": ("follow_events", "watch"),
-    "list_tiers": ("tiers", "tiers list"),
-    "get_tier": ("tier", "tiers show"),
-    "put_tier": ("put_tier", "tiers set"),
-    "get_usage": ("usage", "tiers usage"),
-    "list_users": ("users", "users list"),
-    "get_user": ("user", "users show"),
-    "put_user": ("put_user", "users set"),
+    "preview_tier": ("preview_tier", "tier preview"),
+    "what_if": ("what_if", "what-if"),
+    "verify_round": ("verify_round", "round verify"),
+    "watch": ("watch", "watch"),
+    "list_tiers": ("tiers", "tier list"),
+    "get_tier": ("tier", "tier show"),
+    "put_tier": ("put_tier", "tier set"),
+    "get_usage": ("usage", "tier usage"),
+    "list_users": ("users", "user list"),
+    "get_user": ("user", "user show"),
+    "put_user": ("put_user", "user set"),
     "create_token": ("create_token", "token create"),
     "list_tokens": ("tokens", "token list"),
     "revoke_token": ("revoke_token", "token revoke"),
-    "list_nodes": ("nodes", "nodes"),
+    "list_nodes": ("nodes", "node list"),
     "get_node": ("node", "node show"),
     "cordon_node": ("cordon", "node cordon"),
     "uncordon_node": ("uncordon", "node uncordon"),
     "drain_node": ("drain", "node drain"),
-    "get_operation": ("operation", "operation"),
+    "get_operation": ("operation", "operation show"),
     "get_summary": ("summary", "summary"),
     "get_queue": ("queue", "queue"),
     "get_placements": ("placements", "placements"),
     "get_shares": ("shares", "shares"),
-    "put_policy": ("set_policy", "policy"),
+    "put_policy": ("set_policy", "policy set"),
     "put_resource": ("set_resource", "resource set"),
     "delete_resource": ("delete_resource", "resource delete"),
     "put_resources": ("set_resources", "resource apply"),
     "get_allocation": ("allocations", "allocations"),
-    "list_rounds": ("rounds", "rounds"),
-    "get_round": ("round", "round"),
-    "list_throughputs": ("throughputs", "[the command `throughputs` shows the estimator's, which hold these]"),
-    "get_estimator": ("estimator", "throughputs"),
+    "list_rounds": ("rounds", "round list"),
+    "get_round": ("round", "round show"),
+    "list_throughputs": ("throughputs", "throughputs"),
     "get_cluster": ("cluster", "cluster"),
     "list_catalogue": ("catalogue", "catalogue"),
-    "list_policies": ("policies", "policies"),
+    "list_policies": ("policies", "policy list"),
     "healthz": ("is_alive", "health"),
     "readyz": ("health", "health"),
     "metrics": ("metrics", "metrics"),
@@ -74,13 +74,14 @@ OPERATIONS: dict[str, tuple[str, str]] = {
 
 def commands(group: Any, above: str = "") -> dict[str, Any]:
     """Every command by its words."""
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, command in getattr(group, "commands", {}).items():
-        found |= {above + name: command} | commands(command, f"{above}{name} ")
-    return found
+        named |= {above + name: command} | commands(command, f"{above}{name} ")
+    return named
 
 
 COMMANDS = commands(typer.main.get_command(app))
+GROUPS = {name.rpartition(" ")[0] for name in COMMANDS} - {""}
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +110,13 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
-    *("logs", "metrics", "profile", "replay", "serve", "demo", "version", "simulate", "export-trace"),
-    *("db", "db backup", "db check", "db upgrade", "token", "node", "resource"),
+    *("job logs", "metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace"),
+    *("db backup", "db check", "db upgrade"),
 }
 
 
 def test_every_command_that_shows_an_answer_shows_it_as_json_too() -> None:
-    without = {name for name, command in COMMANDS.items() if "--json" not in options_of(command)}
+    without = {name for name, command in COMMANDS.items() if "--json" not in options_of(command)} - GROUPS
     assert without - WITHOUT_JSON == set()
 
 
@@ -125,3 +126,26 @@ def test_every_command_says_what_it_does() -> None:
 
 def options_of(command: Any) -> set[str]:
     return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_a_group_is_a_singular_noun_and_only_groups_have_verbs() -> None:
+    """`gavel tier set` and `gavel tier list`; never `tiers`, nor a second way to the same."""
+    assert {name for name in GROUPS if name.endswith("s")} == set()
+    plurals = {f"{name}s" for name in GROUPS} | {f"{name[:-1]}ies" for name in GROUPS}
+    assert plurals.isdisjoint(COMMANDS)
+    reached = [command for _, command in OPERATIONS.values() if not command.startswith("[")]
+    assert {command for command in reached if command in GROUPS} == set()
+
+
+VERBS = {"cancel", "pause", "resume", "cordon", "uncordon", "drain", "verify", "preview", "batch", "array", "what-if"}
+
+
+def test_a_path_is_a_plural_collection_a_name_in_it_and_perhaps_a_verb(service: Service) -> None:
+    """A verb is a last part of its own, and is posted; nothing is behind a colon."""
+    paths = service.client().get("/openapi.json").json()["paths"]
+    for path, methods in paths.items():
+        last = path.rpartition("/")[2]
+        assert ":" not in path, path
+        assert (last in VERBS) == (set(methods) == {"post"} and last not in ("jobs", "tokens")), path
+        before = re.findall(r"([^/]+)/\{", path)
+        assert all(name.endswith("s") for name in before), path

@@ -1,4 +1,4 @@
-"""Streams of events: read whatever the pieces they come in, and taken up where they broke off."""
+"""Streams of events: parsed from chunks of any size, and resumed after a lost connection."""
 
 import json
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size
 
 
 @given(
-    told=st.lists(st.tuples(TEXT, st.integers(1, 99)), max_size=6),
+    sent=st.lists(st.tuples(TEXT, st.integers(1, 99)), max_size=6),
     ending=st.sampled_from(["\n", "\r\n", "\r"]),
     cuts=st.lists(st.integers(0, 400), max_size=12),
 )
 def test_events_are_the_same_in_whatever_pieces_they_come(
-    told: list[tuple[str, int]], ending: str, cuts: list[int]
+    sent: list[tuple[str, int]], ending: str, cuts: list[int]
 ) -> None:
-    lines = [line for text, at in told for line in (": here", "event: log", f"data: {text}", f"id: {at}", "")]
+    lines = [line for text, at in sent for line in (": here", "event: log", f"data: {text}", f"id: {at}", "")]
     wire = ("".join(line + ending for line in lines) + ending).encode()
     edges = sorted({0, *(cut % (len(wire) + 1) for cut in cuts), len(wire)})
     reader = EventReader()
-    found = [event for start, stop in pairwise(edges) for event in reader.feed(wire[start:stop])]
-    assert found == [ServerEvent("log", text, str(at)) for text, at in told]
-    assert reader.last_id == (str(told[-1][1]) if told else "")
+    received = [event for start, stop in pairwise(edges) for event in reader.feed(wire[start:stop])]
+    assert received == [ServerEvent("log", text, str(at)) for text, at in sent]
+    assert reader.last_id == (str(sent[-1][1]) if sent else "")
 
 
 def test_a_sign_of_life_moves_the_position_and_a_retry_is_heeded_once() -> None:
@@ -114,7 +114,7 @@ def test_a_log_that_breaks_off_goes_on_with_every_character_once(
 
 def test_events_that_break_off_are_taken_up_with_none_missed(breaking: tuple[Client, Breaking]) -> None:
     client, wire = breaking
-    stream = client.follow_events()
+    stream = client.watch()
     assert next(stream)["event"] == "hello"
     made = [client.submit(argv=PROGRAM, total_steps=1)["id"] for _ in range(12)]
     seen: list[str] = []
@@ -130,21 +130,21 @@ def test_a_service_that_is_started_again_is_found_again_and_one_that_never_answe
     breaking: tuple[Client, Breaking],
 ) -> None:
     client, wire = breaking
-    stream = client.follow_events()
+    stream = client.watch()
     position = next(stream)["position"]
     job = client.submit(argv=PROGRAM, total_steps=1)
     wire.down_for = 20
     assert next(event["data"]["id"] for event in islice(stream, 4) if event["event"] == "job") == job["id"]
     wire.down_for = 10_000
     with pytest.raises(ServiceUnreachable):
-        next(client.follow_events(position))
+        next(client.watch(position))
     assert wire.down_for > 9_900
 
 
 def test_a_refused_stream_says_why(service: Service) -> None:
     with Client(service.url, "nobody") as client:
         with pytest.raises(GavelApiError, match="401"):
-            next(client.follow_events())
+            next(client.watch())
         with pytest.raises(GavelApiError, match="401"):
             next(client.read_logs("x", follow=True))
 
@@ -152,8 +152,8 @@ def test_a_refused_stream_says_why(service: Service) -> None:
 def test_the_client_reads_what_the_service_sends_as_json(breaking: tuple[Client, Breaking]) -> None:
     client, _ = breaking
     job = client.submit(argv=PROGRAM, total_steps=1, labels={"a": "b"})
-    told = next(event for event in client.follow_events(0) if event["data"].get("id") == job["id"])
-    assert json.loads(json.dumps(told["data"])) == client.job(job["id"]) | {"state": "QUEUED"}
-    counted = next(event for event in client.follow_events(0, kinds=["changed"]) if event["event"] != "hello")
+    job_event = next(event for event in client.watch(0) if event["data"].get("id") == job["id"])
+    assert json.loads(json.dumps(job_event["data"])) == client.job(job["id"]) | {"state": "QUEUED"}
+    counted = next(event for event in client.watch(0, kinds=["changed"]) if event["event"] != "hello")
     assert counted["event"] == "changed"
     assert events.SILENCE_S > 15

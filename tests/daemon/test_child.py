@@ -36,23 +36,25 @@ def test_pauses_double_up_to_a_minute_and_are_short_again_for_one_that_lived() -
 
 def test_an_end_is_news_until_the_next_one_has_lived_for_a_minute() -> None:
     ends = Ends()
-    assert ends.story(0.0) == ""
+    assert ends.history(0.0) == ""
     ends.add("it ended with signal SIGKILL", lived_s=5.0)
-    assert "signal SIGKILL" in ends.story(1e6), "however long nothing can be started"
+    assert "signal SIGKILL" in ends.history(1e6), "however long nothing can be started"
     ends.start_again(1e6)
-    assert "signal SIGKILL" in ends.story(1e6 + STEADY_S - 1)
-    assert ends.story(1e6 + STEADY_S) == ""
+    assert "signal SIGKILL" in ends.history(1e6 + STEADY_S - 1)
+    assert ends.history(1e6 + STEADY_S) == ""
 
 
 def test_one_that_cannot_start_says_why_and_is_not_started_again(tmp_path: Path) -> None:
     (tmp_path / "gavel.db").write_text("no database" * 1000)
-    said: list[str] = []
+    announced: list[str] = []
     before = psutil.Process().children()
     scheduler = SchedulerProcess(
-        Order(settings=Settings(state_dir=tmp_path), url="http://127.0.0.1:1"), announce=said.append, on_lead=said.clear
+        Order(settings=Settings(state_dir=tmp_path), url="http://127.0.0.1:1"),
+        announce=announced.append,
+        on_lead=announced.clear,
     )
     scheduler.begin()
     with pytest.raises(BackendUnavailable, match=r"gavel\.db cannot be opened"):
         scheduler.until_settled()
     scheduler.stop()
-    assert not said and psutil.Process().children() == before
+    assert not announced and psutil.Process().children() == before

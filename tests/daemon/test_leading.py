@@ -46,7 +46,7 @@ class HandClock:
 
 
 def lead_elsewhere(store: SqlStore) -> None:
-    seen = store.leadership.standing()
+    seen = store.leadership.current()
     assert store.leadership.take(FOREIGN, lease_s=LEASE_S, seen=seen)
 
 
@@ -94,7 +94,7 @@ def test_a_leader_of_this_machine_that_was_killed_is_followed_at_once(open_it: O
         name = process.stdout.readline().decode().strip()
         assert not is_gone(name) and not is_gone(own_name()) and not is_gone(FOREIGN)
         store = open_it()
-        assert store.leadership.take(name, lease_s=LEASE_S, seen=store.leadership.standing())
+        assert store.leadership.take(name, lease_s=LEASE_S, seen=store.leadership.current())
         candidate = Candidate(open_it().leadership, lease_s=LEASE_S, monotonic_s=HandClock())
         assert candidate.try_to_lead() is None
         process.kill()
@@ -105,24 +105,24 @@ def test_a_leader_of_this_machine_that_was_killed_is_followed_at_once(open_it: O
 def test_a_heart_beats_while_the_loop_is_well_and_says_when_another_leads(open_it: Open) -> None:
     store, other = open_it(), open_it()
     leadership = store.leadership
-    assert leadership.take("a", lease_s=0.2, seen=leadership.standing())
-    told, is_well = threading.Event(), threading.Event()
+    assert leadership.take("a", lease_s=0.2, seen=leadership.current())
+    is_lost, is_well = threading.Event(), threading.Event()
     is_well.set()
-    with Heart(leadership, lease_s=0.2, is_well=is_well.is_set, on_lost=told.set) as heart:
-        first = leadership.standing().beat
-        assert wait_until(lambda: leadership.standing().beat > first + 2, LIMIT_S, 0.01)
+    with Heart(leadership, lease_s=0.2, is_well=is_well.is_set, on_lost=is_lost.set) as heart:
+        first = leadership.current().beat
+        assert wait_until(lambda: leadership.current().beat > first + 2, LIMIT_S, 0.01)
         heart.check()
-        seen = other.leadership.standing()
+        seen = other.leadership.current()
         while other.leadership.take("b", lease_s=9.0, seen=seen) is None:
-            seen = other.leadership.standing()
-        assert told.wait(LIMIT_S)
+            seen = other.leadership.current()
+        assert is_lost.wait(LIMIT_S)
         with pytest.raises(LeadershipLost):
             heart.check()
 
 
 def test_a_loop_that_hangs_lets_its_lease_run_out(open_it: Open) -> None:
     leadership = open_it().leadership
-    assert leadership.take("a", lease_s=0.2, seen=leadership.standing())
+    assert leadership.take("a", lease_s=0.2, seen=leadership.current())
     asked = threading.Semaphore(0)
 
     def is_well() -> bool:
@@ -130,9 +130,9 @@ def test_a_loop_that_hangs_lets_its_lease_run_out(open_it: Open) -> None:
         return False
 
     with Heart(leadership, lease_s=0.2, is_well=is_well, on_lost=lambda: None):
-        before = leadership.standing()
+        before = leadership.current()
         assert all(asked.acquire(timeout=LIMIT_S) for _ in range(3))
-        assert leadership.standing() == before
+        assert leadership.current() == before
 
 
 SLEEPER = """
@@ -142,7 +142,7 @@ from gavel.ports import Changes, JobEvent
 from gavel.store.sql import SqlStore
 store = SqlStore(sys.argv[1])
 leadership = store.leadership
-assert leadership.take("sleeper", lease_s=1.0, seen=leadership.standing())
+assert leadership.take("sleeper", lease_s=1.0, seen=leadership.current())
 version = store.snapshot().version  # it has decided, and is about to commit
 os.kill(os.getpid(), signal.SIGSTOP)
 try:
@@ -160,7 +160,7 @@ def test_a_commit_that_was_asleep_before_it_began_is_refused_though_nothing_else
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as sleeper:
         _, status = os.waitpid(sleeper.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
-        assert store.leadership.take("next", lease_s=9.0, seen=store.leadership.standing())
+        assert store.leadership.take("next", lease_s=9.0, seen=store.leadership.current())
         sleeper.send_signal(signal.SIGCONT)
         assert sleeper.stdout and sleeper.stdout.read() == "refused\n"
     assert store.snapshot().version == 0 and not store.events("")

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from api.access.auth import SESSION_COOKIE, digest, new_token
 from api.app import Services, create_app
-from api.auth import SESSION_COOKIE, digest, new_token
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.store.sql import SqlStore

@@ -1,4 +1,4 @@
-"""A store with a crowd in it: thousands of unfinished jobs on hundreds of workers, some rounds into their story."""
+"""A store with thousands of unfinished jobs on hundreds of workers, after some rounds."""
 
 from dataclasses import replace
 
@@ -14,6 +14,7 @@ from gavel.types import (
     JobState,
     Lease,
     Node,
+    Reason,
     RoundPlan,
     RoundRecord,
     Worker,
@@ -74,7 +75,7 @@ def _round(jobs: list[Job], cluster: Cluster, index: int, start_s: float) -> Rou
     leases = tuple(
         Lease(
             job_id=job.id,
-            token=index,
+            generation=index,
             combination=(job.id,),
             accelerator_type=worker.accelerator_type,
             worker_ids=(worker.id,),
@@ -112,4 +113,6 @@ def _round(jobs: list[Job], cluster: Cluster, index: int, start_s: float) -> Rou
 def _moved(job: Job, lease: Lease | None) -> Job:
     if lease is None:
         return job
-    return replace(job, state=JobState.LEASED, token=lease.token, attempt=1, steps_done=150, reason="Running")
+    return replace(
+        job, state=JobState.LEASED, generation=lease.generation, attempt=1, steps_done=150, reason=Reason.RUNNING
+    )

@@ -1,11 +1,11 @@
-"""A store with a story in it: tiers, jobs, rounds, an allocation, throughputs, committed as the scheduler does."""
+"""A store with a small history: tiers, jobs, rounds, an allocation, throughputs, committed as the scheduler does."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from gavel.ports import Changes, JobEvent, ThroughputEstimate
+from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store.sql import SqlStore
 from gavel.types import (
     Allocation,
@@ -16,6 +16,7 @@ from gavel.types import (
     JobState,
     Lease,
     Node,
+    Reason,
     RoundPlan,
     RoundRecord,
     Tier,
@@ -28,11 +29,11 @@ KINDS = ("attention-b8", "cnn-b32", "mlp-b64", "recsys-b512", "rnn-b16")
 TIERS = (Tier(name="gold", weight=2.0, guarantee=0.25), Tier(name="silver", objective="finish_time_fairness"))
 WORKERS_PER_TYPE = 2
 ROUND_S = 10.0
-SOURCES = ("measured", "measured", "measured", "stated", "inferred")
+SOURCES = [ThroughputSource(each) for each in ("measured", "measured", "measured", "stated", "inferred")]
 
 
 def tell(store: SqlStore, now_s: float, *, jobs: int = 18, rounds: int = 40) -> list[Job]:
-    """Fill the store; the jobs, oldest first. The newest round is in force at `now_s`."""
+    """Fill the store; return the jobs, oldest first. The newest round is in force at `now_s`."""
     start_s = now_s - rounds * ROUND_S + ROUND_S / 2
     for tier in TIERS:
         store.put_tier(tier, expected_version=None, by="test", now_s=start_s)
@@ -46,7 +47,7 @@ def tell(store: SqlStore, now_s: float, *, jobs: int = 18, rounds: int = 40) -> 
         _commit(store, Changes(round=record))
     last = {lease.job_id: lease for lease in record.plan.leases}
     moved = tuple(_moved(job, i, last.get(job.id), held[job.id], now_s) for i, job in enumerate(submitted))
-    _commit(store, Changes(jobs=moved, events=tuple(_story(job, now_s) for job in moved)))
+    _commit(store, Changes(jobs=moved, events=tuple(_history(job, now_s) for job in moved)))
     return list(moved)
 
 
@@ -85,7 +86,7 @@ def _throughputs() -> tuple[ThroughputEstimate, ...]:
             accelerator_type=name,
             steps_per_s=float(random.uniform(0.1, 1) * 10 ** random.uniform(0.5, 2.5)),
             relative_error=float(random.uniform(0.01, 0.2)),
-            source=str(random.choice(SOURCES)),
+            source=ThroughputSource(random.choice(SOURCES)),
             measurements=int(random.integers(1, 40)),
         )
         for kind in KINDS
@@ -122,7 +123,7 @@ def _leases(jobs: Sequence[Job], index: int, starts_at_s: float) -> list[Lease]:
             leases.append(
                 Lease(
                     job_id=job.id,
-                    token=turn * len(TYPES) + j + 1,
+                    generation=turn * len(TYPES) + j + 1,
                     combination=(job.id,),
                     accelerator_type=name,
                     worker_ids=tuple(free[:wants]),
@@ -169,7 +170,7 @@ def _moved(job: Job, index: int, lease: Lease | None, rounds_held: int, now_s: f
         isolated_time_s=rounds_held * 14.0,
         started_at_s=job.submitted_at_s + 9,
         preemptions=index % 3,
-        reason="BehindFairShare",
+        reason=Reason.BEHIND_FAIR_SHARE,
         message=f"{TYPES[index % 4]} 2/2 leased; behind by 0.0{index % 9}; {index % 5} jobs ahead in tier",
     )
     if index in (4, 9):
@@ -180,13 +181,20 @@ def _moved(job: Job, index: int, lease: Lease | None, rounds_held: int, now_s: f
             finished_at_s=now_s - 30,
             exit_code=int(index == 9),
             steps_done=20_000 if index == 4 else steps,
-            reason="Exited" if index == 9 else "Completed",
+            reason=Reason.PROGRAM_FAILED if index == 9 else Reason.COMPLETED,
             message="exit code 1" if index == 9 else "",
         )
     if lease is None:
         return job
-    return replace(job, state=JobState.LEASED, token=lease.token, reason="Running", message="", metrics={"loss": 0.31})
+    return replace(
+        job,
+        state=JobState.LEASED,
+        generation=lease.generation,
+        reason=Reason.RUNNING,
+        message="",
+        metrics={"loss": 0.31},
+    )
 
 
-def _story(job: Job, now_s: float) -> JobEvent:
+def _history(job: Job, now_s: float) -> JobEvent:
     return JobEvent(job_id=job.id, at_s=now_s - 20, kind="lease.granted", message="on avx512-0", round_index=38)

@@ -67,7 +67,7 @@ def test_the_overview_shows_tiles_placements_tiers_and_jobs(dashboard: Dashboard
 
 def test_the_page_follows_what_the_scheduler_commits(dashboard: Dashboard, tab: Tab) -> None:
     tab.page.goto("/")
-    expect(tab.page.locator("#jobs-empty")).to_contain_text(f"gavel submit --kind {min(CATALOGUE)} --steps 500")
+    expect(tab.page.locator("#jobs-empty")).to_contain_text(f"gavel job submit --kind {min(CATALOGUE)} --steps 500")
     job = dashboard.store.submit(a_spec(tier="default", name="late"), key=None, body_hash="", now_s=time.time()).job
     expect(tab.page.locator("#jobs-table tbody th")).to_have_text("late")
     expect(tab.page.locator("#jobs-empty")).to_be_hidden()
@@ -228,6 +228,43 @@ def test_a_job_s_page_shows_its_leases_and_its_story(dashboard: Dashboard, tab: 
     expect(tab.page.locator("#story-list")).to_contain_text("lease.granted")
     expect(tab.page.locator("#timeline-table tbody tr").first).to_be_attached()
     expect(tab.page.locator("#facts")).to_contain_text("python -m workloads.training")
+
+
+def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Tab) -> None:
+    first = tell(dashboard.store, time.time(), jobs=2, rounds=1)[0]
+    spec = a_spec(
+        name="all-that",
+        env={"SEED": "77"},
+        labels={"project": "vision"},
+        throughput_steps_per_s={"avx2": 12.5},
+        preemptible=False,
+        cpu_cores=3,
+        memory_bytes=123456,
+        weight=2.5,
+        priority=-2,
+        max_retries=4,
+        scale_factor=2,
+        after=(first.id,),
+        deadline_at_s=time.time() + 5000,
+    )
+    job = dashboard.store.submit(spec, key=None, body_hash="", now_s=time.time()).job
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#job-name")).to_have_text("all-that")
+    expect(tab.page.locator("#job-steps")).to_contain_text("of 100 steps")
+    facts = tab.page.locator("#facts")
+    for text in (
+        *(
+            "python train.py",
+            "Environment setsSEED",
+            "project=vision",
+            "avx2 12.5",
+            "Preemptibleno",
+            "3 CPU cores",
+            "2.5, -2",
+        ),
+        *("0 of 4", "Scale factor2", first.id, "Deadline", "ann, gold", "123\u202f456 bytes"),
+    ):
+        expect(facts).to_contain_text(text)
 
 
 def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboard: Dashboard, tab: Tab) -> None:

@@ -59,7 +59,9 @@ def person(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
         page.set_default_timeout(WAIT_MS)
         expect.set_options(timeout=WAIT_MS)
         errors: list[str] = []
-        page.on("console", lambda said: errors.append(said.text) if said.type in ("error", "warning") else None)
+        page.on(
+            "console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None
+        )
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{service.url}/login?token={service.operator_token}")
         yield Person(page, client, job["id"], errors)
@@ -174,17 +176,17 @@ SCHEMES = ("light", "dark") if os.environ.get("GAVEL_TEST_PROFILE") == "full" el
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_9_no_page_has_a_serious_accessibility_fault(person: Person, scheme: str) -> None:
     person.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    found = []
+    serious = []
     for path in (*PAGES, f"/jobs/{person.job_id}"):
         page = go(person, path)
         person.picture(f"{path.strip('/').split('/')[0] or 'overview'}-{scheme}")
         faults = Axe().run(page).response["violations"]
-        found += [
+        serious += [
             (path, each["id"], [node["target"] for node in each["nodes"]])
             for each in faults
             if each["impact"] in ("serious", "critical")
         ]
-    assert found == []
+    assert serious == []
 
 
 def test_a_cancelled_job_ends_and_nobody_s_console_complained(person: Person) -> None:

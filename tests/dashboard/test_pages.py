@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from api.auth import SESSION_COOKIE, digest, new_token
+from api.access.auth import SESSION_COOKIE, digest, new_token
 from api.dashboard.pages import FILES, HERE, PAGES
 from gavel.types import Scope
 from tests.dashboard.conftest import Dashboard

@@ -6,7 +6,7 @@ import time
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from api.auth import SESSION_COOKIE, digest, new_token
+from api.access.auth import SESSION_COOKIE, digest, new_token
 from gavel.ports import Changes, JobFilter
 from gavel.types import Job, Scope, User
 from tests.builders import a_cluster
@@ -43,7 +43,7 @@ def only_job(dashboard: Dashboard) -> Job:
 
 
 def refusal_of(field: Locator) -> str:
-    """What is said of a field, to those who hear it too: its first description."""
+    """Return the message of a refused field as a screen reader gets it: its first description."""
     expect(field).to_have_attribute("aria-invalid", "true")
     return field.page.locator(f"#{(field.get_attribute('aria-describedby') or '').split()[0]}").inner_text()
 
@@ -92,13 +92,13 @@ REFUSED = (
 
 
 def test_what_is_refused_is_said_beside_its_field(dashboard: Dashboard, tab: Tab, form: Page) -> None:
-    for label, value, said in REFUSED:
+    for label, value, refusal in REFUSED:
         field = form.get_by_label(label, exact=True)
         right = field.input_value()
         field.fill(value)
         submit(form)
         expect(field).to_be_focused()
-        assert said in refusal_of(field), (label, value)
+        assert refusal in refusal_of(field), (label, value)
         field.fill(right)
     tab.errors[:] = [text for text in tab.errors if "422" not in text]  # the refusals, as the browser says them
     submit(form)
@@ -129,10 +129,10 @@ def test_a_second_try_after_a_lost_answer_makes_no_second_job(dashboard: Dashboa
 
 
 def test_words_are_parted_as_a_shell_would(form: Page) -> None:
-    told = {
+    parted = {
         "python train.py  --rate 0.1": ["python", "train.py", "--rate", "0.1"],
         """a'b c'"d\\"e"\\ f ''""": ['ab cd"e f', ""],
         "line\nline\ttab ": ["line", "line", "tab"],
         "": [],
     }
-    assert {text: form.evaluate(WORDS, text) for text in told} == told
+    assert {text: form.evaluate(WORDS, text) for text in parted} == parted

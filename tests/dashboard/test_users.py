@@ -5,7 +5,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from api.auth import SESSION_COOKIE, digest, new_token
+from api.access.auth import SESSION_COOKIE, digest, new_token
 from api.dashboard.pages import PAGES
 from gavel.types import Scope, User
 from tests.dashboard.conftest import Dashboard, Tab

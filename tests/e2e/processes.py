@@ -39,11 +39,11 @@ class Member:
     def __enter__(self) -> Self:
         """Returns once the API answers."""
         self.wait_until_it_says("Gavel listens on")
-        found = re.search(r"Gavel listens on (\S+)", self.said())
-        assert found
-        self.url = found[1]
+        match = re.search(r"Gavel listens on (\S+)", self.output())
+        assert match
+        self.url = match[1]
         with self.client() as client:
-            assert wait_until(client.is_alive, LIMIT_S), self.said()
+            assert wait_until(client.is_alive, LIMIT_S), self.output()
         return self
 
     def __exit__(
@@ -59,14 +59,14 @@ class Member:
             self.process.kill()
             self.process.wait()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """All of its output."""
         return self._output.read_text(errors="replace")
 
     def wait_until_it_says(self, text: str, *, times: int = 1) -> None:
-        """Returns once the text is in its output so many times."""
-        said = wait_until(lambda: self.said().count(text) >= times or self.process.poll() is not None, LIMIT_S)
-        assert said and self.said().count(text) >= times, self.said()
+        """Wait until the text is in the output `times` times; fails when the process ends before that."""
+        is_over = wait_until(lambda: self.output().count(text) >= times or self.process.poll() is not None, LIMIT_S)
+        assert is_over and self.output().count(text) >= times, self.output()
 
     def client(self) -> Client:
         """As the operator."""

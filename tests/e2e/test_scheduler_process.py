@@ -38,7 +38,7 @@ def test_a_scheduler_that_is_killed_is_started_again_and_its_gangs_run_on(folder
         second = service.scheduler()
         service.process.send_signal(signal.SIGTERM)
         assert service.process.wait(LIMIT_S) == 0
-        assert not second.is_running() and "stopped; gangs checkpoint" in service.said()
+        assert not second.is_running() and "stopped; gangs checkpoint" in service.output()
         assert not (folder / "service.json").exists()
 
 

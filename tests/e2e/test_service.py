@@ -25,7 +25,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    settings = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "1", "GAVEL_LOG_BYTES_PER_JOB": "65536"}
+    settings = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "1", "GAVEL_JOB_LOG_BYTES": "65536"}
     with ServiceProcess(tmp_path_factory.mktemp("service") / "state", settings) as running:
         yield running
 
@@ -76,7 +76,7 @@ def test_jobs_survive_a_kill_of_the_service_in_mid_round(service: ServiceProcess
             after = operator.job(job_id)
             assert (after["state"], after["steps_done"]) == ("COMPLETED", job["total_steps"]), after["message"]
             launches = [event["message"] for event in operator.events(job_id) if event["kind"] == "gang.launched"]
-            assert len(launches) == after["token"], "every launch has a token of its own"
+            assert len(launches) == after["generation"], "every launch has a generation of its own"
 
 
 @pytest.mark.parametrize("name", HOSTILE)

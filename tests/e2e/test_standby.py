@@ -51,7 +51,7 @@ def completed(member: Member, job_id: str) -> None:
         job, events = client.job(job_id), list(client.events(job_id))
         assert (job["state"], job["steps_done"]) == ("COMPLETED", STEPS), job["message"]
         kinds = [event["kind"] for event in events]
-        assert kinds.count("gang.launched") == job["token"] and "gang.lost" not in kinds, events
+        assert kinds.count("gang.launched") == job["generation"] and "gang.lost" not in kinds, events
         rounds = [each["round_index"] for each in client.rounds()]
         assert len(set(rounds)) == len(rounds), "nobody planned a round twice"
 
@@ -117,7 +117,7 @@ def test_two_api_processes_lose_nothing_and_wake_the_scheduler(folder: Path, kin
             node = first.nodes()[0]["name"]
             assert first.cordon(node, wait_s=10)["state"] == "done", "a command is applied while the caller waits"
             second.cancel_many(sorted(acknowledged))
-        assert not [api for api in apis if LEADS in api.said()]
+        assert not [api for api in apis if LEADS in api.output()]
 
 
 def submit_at_once(apis: list[Member], *, each: int) -> list[tuple[int, dict[str, Any], httpx.Headers]]:

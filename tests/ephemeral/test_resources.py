@@ -63,7 +63,7 @@ def test_what_waits_is_told_who_holds_what_it_misses() -> None:
     table = a_table()
     match(table, [a_gang("x", {"node/worker-0-0": 1})], 0.0)
     waits = a_gang("y", {"node/cpu": 1, "node/worker-0-0": 1})
-    assert table.missing(waits, 0.0) == "node/worker-0-0 has 0 free, needs 1; held by job x (token 1)"
+    assert table.missing(waits, 0.0) == "node/worker-0-0 has 0 free, needs 1; held by job x (generation 1)"
     apart = a_gang("z", {"node/worker-0-1": 1, "node/worker-1-0": 1})
     assert table.missing(apart, 0.0) == "no node has free together: node/worker-0-1, node/worker-1-0"
     assert table.missing(a_gang("w", {"node/worker-0-1": 1}), 0.0) == ""
@@ -173,9 +173,9 @@ def test_two_writers_that_compare_generations_lose_no_increment() -> None:
                 done += 1
             except StaleVersion:
                 retries += 1
-            (known,) = table.resources(0.0)
+            (current,) = table.resources(0.0)
             if writer == "a" or done % 3:  # b reads late now and then
-                seen[writer] = (known.generation, known.capacity)
+                seen[writer] = (current.generation, current.capacity)
     assert state(table, "n0", "app/q") == Availability(done, done)
     assert retries > 0
 

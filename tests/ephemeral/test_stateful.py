@@ -31,14 +31,14 @@ class Word:
     fence_s: float
 
 
-def after(known: Word | None, new: EphemeralResource) -> Word:
-    if known is None:
+def after(current: Word | None, new: EphemeralResource) -> Word:
+    if current is None:
         return Word(new.capacity, new.lease_expires_at_s, new.generation, new.lease_expires_at_s)
-    fence_s = max(known.fence_s, new.lease_expires_at_s)
-    if new.generation > known.generation:
+    fence_s = max(current.fence_s, new.lease_expires_at_s)
+    if new.generation > current.generation:
         return Word(new.capacity, new.lease_expires_at_s, new.generation, fence_s)
-    if (new.generation, new.capacity) == (known.generation, known.capacity):
-        return Word(known.capacity, max(known.lease_s, new.lease_expires_at_s), known.generation, fence_s)
+    if (new.generation, new.capacity) == (current.generation, current.capacity):
+        return Word(current.capacity, max(current.lease_s, new.lease_expires_at_s), current.generation, fence_s)
     raise StaleVersion("older")
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.estimator import estimator_view
+from api.views.throughputs import throughput_list
 from gavel.estimator.conformance import a_measurement, answer, learned
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.types import Measurement
@@ -23,12 +23,12 @@ NOISE = st.lists(st.floats(-0.04, 0.04), min_size=5, max_size=5)
 
 
 def running(
-    estimator: ReconciledThroughputs, rates: Sequence[tuple[str, float]], *, token: int = 1
+    estimator: ReconciledThroughputs, rates: Sequence[tuple[str, float]], *, generation: int = 1
 ) -> ReconciledThroughputs:
     """The estimator after one report for each (job, steps/s), in order."""
     return estimator.learn(
         [
-            a_measurement(number, rate_steps_per_s=1e4 * rate, seconds=10.0, job_id=job, token=token)
+            a_measurement(number, rate_steps_per_s=1e4 * rate, seconds=10.0, job_id=job, generation=generation)
             for number, (job, rate) in enumerate(rates, 1)
         ]
     )
@@ -50,10 +50,10 @@ def test_a_job_that_differs_gets_a_kind_of_its_own_and_moves_nobody(
     """Whatever the order in which the others report meanwhile."""
     reports = [("odd", 100.0 * factor * math.exp(each)) for each in noise] + [(job, 100.0) for job in others]
     seed.shuffle(reports)
-    known = steady()
-    after = running(known, reports, token=2)
+    before = steady()
+    after = running(before, reports, generation=2)
     assert kind_of(after, "odd") == f"{KIND}#odd"
-    assert answer(after, kind=KIND).steps_per_s == answer(known, kind=KIND).steps_per_s
+    assert answer(after, kind=KIND).steps_per_s == answer(before, kind=KIND).steps_per_s
     assert answer(after, kind=f"{KIND}#odd").steps_per_s == pytest.approx(1e4 * 100 * factor, rel=0.06)
     assert all(kind_of(after, job) == KIND for job in JOBS)
 
@@ -64,7 +64,7 @@ def test_a_change_of_a_whole_kind_is_noticed_within_five_reports(
     factor: float, noise: list[float], jobs: tuple[str, ...]
 ) -> None:
     reports = [(jobs[n % len(jobs)], 100.0 * factor * math.exp(each)) for n, each in enumerate(noise)]
-    after = running(steady(jobs), reports, token=2)
+    after = running(steady(jobs), reports, generation=2)
     assert answer(after, kind=KIND).steps_per_s == pytest.approx(1e4 * 100 * factor, rel=0.06)
     assert all(kind_of(after, job) == KIND for job in jobs)
 
@@ -72,33 +72,33 @@ def test_a_change_of_a_whole_kind_is_noticed_within_five_reports(
 @settings(max_examples=EXAMPLES)
 @given(noise=st.lists(st.tuples(st.sampled_from(JOBS), st.floats(-0.12, 0.12)), max_size=40))
 def test_ordinary_noise_tells_nobody_apart(noise: list[tuple[str, float]]) -> None:
-    after = running(steady(), [(job, 100.0 * math.exp(each)) for job, each in noise], token=2)
+    after = running(steady(), [(job, 100.0 * math.exp(each)) for job, each in noise], generation=2)
     assert all(kind_of(after, job) == KIND for job in JOBS)
     assert answer(after, kind=KIND).steps_per_s == pytest.approx(1e6, rel=0.13)
 
 
 def test_reports_one_by_one_or_all_at_once_tell_the_same_job_apart() -> None:
     reports = [("odd", 40.0), ("a", 100.0)] * 6
-    at_once = running(steady(), reports, token=2)
+    at_once = running(steady(), reports, generation=2)
     one_by_one = steady()
     for number, (job, rate) in enumerate(reports, 1):
-        one_by_one = one_by_one.learn([a_measurement(number, rate_steps_per_s=1e4 * rate, job_id=job, token=2)])
+        one_by_one = one_by_one.learn([a_measurement(number, rate_steps_per_s=1e4 * rate, job_id=job, generation=2)])
     assert at_once.table() == one_by_one.table() and kind_of(at_once, "odd") == kind_of(one_by_one, "odd")
 
 
 def test_a_kind_of_ones_own_survives_a_restart_and_follows_its_job() -> None:
-    after = ReconciledThroughputs.from_table(running(steady(), [("odd", 40.0)] * 5, token=2).table())
+    after = ReconciledThroughputs.from_table(running(steady(), [("odd", 40.0)] * 5, generation=2).table())
     assert kind_of(after, "odd") == f"{KIND}#odd"
-    later = running(after, [("odd", 20.0)] * 6, token=3)
+    later = running(after, [("odd", 20.0)] * 6, generation=3)
     assert answer(later, kind=f"{KIND}#odd").steps_per_s == pytest.approx(2e5, rel=0.02)
     assert answer(later, kind=KIND).steps_per_s == pytest.approx(1e6, rel=0.02)
 
 
 def test_a_kind_of_ones_own_is_believed_as_fast_elsewhere_as_its_relatives_say() -> None:
-    known = steady().learn(
+    before = steady().learn(
         [a_measurement(n, accelerator_type="slow", job_id="s", rate_steps_per_s=2e5) for n in range(1, 6)]
     )
-    odd = running(known, [("odd", 50.0)] * 5, token=2)
+    odd = running(before, [("odd", 50.0)] * 5, generation=2)
     assert answer(odd, "slow", kind=f"{KIND}#odd").steps_per_s == pytest.approx(1e5, rel=0.1)
 
 
@@ -116,14 +116,14 @@ def families() -> list[Measurement]:
 
 
 def new_on_fast() -> ReconciledThroughputs:
-    known = ReconciledThroughputs().learn(families())
-    return learned(known, [1000.0] * 4, kind="new-b64", job_id="n")
+    before = ReconciledThroughputs().learn(families())
+    return learned(before, [1000.0] * 4, kind="new-b64", job_id="n")
 
 
 def test_impossible_progress_on_a_new_type_is_flagged_and_not_believed() -> None:
-    known = new_on_fast()
-    after = learned(known, [200.0 * 50] * 8, kind="new-b64", accelerator_type="slow", job_id="liar")
-    assert answer(after, "slow", kind="new-b64").steps_per_s == answer(known, "slow", kind="new-b64").steps_per_s
+    before = new_on_fast()
+    after = learned(before, [200.0 * 50] * 8, kind="new-b64", accelerator_type="slow", job_id="liar")
+    assert answer(after, "slow", kind="new-b64").steps_per_s == answer(before, "slow", kind="new-b64").steps_per_s
     (row,) = (row for row in after.table() if (row.kind, row.accelerator_type) == ("new-b64", "slow"))
     assert (row.refused, row.measurements, row.is_measured) == (8, 0, False)
     (kept,) = (row for row in ReconciledThroughputs.from_table(after.table()).table() if row.refused)
@@ -132,7 +132,9 @@ def test_impossible_progress_on_a_new_type_is_flagged_and_not_believed() -> None
 
 def test_the_service_shows_what_was_refused_beside_what_is_believed() -> None:
     liar = learned(new_on_fast(), [200.0 * 50] * 3, kind="new-b64", accelerator_type="slow", job_id="liar")
-    view = estimator_view(liar.table(), ["fast", "slow"], may_see_kind=lambda _: True, may_see_user=lambda _: True)
+    view = throughput_list(
+        liar, liar.table(), ["fast", "slow"], may_see_kind=lambda _: True, may_see_user=lambda _: True
+    )
     (row,) = (row for row in view.items if (row.kind, row.accelerator_type) == ("new-b64", "slow"))
     assert row.refused == 3 and row.source != "measured" and row.high_steps_per_s < 200.0 * 50
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gavel.estimator.conformance import a_measurement, a_spec
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.estimator.references import reference_table
+from gavel.estimator.reference_profiles import reference_table
 from gavel.ports import ThroughputMatrix
 from gavel.types import JobSpec
 
@@ -43,29 +43,34 @@ SPECS = st.lists(
 
 
 def agrees(estimator: ReconciledThroughputs, specs: Sequence[JobSpec]) -> None:
-    found = estimator.matrix(specs, TYPES)
+    arrays = estimator.matrix(specs, TYPES)
     plain = ThroughputMatrix.of([estimator.estimate(spec, TYPES) for spec in specs], TYPES)
-    assert (found.steps_per_s == plain.steps_per_s).all() and found.steps_per_s.shape == (len(specs), len(TYPES))
-    assert np.allclose(found.relative_error, plain.relative_error, rtol=1e-12, atol=0)
-    assert (found.is_worth_measuring == plain.is_worth_measuring).all()
+    assert (arrays.steps_per_s == plain.steps_per_s).all() and arrays.steps_per_s.shape == (len(specs), len(TYPES))
+    assert np.allclose(arrays.relative_error, plain.relative_error, rtol=1e-12, atol=0)
+    assert (arrays.is_worth_measuring == plain.is_worth_measuring).all()
 
 
 @settings(max_examples=EXAMPLES)
 @given(REPORTS, SPECS)
 def test_a_matrix_holds_the_estimates_one_by_one(reports: list[dict[str, Any]], specs: list[JobSpec]) -> None:
-    known = ReconciledThroughputs.from_table((), core_sharing=2, references=reference_table())
-    agrees(known, specs)
+    learned = ReconciledThroughputs.from_table((), core_sharing=2, reference_profiles=reference_table())
+    agrees(learned, specs)
     for start in range(0, len(reports), 10):
         batch = reports[start : start + 10]
-        known = known.learn([a_measurement(1, job_id=f"j{number}", **each) for number, each in enumerate(batch, start)])
-        agrees(known, specs)
-    agrees(ReconciledThroughputs(known=known.known), specs)
+        learned = learned.learn(
+            [a_measurement(1, job_id=f"j{number}", **each) for number, each in enumerate(batch, start)]
+        )
+        agrees(learned, specs)
+    agrees(ReconciledThroughputs(state=learned.state), specs)
 
 
 def test_a_matrix_is_asked_for_again_with_other_types() -> None:
-    known = ReconciledThroughputs().learn([a_measurement(n) for n in range(1, 4)])
-    few, more = known.matrix([a_spec()], ("fast",)), known.matrix([a_spec()], ("new", "fast"))
-    assert few.steps_per_s[0, 0] == more.steps_per_s[0, 1] and known.matrix([a_spec()], ()).steps_per_s.shape == (1, 0)
+    learned = ReconciledThroughputs().learn([a_measurement(n) for n in range(1, 4)])
+    few, more = learned.matrix([a_spec()], ("fast",)), learned.matrix([a_spec()], ("new", "fast"))
+    assert few.steps_per_s[0, 0] == more.steps_per_s[0, 1] and learned.matrix([a_spec()], ()).steps_per_s.shape == (
+        1,
+        0,
+    )
 
 
 def test_a_matrix_has_the_doubt_that_is_left_after_a_report_that_moves_no_rate() -> None:

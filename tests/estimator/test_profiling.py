@@ -5,7 +5,7 @@ import numpy as np
 from gavel.estimator.colocation import Completed
 from gavel.estimator.profiling import ProfilingByValue, expected_gain, pairs_worth_trying, worth_profiling
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.ports import ThroughputEstimate, ThroughputMatrix
+from gavel.ports import ThroughputEstimate, ThroughputMatrix, ThroughputSource
 from gavel.types import AcceleratorType, AllocationProblem, Job, JobSpec
 from tests.builders import a_job, a_problem
 
@@ -25,7 +25,7 @@ def believed(spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[Throughpu
             accelerator_type=name,
             steps_per_s=RATES[spec.kind][name][0],
             relative_error=RATES[spec.kind][name][1],
-            source="inferred",
+            source=ThroughputSource.INFERRED,
         )
         for name in types
     )
@@ -113,12 +113,12 @@ def test_what_was_not_sent_is_not_charged() -> None:
 def test_pairs_that_may_or_may_not_pay_are_tried_first() -> None:
     rate = np.array([[[0.9, 0.5], [0.52, 0.1]]])
     deviation = np.full((1, 2, 2), 0.05)
-    found = Completed(rate=rate, deviation=deviation, weights=np.eye(2), novelty=np.zeros(2))
+    estimates = Completed(rate=rate, deviation=deviation, weights=np.eye(2), novelty=np.zeros(2))
     untried = np.ones((1, 2, 2), dtype=bool)
-    assert pairs_worth_trying(found, untried, most=5)[0] == (0, 0, 1)
-    assert pairs_worth_trying(found, untried, most=0) == ()
+    assert pairs_worth_trying(estimates, untried, most=5)[0] == (0, 0, 1)
+    assert pairs_worth_trying(estimates, untried, most=0) == ()
     untried[0, 0, 1] = False
-    assert (0, 0, 1) not in pairs_worth_trying(found, untried, most=5)
+    assert (0, 0, 1) not in pairs_worth_trying(estimates, untried, most=5)
 
 
 def test_the_expected_gain_grows_with_doubt_and_falls_with_distance() -> None:

@@ -31,21 +31,21 @@ def knowing(*kinds: tuple[str, dict[str, float]]) -> ReconciledThroughputs:
 
 
 def test_a_type_that_is_alike_for_all_kinds_is_completed() -> None:
-    known = knowing(*((f"{name}-b64", {"fast": 10.0 * n, "slow": 2.0 * n}) for n, name in enumerate("abcdef", 1)))
-    seen = known.learn(list(reports("new-b1", {"fast": 50.0})))
+    before = knowing(*((f"{name}-b64", {"fast": 10.0 * n, "slow": 2.0 * n}) for n, name in enumerate("abcdef", 1)))
+    seen = before.learn(list(reports("new-b1", {"fast": 50.0})))
     estimate = answer(seen, "slow", kind="new-b1")
     assert estimate.steps_per_s == pytest.approx(10.0, rel=0.1)
     assert estimate.source in ("inferred", "completed") and estimate.relative_error < 0.4
 
 
 def test_a_kind_resembles_its_family_more_than_others() -> None:
-    known = knowing(
+    before = knowing(
         ("gpu-b32", {"fast": 100.0, "slow": 10.0}),
         ("gpu-b128", {"fast": 40.0, "slow": 4.0}),
         ("host-b32", {"fast": 30.0, "slow": 30.0}),
         ("host-b128", {"fast": 9.0, "slow": 9.0}),
     )
-    seen = known.learn([*reports("gpu-b64", {"fast": 60.0}), *reports("host-b64", {"fast": 60.0})])
+    seen = before.learn([*reports("gpu-b64", {"fast": 60.0}), *reports("host-b64", {"fast": 60.0})])
     assert answer(seen, "slow", kind="gpu-b64").steps_per_s == pytest.approx(6.0, rel=0.2)
     assert answer(seen, "slow", kind="host-b64").steps_per_s == pytest.approx(60.0, rel=0.2)
 
@@ -65,13 +65,13 @@ def test_names_whose_numbers_tell_no_size_leave_the_rate_free(levels: list[float
     rates = [(f"run-{n}", {"fast": 1e4 * math.exp(level)}) for n, level in enumerate(levels, 1)]
     whole = [(kind, {**fast, "slow": fast["fast"] / 10}) for kind, fast in rates[:-1]]
     seen = knowing(*whole).learn(list(reports(*rates[-1])))
-    found = answer(seen, "slow", kind=rates[-1][0]).steps_per_s
-    assert found == pytest.approx(rates[-1][1]["fast"] / 10, rel=0.6)
+    estimated = answer(seen, "slow", kind=rates[-1][0]).steps_per_s
+    assert estimated == pytest.approx(rates[-1][1]["fast"] / 10, rel=0.6)
 
 
 def test_a_stranger_of_a_known_family_has_its_relatives_speeds() -> None:
-    known = knowing(("gpu-b32", {"fast": 100.0, "slow": 10.0}), ("gpu-b128", {"fast": 40.0, "slow": 4.0}))
-    fast, slow = known.estimate(a_spec(kind="gpu-b64"), ["fast", "slow"])
+    before = knowing(("gpu-b32", {"fast": 100.0, "slow": 10.0}), ("gpu-b128", {"fast": 40.0, "slow": 4.0}))
+    fast, slow = before.estimate(a_spec(kind="gpu-b64"), ["fast", "slow"])
     assert fast.steps_per_s / slow.steps_per_s == pytest.approx(10, rel=0.2) and fast.source == "inferred"
 
 
@@ -82,7 +82,7 @@ def test_published_peaks_say_which_of_two_new_types_is_faster() -> None:
 
 def test_gangs_scale_as_gangs_of_other_kinds_did() -> None:
     rates = {1: 10.0, 2: 18.0, 4: 30.0}
-    known = ReconciledThroughputs().learn(
+    before = ReconciledThroughputs().learn(
         [
             a_measurement(n, kind=kind, scale_factor=size, rate_steps_per_s=rate, job_id=f"{kind}{size}")
             for kind in ("a-b1", "b-b1", "c-b1", "d-b1")
@@ -90,7 +90,7 @@ def test_gangs_scale_as_gangs_of_other_kinds_did() -> None:
             for n in (1, 2, 3)
         ]
     )
-    seen = known.learn(list(reports("new-b1", {"fast": 100.0})))
+    seen = before.learn(list(reports("new-b1", {"fast": 100.0})))
     assert answer(seen, kind="new-b1", scale_factor=2).steps_per_s == pytest.approx(180, rel=0.15)
     assert answer(seen, kind="new-b1", scale_factor=4).steps_per_s == pytest.approx(300, rel=0.2)
 
@@ -108,29 +108,29 @@ def test_a_user_whose_statements_prove_wrong_loses_weight() -> None:
         for kind in ("a-b1", "b-b1", "c-b1")
         for n in range(1, 6)
     ]
-    known = ReconciledThroughputs().learn(wrong)
-    assert known.reputations()["bob"].typical_factor == pytest.approx(10, rel=0.05)
-    assert known.reputations()["bob"].is_off
+    before = ReconciledThroughputs().learn(wrong)
+    assert before.reputations()["bob"].typical_factor == pytest.approx(10, rel=0.05)
+    assert before.reputations()["bob"].is_off
     stated = {"throughput_steps_per_s": {"fast": 5.0}}
-    assert answer(known, kind="n-b1", user="ann", **stated).relative_error < 0.4
-    assert answer(known, kind="n-b1", user="bob", **stated).relative_error > 0.8
+    assert answer(before, kind="n-b1", user="ann", **stated).relative_error < 0.4
+    assert answer(before, kind="n-b1", user="bob", **stated).relative_error > 0.8
 
 
 def test_an_honest_user_keeps_its_weight() -> None:
-    known = ReconciledThroughputs().learn([a_measurement(n, stated_steps_per_s=95.0) for n in range(1, 6)])
-    assert not known.reputations()["ann"].is_off
+    before = ReconciledThroughputs().learn([a_measurement(n, stated_steps_per_s=95.0) for n in range(1, 6)])
+    assert not before.reputations()["ann"].is_off
 
 
 def test_rates_beside_a_partner_or_spread_are_kept_apart() -> None:
     alone = learned(ReconciledThroughputs(), [100.0])
-    aside = alone.learn(
+    interference = alone.learn(
         [
             a_measurement(2, rate_steps_per_s=30.0, partner="cnn"),
             a_measurement(3, rate_steps_per_s=20.0, placement="spread"),
         ]
     )
-    assert answer(aside).steps_per_s == pytest.approx(100.0, rel=0.01)
-    rows = {(row.partner, row.placement): row.steps_per_s for row in aside.table()}
+    assert answer(interference).steps_per_s == pytest.approx(100.0, rel=0.01)
+    rows = {(row.partner, row.placement): row.steps_per_s for row in interference.table()}
     assert rows["cnn", "consolidated"] == pytest.approx(30.0, rel=0.01)
     assert rows[None, "spread"] == pytest.approx(20.0, rel=0.01)
 
@@ -145,7 +145,7 @@ def test_the_table_survives_a_restart_with_reputations_and_pairs() -> None:
 
 def test_references_inform_and_are_not_in_the_table() -> None:
     measured = knowing(*((f"{name}-b64", {"fast": 10.0, "slow": 2.0}) for name in "abcdef")).table()
-    fresh = ReconciledThroughputs.from_table((), references=measured)
+    fresh = ReconciledThroughputs.from_table((), reference_profiles=measured)
     assert fresh.table() == ()
     seen = fresh.learn(list(reports("new-b1", {"fast": 50.0})))
     assert answer(seen, "slow", kind="new-b1").steps_per_s == pytest.approx(10.0, rel=0.1)
@@ -159,14 +159,14 @@ def test_the_version_grows_only_when_a_rate_may_have_moved() -> None:
 
 
 def test_a_well_completed_type_is_called_completed() -> None:
-    known = knowing(
+    before = knowing(
         *(
             (f"{name}-b{size}", {"fast": 10.0 * n, "slow": 2.0 * n})
             for n, name in enumerate("abcdef", 1)
             for size in (8, 9, 12, 16)
         )
     )
-    seen = known.learn(list(reports("a-b10", {"fast": 50.0})))
+    seen = before.learn(list(reports("a-b10", {"fast": 50.0})))
     assert answer(seen, "slow", kind="a-b10").source == "completed"
 
 
@@ -204,18 +204,18 @@ def test_whatever_is_reported_estimates_stay_finite_and_positive(rows: list[tupl
         )
     for kind in ("a-b1", "a-b2", "c", "d"):
         for size in (1, 4):
-            found = estimator.estimate(a_spec(kind=kind, scale_factor=size), TYPES)
-            assert all(np.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in found)
-            assert all(np.isfinite(each.relative_error) for each in found)
+            estimates = estimator.estimate(a_spec(kind=kind, scale_factor=size), TYPES)
+            assert all(np.isfinite(each.steps_per_s) and each.steps_per_s > 0 for each in estimates)
+            assert all(np.isfinite(each.relative_error) for each in estimates)
     again = ReconciledThroughputs.from_table(estimator.table())
     before, after = ([row.steps_per_s for row in each.table() if row.measurements] for each in (estimator, again))
     assert after == before
 
 
 def test_a_statement_that_all_else_agrees_with_stands_as_it_was_made() -> None:
-    known = knowing(("other-b1", {"fast": 50.0, "slow": 10.0})).learn(list(reports("mlp-b256", {"fast": 100.0})))
+    before = knowing(("other-b1", {"fast": 50.0, "slow": 10.0})).learn(list(reports("mlp-b256", {"fast": 100.0})))
     stated = {"throughput_steps_per_s": {"fast": 100.0, "slow": 20.0}}
-    assert (answer(known, "slow", **stated).steps_per_s, answer(known, "slow", **stated).source) == (20.0, "stated")
+    assert (answer(before, "slow", **stated).steps_per_s, answer(before, "slow", **stated).source) == (20.0, "stated")
 
 
 def test_a_rate_measured_beside_an_idle_sibling_counts_for_the_share_that_a_busy_one_leaves() -> None:

@@ -5,17 +5,17 @@ from typing import Any
 
 from rich.console import Console
 
-from api.estimator import estimator_view
+from api.views.throughputs import throughput_list
 from gavel.cli import show
 from gavel.estimator.conformance import learned
 from gavel.estimator.reconciled import ReconciledThroughputs
 
 
 def printed(estimator: ReconciledThroughputs) -> str:
-    view = estimator_view(estimator.table(), ["fast", "slow"], may_see_kind=bool, may_see_user=bool)
-    known: Any = view.model_dump()
+    view = throughput_list(estimator, estimator.table(), ["fast", "slow"], may_see_kind=bool, may_see_user=bool)
+    payload: Any = view.model_dump()
     console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(show.throughputs(known))
+    console.print(show.throughputs(payload))
     return console.export_text()
 
 
@@ -24,8 +24,10 @@ def test_an_empty_table_says_when_there_will_be_rates() -> None:
 
 
 def test_a_prediction_is_marked_and_the_mark_explained() -> None:
-    known = learned(ReconciledThroughputs(), [100.0] * 5)
-    assert isinstance(known, ReconciledThroughputs)
-    (row,) = (line for line in printed(known).splitlines() if line.startswith("mlp-b256"))
+    estimator = learned(ReconciledThroughputs(), [100.0] * 5)
+    assert isinstance(estimator, ReconciledThroughputs)
+    (row,) = (line for line in printed(estimator).splitlines() if line.startswith("mlp-b256"))
     assert row.count("±") == 2 and row.count("~") == 1
-    assert "~ predicted from" in printed(known) and "nothing was measured" not in printed(known)
+    assert "~ predicted, or measured beside idle workers" in printed(
+        estimator
+    ) and "nothing was measured" not in printed(estimator)

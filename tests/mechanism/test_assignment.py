@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 
-from gavel.mechanism import assignment
-from gavel.mechanism.assignment import assign
+from gavel.mechanism.planning import assignment
+from gavel.mechanism.planning.assignment import assign
 from gavel.types import FloatArray, IntArray
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"

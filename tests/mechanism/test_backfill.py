@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.mechanism.backfill import Gap, backfill
+from gavel.mechanism.explaining.waiting import leased
+from gavel.mechanism.planning.backfill import Gap, backfill
 from gavel.simulator.known import KnownThroughputs
 from gavel.types import GangSeen, GangState, Job, JobState, Lease, RoundPlan
 from tests.builders import a_cluster, a_job
@@ -54,7 +55,8 @@ def test_a_waiting_job_is_told_how_much_of_each_type_is_leased_and_never_more_th
     others = [world.submit(LONG, **STATED) for _ in range(3)]
     world.run(lambda: world.is_done(short))
     (waiting,) = [job for job in map(world.job, others) if job.state is JobState.QUEUED]
-    assert "leased fast 1/1, slow 1/1" in waiting.message
+    assert waiting.message.startswith("The only worker of ")
+    assert leased(world.store.snapshot().round_records[-1]) == {"fast": 1, "slow": 1}
 
 
 def test_without_the_setting_both_wait_for_the_boundary() -> None:
@@ -89,7 +91,7 @@ def test_a_job_that_the_next_round_has_a_place_for_starts_there_early_under_the_
     (planned,) = world.leases_of(late)
     world.settings.__dict__["backfill"] = True
     world.driver.tick()
-    assert world.job(late).state is JobState.LEASED and world.job(late).token == planned.token
+    assert world.job(late).state is JobState.LEASED and world.job(late).generation == planned.generation
     world.run_until_s(15.0)
     assert world.job(late).attempt == 1 and sum(world.job(late).rounds_received.values()) == 2
 
@@ -108,7 +110,7 @@ def test_a_restart_in_the_middle_of_an_amended_round_starts_nothing_twice() -> N
 
 
 def test_jobs_with_more_owed_go_before_earlier_ones() -> None:
-    gap = a_gap([], waiting=[a_job("early"), a_job("late")], owed={("late", "fast"): 1.0})
+    gap = a_gap([], waiting=[a_job("early"), a_job("late")], lag={("late", "fast"): 1.0})
     plan = backfill(replace(gap, cluster=a_cluster(fast=1), whole=a_cluster(fast=1)))
     assert plan is not None and [lease.job_id for lease in plan.leases] == ["late"]
 
@@ -130,9 +132,11 @@ def test_with_the_published_planner_rounds_received_do_not_count_as_owed() -> No
 # --- any view at all ----------------------------------------------------------------------------------------------
 
 
-def a_lease(job_id: str, token: int, *workers: str, **over: Any) -> Lease:
+def a_lease(job_id: str, generation: int, *workers: str, **over: Any) -> Lease:
     fields = {"combination": (job_id,), "accelerator_type": workers[0].split("-")[0], "round_index": 3}
-    return Lease(**fields | {"job_id": job_id, "token": token, "worker_ids": workers, "expires_at_s": 10.0} | over)
+    return Lease(
+        **fields | {"job_id": job_id, "generation": generation, "worker_ids": workers, "expires_at_s": 10.0} | over
+    )
 
 
 def a_plan(leases: Sequence[Lease], starts_at_s: float = 0.0, index: int = 3) -> RoundPlan:
@@ -158,7 +162,7 @@ def a_gap(leases: Sequence[Lease], *, waiting: Sequence[Job], jobs: Sequence[Job
         "cluster": cluster,
         "whole": cluster,
         "estimate": KnownThroughputs({**RATES, ("mlp", 2, "slow"): 0.0}).estimate,
-        "owed": {},
+        "lag": {},
         "now_s": 4.0,
     }
     return Gap(**fields | over)
@@ -172,32 +176,32 @@ def gaps(draw: st.DrawFn) -> Gap:
     later = {kind: list(ids) for kind, ids in free.items()}
     jobs, leases, ahead, gangs = [], [], [], []
     for name in names:
-        size, token = draw(st.sampled_from([1, 1, 2])), draw(st.integers(0, 2))
+        size, generation = draw(st.sampled_from([1, 1, 2])), draw(st.integers(0, 2))
         kind, next_kind = draw(st.sampled_from(["fast", "slow"])), draw(st.sampled_from(["fast", "slow"]))
-        planned = draw(st.integers(token, token + 1)) or 1
+        planned = draw(st.integers(generation, generation + 1)) or 1
         has_lease = len(free[kind]) >= size and draw(st.booleans())
-        is_leased = has_lease and planned == token and draw(st.booleans())
+        is_leased = has_lease and planned == generation and draw(st.booleans())
         wish = {"cancel_requested": draw(st.integers(0, 4)) == 0}
         state = JobState.LEASED if is_leased else JobState.QUEUED
-        jobs.append(a_job(name, spec={"scale_factor": size}, token=token, state=state, **wish))
+        jobs.append(a_job(name, spec={"scale_factor": size}, generation=generation, state=state, **wish))
         if has_lease:
             workers = [free[kind].pop() for _ in range(size)]
             leases.append(a_lease(name, planned, *workers))
             if is_leased or draw(st.integers(0, 3)) == 0:
-                gangs.append(a_gang(name, token, workers))
+                gangs.append(a_gang(name, generation, workers))
         if len(later[next_kind]) >= size and draw(st.booleans()):
             workers = [later[next_kind].pop() for _ in range(size)]
-            ahead.append(a_lease(name, max(planned, token) + 1, *workers, expires_at_s=20.0, round_index=4))
+            ahead.append(a_lease(name, max(planned, generation) + 1, *workers, expires_at_s=20.0, round_index=4))
     alive = [job for job in jobs if draw(st.integers(0, 5)) > 0]
     waiting = [job for job in alive if job.is_wanted]
     next_plan = a_plan(ahead, starts_at_s=10.0, index=4) if draw(st.booleans()) else None
     return a_gap(leases, waiting=waiting, jobs=alive, gangs=tuple(gangs), ahead=next_plan)
 
 
-def a_gang(job_id: str, token: int, workers: Sequence[str]) -> GangSeen:
+def a_gang(job_id: str, generation: int, workers: Sequence[str]) -> GangSeen:
     return GangSeen(
         job_id=job_id,
-        token=token,
+        generation=generation,
         state=GangState.RUNNING,
         accelerator_type=workers[0].split("-")[0],
         worker_ids=tuple(workers),
@@ -217,7 +221,7 @@ def test_any_amended_plan_holds_the_invariants_and_asks_for_nothing_more(gap: Ga
     waiting = {job.id for job in gap.waiting if job.state is JobState.QUEUED}
     for lease in new:
         assert lease.job_id in waiting and held.isdisjoint(lease.worker_ids)
-        assert lease.token > gap.jobs[lease.job_id].token
+        assert lease.generation > gap.jobs[lease.job_id].generation
         assert (lease.starts_at_s, lease.expires_at_s) == (4.0, 10.0)
     assert backfill(replace(gap, plan=plan)) is None, "asked again, it gives nothing more"
 
@@ -238,6 +242,6 @@ def test_no_worker_stays_free_that_a_waiting_job_alone_could_use(gap: Gap) -> No
 
 def _keeps_workers(lease: Lease, gap: Gap) -> bool:
     job = gap.jobs.get(lease.job_id)
-    if job is None or lease.token < job.token:
+    if job is None or lease.generation < job.generation:
         return False
-    return job.state is JobState.LEASED if lease.token == job.token else job.is_wanted
+    return job.state is JobState.LEASED if lease.generation == job.generation else job.is_wanted

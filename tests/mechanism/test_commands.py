@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from gavel.errors import Conflict
-from gavel.mechanism import commands
-from gavel.mechanism.commands import Handler
+from gavel.mechanism.commands import table
+from gavel.mechanism.commands.table import Handler
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.ports import Changes, SetResources
 from gavel.store.memory import MemoryStore
@@ -19,7 +19,7 @@ from tests.mechanism.world import World, a_cluster_of_nodes
 def handling(monkeypatch: pytest.MonkeyPatch, **handlers: Handler) -> Iterator[None]:
     """A table with these kinds besides."""
     with monkeypatch.context() as patch:
-        patch.setattr(commands, "HANDLERS", {**commands.HANDLERS, **handlers})
+        patch.setattr(table, "HANDLERS", {**table.HANDLERS, **handlers})
         yield
 
 

@@ -108,14 +108,20 @@ class FailingRunner(InlineRunner):
 
 
 def test_a_solver_that_fails_costs_no_round() -> None:
-    """First the equal share, then the last valid allocation restricted to live jobs; the outcome is stored."""
+    """First the equal share, then the last valid allocation restricted to live jobs; the outcome is stored.
+
+    While the jobs are those of the answer, nobody is asked.
+    """
     world = World(runner=FailingRunner())
-    ids = [world.submit(200) for _ in range(5)]
+    ids = [world.submit(150 + 50 * index) for index in range(5)]
     world.run(lambda: world.is_done(*ids))
     newest = world.store.round().plan.round_index
-    outcomes = [world.store.round(i).solver_outcome for i in range(1, newest + 1)]
-    assert outcomes[0].startswith("equal share") and outcomes[1] == "solved"
-    assert all(outcome.startswith("last allocation kept") for outcome in outcomes[2:])
+    first, solved, *rest = [world.store.round(index) for index in range(1, newest + 1)]
+    assert first.solver_outcome.startswith("equal share") and solved.solver_outcome == "solved"
+    same = [record for record in rest if record.problem.job_ids == solved.problem.job_ids]
+    others = [record for record in rest if record.problem.job_ids != solved.problem.job_ids]
+    assert same and all(record.solver_outcome == "reused" for record in same)
+    assert others and all(record.solver_outcome.startswith("last allocation kept") for record in others)
 
 
 def test_a_job_that_waits_is_told_why_with_figures() -> None:
@@ -123,7 +129,11 @@ def test_a_job_that_waits_is_told_why_with_figures() -> None:
     ids = [world.submit(10_000) for _ in range(6)]
     world.run(lambda: world.clock.now_s() > 11)
     waiting = [world.job(i) for i in ids if world.job(i).state is JobState.QUEUED]
-    assert waiting and all("fast 2/2, slow 2/2" in job.message for job in waiting)
+    assert waiting and all(job.message.startswith("All 2 workers of ") for job in waiting)
+    assert sorted(job.message.rpartition(". ")[2] for job in waiting) == [
+        "1 job of tier default comes before this job.",
+        "This job is next in tier default.",
+    ]
 
 
 def test_start_up_costs_are_paid_and_time_received_is_accounted() -> None:
@@ -149,5 +159,7 @@ def test_the_rounds_a_job_received_are_those_in_which_it_held_workers() -> None:
     for job_id in ids:
         job = world.job(job_id)
         leases = [(plan.starts_at_s, x) for plan in plans for x in plan.leases if x.job_id == job_id]
-        held = [x for starts_at_s, x in leases if x.token <= job.token and starts_at_s < (job.finished_at_s or 0)]
+        held = [
+            x for starts_at_s, x in leases if x.generation <= job.generation and starts_at_s < (job.finished_at_s or 0)
+        ]
         assert sum(job.rounds_received.values()) == len(held)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.explaining import State, explain, explain_waiting
+from api.views.overview import line_of
+from gavel.mechanism.explaining.explanation import State, explain
+from gavel.mechanism.explaining.waiting import explain_waiting
 from gavel.policies.inline import InlineRunner
-from gavel.types import Job, JobState, Lease, RoundPlan, RoundRecord, Tier, Usage
+from gavel.types import Job, JobState, Lease, Reason, RoundPlan, RoundRecord, Tier, Usage
 from tests.builders import a_cluster, a_job, a_problem
 
 TIERS = {"gold": Tier(name="gold"), "silver": Tier(name="silver")}
@@ -18,7 +20,7 @@ NOW_S = 100.0
 
 
 def lease(job_id: str, name: str = "t0", worker: str = "t0-0", **over: Any) -> Lease:
-    fields: dict[str, Any] = {"token": 1, "combination": (job_id,), "round_index": 3, "expires_at_s": 20.0}
+    fields: dict[str, Any] = {"generation": 1, "combination": (job_id,), "round_index": 3, "expires_at_s": 102.0}
     return Lease(**{"job_id": job_id, "accelerator_type": name, "worker_ids": (worker,)} | fields | over)
 
 
@@ -45,16 +47,49 @@ def a_state(*jobs: Job, record: RoundRecord | None = None, **over: Any) -> State
 JOB = a_job("j0", submitted_at_s=50.0)
 
 
-@given(owed=st.lists(st.sampled_from([0.0, 0.5, 1.25]), min_size=6, max_size=6))
-def test_a_job_s_message_and_its_explanation_count_the_same_jobs_ahead(owed: list[float]) -> None:
-    jobs = [a_job(f"j{row}", submitted_at_s=50.0 + row) for row in range(3)]
-    cells = [(job.id, name) for job in jobs for name in ("t0", "t1")]
-    record = replace(a_record(), owed_rounds=dict(zip(cells, owed, strict=True)))
-    state = a_state(*jobs, record=record)
-    said = {job_id: message for job_id, _, message in explain_waiting(state.jobs, record)}
-    for job in jobs:
-        assert f"; {explain(job, state).jobs_ahead} waiting ahead" in said[job.id]
-    assert [explain(state.jobs[job_id], state).position for job_id in said] == [1, 2, 3]
+@given(
+    lag=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.25]), min_size=8, max_size=8),
+    tiers=st.lists(st.sampled_from(["gold", "silver"]), min_size=5, max_size=5),
+    served=st.sets(st.integers(0, 4)),
+    policy=st.sampled_from(["max_min_fairness", "fifo", "equal_share"]),
+    sizes=st.lists(st.sampled_from([1, 2]), min_size=3, max_size=3),
+)
+def test_message_explanation_and_queue_say_the_same(
+    lag: list[float], tiers: list[str], served: set[int], policy: str, sizes: list[int]
+) -> None:
+    """Five jobs, of which the round knows the first three and serves some; the others came later."""
+    jobs = [a_job(f"j{row}", submitted_at_s=50.0 + row, spec={"tier": tier}) for row, tier in enumerate(tiers)]
+    jobs = [replace(job, spec=replace(job.spec, scale_factor=size)) for job, size in zip(jobs, sizes, strict=False)]
+    jobs += [a_job(f"j{row}", spec={"tier": tiers[row]}) for row in (3, 4)]
+    cells = [(f"j{row}", name) for row in range(4) for name in ("t0", "t1")]
+    leases = [lease(f"j{row}", worker=f"t0-{row}") for row in sorted(served) if row < 3]
+    record = replace(a_record(policy, *leases), lag_rounds=dict(zip(cells, lag, strict=True)))
+    state = a_state(*jobs, record=record, cluster=a_cluster(t0=2, t1=1))
+    explained = {job_id: (reason, message) for job_id, reason, message in explain_waiting(state.jobs, record)}
+    assert explained.keys() == {"j0", "j1", "j2"}
+    for job_id, reason_and_message in explained.items():
+        why = explain(state.jobs[job_id], state)
+        assert (why.code, why.message) == reason_and_message
+    placed = {job.id: place for place, job in line_of(state.jobs, record)}
+    assert placed == {job.id: explain(job, state).position for job in jobs}
+    for tier in set(tiers):
+        places = [place for job_id, place in placed.items() if place and state.jobs[job_id].spec.tier == tier]
+        assert sorted(places) == list(range(1, len(places) + 1))
+
+
+def test_a_waiting_job_is_told_in_sentences_what_is_leased_what_it_has_and_who_comes_first() -> None:
+    jobs = [a_job(f"j{index}") for index in range(3)]
+    record = a_record("fifo", lease("j0"))
+    messages = {job_id: message for job_id, _, message in explain_waiting({job.id: job for job in jobs}, record)}
+    assert messages["j0"] == "Round 3 gives this job 1 worker of t0 (t0-0). Its gang is about to start."
+    assert messages["j1"].endswith("The allocation gives this job 100.0% of the time. This job is next in tier gold.")
+    assert messages["j2"] == (
+        "t1 has 1 of 1 worker free, and this job needs 1. The allocation gives this job no time now."
+        " 1 job of tier gold comes before this job."
+    )
+    full = a_record("fifo", lease("j0"), lease("j1", "t1", "t1-0"))
+    (_, _, message) = list(explain_waiting({job.id: job for job in jobs}, full))[-1]
+    assert message.startswith("The only worker of t1 is leased.")
 
 
 @pytest.mark.parametrize(
@@ -65,18 +100,28 @@ def test_a_job_s_message_and_its_explanation_count_the_same_jobs_ahead(owed: lis
         ("NoMatchingType", a_job(spec={"scale_factor": 3, "cpu_cores": 0}), {}, ["needs 3 workers", "t0 1, t1 1"]),
         ("Paused", a_job(pause_requested=True), {}, ["step 0 of 100"]),
         ("WaitingForJobs", a_job(waits_for=("a",), spec={"after": ("a", "b")}), {}, ["1 of 2 have not completed"]),
-        ("PendingEvaluation", a_job(), {}, ["no round has been decided yet"]),
-        ("PendingEvaluation", a_job(retry_at_s=130.0, losses=2), {}, ["lost 2 times", "in 30 s"]),
-        ("Cancelling", a_job(cancel_requested=True), {}, ["once its gang has stopped"]),
-        ("Ended", a_job(state=JobState.FAILED, reason="ProgramFailed", message="exit code 3"), {}, ["exit code 3"]),
+        ("Lost", a_job(retry_at_s=130.0, losses=2), {}, ["gang of the job was lost", "in 30 s, after 2 lost gangs"]),
+        ("Cancelling", a_job(cancel_requested=True), {}, ["when its gang has stopped"]),
+        (
+            "ProgramFailed",
+            a_job(state=JobState.FAILED, reason=Reason.PROGRAM_FAILED, message="exit code 3"),
+            {},
+            ["exit code 3"],
+        ),
     ],
 )
 def test_what_no_round_can_mend_is_said_with_its_figures(
     code: str, job: Job, over: dict[str, Any], figures: list[str]
 ) -> None:
     why = explain(job, a_state(job, **over))
-    assert why.code == code and all(figure in why.message for figure in figures), why
+    text = " ".join((why.message, *why.would_unblock))
+    assert why.code == code and all(figure in text for figure in figures), why
     assert (why.position, why.binding) == (None, None)
+
+
+def test_before_the_first_round_a_job_has_its_place_already() -> None:
+    why = explain(JOB, a_state(JOB, a_job("a-first")))
+    assert (why.code, why.message, why.position) == (Reason.PENDING_EVALUATION, "No round has been decided yet.", 2)
 
 
 def test_a_tier_s_month_that_is_spent_goes_before_a_pause_and_one_too_short_before_both() -> None:
@@ -84,25 +129,29 @@ def test_a_tier_s_month_that_is_spent_goes_before_a_pause_and_one_too_short_befo
     usage = {("gold", "1970-01"): Usage(tier="gold", month="1970-01", accelerator_hours=2.5)}
     paused = replace(JOB, pause_requested=True)
     why = explain(paused, a_state(paused, tiers=tiers, usage=usage))
-    assert why.code == "QuotaExceeded" and "2.50 of 2" in why.message
+    assert why.code == Reason.QUOTA_EXCEEDED and "2.50 of 2" in why.message
     long = replace(paused, spec=replace(JOB.spec, total_steps=360_000))  # ten hours at ten steps a second
     why = explain(long, a_state(long, tiers=tiers, usage=usage, record=a_record()))
-    assert why.code == "ExceedsMaxQuota" and "10.00 accelerator hours" in why.message and "2 a month" in why.message
+    assert (
+        why.code == Reason.EXCEEDS_MAX_QUOTA and "10.00 accelerator hours" in why.message and "2 a month" in why.message
+    )
 
 
 def test_a_waiting_job_is_told_the_type_that_is_short_by_the_policy_s_prices() -> None:
     """The fast type costs twice the slow one, as it does twice the work."""
-    others = [a_job(f"j{index}", state=JobState.LEASED, token=1) for index in (1, 2)]
+    others = [a_job(f"j{index}", state=JobState.LEASED, generation=1) for index in (1, 2)]
     record = a_record("max_min_fairness", lease("j1"), lease("j2", "t1", "t1-0"))
     job = replace(JOB, received_s={"t0": 10.0})
     why = explain(job, a_state(job, *others, record=record))
-    assert why.code == "BehindFairShare" and why.binding
+    assert why.code == Reason.BEHIND_FAIR_SHARE and why.binding
     assert (why.binding.accelerator_type, why.binding.source, why.binding.price) == ("t0", "prices", 1.0)
     assert (why.binding.leased_workers, why.binding.workers) == (1, 1)
-    assert why.owed == {"t0": pytest.approx(1 / 3, abs=1e-6), "t1": pytest.approx(1 / 3, abs=1e-6)}
-    assert why.received == {"t0": pytest.approx(0.2)} and "owed 66.7% of the time, had 20.0%" in why.message
-    assert "1 more free worker of t0" in why.would_unblock
-    assert "the first gang there ends, in 100 s of running" in why.would_unblock
+    assert why.target_fraction == {"t0": pytest.approx(1 / 3, abs=1e-6), "t1": pytest.approx(1 / 3, abs=1e-6)}
+    assert why.received == {"t0": pytest.approx(0.2)} and "gives this job 66.7% of the time" in why.message
+    free, first, fix = why.would_unblock
+    assert free == "1 more free worker of t0 would be enough."
+    assert first == "The first gang on t0 ends in 100 s of running."
+    assert "gavel job set j0 --priority" in fix
 
 
 def test_a_job_that_fifo_leaves_out_waits_for_capacity() -> None:
@@ -123,22 +172,32 @@ def test_without_prices_the_load_says_what_is_short() -> None:
 
 def test_the_place_follows_the_rounds_owed_then_the_arrival() -> None:
     jobs = [a_job(f"j{index}") for index in range(3)]
-    record = replace(a_record(), owed_rounds={("j2", "t0"): 0.9, ("j0", "t0"): 0.2, ("j1", "t1"): 0.2})
+    record = replace(a_record(), lag_rounds={("j2", "t0"): 0.9, ("j0", "t0"): 0.2, ("j1", "t1"): 0.2})
     state = a_state(*jobs, record=record)
     assert [explain(job, state).position for job in jobs] == [2, 3, 1]
-    assert explain(jobs[2], state).owed_rounds == 0.9
+    assert explain(jobs[2], state).lag_rounds == 0.9
     elsewhere = replace(jobs[2], spec=replace(jobs[2].spec, tier="silver"))
     assert explain(jobs[1], a_state(*jobs[:2], elsewhere, record=record)).jobs_ahead == 1
 
 
 def test_who_runs_or_is_about_to_is_told_where() -> None:
-    running, starting = replace(JOB, state=JobState.LEASED, token=1), replace(JOB, id="j1")
+    running, starting = replace(JOB, state=JobState.LEASED, generation=1), replace(JOB, id="j1")
     record = a_record("max_min_fairness", lease("j0"), lease("j1", "t1", "t1-0"), lease("j2", is_profiling=True))
     state = a_state(running, starting, a_job("j2"), a_job("j9"), record=record)
-    assert explain(running, state).code == "Running" and "t0-0" in explain(running, state).message
+    assert explain(running, state).code == Reason.RUNNING and "t0-0" in explain(running, state).message
     assert "about to start" in explain(starting, state).message
-    assert explain(a_job("j2"), state).code == "Profiling"
+    assert explain(a_job("j2"), state).code == Reason.PROFILING
     assert "after round 3 was decided" in explain(a_job("j9"), state).message
+
+
+def test_who_lost_its_gang_in_the_round_is_told_that_and_not_that_it_starts() -> None:
+    lost = replace(
+        JOB, generation=1, reason=Reason.LOST, message="The gang was lost on t0 at step 3 of 100: no network."
+    )
+    record = a_record("max_min_fairness", lease("j0"))
+    why = explain(lost, a_state(lost, record=record))
+    assert (why.code, why.message) == (Reason.LOST, lost.message)
+    assert "j0" not in {job_id for job_id, _, _ in explain_waiting({"j0": lost}, record)}
 
 
 def test_a_reused_allocation_on_other_types_is_explained_without_its_prices() -> None:

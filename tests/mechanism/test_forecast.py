@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism import forecast as module
-from gavel.mechanism.forecast import (
+from gavel.mechanism.explaining import forecast as module
+from gavel.mechanism.explaining.forecast import (
     OUTCOMES_MIN,
     Forecast,
     errors_of,
@@ -43,17 +43,17 @@ def forecast(record: RoundRecord) -> Forecast:
 
 def test_equal_jobs_on_one_worker_share_it_until_the_shorter_ends() -> None:
     """Processor sharing by hand: 100 and 300 steps at 1 step/s: both at half pace to 200 s, then one alone to 400 s."""
-    known = forecast(a_record("max_min_fairness", [[1.0], [1.0]], [1], steps_remaining=[100, 300]))
-    assert known.finish_s == pytest.approx([200.0, 400.0])
-    assert known.start_s == pytest.approx([0.0, 0.0])
-    assert known.alone_s == pytest.approx([100.0, 300.0]) and known.steady_s == pytest.approx([200.0, 600.0])
+    times = forecast(a_record("max_min_fairness", [[1.0], [1.0]], [1], steps_remaining=[100, 300]))
+    assert times.finish_s == pytest.approx([200.0, 400.0])
+    assert times.start_s == pytest.approx([0.0, 0.0])
+    assert times.alone_s == pytest.approx([100.0, 300.0]) and times.steady_s == pytest.approx([200.0, 600.0])
 
 
 @pytest.mark.parametrize(("policy", "ends"), [("fifo", [300.0, 400.0]), ("shortest_job_first", [400.0, 100.0])])
 def test_jobs_served_in_order_wait_for_those_before_them(policy: str, ends: list[float]) -> None:
-    known = forecast(a_record(policy, [[1.0], [1.0]], [1], steps_remaining=[300, 100]))
-    assert known.finish_s == pytest.approx(ends)
-    assert known.start_s[int(np.argmax(known.finish_s))] == pytest.approx(min(ends))
+    times = forecast(a_record(policy, [[1.0], [1.0]], [1], steps_remaining=[300, 100]))
+    assert times.finish_s == pytest.approx(ends)
+    assert times.start_s[int(np.argmax(times.finish_s))] == pytest.approx(min(ends))
 
 
 def test_tiers_share_by_weight_and_what_one_cannot_use_flows_on() -> None:
@@ -62,9 +62,9 @@ def test_tiers_share_by_weight_and_what_one_cannot_use_flows_on() -> None:
     record = a_record(
         "hierarchical", [[1.0]] * 5, [4], tiers=tiers, tier_of_job=[0, 1, 1, 1, 1], steps_remaining=[100] * 5
     )
-    known = forecast(record)
-    assert known.finish_s == pytest.approx([100.0, 100.0, 100.0, 100.0, 200.0])
-    assert known.start_s.tolist() == [0.0, 0.0, 0.0, 0.0, pytest.approx(100.0)]
+    times = forecast(record)
+    assert times.finish_s == pytest.approx([100.0, 100.0, 100.0, 100.0, 200.0])
+    assert times.start_s.tolist() == [0.0, 0.0, 0.0, 0.0, pytest.approx(100.0)]
 
 
 def test_teams_share_what_their_department_has() -> None:
@@ -97,31 +97,31 @@ def test_a_policy_without_tiers_shares_over_all_jobs() -> None:
 def test_every_job_ends_never_sooner_than_alone_and_not_before_it_starts(
     rates: list[list[float]], workers: list[int], steps: list[float], policy: str
 ) -> None:
-    known = forecast(a_record(policy, rates, workers, steps_remaining=steps[: len(rates)]))
-    assert np.isfinite(known.finish_s).all()
-    assert (known.finish_s >= known.alone_s * (1 - 1e-9)).all()
-    assert (known.start_s <= known.finish_s).all()
+    times = forecast(a_record(policy, rates, workers, steps_remaining=steps[: len(rates)]))
+    assert np.isfinite(times.finish_s).all()
+    assert (times.finish_s >= times.alone_s * (1 - 1e-9)).all()
+    assert (times.start_s <= times.finish_s).all()
 
 
 def test_a_job_that_nothing_can_run_has_no_end() -> None:
-    known = forecast(record := a_record("equal_share", [[1.0], [0.0]], [1]))
-    assert np.isinf(known.finish_s[1])
-    assert expected_finish(known, record, "j1", None) is None and expected_start(known, record, "j1") is None
-    assert expected_finish(known, record, "j9", None) is None and expected_start(known, record, "j9") is None
-    made = predictions(record, [a_job("j0"), a_job("j1", started_at_s=1.0)], KnownThroughputs({}).estimate, None)
+    times = forecast(record := a_record("equal_share", [[1.0], [0.0]], [1]))
+    assert np.isinf(times.finish_s[1])
+    assert expected_finish(times, "j1", None) is None and expected_start(times, record, "j1") is None
+    assert expected_finish(times, "j9", None) is None and expected_start(times, record, "j9") is None
+    made = predictions(record, [a_job("j0"), a_job("j1", started_at_s=1.0)], KnownThroughputs({}), None)
     assert [each.job_id for each in made] == ["j0"] and made[0].start is not None
 
 
 def test_before_anything_ended_the_interval_reaches_from_alone_to_the_pace_of_now() -> None:
     record = a_record("max_min_fairness", [[1.0], [1.0]], [1], steps_remaining=[100, 300], now_s=1000.0)
-    told = expected_finish(forecast(record), record, "j1", None)
-    assert told == Expected(at_s=pytest.approx(1400.0), low_s=pytest.approx(1300.0), high_s=pytest.approx(1620.0))
+    expected = expected_finish(forecast(record), "j1", None)
+    assert expected == Expected(at_s=pytest.approx(1400.0), low_s=pytest.approx(1300.0), high_s=pytest.approx(1620.0))
 
 
 def test_a_job_owed_half_of_the_time_has_its_turn_within_two_rounds() -> None:
     record = a_record("max_min_fairness", [[1.0], [1.0]], [1], lease("j0", expires_at_s=10.0))
-    known = forecast(record)
-    started, waits = expected_start(known, record, "j0"), expected_start(known, record, "j1")
+    times = forecast(record)
+    started, waits = expected_start(times, record, "j0"), expected_start(times, record, "j1")
     assert started and started.at_s == 0.0 and waits
     assert (waits.at_s, waits.low_s, waits.high_s) == (pytest.approx(15.0), 0.0, pytest.approx(30.0))
 
@@ -129,9 +129,10 @@ def test_a_job_owed_half_of_the_time_has_its_turn_within_two_rounds() -> None:
 def past(count: int, factor: float) -> list[Prediction]:
     """`count` finishes predicted after 100 s that came after 100 s times 1 to `factor`."""
     ends = np.linspace(1.0, factor, count)
-    told = Expected(at_s=100.0, low_s=90.0, high_s=110.0)
+    expected = Expected(at_s=100.0, low_s=90.0, high_s=110.0)
     return [
-        Prediction(job_id=str(i), made_at_s=0.0, finish=told, finished_at_s=100.0 * end) for i, end in enumerate(ends)
+        Prediction(job_id=str(i), made_at_s=0.0, finish=expected, finished_at_s=100.0 * end)
+        for i, end in enumerate(ends)
     ]
 
 
@@ -140,13 +141,33 @@ def test_the_interval_is_learned_once_enough_jobs_have_ended() -> None:
     learned = errors_of(past(200, 2.0))
     assert learned and learned.low == pytest.approx(1.05, abs=0.02) and learned.high == pytest.approx(1.95, abs=0.02)
     record = a_record("max_min_fairness", [[1.0]], [1], steps_remaining=[100])
-    told = expected_finish(forecast(record), record, "j0", learned)
-    assert told and (told.low_s, told.high_s) == (100.0, pytest.approx(195.0, abs=2))
+    expected = expected_finish(forecast(record), "j0", learned)
+    assert expected and (expected.low_s, expected.high_s) == (100.0, pytest.approx(195.0, abs=2))
 
 
 @given(st.lists(st.floats(0.1, 10), min_size=OUTCOMES_MIN, max_size=200))
 def test_a_learned_interval_holds_nine_of_ten_of_what_it_was_learned_from(factors: list[float]) -> None:
-    told = Expected(at_s=100.0, low_s=90.0, high_s=110.0)
-    ended = [Prediction(job_id="j", made_at_s=0.0, finish=told, finished_at_s=100 * each) for each in factors]
+    expected = Expected(at_s=100.0, low_s=90.0, high_s=110.0)
+    ended = [Prediction(job_id="j", made_at_s=0.0, finish=expected, finished_at_s=100 * each) for each in factors]
     learned = errors_of(ended)
     assert learned and sum(learned.low <= each <= learned.high for each in factors) >= 0.9 * len(factors) - 1
+
+
+amounts = st.lists(
+    st.tuples(st.sampled_from([0.25, 1.0, 3.0]), st.floats(0, 2), st.floats(0, 5)), min_size=1, max_size=12
+)
+
+
+@given(amounts, st.floats(0, 1))
+def test_amounts_are_in_proportion_within_their_bounds_and_sum_to_what_there_is(
+    drawn: list[tuple[float, float, float]], part: float
+) -> None:
+    weight, least, most = (np.array(column) for column in zip(*drawn, strict=True))
+    least = np.minimum(least, most)
+    total = least.sum() + part * (most - least).sum()
+    amounts = module._level(total, weight, least, most)
+    assert (least <= amounts).all() and (amounts <= most).all()
+    assert amounts.sum() == pytest.approx(total, rel=1e-9, abs=1e-9)
+    is_free = (least + 1e-6 < amounts) & (amounts < most - 1e-6)
+    levels = (amounts / weight)[is_free]
+    assert levels.size == 0 or np.ptp(levels) <= 1e-9 * max(1.0, levels.max())

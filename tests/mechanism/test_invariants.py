@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gavel.errors import InvariantViolated
-from gavel.mechanism.invariants import check_allocation, check_plan
+from gavel.mechanism.planning.invariants import check_allocation, check_plan
 from gavel.types import Allocation, Certificate, Lease, RoundPlan
 from tests.builders import a_cluster, a_job
 
@@ -17,7 +17,7 @@ CLUSTER = a_cluster(fast=3, slow=1)
 
 def a_lease(job_id: str, *workers: str, **over: Any) -> Lease:
     fields: dict[str, Any] = {
-        "token": 1,
+        "generation": 1,
         "combination": (job_id,),
         "accelerator_type": "fast",
         "round_index": 1,
@@ -43,7 +43,7 @@ def test_a_packed_pair_holds_the_same_workers() -> None:
     ("name", "leases"),
     [
         ("one_combination_per_worker", [a_lease("a", "fast-0"), a_lease("b", "fast-0")]),
-        ("one_lease_per_job", [a_lease("a", "fast-0"), a_lease("a", "fast-1", token=2)]),
+        ("one_lease_per_job", [a_lease("a", "fast-0"), a_lease("a", "fast-1", generation=2)]),
         ("pairs_share_their_workers", [a_lease("a", "fast-0", combination=("a", "b"))]),
         ("pairs_share_their_workers", [a_lease("a", "fast-0", combination=("b",))]),
         (
@@ -59,7 +59,7 @@ def test_a_packed_pair_holds_the_same_workers() -> None:
         ("whole_gangs_of_one_type", [a_lease("two", "fast-0", "slow-0")]),
         ("whole_gangs_of_one_type", [a_lease("a", "nowhere")]),
         ("whole_gangs_of_one_type", [a_lease("nobody", "fast-0")]),
-        ("tokens_grow", [a_lease("a", "fast-0", token=0)]),
+        ("generations_grow", [a_lease("a", "fast-0", generation=0)]),
     ],
 )
 def test_a_plan_that_breaks_an_invariant_is_refused_by_its_name(name: str, leases: list[Lease]) -> None:
@@ -70,8 +70,8 @@ def test_a_plan_that_breaks_an_invariant_is_refused_by_its_name(name: str, lease
 
 def test_a_gang_that_moves_needs_a_larger_token() -> None:
     parent = a_plan(a_lease("a", "fast-0"))
-    check(a_lease("a", "fast-1", token=2), parent=parent, round_index=2, parent_round_index=1)
-    with pytest.raises(InvariantViolated, match="tokens_grow"):
+    check(a_lease("a", "fast-1", generation=2), parent=parent, round_index=2, parent_round_index=1)
+    with pytest.raises(InvariantViolated, match="generations_grow"):
         check(a_lease("a", "fast-1"), parent=parent, round_index=2, parent_round_index=1)
 
 

@@ -3,20 +3,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidTransition
-from gavel.mechanism.events import Dismissed, Ended, EventKind, Launched, Reported
-from gavel.mechanism.lifecycle import TABLE, account_time, ended, step, take_reports
+from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
+from gavel.mechanism.jobs.lifecycle import TABLE, account_time, ended, step, take_reports
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Report, ReportKind
 from tests.builders import a_job
 
 
-def launched(token: int = 1) -> Launched:
-    return Launched(at_s=5.0, token=token, round_index=3, accelerator_type="fast", worker_ids=("fast-0",))
+def launched(generation: int = 1) -> Launched:
+    return Launched(at_s=5.0, generation=generation, round_index=3, accelerator_type="fast", worker_ids=("fast-0",))
 
 
 def a_gang(exit_: GangExit | None = None, **over: object) -> GangSeen:
     fields = {
         "job_id": "j1",
-        "token": 1,
+        "generation": 1,
         "state": GangState.ENDED if exit_ else GangState.RUNNING,
         "accelerator_type": "fast",
         "worker_ids": ("fast-0",),
@@ -27,7 +27,7 @@ def a_gang(exit_: GangExit | None = None, **over: object) -> GangSeen:
 
 
 def a_leased_job(**over: object) -> Job:
-    return a_job(**({"state": JobState.LEASED, "token": 1, "attempt": 1, "accounted_until_s": 5.0} | over))
+    return a_job(**({"state": JobState.LEASED, "generation": 1, "attempt": 1, "accounted_until_s": 5.0} | over))
 
 
 def the_end(outcome: GangOutcome, code: int = 0, **job: object) -> Ended:
@@ -37,8 +37,8 @@ def the_end(outcome: GangOutcome, code: int = 0, **job: object) -> Ended:
 
 
 def test_a_launch_raises_the_token_and_starts_the_reports_anew() -> None:
-    job, line = step(a_job(report_sequence=9, steps_done=40), launched(token=2))
-    assert (job.state, job.token, job.attempt, job.report_sequence) == (JobState.LEASED, 2, 1, 0)
+    job, line = step(a_job(report_sequence=9, steps_done=40), launched(generation=2))
+    assert (job.state, job.generation, job.attempt, job.report_sequence) == (JobState.LEASED, 2, 1, 0)
     assert line.kind == "gang.launched" and line.round_index == 3
 
 
@@ -78,7 +78,7 @@ def test_what_a_gangs_end_means(
 
 
 def test_the_end_of_an_older_gang_means_nothing() -> None:
-    assert ended(a_leased_job(token=2), a_gang(GangExit(outcome=GangOutcome.EXITED, exit_code=1)), 20.0) is None
+    assert ended(a_leased_job(generation=2), a_gang(GangExit(outcome=GangOutcome.EXITED, exit_code=1)), 20.0) is None
 
 
 def test_completion_sets_the_exact_number_of_steps() -> None:
@@ -96,18 +96,18 @@ def test_only_a_checkpoint_moves_the_steps_that_are_done() -> None:
         Report(sequence=2, kind=ReportKind.CHECKPOINT, step=40, checkpoint="1-40"),
         Report(sequence=3, kind=ReportKind.PROGRESS, step=55),
     )
-    job = take_reports(a_leased_job(), Reported(at_s=0.0, token=1, reports=reports))
+    job = take_reports(a_leased_job(), Reported(at_s=0.0, generation=1, reports=reports))
     assert (job.steps_done, job.steps_reported, job.checkpoint) == (40, 55, "1-40")
     assert job.metrics == {"loss": 0.5}
-    assert take_reports(job, Reported(at_s=0.0, token=1, reports=reports)) == job
+    assert take_reports(job, Reported(at_s=0.0, generation=1, reports=reports)) == job
 
 
 def test_reports_of_another_token_or_beyond_the_total_change_nothing() -> None:
     late = (Report(sequence=5, kind=ReportKind.CHECKPOINT, step=90, checkpoint="1-90"),)
-    job = a_leased_job(token=2)
-    assert take_reports(job, Reported(at_s=0.0, token=1, reports=late)) is job
+    job = a_leased_job(generation=2)
+    assert take_reports(job, Reported(at_s=0.0, generation=1, reports=late)) is job
     beyond = (Report(sequence=1, kind=ReportKind.FINISHED, step=101),)
-    assert take_reports(job, Reported(at_s=0.0, token=2, reports=beyond)) is job
+    assert take_reports(job, Reported(at_s=0.0, generation=2, reports=beyond)) is job
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.sampled_from(list(ReportKind)), st.integers(0, 120)), max_size=20))
@@ -115,7 +115,7 @@ def test_progress_never_goes_back_whatever_is_reported(rows: list[tuple[int, Rep
     job = a_leased_job()
     for sequence, kind, at in rows:
         report = Report(sequence=sequence, kind=kind, step=at, checkpoint=f"1-{at}")
-        after = take_reports(job, Reported(at_s=0.0, token=1, reports=(report,)))
+        after = take_reports(job, Reported(at_s=0.0, generation=1, reports=(report,)))
         assert job.steps_done <= after.steps_done <= after.spec.total_steps
         assert job.steps_reported <= after.steps_reported
         job = after

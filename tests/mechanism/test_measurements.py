@@ -6,8 +6,8 @@ from functools import partial
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.accounting import measurements_of, silence_of
-from gavel.mechanism.placement import place
+from gavel.mechanism.cluster.placement import place
+from gavel.mechanism.observing.accounting import measurements_of, silence_of
 from gavel.types import GangSeen, GangState, Report, ReportKind, WorkerId
 from tests.builders import a_job
 from tests.mechanism.test_placement import a_layout, ids
@@ -20,7 +20,7 @@ def placement_of(workers: tuple[WorkerId, ...], *nodes: int) -> str:
     """What a gang's report is labelled with, on nodes of so many workers."""
     gang = GangSeen(
         job_id="j1",
-        token=1,
+        generation=1,
         state=GangState.RUNNING,
         accelerator_type="fast",
         worker_ids=workers,
@@ -48,7 +48,7 @@ def test_of_a_gang_whose_node_has_gone_nothing_is_said() -> None:
 def test_a_gang_that_does_nothing_beside_another_for_a_round_is_told_of() -> None:
     gang = GangSeen(
         job_id="j1",
-        token=1,
+        generation=1,
         state=GangState.RUNNING,
         accelerator_type="fast",
         worker_ids=ids(0, 0),

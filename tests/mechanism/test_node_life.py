@@ -82,14 +82,14 @@ def test_a_job_that_cannot_be_preempted_stays_until_the_window_ends() -> None:
     ids = [world.submit(LONG, preemptible=False, throughput_steps_per_s=rates) for _ in range(4)]
     world.run_until_s(33.0)
     staying = world.holding("n1")
-    tokens = {job_id: world.job(job_id).token for job_id in ids}
+    generations = {job_id: world.job(job_id).generation for job_id in ids}
     world.ask("node.drain", "node/n1", window_s=25.0)
     world.run_until_s(57.0)
     assert world.holding("n1") == staying and len(staying) == 2
     assert max(lease.expires_at_s for job_id in staying for lease in world.leases_of(job_id)) <= 58.0
     world.run_until_s(58.0)
     assert world.holding("n1") == set() and state(world, "n1") is NodeState.DRAINED
-    assert all(world.job(job_id).token == tokens[job_id] for job_id in ids if job_id not in staying)
+    assert all(world.job(job_id).generation == generations[job_id] for job_id in ids if job_id not in staying)
     assert all(world.job(job_id).steps_done > 0 and world.job(job_id).losses == 0 for job_id in staying)
 
 
@@ -99,7 +99,7 @@ def test_a_job_that_cannot_be_preempted_keeps_its_workers_round_after_round() ->
     first = world.submit(500, preemptible=False, throughput_steps_per_s=rates)
     other = world.submit(100, throughput_steps_per_s=rates)
     world.run(lambda: world.is_done(first, other))
-    assert (world.job(first).token, world.job(first).preemptions) == (1, 0)
+    assert (world.job(first).generation, world.job(first).preemptions) == (1, 0)
     assert world.job(other).started_at_s == pytest.approx(50.0, abs=1.0)
 
 

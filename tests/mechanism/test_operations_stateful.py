@@ -64,9 +64,9 @@ class Operators(RuleBasedStateMachine):
         def watched(instructions: Sequence[Instruction]) -> None:
             launches = [each for each in instructions if isinstance(each, LaunchGang)]
             node_of = {worker.id: worker.node for worker in self.world.backend.whole.workers}
-            known = self.store.snapshot().nodes
+            statuses = self.store.snapshot().nodes
             for each in launches:
-                states = {known[node_of[worker]].state for worker in each.worker_ids}
+                states = {statuses[node_of[worker]].state for worker in each.worker_ids}
                 assert states == {NodeState.READY}, f"{each.job_id} was launched on {states}"
             execute(instructions)
 

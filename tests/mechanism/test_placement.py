@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.mechanism.placement import Layout, place
+from gavel.mechanism.cluster.placement import Layout, place
 from gavel.types import Cluster, Node, Worker
 
 

@@ -1,4 +1,4 @@
-"""Rounds in any order of arrivals, ends, losses of nodes, new allocations and prices, against a model of what is owed.
+"""Rounds in any order of arrivals, ends, losses of nodes, new allocations and prices, against a model of the lags.
 
 After each round: the invariants of production, whole and work-conserving plans, no move without need, the ledger that
 the leases account for, and gangs younger than the minimum still where they were.
@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from gavel.mechanism.invariants import check_plan
-from gavel.mechanism.planner import RoundView, plan_round
+from gavel.mechanism.planning.invariants import check_plan
 from gavel.types import Allocation, Certificate, Cluster, Job, JobState, Lease, Node, RoundPlan, Worker
 from tests.builders import a_job, a_problem
+from tests.mechanism.planning import Planning
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 DURATION_S = 10.0
@@ -27,7 +27,7 @@ class Rounds(RuleBasedStateMachine):
     """Jobs, nodes and an allocation that change between rounds."""
 
     @initialize(
-        planner=st.sampled_from(["owed", "owed", "published"]),
+        planner=st.sampled_from(["lag", "lag", "published"]),
         minimum_run_s=st.sampled_from([0.0, 0.0, 25.0]),
         cost_s=st.sampled_from([0.0, 0.0, 5.0]),
     )
@@ -38,7 +38,7 @@ class Rounds(RuleBasedStateMachine):
         self.shares: dict[tuple[str, ...], Any] = {}
         self.started_at_s: dict[str, float] = {}
         self.plan: RoundPlan | None = None
-        self.owed: dict[tuple[str, str], float] = {}
+        self.lag: dict[tuple[str, str], float] = {}
         self.count = 0
 
     # --- what may happen between rounds ---------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Rounds(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 10**6), packs=st.booleans())
     def an_allocation_is_solved(self, seed: int, packs: bool) -> None:
-        """Random fractions that nobody checks against capacity: the planner owes what it is told to."""
+        """Random fractions that nobody checks against capacity: the planner takes them as they are."""
         draw, names = np.random.default_rng(seed), sorted(self.jobs)
         self.shares = {(name,): draw.dirichlet([1, 1, 1])[:2] / 2 for name in names}
         alike = [(a, b) for a in names for b in names if a < b and self.size(a) == self.size(b)]
@@ -89,16 +89,16 @@ class Rounds(RuleBasedStateMachine):
     @rule()
     def a_round_is_planned(self) -> None:
         view = self.view()
-        plan, owed = plan_round(view)
+        plan, lag = view.plan()
         check_plan(plan, cluster=view.cluster, jobs=self.jobs, parent=self.plan)
         leases = {lease.job_id: lease for lease in plan.leases}
         self.check_work_conserving(view, leases)
         self.check_moves(view, leases)
-        if self.planner == "owed":
-            self.check_ledger(view, leases, owed)
-        self.carry_out(plan, leases, owed)
+        if self.planner == "lag":
+            self.check_ledger(view, leases, lag)
+        self.carry_out(plan, leases, lag)
 
-    def view(self) -> RoundView:
+    def view(self) -> Planning:
         jobs = [self.jobs[name] for name in sorted(self.jobs)]
         cluster = self.cluster()
         types, capacity = cluster.accelerator_types, cluster.capacity_workers()
@@ -113,12 +113,12 @@ class Rounds(RuleBasedStateMachine):
             accelerator_types=types,
             scale_factor=size,
         )
-        return RoundView(
+        return Planning(
             jobs=jobs,
             cluster=cluster,
             problem=problem,
             allocation=self.allocation(types, capacity),
-            owed_rounds=self.owed,
+            lag_rounds=self.lag,
             parent=self.plan,
             starts_at_s=self.now_s,
             duration_s=DURATION_S,
@@ -156,27 +156,27 @@ class Rounds(RuleBasedStateMachine):
             solver="none",
         )
 
-    def carry_out(self, plan: RoundPlan, leases: dict[str, Lease], owed: dict[tuple[str, str], float]) -> None:
+    def carry_out(self, plan: RoundPlan, leases: dict[str, Lease], lag: dict[tuple[str, str], float]) -> None:
         for name, job in self.jobs.items():
             if name not in leases:
                 self.jobs[name] = replace(job, state=JobState.QUEUED)
                 self.started_at_s.pop(name, None)
                 continue
-            if leases[name].token != job.token:
+            if leases[name].generation != job.generation:
                 self.started_at_s[name] = plan.starts_at_s
-            self.jobs[name] = replace(job, state=JobState.LEASED, token=leases[name].token)
-        self.plan, self.owed = plan, owed
+            self.jobs[name] = replace(job, state=JobState.LEASED, generation=leases[name].generation)
+        self.plan, self.lag = plan, lag
 
     # --- what must hold -------------------------------------------------------------------------------------------
 
-    def check_work_conserving(self, view: RoundView, leases: dict[str, Lease]) -> None:
+    def check_work_conserving(self, view: Planning, leases: dict[str, Lease]) -> None:
         held = {worker for lease in leases.values() for worker in lease.worker_ids}
         free = [worker.accelerator_type for worker in view.cluster.workers if worker.id not in held]
         for job in view.jobs:
             if job.id not in leases:
                 assert all(free.count(name) < job.spec.scale_factor for name in TYPES)
 
-    def check_moves(self, view: RoundView, leases: dict[str, Lease]) -> None:
+    def check_moves(self, view: Planning, leases: dict[str, Lease]) -> None:
         """A gang on its type stays on its workers, unless it gets together or its partner, one of two, stays."""
         before = {lease.job_id: lease for lease in self.plan.leases} if self.plan else {}
         node_of = {worker.id: worker.node for worker in view.cluster.workers}
@@ -192,17 +192,17 @@ class Rounds(RuleBasedStateMachine):
             was_or_is_packed = len(old.combination) + len(lease.combination) > 2
             assert len(nodes) < len(nodes_before) or was_or_is_packed
 
-    def check_ledger(self, view: RoundView, leases: dict[str, Lease], owed: dict[tuple[str, str], float]) -> None:
-        """Each round is a round less owed if it was owed, or if a gang took or kept it as a claim; nothing else is."""
-        promised: dict[tuple[str, str], float] = {}
+    def check_ledger(self, view: Planning, leases: dict[str, Lease], lag: dict[tuple[str, str], float]) -> None:
+        """A round given takes one off a positive lag, or off any lag if the gang had a claim; nothing else does."""
+        target_fraction: dict[tuple[str, str], float] = {}
         for members, share in zip(view.allocation.combinations, view.allocation.time_fraction, strict=True):
             for name in members:
                 for of, part in zip(view.allocation.accelerator_types, share, strict=True):
-                    promised[name, of] = promised.get((name, of), 0.0) + float(part)
+                    target_fraction[name, of] = target_fraction.get((name, of), 0.0) + float(part)
         most = 3.0 + self.minimum_run_s / DURATION_S + (2 * self.cost_s / DURATION_S) ** 0.5
-        for key, part in promised.items():
-            due = min(max(self.owed.get(key, 0.0) + part, -most), most)
-            given = due - owed.get(key, 0.0)
+        for key, part in target_fraction.items():
+            due = min(max(self.lag.get(key, 0.0) + part, -most), most)
+            given = due - lag.get(key, 0.0)
             runs = key[0] in leases and leases[key[0]].accelerator_type == key[1]
             assert abs(given) < 1e-9 or (runs and abs(given - 1.0) < 1e-9)
             assert not (runs and due > 0 and abs(given) < 1e-9)

@@ -16,11 +16,11 @@ def test_a_switch_decides_from_the_next_round_on_and_is_kept_over_a_restart() ->
     world.submit(10_000)
     world.run_until_s(15.0)
     assert set(policies(world)) == {"equal_share"}
-    known = len(policies(world))
+    before = len(policies(world))
     asked = world.ask("policy.switch", "policy", policy="max_min_fairness")
     world.run_until_s(35.0)
     assert world.operation(asked).state is OperationState.DONE
-    assert set(policies(world)[known:]) == {"max_min_fairness"}
+    assert set(policies(world)[before:]) == {"max_min_fairness"}
     world.driver = world.new_driver()
     world.run_until_s(55.0)
     assert policies(world)[-1] == world.store.snapshot().policy == "max_min_fairness"

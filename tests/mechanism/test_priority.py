@@ -7,26 +7,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.planner import Standing, choose
-from gavel.mechanism.priority import claims_published, fastest_first, shuffled
-from gavel.mechanism.problem import Solved, reused
+from gavel.mechanism.planning.planner import SelectionProblem, choose
+from gavel.mechanism.planning.priority import claims_published, fastest_first, shuffled
+from gavel.mechanism.planning.problem import Solved, reused
 from gavel.types import Allocation, Certificate
 from tests.builders import a_problem
 
 
-def a_standing(promised: list[list[float]], rates: list[list[float]], capacity: list[int], **over: object) -> Standing:
+def a_selection(
+    target_fraction: list[list[float]], rates: list[list[float]], capacity: list[int], **over: object
+) -> SelectionProblem:
     n, m = np.shape(rates)
     fields: dict[str, object] = {
         "rates": np.array(rates, dtype=float),
         "scale_factor": np.ones(n, dtype=np.int64),
         "capacity_workers": np.array(capacity, dtype=np.int64),
-        "promised": np.array(promised, dtype=float),
+        "target_fraction": np.array(target_fraction, dtype=float),
         "ledger": np.zeros((n, m)),
         "kept": np.full(n, -1),
         "round_index": 1,
         "planner": "published",
     }
-    return Standing(**(fields | over))  # type: ignore[arg-type]
+    return SelectionProblem(**(fields | over))  # type: ignore[arg-type]
 
 
 def an_allocation(fractions: list[list[float]]) -> Allocation:
@@ -41,30 +43,30 @@ def an_allocation(fractions: list[list[float]]) -> Allocation:
 
 
 def test_the_job_with_the_most_promised_for_what_it_received_goes_first_and_nobody_is_barred() -> None:
-    promised = np.array([[0.6], [0.3], [0.0]])
+    target_fraction = np.array([[0.6], [0.3], [0.0]])
     received = np.array([[2.0], [0.0], [0.0]])
-    assert list(claims_published(promised, received, np.ones((3, 1), dtype=bool), [0])) == [(0, [1, 0, 2])]
+    assert list(claims_published(target_fraction, received, np.ones((3, 1), dtype=bool), [0])) == [(0, [1, 0, 2])]
 
 
 def test_types_are_filled_fastest_first() -> None:
     """Type by type, so that a left-over of the fast type takes a job before its own better entry is looked at."""
     assert fastest_first(np.array([[1.0, 4.0], [1.0, 2.0], [3.0, 1.0]])) == [1, 0]
-    chosen, _ = choose(a_standing([[0.0, 1.0]], [[2.0, 1.9]], [1, 1]))
+    chosen, _ = choose(a_selection([[0.0, 1.0]], [[2.0, 1.9]], [1, 1]))
     assert chosen == {0: 0}
 
 
 def test_rounds_are_received_in_the_promised_proportion_between_two_solves() -> None:
-    standing = a_standing([[0.75], [0.25]], [[1.0], [1.0]], [1])
+    selection = a_selection([[0.75], [0.25]], [[1.0], [1.0]], [1])
     got = [0, 0]
     for index in range(40):
-        chosen, ledger = choose(replace(standing, round_index=index + 1, is_new_allocation=index == 0))
+        chosen, ledger = choose(replace(selection, round_index=index + 1, is_new_allocation=index == 0))
         got[next(iter(chosen))] += 1
-        standing = replace(standing, ledger=ledger)
+        selection = replace(selection, ledger=ledger)
     assert got == [30, 10]
 
 
 def test_a_new_allocation_starts_the_count_anew() -> None:
-    _, ledger = choose(a_standing([[0.5], [0.5]], [[1.0], [1.0]], [1], ledger=np.array([[7.0], [9.0]])))
+    _, ledger = choose(a_selection([[0.5], [0.5]], [[1.0], [1.0]], [1], ledger=np.array([[7.0], [9.0]])))
     assert ledger.sum() == 1.0
 
 
@@ -81,7 +83,9 @@ def test_shuffled_types_lead_about_equally_often() -> None:
 
 def test_a_solve_is_skipped_when_nothing_that_counts_has_changed() -> None:
     problem = a_problem([[1.0, 2.0], [2.0, 1.0]], [1, 1])
-    solved = Solved(problem=problem, allocation=an_allocation([[0.0, 1.0], [1.0, 0.0]]))
+    answer = an_allocation([[0.0, 1.0], [1.0, 0.0]])
+    reads = ("accelerator_types", "job_ids", "scale_factor", "steps_remaining", "weight")
+    solved = Solved(problem=problem, allocation=replace(answer, reads=reads))
     later = replace(problem, now_s=30.0, age_s=problem.age_s + 30.0)
     progressed = replace(later, steps_remaining=problem.steps_remaining - 5)
     assert solved.serves(later, solve_on="change", interval_s=0.0)

@@ -3,7 +3,7 @@
 import math
 
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.mechanism.problem import problem_from
+from gavel.mechanism.planning.problem import problem_from
 from gavel.types import AllocationProblem, Cluster, Job, Node, Tier, Worker
 from tests.builders import a_cluster, a_job
 
@@ -16,6 +16,7 @@ def problem_of(jobs: list[Job], cluster: Cluster) -> AllocationProblem:
         matrix=ReconciledThroughputs().matrix,
         now_s=0.0,
         round_duration_s=10.0,
+        pair_rates=None,
         warm_start={},
     )
 

@@ -30,8 +30,8 @@ class Steered(World):
 
     def there(self) -> dict[str, tuple[int, int]]:
         """{owner/name: (capacity, generation)} of applications, as the cluster has it."""
-        found = [each for each in self.backend.observe().resources if each.owner != "gavel"]
-        return {f"{each.owner}/{each.name}": (each.capacity, each.generation) for each in found}
+        resources = [each for each in self.backend.observe().resources if each.owner != "gavel"]
+        return {f"{each.owner}/{each.name}": (each.capacity, each.generation) for each in resources}
 
     def running(self) -> Job:
         job_id = self.submit(10_000, argv=program("mlp"))

@@ -50,10 +50,10 @@ def a_tree(seed: int, objectives: Sequence[str], *, depth: int, caps: bool, jobs
     problem = an_instance(seed, jobs=jobs, types=2 + seed % 3)
     tiers: list[Tier] = []
 
-    def grow(parent: str | None, levels: int, promised: float) -> None:
+    def grow(parent: str | None, levels: int, guaranteed: float) -> None:
         count = int(draw.integers(1, 4))
         for index in range(count if levels else 0):
-            guarantee = float(draw.choice([0.0, 0.5, 1.0])) * promised / count
+            guarantee = float(draw.choice([0.0, 0.5, 1.0])) * guaranteed / count
             cap = max(guarantee, float(draw.uniform(0.1, 0.8))) if caps and draw.random() < 1 / 3 else 1.0
             tier = Tier(
                 name=f"{parent or 'tier'}-{index}",

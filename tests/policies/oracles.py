@@ -137,7 +137,7 @@ def _is_in(problem: AllocationProblem, tier: Tier) -> np.ndarray:
 
 
 def _branches(problem: AllocationProblem, parent: str | None) -> tuple[Branch, ...]:
-    found = []
+    branches = []
     for index, tier in enumerate(problem.tiers):
         jobs = np.flatnonzero(_is_in(problem, tier))
         if tier.parent != parent or not len(jobs):
@@ -145,11 +145,11 @@ def _branches(problem: AllocationProblem, parent: str | None) -> tuple[Branch, .
         own, below = np.flatnonzero(problem.tier_of_job == index), _branches(problem, tier.name)
         spread = _in_order if tier.objective == "fifo" else _evenly
         if below:
-            beside = (Branch(1.0, own, spread=spread),) if len(own) else ()
-            found.append(Branch(tier.weight, jobs, tier.guarantee, None, below + beside))
+            colocated = (Branch(1.0, own, spread=spread),) if len(own) else ()
+            branches.append(Branch(tier.weight, jobs, tier.guarantee, None, below + colocated))
         else:
-            found.append(Branch(tier.weight, jobs, tier.guarantee, spread))
-    return tuple(found)
+            branches.append(Branch(tier.weight, jobs, tier.guarantee, spread))
+    return tuple(branches)
 
 
 def filled_by_tiers(problem: AllocationProblem) -> np.ndarray:
@@ -217,3 +217,107 @@ def _root(over: Callable[[float], float], high: float) -> float:
     if over(0.0) >= 0 or over(high) <= 0:
         return 0.0 if over(0.0) >= 0 else high
     return float(brentq(over, 0.0, high, xtol=1e-14, rtol=1e-14))
+
+
+class Undecided(Exception):
+    """Bisection over linear programs did not end: rounding hides who can rise no further."""
+
+
+def equally_late_tier(problem: AllocationProblem, share: float = 1.0) -> np.ndarray:
+    """Service of each job where one tier has finish-time fairness, exactly: by bisection over linear programs.
+
+    In each step all users that can still rise do so to one rho, and their jobs as `_late_targets` says; then whoever
+    could not have more while the others keep theirs is frozen. Raises Undecided.
+    """
+    oracle = Oracle(problem)
+    cap, service = oracle.cap.copy(), np.zeros(oracle.jobs)
+    for _ in range(4 * oracle.jobs):
+        if (cap <= service + 1e-7).all():
+            return service
+        service = _most_equal(problem, oracle, service, cap, share)
+        stuck, room = _stuck(oracle, service, cap), 1e-5
+        while not (stuck & (cap > service + 1e-7)).any() and room < 1e-3:  # rounding may hide who is stuck
+            stuck, room = _stuck(oracle, service, cap, room), 3 * room
+        cap = np.where(stuck, service, cap)
+    raise Undecided
+
+
+def _most_equal(
+    problem: AllocationProblem, oracle: Oracle, service: np.ndarray, cap: np.ndarray, share: float
+) -> np.ndarray:
+    """The targets of the largest sum of services that a valid allocation reaches, by bisection."""
+    low, high = float(service.sum()), float(cap.sum())
+    for _ in range(45):
+        middle = (low + high) / 2
+        fits = oracle.fits(_late_targets(problem, oracle, service, cap, share, middle) * (1 - 1e-9))
+        low, high = (middle, high) if fits else (low, middle)
+    return _late_targets(problem, oracle, service, cap, share, low)
+
+
+def _stuck(oracle: Oracle, service: np.ndarray, cap: np.ndarray, room: float = 1e-5) -> np.ndarray:
+    """Jobs that are at their cap, or could not have more while all keep what they have."""
+    stuck = cap <= service + 1e-7
+    for job in np.flatnonzero(~stuck):
+        most = oracle.best(oracle.service[job], service * (1 - 1e-8))
+        stuck[job] = most is None or most <= service[job] + room
+    return stuck
+
+
+def _late_targets(
+    problem: AllocationProblem, oracle: Oracle, start: np.ndarray, cap: np.ndarray, share: float, together: float
+) -> np.ndarray:
+    """Targets (n,) that sum to `together`: users at one rho, each within what it has and can have, then their jobs."""
+    able = oracle.equal > 0
+    users = [np.flatnonzero([who == user for who in problem.users] & able) for user in dict.fromkeys(problem.users)]
+    users = [own for own in users if len(own)]
+    work, slice_service = oracle.unit * problem.steps_remaining, share / len(users) * oracle.workers.sum()
+    targets = start.copy()
+
+    def of_user(own: np.ndarray, level: float) -> float:
+        mass = work[own] / work[own].sum()
+        done_s = mass @ problem.isolated_time_s[own] + work[own].sum() / slice_service
+        wanted = _late(work[own].sum(), mass @ problem.age_s[own], done_s, level)
+        return float(np.clip(wanted, start[own].sum(), np.maximum(start, cap)[own].sum()))
+
+    level = _level(lambda level: sum(of_user(own, level) for own in users) - together)
+    for own in users:
+        _spread_of_user(problem, oracle, own, share / len(users), targets, cap, of_user(own, level))
+    return targets
+
+
+def _spread_of_user(
+    problem: AllocationProblem,
+    oracle: Oracle,
+    own: np.ndarray,
+    share: float,
+    targets: np.ndarray,
+    cap: np.ndarray,
+    wanted: float,
+) -> None:
+    """Jobs of a user at one w rho, against a slice of `share` / jobs of every type that they can use."""
+    slices = (oracle.rates[own] > 0) * oracle.workers * (share / len(own) / oracle.scale[own])[:, None]
+    slices /= np.maximum(1.0, slices.sum(axis=1, keepdims=True))
+    alone_s = problem.isolated_time_s[own] + problem.steps_remaining[own] / (oracle.rates[own] * slices).sum(axis=1)
+    work, start, most = oracle.unit[own] * problem.steps_remaining[own], targets[own], np.maximum(targets, cap)[own]
+
+    def at(level: float) -> np.ndarray:
+        return np.clip(_late(work, problem.age_s[own], alone_s / problem.weight[own], level), start, most)
+
+    targets[own] = at(_level(lambda level: float(at(level).sum()) - wanted))
+
+
+def _late(work: np.ndarray, age_s: np.ndarray, isolated_s: np.ndarray, level: float) -> np.ndarray:
+    """Service at which (age + work / service) / isolated = 1 / level; infinite where none is enough."""
+    left = isolated_s - age_s * level
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(left > 0, work * level / left, np.inf)
+
+
+def _level(missing: Callable[[float], float]) -> float:
+    """Where a function that never falls reaches zero; its end if it does not."""
+    low, high = 0.0, 1.0
+    while missing(high) < 0 and high < 1e12:
+        low, high = high, 2 * high
+    if missing(low) >= 0 or missing(high) <= 0:
+        return low if missing(low) >= 0 else high
+    return float(brentq(missing, low, high, xtol=1e-15, rtol=1e-14))

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from gavel.policies._pairs import with_pairs
 from gavel.policies.allox import AlloX, _matched, _places
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.gandiva import Gandiva
+from gavel.policies.programs.pairs import with_pairs
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import seeds

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidProblem
-from gavel.policies import _classes, _validate
-from gavel.policies._classes import classes
-from gavel.policies._names import of_jobs_and_pairs
+from gavel.policies.fast import job_classes
+from gavel.policies.fast.job_classes import classes
 from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.policies.programs import validate
+from gavel.policies.programs.names import of_jobs_and_pairs
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import few_examples
@@ -23,39 +24,39 @@ from tests.policies.instances import few_examples
 def test_jobs_are_of_one_class_exactly_if_their_keys_are_equal(rows: list[tuple[int, float]]) -> None:
     whole = np.asarray([row[0] for row in rows], dtype=np.int64)
     broken = np.asarray([row[1] for row in rows], dtype=float)
-    found = classes([whole, broken])
+    merged = classes([whole, broken])
     alike = (whole[:, None] == whole) & (broken[:, None] == broken)
-    assert np.array_equal(found.of_job[:, None] == found.of_job, alike)
-    assert np.array_equal(found.count[found.of_job], alike.sum(axis=1))
-    assert np.array_equal(found.of_job[found.first], np.arange(len(found.first)))
+    assert np.array_equal(merged.of_job[:, None] == merged.of_job, alike)
+    assert np.array_equal(merged.count[merged.of_job], alike.sum(axis=1))
+    assert np.array_equal(merged.of_job[merged.first], np.arange(len(merged.first)))
 
 
 def test_keys_that_are_mixed_alike_are_noticed_and_nobody_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_classes, "_MULTIPLIER", np.uint64(0))  # every key is now mixed alike
-    found = classes([np.asarray([1, 1, 2])])
-    assert found.count.tolist() == [1, 1, 1]
+    monkeypatch.setattr(job_classes, "_MULTIPLIER", np.uint64(0))  # every key is now mixed alike
+    merged = classes([np.asarray([1, 1, 2])])
+    assert merged.count.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("slot_bits", [20, 1], ids=["a slot a class", "classes that share slots"])
 def test_many_jobs_of_few_classes_are_joined_as_few_jobs_are(slot_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_classes, "SLOT_BITS", slot_bits)
+    monkeypatch.setattr(job_classes, "SLOT_BITS", slot_bits)
     draw = np.random.default_rng(0)
-    whole, broken = draw.integers(0, 5, _classes.MANY + 1), draw.choice([0.0, -0.0, 0.5], _classes.MANY + 1)
-    found = classes([whole, broken])
-    assert len(found.first) == 10
-    assert found.fit([whole, broken])
-    assert np.array_equal(found.count, np.bincount(found.of_job))
+    whole, broken = draw.integers(0, 5, job_classes.MANY + 1), draw.choice([0.0, -0.0, 0.5], job_classes.MANY + 1)
+    merged = classes([whole, broken])
+    assert len(merged.first) == 10
+    assert merged.fit([whole, broken])
+    assert np.array_equal(merged.count, np.bincount(merged.of_job))
 
 
 @pytest.mark.parametrize("many", [2, 100_000], ids=["by their hashes", "by a set"])
 def test_a_job_that_is_named_twice_is_refused_however_many_there_are(
     many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_validate, "MANY_NAMES", many)
+    monkeypatch.setattr(validate, "MANY_NAMES", many)
     problem = a_problem([[2.0]] * 4, [3])
-    _validate.check_problem(problem)
+    validate.check_problem(problem)
     with pytest.raises(InvalidProblem, match="names a job twice"):
-        _validate.check_problem(replace(problem, job_ids=(*problem.job_ids[:3], problem.job_ids[0])))
+        validate.check_problem(replace(problem, job_ids=(*problem.job_ids[:3], problem.job_ids[0])))
 
 
 def copies(seed: int) -> AllocationProblem:

@@ -9,21 +9,23 @@ import pytest
 
 from gavel.errors import SolveFailed
 from gavel.policies import _serving, measures
-from gavel.policies._variants import agnostic
-from gavel.policies.fast import answer, distance
-from gavel.policies.fast.answer import SOLVER
-from gavel.policies.fast.distance import how_far
+from gavel.policies.fast import price_search, reduction, turns
 from gavel.policies.fast.envelope import Envelopes, Market
-from gavel.policies.fast.levels import Filled, fill
+from gavel.policies.fast.price_search import how_far
+from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.fast.targets import Even, Targets
+from gavel.policies.fast.water_filling import Filled, fill
 from gavel.policies.fifo import Fifo
 from gavel.policies.finish_time_fairness import FinishTimeFairness
 from gavel.policies.makespan import Makespan
 from gavel.policies.max_min_fairness import MaxMinFairness
+from gavel.policies.programs.variants import agnostic
 from gavel.policies.shortest_job_first import ShortestJobFirst
 from gavel.types import Allocation, AllocationProblem, FloatArray
 from tests.builders import a_problem
 from tests.policies.instances import an_instance, seeds
+
+MOST_UNANSWERED = 0.02  # of the problems: those for which the program that defines the policy finds no answer
 
 
 def by_program(policy: Fifo | ShortestJobFirst, problem: AllocationProblem) -> Allocation:
@@ -62,21 +64,23 @@ def assert_as_good(ours: FloatArray, theirs: FloatArray) -> None:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_prices_answer_as_well_as_the_program(objective: str) -> None:
     policy, program = OBJECTIVES[objective]
-    for seed in seeds(15, 500):
-        problem = an_uneven_instance(seed)
+    problems, unanswered = [an_uneven_instance(seed) for seed in seeds(15, 500)], []
+    for problem in problems:
         try:
             theirs = program(policy, problem)
-        except SolveFailed:
-            continue  # nothing to compare with
+        except SolveFailed as error:
+            unanswered.append(error)  # nothing to compare with
+            continue
         assert_as_good(policy.objective(problem, policy.allocate(problem)), policy.objective(problem, theirs))
+    assert len(unanswered) <= MOST_UNANSWERED * len(problems), unanswered
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_nearly_every_answer_is_the_price_method_s_own_and_certified(objective: str) -> None:
+def test_nearly_every_answer_needs_no_program_and_is_certified(objective: str) -> None:
     policy, _ = OBJECTIVES[objective]
     problems = [an_uneven_instance(seed) for seed in seeds(30, 300)]
     runnable = [problem for problem in problems if measures.runnable(problem).any()]
-    own = [each for each in map(policy.allocate, runnable) if each.solver == SOLVER]
+    own = [each for each in map(policy.allocate, runnable) if each.solver in (SOLVER, turns.SOLVER)]
     assert len(own) >= 0.9 * len(runnable)
     assert all(each.certificate.primal_violation <= 1e-6 for each in own)
     assert all((each.certificate.dual_gap or 0.0) <= 1e-6 for each in own)
@@ -136,21 +140,30 @@ def test_any_prices_bound_the_level_from_above(seed: int) -> None:
     reached = how_far(market, market.workers, targets, np.ones(3))
     for prices in np.random.default_rng(seed).uniform(0, 1, (5, 3)):
         priced = Envelopes(market, prices, market.best)
-        assert distance.largest_paid(priced, targets, targets.end) >= reached.level * (1 - 1e-9)
+        assert price_search.largest_paid(priced, targets, targets.end) >= reached.level * (1 - 1e-9)
 
 
 def test_a_small_problem_is_solved_with_the_interior_point_as_with_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
     market = a_market(3, jobs=60, types=4)
     exact = fill(market, evenly)
-    monkeypatch.setattr(distance, "MOST_BY_SIMPLEX", 0)
+    monkeypatch.setattr(price_search, "MOST_BY_SIMPLEX", 0)
     assert fill(market, evenly).value == pytest.approx(exact.value, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_jobs_are_answered_alike_with_all_in_one_simplex_and_with_the_ambiguous_ones_only(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    market = a_market(seed, jobs=20 + seed, types=2 + seed % 3)
+    together = fill(market, evenly)
+    assert fill(market, evenly).value == pytest.approx(together.value, rel=1e-7)
 
 
 def test_more_jobs_than_are_solved_at_once_start_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     market = a_market(5, jobs=400)
     exact = fill(market, evenly)
-    monkeypatch.setattr(distance, "ALL_AT_ONCE", 100)
-    monkeypatch.setattr(distance, "LEAST_SAMPLE", 20)
+    monkeypatch.setattr(price_search, "ALL_AT_ONCE", 100)
+    monkeypatch.setattr(price_search, "LEAST_SAMPLE", 20)
     assert fill(market, evenly).value == pytest.approx(exact.value, rel=1e-7)
 
 
@@ -195,9 +208,9 @@ def test_wrong_prices_to_begin_with_do_no_harm(stored: dict[str, object]) -> Non
 def test_the_certificate_catches_a_wrong_answer_and_the_program_answers(
     spoil: Callable[[Filled], Filled], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gavel.policies.fast import family
+    from gavel.policies.fast import max_min
 
-    monkeypatch.setattr(family, "fill", lambda *args, **rest: spoil(fill(*args, **rest)))
+    monkeypatch.setattr(max_min, "fill", lambda *args, **rest: spoil(fill(*args, **rest)))
     problem = an_instance(1, jobs=9)
     allocation = MaxMinFairness().allocate(problem)
     assert allocation.solver != SOLVER
@@ -205,7 +218,7 @@ def test_the_certificate_catches_a_wrong_answer_and_the_program_answers(
 
 
 def test_a_method_that_does_not_settle_leaves_the_answer_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distance, "MOST_ROUNDS", 0)
+    monkeypatch.setattr(price_search, "MOST_ROUNDS", 0)
     assert MaxMinFairness().allocate(an_instance(1)).solver != SOLVER
 
 
@@ -233,4 +246,4 @@ def test_packed_pairs_are_left_to_the_program() -> None:
     problem = a_problem([[2.0, 1.0], [1.0, 2.0]], [1, 1])
     rates = np.concatenate([problem.throughput_steps_per_s, [[[1.5, 0.8], [0.7, 1.4]]]])
     packed = replace(problem, combinations=((0,), (1,), (0, 1)), throughput_steps_per_s=rates)
-    assert answer.answered(packed, "any", lambda *_: fill(a_market(0), evenly), []) is None
+    assert reduction.answered(packed, "any", lambda *_: fill(a_market(0), evenly), []) is None

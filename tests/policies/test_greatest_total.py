@@ -5,9 +5,9 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from gavel.policies import measures
-from gavel.policies._program import Program, cvxpy
 from gavel.policies.max_total_relative_speed import Ageing, MaxTotalRelativeSpeed
 from gavel.policies.max_total_throughput import MaxTotalThroughput
+from gavel.policies.programs.program import Program, cvxpy
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import an_instance, seeds

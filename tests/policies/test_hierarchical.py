@@ -206,5 +206,18 @@ class TestDeadlines:
     def test_the_earliest_deadline_goes_first_when_not_all_can_be_met(self) -> None:
         assert self.served(250.0, 110.0, 120.0) == pytest.approx([2 - 1 / 1.1 - 1 / 1.2, 1 / 1.1, 1 / 1.2])
 
-    def test_a_missed_deadline_gets_all_it_can_use(self) -> None:
-        assert self.served(50.0, np.inf, np.inf, now_s=60.0) == pytest.approx([1.0, 0.5, 0.5])
+    @pytest.mark.parametrize(("due_s", "now_s"), [(50.0, 60.0), (99.0, 0.0)], ids=["past", "out of reach"])
+    def test_a_deadline_that_cannot_be_met_takes_nothing(self, due_s: float, now_s: float) -> None:
+        assert self.served(due_s, np.inf, np.inf, now_s=now_s) == pytest.approx([2 / 3] * 3)
+        assert self.served(due_s, due_s, now_s + 100.0, now_s=now_s) == pytest.approx([0.5, 0.5, 1.0])
+
+    def test_deadlines_that_do_not_fit_beside_others_go_after_those_that_do(self) -> None:
+        """Thrice 100 s of work are too much for 2 workers until 110 s: the one that came last is given up."""
+        assert self.served(110.0, 105.0, 105.0) == pytest.approx([1 / 1.1, 1 / 1.05, 2 - 1 / 1.05 - 1 / 1.1])
+
+    def test_a_deadline_takes_nothing_from_another_user(self) -> None:
+        problem = a_problem(
+            [[1.0]] * 4, [2], tiers=self.TIERS, users=("ann", "ann", "bob", "bob"),
+            deadline_at_s=[100.0, 100.0, np.inf, np.inf], steps_remaining=[100.0] * 4,
+        )  # fmt: skip
+        assert service(problem) == pytest.approx([1.0, 0.0, 0.5, 0.5])

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.policies import measures, registry
-from gavel.policies._program import Program
-from gavel.policies._variants import agnostic
+from gavel.policies.fast import max_min
 from gavel.policies.max_min_fairness import MaxMinFairness, plain
+from gavel.policies.programs.program import Program
+from gavel.policies.programs.variants import agnostic
 from gavel.types import Tier
 from tests.builders import a_problem
 from tests.policies.instances import an_instance, few_examples, idle_pairs, seeds, workers_held
@@ -36,24 +37,61 @@ def test_a_gang_of_two_gets_as_many_workers_as_a_single_job() -> None:
     assert MaxMinFairness().allocate(problem).time_fraction[:, 0] == pytest.approx([1.0, 0.5])
 
 
-def test_the_plain_program_may_leave_accelerators_idle_and_water_filling_uses_them() -> None:
+def test_without_water_filling_what_is_left_goes_where_the_total_service_is_greatest() -> None:
     problem = a_problem([[1.0, 0.5], [4.0, 1.0], [4.0, 1.0], [4.0, 1.0]], [2, 2], weight=[5.0, 1.0, 1.0, 1.0])
     plain, filled = (MaxMinFairness(water_filling=each).allocate(problem) for each in (False, True))
-    worst = [MaxMinFairness(water_filling=False).objective(problem, each)[0] for each in (plain, filled)]
-    assert worst[0] == pytest.approx(worst[1])
-    assert workers_held(problem, plain).sum() < 4 - 0.5
-    assert workers_held(problem, filled).sum() == pytest.approx(4.0)
+    objective = MaxMinFairness(water_filling=False).objective
+    (worst, total), (same, no_more) = (objective(problem, each) for each in (plain, filled))
+    assert worst == pytest.approx(same)
+    assert total >= no_more - 1e-6
+    for each in (plain, filled):
+        assert workers_held(problem, each).sum() == pytest.approx(4.0)
+
+
+@few_examples
+@given(seed=st.integers(0, 10**6), jobs=st.integers(1, 12), types=st.integers(1, 4), load=st.sampled_from([0.3, 1, 3]))
+def test_the_plain_optimum_is_the_program_s_and_leaves_nobody_who_could_use_what_is_idle(
+    seed: int, jobs: int, types: int, load: float
+) -> None:
+    problem, policy = an_instance(seed, jobs=jobs, types=types), MaxMinFairness(water_filling=False)
+    workers = np.maximum(1, problem.capacity_workers * load).astype(np.int64)
+    problem = replace(problem, capacity_workers=workers)
+    ours, theirs = (policy.objective(problem, each) for each in (policy.allocate(problem), policy.program(problem)))
+    assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    assert not idle_pairs(problem, policy.allocate(problem)).any()
+
+
+@pytest.mark.parametrize("load", [0.25, 0.75, 2.0])
+def test_hundreds_of_different_jobs_get_a_certified_total(load: float) -> None:
+    draw = np.random.default_rng(5)
+    workers = (load * 900 * np.asarray([0.2, 0.3, 0.5])).astype(np.int64)
+    problem = a_problem(draw.lognormal(0, 1, (900, 3)).tolist(), workers, weight=draw.choice([1.0, 2.0, 5.0], 900))
+    policy = MaxMinFairness(water_filling=False)
+    allocation, filled = policy.allocate(problem), MaxMinFairness().allocate(problem)
+    assert allocation.solver == "prices"
+    assert (allocation.certificate.dual_gap or 0.0) <= 1e-6
+    (worst, total), (same, no_more) = (policy.objective(problem, each) for each in (allocation, filled))
+    assert worst == pytest.approx(same, rel=1e-6)
+    assert total >= no_more * (1 - 1e-7)
+
+
+def test_with_very_many_different_jobs_what_is_left_is_shared_by_water_filling(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = an_instance(3, jobs=12)
+    problem = replace(problem, capacity_workers=problem.capacity_workers * 3)
+    monkeypatch.setattr(max_min, "MOST_JOBS", 5)
+    plain, filled = (MaxMinFairness(water_filling=each).allocate(problem) for each in (False, True))
+    assert MaxMinFairness().objective(problem, plain) == pytest.approx(MaxMinFairness().objective(problem, filled))
 
 
 @pytest.mark.parametrize("seed", seeds(20, 200))
 def test_the_plain_program_agrees_with_an_independent_linear_program_and_between_solvers(seed: int) -> None:
     problem = an_instance(seed, jobs=2 + seed % 3, types=2 + seed % 2)
     policy = MaxMinFairness(water_filling=False)
-    if not Program(problem).is_idle:
-        answers = (plain(Program(problem, solver="clarabel")), plain(Program(problem, solver="highs")))
-        values = [policy.objective(problem, answer)[0] for answer in answers]
-        assert values[0] == pytest.approx(values[1], rel=1e-4)
-        assert values[1] == pytest.approx(Oracle(problem).worst_served(problem.weight), rel=1e-6)
+    assert not Program(problem).is_idle, "nobody can run: this instance proves nothing"
+    answers = (plain(Program(problem, solver="clarabel")), plain(Program(problem, solver="highs")))
+    values = [policy.objective(problem, answer)[0] for answer in answers]
+    assert values[0] == pytest.approx(values[1], rel=1e-4)
+    assert values[1] == pytest.approx(Oracle(problem).worst_served(problem.weight), rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", seeds(12, 120))

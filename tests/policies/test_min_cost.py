@@ -96,9 +96,9 @@ def cheapest(problem: AllocationProblem, oracle: Oracle, kept: np.ndarray) -> fl
     per_dollar = oracle.rates / problem.price_usd_per_hour
     best = np.maximum(per_dollar.max(axis=1, keepdims=True), 1e-300)
     claim = (problem.scale_factor * problem.weight)[:, None]
-    found = oracle.best((claim * per_dollar / best).ravel(), kept * (1 - 1e-7))
-    assert found is not None
-    return found
+    fractions = oracle.best((claim * per_dollar / best).ravel(), kept * (1 - 1e-7))
+    assert fractions is not None
+    return fractions
 
 
 def test_the_deadlines_kept_are_close_to_the_most_that_can_be() -> None:

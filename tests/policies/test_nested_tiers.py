@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidProblem
-from gavel.mechanism.caps import capped
+from gavel.mechanism.planning.caps import capped
 from gavel.policies import measures
-from gavel.policies._tree import Node, tree
-from gavel.policies.fast.answer import SOLVER
+from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.hierarchical import Hierarchical
-from gavel.types import Allocation, AllocationProblem, Tier
+from gavel.policies.tiers.tree import Node, tree
+from gavel.types import Allocation, AllocationProblem, Tier, workers_promised
 from tests.builders import a_problem
 from tests.policies.instances import a_tree, an_instance, few_examples, idle_pairs, seeds
 from tests.policies.oracles import filled_by_tiers
@@ -212,7 +212,7 @@ TEAM = Tier(name="team", parent="top", guarantee=0.4)
 
 
 @pytest.mark.parametrize(
-    ("tiers", "field", "said"),
+    ("tiers", "field", "message"),
     [
         (ROUND, "tiers[b].parent", "is a, which is below it"),
         ((Tier(name="a", parent="a"),), "tiers[a].parent", "which is below it"),
@@ -224,12 +224,12 @@ TEAM = Tier(name="team", parent="top", guarantee=0.4)
     ],
 )
 def test_a_tree_that_no_allocation_can_satisfy_is_refused_by_name(
-    tiers: tuple[Tier, ...], field: str, said: str
+    tiers: tuple[Tier, ...], field: str, message: str
 ) -> None:
     with pytest.raises(InvalidProblem) as refusal:
         Hierarchical().allocate(a_problem([[1.0]], [1], tiers=tiers, tier_of_job=[0]))
     assert refusal.value.field == field
-    assert said in refusal.value.message
+    assert message in refusal.value.message
 
 
 def test_tiers_of_which_nobody_has_jobs_may_be_anything() -> None:
@@ -237,14 +237,16 @@ def test_tiers_of_which_nobody_has_jobs_may_be_anything() -> None:
     assert service(a_problem([[1.0]], [1], tiers=tiers, tier_of_job=[0])) == pytest.approx([1.0])
 
 
-def test_packed_pairs_count_whole_for_the_caps_of_both() -> None:
+def test_a_packed_pair_counts_half_for_the_cap_of_each() -> None:
+    """Beside the other the capped job keeps its speed: packed all the time it holds the half worker that it may."""
     tiers = (Tier(name="a", cap=0.25), Tier(name="b"))
     problem = a_problem([[1.0], [1.0]], [2], tiers=tiers, tier_of_job=[0, 1])
-    beside = np.asarray([[[1.0], [1.0]]])
+    colocated = np.asarray([[[1.0], [1.0]]])
     packed = replace(
         problem,
         combinations=(*problem.combinations, (0, 1)),
-        throughput_steps_per_s=np.concatenate([problem.throughput_steps_per_s, beside]),
+        throughput_steps_per_s=np.concatenate([problem.throughput_steps_per_s, colocated]),
     )
     allocation = Hierarchical().allocate(packed)
-    assert (allocation.time_fraction[0] + allocation.time_fraction[2]).sum() == pytest.approx(0.5)
+    assert workers_promised(allocation, packed)[0].sum() == pytest.approx(0.5)
+    assert (allocation.time_fraction[0] + allocation.time_fraction[2]).sum() == pytest.approx(1.0)

@@ -53,7 +53,7 @@ def measured(policy: object) -> MeasuredPolicy:
 
 
 def test_the_service_s_solver_process_finds_it(folder: Path) -> None:
-    runner = SubprocessRunner(4 << 30, policy_path=folder)
+    runner = SubprocessRunner(4 << 30, policy_dir=folder)
     try:
         gives_up_at_s = time.monotonic() + 60
         while not runner.warm():
@@ -82,5 +82,5 @@ def test_a_file_that_is_no_policy_is_named_with_what_is_wrong(tmp_path: Path, co
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidRequest, match=r"policy_path: .*nowhere is no folder"):
+    with pytest.raises(InvalidRequest, match=r"policy_dir: .*nowhere is no folder"):
         registry.load("fifo", tmp_path / "nowhere")

@@ -1,7 +1,7 @@
 """Pairs known by kind: solved over classes, compared with the program over every pair of named jobs."""
 
-import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from gavel.policies.fast.columns import Generated
 from gavel.policies.fast.packed import SOLVER, _between, _within, evenly_packed
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.store import codec
-from gavel.types import Allocation, AllocationProblem, PairRates
+from gavel.types import Allocation, AllocationProblem, PairRates, RoundPlan, RoundRecord
 from tests.builders import a_problem
 from tests.policies.instances import few_examples, seeds
 
@@ -30,15 +30,15 @@ def by_kind(seed: int, *, jobs: int | None = None) -> AllocationProblem:
     scale, kind = draw.choice([1, 1, 2], kinds), draw.integers(0, kinds, count)
     parts = draw.uniform(0.2, 1.0, (kinds, kinds, types))
     parts[draw.random(parts.shape) < 0.15] = 0.0
-    beside = parts * rates[:, None] * (scale[:, None] == scale)[:, :, None]
+    colocated = parts * rates[:, None] * (scale[:, None] == scale)[:, :, None]
     problem = a_problem(
         rates[kind],
         draw.integers(1, 5, types),
         scale_factor=scale[kind],
         weight=draw.choice([1.0, 2.0, 5.0], count),
     )
-    known = np.where(draw.random(count) < 0.1, -1, kind)
-    return with_pairs(problem, PairRates(kind_of_job=known, steps_per_s=beside))
+    kind_of_job = np.where(draw.random(count) < 0.1, -1, kind)
+    return with_pairs(problem, PairRates(kind_of_job=kind_of_job, steps_per_s=colocated))
 
 
 @pytest.mark.parametrize("water_filling", [True, False])
@@ -127,7 +127,7 @@ def _rates(**over: object) -> PairRates:
 
 
 @pytest.mark.parametrize(
-    ("rates", "scale", "said"),
+    ("rates", "scale", "message"),
     [
         (_rates(kind_of_job=np.asarray([0])), [1, 1], r"kind_of_job.*shape \(1,\), wanted \(2,\)"),
         (_rates(steps_per_s=np.ones((2, 1, 1))), [1, 1], r"steps_per_s.*wanted \(2, 2, 1\)"),
@@ -137,8 +137,8 @@ def _rates(**over: object) -> PairRates:
         (_rates(), [1, 2], r"steps_per_s\[0, 1\].*gangs of 1 and of 2"),
     ],
 )
-def test_rates_that_cannot_be_are_refused_by_name(rates: PairRates, scale: list[int], said: str) -> None:
-    with pytest.raises(InvalidProblem, match=said):
+def test_rates_that_cannot_be_are_refused_by_name(rates: PairRates, scale: list[int], message: str) -> None:
+    with pytest.raises(InvalidProblem, match=message):
         with_pairs(a_problem([[1.0]] * 2, [4], scale_factor=scale), rates)
 
 
@@ -218,7 +218,12 @@ def test_columns_that_are_missing_at_first_are_taken_in(monkeypatch: pytest.Monk
 
 def test_pair_rates_survive_being_stored_with_their_round() -> None:
     problem = by_kind(2)
-    restored = codec._problem(json.loads(codec.dump(problem), object_hook=codec._restore))
+    plan = RoundPlan(
+        round_index=1, parent_round_index=0, starts_at_s=0.0, duration_s=1.0, leases=(), policy="", allocation_digest=""
+    )
+    record = RoundRecord(plan=plan, problem=problem, allocation=MaxMinFairness().allocate(problem))
+    plan_body, decision = codec.pack_round(record)
+    restored = codec.record(SimpleNamespace(round_index=1, plan=plan_body, decision=decision)).problem
     assert restored.pair_rates is not None
     assert problem.pair_rates is not None
     assert np.array_equal(restored.pair_rates.steps_per_s, problem.pair_rates.steps_per_s)

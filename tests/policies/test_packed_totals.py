@@ -19,27 +19,27 @@ def a_packable_problem(seed: int, jobs: int = 9, kinds: int = 5, types: int = 3)
     size = np.array([1, 1, 1, 2, 4])[np.arange(kinds) % 5]
     alone = draw.uniform(1, 9, (kinds, types)) * (draw.random((kinds, types)) > 0.1)
     alone[:, 0] = np.maximum(alone[:, 0], 1.0)
-    beside = alone[:, None, :] * draw.uniform(0.2, 0.95, (kinds, kinds, types))
-    beside *= (draw.random((kinds, kinds, types)) > 0.1) & (size[:, None] == size)[:, :, None]
-    known = np.where(draw.random(jobs) > 0.1, kind, -1)
+    colocated = alone[:, None, :] * draw.uniform(0.2, 0.95, (kinds, kinds, types))
+    colocated *= (draw.random((kinds, kinds, types)) > 0.1) & (size[:, None] == size)[:, :, None]
+    kind_of_job = np.where(draw.random(jobs) > 0.1, kind, -1)
     return a_problem(
         alone[kind],
         draw.integers(1, 5, types).tolist(),
         scale_factor=size[kind].tolist(),
         weight=draw.uniform(0.5, 3.0, jobs).tolist(),
-        pair_rates=PairRates(kind_of_job=known, steps_per_s=beside),
+        pair_rates=PairRates(kind_of_job=kind_of_job, steps_per_s=colocated),
     )
 
 
 def total(problem: AllocationProblem) -> tuple[float, float]:
     """The total by priced pairs, and that of the program over all pairs by name."""
-    found = POLICY.allocate(problem)
-    assert found.solver == packed_totals.SOLVER
-    assert found.certificate.dual_gap is not None and found.certificate.dual_gap < 1e-9
+    allocation = POLICY.allocate(problem)
+    assert allocation.solver == packed_totals.SOLVER
+    assert allocation.certificate.dual_gap is not None and allocation.certificate.dual_gap < 1e-9
     named = named_pairs(problem)
-    among = named_pairs(problem, found.combinations)
-    assert measures.violation(among, found.time_fraction) < 1e-9
-    ours = float(POLICY.objective(among, found)[0])
+    among = named_pairs(problem, allocation.combinations)
+    assert measures.violation(among, allocation.time_fraction) < 1e-9
+    ours = float(POLICY.objective(among, allocation)[0])
     return ours, float(POLICY.objective(named, POLICY.program(named))[0])
 
 
@@ -72,8 +72,8 @@ def test_packing_is_worth_at_least_as_much_as_running_alone() -> None:
 
 def test_named_pairs_go_the_same_way() -> None:
     named = named_pairs(a_packable_problem(5))
-    found = POLICY.allocate(named)
-    assert found.solver == packed_totals.SOLVER and len(found.combinations) == len(named.combinations)
-    assert float(POLICY.objective(named, found)[0]) == pytest.approx(
+    allocation = POLICY.allocate(named)
+    assert allocation.solver == packed_totals.SOLVER and len(allocation.combinations) == len(named.combinations)
+    assert float(POLICY.objective(named, allocation)[0]) == pytest.approx(
         float(POLICY.objective(named, POLICY.program(named))[0]), rel=1e-7
     )

@@ -7,8 +7,8 @@ import pytest
 
 from gavel.errors import InvalidProblem, SolveFailed
 from gavel.policies import measures
-from gavel.policies._program import Program, cvxpy
-from gavel.policies._validate import check_problem
+from gavel.policies.programs.program import Program, cvxpy
+from gavel.policies.programs.validate import check_problem
 from gavel.types import AllocationProblem, Tier
 from tests.builders import a_problem
 

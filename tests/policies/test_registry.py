@@ -50,7 +50,7 @@ def test_specs_that_mean_the_same_policy_are_written_the_same(spec: str, canonic
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ("lottery", "choose one of .*fifo"),
         ("fifo?colour=red", "no parameter 'colour'; choose one of backfill"),
@@ -61,8 +61,8 @@ def test_specs_that_mean_the_same_policy_are_written_the_same(spec: str, canonic
         ("fifo?backfill=true&backfill=false", "twice"),
     ],
 )
-def test_an_unknown_name_parameter_or_value_is_refused_with_the_choices(spec: str, said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said) as refusal:
+def test_an_unknown_name_parameter_or_value_is_refused_with_the_choices(spec: str, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message) as refusal:
         registry.load(spec)
     assert refusal.value.field == "policy"
 

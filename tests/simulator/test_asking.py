@@ -1,4 +1,4 @@
-"""A question in a process of its own: its answer, its errors, and its limits."""
+"""A question answered in a process of its own: its answer, its errors, and its limits."""
 
 import json
 import math

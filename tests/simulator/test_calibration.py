@@ -1,4 +1,4 @@
-"""Predictions of a real driver on a virtual cluster, held against what then happened."""
+"""Predictions of a real driver on a virtual cluster, compared with what then happened."""
 
 import random
 
@@ -22,28 +22,28 @@ def a_run(jobs: int, *, policy: str = "hierarchical", load: float = 0.8, seed: i
     return sorted(world.store.predictions(limit=1000), key=lambda each: each.made_at_s)
 
 
-def finishes_inside(told: list[Prediction]) -> float:
-    return sum(each.finish.holds(each.finished_at_s or 0.0) for each in told) / len(told)
+def finishes_inside(predictions: list[Prediction]) -> float:
+    return sum(each.finish.holds(each.finished_at_s or 0.0) for each in predictions) / len(predictions)
 
 
-def starts_inside(told: list[Prediction]) -> float:
-    starts = [each.start.holds(each.started_at_s or 0.0) for each in told if each.start]
+def starts_inside(predictions: list[Prediction]) -> float:
+    starts = [each.start.holds(each.started_at_s or 0.0) for each in predictions if each.start]
     return sum(starts) / len(starts)
 
 
 def test_of_the_jobs_told_when_they_end_about_nine_in_ten_do() -> None:
     """The first ones by the wide interval, the others by the one that was learned from them."""
-    told = a_run(100)
-    assert len(told) >= 95
-    assert finishes_inside(told[:40]) >= 0.7
-    assert 0.8 <= finishes_inside(told[50:]) <= 1.0
-    assert starts_inside(told) >= 0.85
+    predictions = a_run(100)
+    assert len(predictions) >= 95
+    assert finishes_inside(predictions[:40]) >= 0.7
+    assert 0.8 <= finishes_inside(predictions[50:]) <= 1.0
+    assert starts_inside(predictions) >= 0.85
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("policy", ["hierarchical", "fifo", "max_min_fairness", "shortest_job_first"])
 @pytest.mark.parametrize("load", [0.5, 0.9])
 def test_that_holds_for_other_policies_and_loads(policy: str, load: float) -> None:
-    told = a_run(250, policy=policy, load=load, seed=7)
-    assert finishes_inside(told[60:]) >= 0.82
-    assert starts_inside(told) >= 0.85
+    predictions = a_run(250, policy=policy, load=load, seed=7)
+    assert finishes_inside(predictions[60:]) >= 0.82
+    assert starts_inside(predictions) >= 0.85

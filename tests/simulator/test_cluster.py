@@ -16,30 +16,30 @@ class Scene:
         self.clock = ManualClock()
         self.cluster = VirtualCluster(a_cluster(fast=2, slow=1), THROUGHPUT, self.clock, switch_cost_s)
 
-    def resource(self, token: int = 1, job: str = "x", capacity: int = 1, until_s: float = 20.0) -> SetResources:
+    def resource(self, generation: int = 1, job: str = "x", capacity: int = 1, until_s: float = 20.0) -> SetResources:
         return SetResources(
             resources=(
                 EphemeralResource(
-                    name=f"gang-{job}-{token}",
+                    name=f"gang-{job}-{generation}",
                     node="node-0",
                     capacity=capacity,
                     owner="gavel",
                     lease_expires_at_s=until_s,
-                    generation=token,
+                    generation=generation,
                 ),
             )
         )
 
-    def launch(self, token: int = 1, job: str = "x", workers: str = "fast-0", **over: object) -> LaunchGang:
+    def launch(self, generation: int = 1, job: str = "x", workers: str = "fast-0", **over: object) -> LaunchGang:
         fields: dict[str, object] = {
             "job_id": job,
-            "token": token,
+            "generation": generation,
             "user": "ann",
             "argv": program("mlp"),
             "env": {},
             "accelerator_type": workers.split("-", maxsplit=1)[0],
             "worker_ids": tuple(workers.split()),
-            "resource": f"gavel/gang-{job}-{token}",
+            "resource": f"gavel/gang-{job}-{generation}",
             "lease_expires_at_s": 10.0,
             "start_step": 0,
             "total_steps": 100,
@@ -118,7 +118,7 @@ def test_a_gang_of_two_starts_whole_or_not_at_all(scene: Scene) -> None:
 
 def test_an_extended_lease_goes_on_in_place_and_keeps_the_fraction_of_a_step(scene: Scene) -> None:
     scene.do(scene.resource(), scene.launch(lease_expires_at_s=1.0))
-    scene.do(ExtendLease(job_id="x", token=1, expires_at_s=2.0))
+    scene.do(ExtendLease(job_id="x", generation=1, expires_at_s=2.0))
     assert scene.see(at_s=1.0).reports[-1].step == 2
     gang = scene.see(at_s=2.0)
     assert (gang.started_at_s, gang.ended_at_s, gang.reports[-1].step) == (0.0, 2.0, 5)
@@ -127,30 +127,30 @@ def test_an_extended_lease_goes_on_in_place_and_keeps_the_fraction_of_a_step(sce
 def test_a_stopped_gang_checkpoints_and_its_token_never_starts_again(scene: Scene) -> None:
     scene.do(scene.resource(), scene.launch())
     scene.clock.wait(3.0)
-    scene.do(StopGang(job_id="x", token=1, reason="cancelled"))
+    scene.do(StopGang(job_id="x", generation=1, reason="cancelled"))
     gang = scene.see()
     assert gang.exit is not None and gang.exit.message == "cancelled"
     assert gang.reports[-1].checkpoint == "1-7"
-    scene.do(ForgetGang(job_id="x", token=1), scene.launch())
+    scene.do(ForgetGang(job_id="x", generation=1), scene.launch())
     assert scene.cluster.observe().gangs == ()
 
 
 def test_a_stop_that_overtakes_its_launch_wins(scene: Scene) -> None:
-    scene.do(StopGang(job_id="x", token=1), scene.resource(), scene.launch())
+    scene.do(StopGang(job_id="x", generation=1), scene.resource(), scene.launch())
     assert scene.cluster.observe().gangs == ()
 
 
 def test_launching_twice_or_with_an_older_token_is_harmless(scene: Scene) -> None:
-    scene.do(scene.resource(token=2), scene.launch(token=2))
-    scene.do(scene.launch(token=2, start_step=50), scene.launch(token=1))
+    scene.do(scene.resource(generation=2), scene.launch(generation=2))
+    scene.do(scene.launch(generation=2, start_step=50), scene.launch(generation=1))
     assert scene.see(at_s=4.0).reports[-1].step == 10
 
 
 def test_stale_words_about_resources_and_gangs_that_are_gone_change_nothing(scene: Scene) -> None:
     scene.do(scene.resource(capacity=2), scene.launch())
     scene.do(scene.resource(capacity=1))
-    scene.do(ExtendLease(job_id="x", token=7, expires_at_s=99.0), StopGang(job_id="z", token=1))
-    scene.do(ForgetGang(job_id="x", token=1))  # it still runs
+    scene.do(ExtendLease(job_id="x", generation=7, expires_at_s=99.0), StopGang(job_id="z", generation=1))
+    scene.do(ForgetGang(job_id="x", generation=1))  # it still runs
     assert scene.see().state is GangState.RUNNING
     assert [each.capacity for each in scene.cluster.observe().resources] == [2]
 
@@ -200,9 +200,9 @@ def shared(job: str, partner: str | None, **over: object) -> LaunchGang:
 def test_gangs_of_a_packed_pair_run_on_the_same_worker_at_their_pair_rates() -> None:
     """x and y make 2 and 1.5 steps/s beside each other; when x has done its 20 steps, y goes on at 2.5."""
     clock = ManualClock()
-    beside = {("mlp", "cnn", 1, "fast"): 2.0, ("cnn", "mlp", 1, "fast"): 1.5}
+    colocated = {("mlp", "cnn", 1, "fast"): 2.0, ("cnn", "mlp", 1, "fast"): 1.5}
     rates = THROUGHPUT | {("cnn", 1, "fast"): 2.5}
-    cluster = VirtualCluster(a_cluster(fast=1), rates, clock, beside=beside)
+    cluster = VirtualCluster(a_cluster(fast=1), rates, clock, colocated=colocated)
     resources = [Scene().resource(job=job, until_s=100.0) for job in "xy"]
     y = shared("y", "x", argv=program("cnn"), total_steps=40)
     cluster.execute([*resources, shared("x", "y", total_steps=20), y])
@@ -218,13 +218,13 @@ def test_gangs_of_a_packed_pair_run_on_the_same_worker_at_their_pair_rates() -> 
 
 def test_a_gang_makes_room_for_its_partner_and_for_nobody_else() -> None:
     clock = ManualClock()
-    beside = {("mlp", "mlp", 1, "fast"): 1.0}
-    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside=beside)
+    colocated = {("mlp", "mlp", 1, "fast"): 1.0}
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, colocated=colocated)
     cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xyz"])
     cluster.execute([shared("x", None), shared("z", None), shared("y", "x")])
     assert [gang.state for gang in cluster.observe().gangs] == [GangState.RUNNING, *[GangState.WAITING] * 2]
     clock.wait(4.0)
-    cluster.execute([ExtendLease(job_id="x", token=1, expires_at_s=100.0, shares_with="y")])
+    cluster.execute([ExtendLease(job_id="x", generation=1, expires_at_s=100.0, shares_with="y")])
     seen = {gang.job_id: gang for gang in cluster.observe().gangs}
     assert [seen[job].state for job in "xyz"] == [GangState.RUNNING, GangState.RUNNING, GangState.WAITING]
     clock.wait(14.0)
@@ -236,7 +236,7 @@ def test_a_gang_makes_room_for_its_partner_and_for_nobody_else() -> None:
 def test_reports_account_for_all_the_time_of_a_gang_whose_speed_changed_within_a_step(lease_ends_at_s: float) -> None:
     """x makes 2.5 steps/s, from the middle of a step on one in 3 s, then 2.5 again: that is no cost of its stop."""
     clock = ManualClock()
-    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside={("mlp", "mlp", 1, "fast"): 1 / 3})
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, colocated={("mlp", "mlp", 1, "fast"): 1 / 3})
     cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xy"])
     x = shared("x", "y", lease_expires_at_s=lease_ends_at_s)
     cluster.execute([x])
@@ -252,7 +252,7 @@ def test_reports_account_for_all_the_time_of_a_gang_whose_speed_changed_within_a
 def test_a_slow_step_that_is_cut_off_is_reported_as_training() -> None:
     """After 4 s at 2.5 steps/s a partner comes; the 2.9 s after that are not enough for a step at one in 3 s."""
     clock = ManualClock()
-    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, beside={("mlp", "mlp", 1, "fast"): 1 / 3})
+    cluster = VirtualCluster(a_cluster(fast=1), THROUGHPUT, clock, colocated={("mlp", "mlp", 1, "fast"): 1 / 3})
     cluster.execute([Scene().resource(job=job, until_s=100.0) for job in "xy"])
     cluster.execute([shared("x", "y", lease_expires_at_s=6.9)])
     clock.wait(4.0)

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from gavel.cli import app
 from gavel.client import Client
+from gavel.config import Settings
 from gavel.policies import fifo as first_come
 from gavel.types import Scope
 from tests.api.conftest import Service, service
@@ -34,11 +35,11 @@ def simulated(trace: Path, out: Path, *more: str) -> tuple[int, str]:
 
 
 def test_policies_are_compared_in_a_table_a_json_and_a_page(trace: Path, tmp_path: Path) -> None:
-    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--policy", "equal_share")
-    assert code == 0 and "mean JCT h" in said and "fifo" in said
-    found = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert set(found["policies"]) == {"fifo", "equal_share"}
-    for result in found["policies"].values():
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo", "--policy", "equal_share")
+    assert code == 0 and "mean JCT h" in output and "fifo" in output
+    content = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert set(content["policies"]) == {"fifo", "equal_share"}
+    for result in content["policies"].values():
         assert len(result["jobs"]) == 20 and 0 < result["utilisation"] <= 1
         assert result["figures"]["mean_jct_h"] >= result["figures"]["jct_floor_h"]
     page = (tmp_path / "out" / "report.html").read_text()
@@ -70,23 +71,79 @@ def test_only_measured_jobs_are_in_the_result(trace: Path, tmp_path: Path) -> No
     [
         (["--policy", "nothing"], "there is no 'nothing'"),
         (["--cluster", "a100"], "cluster: cannot read 'a100'"),
-        (["--measure", "50:60"], "the trace has 20 jobs, and none of those to be measured"),
+        (["--measure", "50:60"], "measure: 50:60 reaches beyond the trace, which has 20 jobs"),
+        (["--measure", "15:21"], "measure: 15:21 reaches beyond the trace, which has 20 jobs"),
         (["--packing"], "throughputs: packing and consolidation need the rates of a table; give one"),
         (["--outage", "t4-node-7=1:2"], "outage: there is no node 't4-node-7'"),
         (["--tier-shares", "gold"], "tier-shares: cannot read 'gold'"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(trace: Path, tmp_path: Path, more: list[str], message: str) -> None:
-    code, said = simulated(trace, tmp_path / "out", *more)
-    assert code == 2 and message in said and "Traceback" not in said
+    code, output = simulated(trace, tmp_path / "out", *more)
+    assert code == 2 and message in output and "Traceback" not in output
 
 
 def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
     trace.write_text(CSV + "x,1,1,ann\n", encoding="utf-8")
-    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo")
-    assert code == 2 and "jobs.csv, line 22: submit_time_s is 'x'" in said
-    code, said = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
-    assert code == 0 and "1 lines skipped; the first is line 22" in said
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo")
+    assert code == 2 and "jobs.csv, line 22: submit_time_s is 'x'" in output
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
+    assert code == 0 and "1 lines skipped; the first is line 22" in output
+
+
+def test_the_services_own_rules_are_in_force_unless_an_option_sets_another(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["simulate", "--trace", str(trace), "--cluster", "a100:2,t4:2", "--out"]
+    result = CliRunner().invoke(app, [*arguments, str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    rules = json.loads((tmp_path / "out" / "results.json").read_text())["rules"]
+    assert [name for name, rule in rules.items() if not rule["is_service_default"]] == ["planning_lead_fraction"]
+    for name, field in Settings.model_fields.items():
+        assert name not in rules or rules[name]["service_default"] == field.default
+    assert rules["policy"]["value"] == Settings().policy and rules["round_duration_s"]["value"] == 10.0
+    assert "rules: policy hierarchical; round_duration_s 10; solve_on change;" in result.output
+    assert "unlike the service's defaults: planning_lead_fraction 0 (there 0.25)" in result.output
+
+    monkeypatch.setenv("GAVEL_MINIMUM_LEASE_FRACTION", "0.5")
+    options = ["--round", "60", "--policy", "fifo", "--policy", "equal_share", "--solve-on", "event", "--no-backfill"]
+    result = CliRunner().invoke(app, [*arguments, str(tmp_path / "other"), *options, "--planner", "published"])
+    assert result.exit_code == 0, result.output
+    rules = json.loads((tmp_path / "other" / "results.json").read_text())["rules"]
+    assert {name: rule["value"] for name, rule in rules.items() if not rule["is_service_default"]} == {
+        "policy": ["fifo", "equal_share"],
+        "round_duration_s": 60.0,
+        "solve_on": "event",
+        "planner": "published",
+        "backfill": False,
+        "minimum_lease_fraction": 0.5,
+        "planning_lead_fraction": 0.0,
+    }
+    assert "policy fifo, equal_share (there hierarchical)" in result.output
+
+
+def test_parity_is_the_published_mechanism_unless_an_option_sets_another(trace: Path, tmp_path: Path) -> None:
+    arguments = ["simulate", "--trace", str(trace), "--cluster", "a100:4", "--parity", "--policy", "fifo"]
+    for more, round_s in (([], 360.0), (["--round", "30"], 30.0)):
+        out = tmp_path / f"{round_s}"
+        assert CliRunner().invoke(app, [*arguments, "--out", str(out), *more]).exit_code == 0
+        rules = {name: rule["value"] for name, rule in json.loads((out / "results.json").read_text())["rules"].items()}
+        assert (rules["planner"], rules["solve_on"], rules["backfill"]) == ("published", "event", False)
+        assert (rules["round_duration_s"], rules["allocation_interval_s"]) == (round_s, 1920.0)
+
+
+def test_a_gang_larger_than_any_type_is_named_as_such_or_skipped_and_counted(trace: Path, tmp_path: Path) -> None:
+    trace.write_text(CSV + "1300,50,3,ann\n1310,50,2,ann\n1320,50,16,ann\n", encoding="utf-8")
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo")
+    assert code == 2
+    assert "job job-22 is a gang of 3 workers, larger than any type: the largest, a100, has 2" in output
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient")
+    assert code == 0 and "2 jobs larger than any type skipped; the first is job job-22 is a gang of 3" in output
+    assert [job["name"] for job in results(tmp_path / "out")["jobs"]][-2:] == ["job-21", "job-23"]
+    (note,) = json.loads((tmp_path / "out" / "results.json").read_text())["left_out"]
+    assert note in (tmp_path / "out" / "report.html").read_text()
+    code, output = simulated(trace, tmp_path / "out", "--policy", "fifo", "--lenient", "--measure", "0:22")
+    assert code == 2 and "which has 21 jobs" in output
 
 
 RATES = {
@@ -130,11 +187,11 @@ def test_throughputs_can_be_hidden_and_nodes_fail(trace: Path, rates: Path, tmp_
         ("lost", ["--outage", "a100-node-0=300:2000", "--checkpoint-period", "60"]),
     ):
         assert simulated(trace, tmp_path / name, *options, *more)[0] == 0
-    known, hidden, lost = (results(tmp_path / name) for name in ("known", "hidden", "lost"))
-    assert [len(each["jobs"]) for each in (known, hidden, lost)] == [12, 12, 12]
-    assert lost["figures"]["mean_jct_h"] > 1.1 * known["figures"]["mean_jct_h"]
-    assert hidden["figures"]["mean_jct_h"] != known["figures"]["mean_jct_h"]
-    assert known["figures"]["jct_floor_h"] == hidden["figures"]["jct_floor_h"]
+    stated, hidden, lost = (results(tmp_path / name) for name in ("known", "hidden", "lost"))
+    assert [len(each["jobs"]) for each in (stated, hidden, lost)] == [12, 12, 12]
+    assert lost["figures"]["mean_jct_h"] > 1.1 * stated["figures"]["mean_jct_h"]
+    assert hidden["figures"]["mean_jct_h"] != stated["figures"]["mean_jct_h"]
+    assert stated["figures"]["jct_floor_h"] == hidden["figures"]["jct_floor_h"]
 
 
 READ = {
@@ -157,20 +214,20 @@ def test_a_file_of_every_form_is_replayed(form: str, rates: Path, tmp_path: Path
     path = tmp_path / "trace"
     path.write_text("\n".join(READ[form]) + "\n", encoding="utf-8")
     assert simulated(path, tmp_path / "out", "--throughputs", str(rates), "--policy", "max_min_fairness")[0] == 0
-    found = results(tmp_path / "out")
-    assert [job["state"] for job in found["jobs"]] == ["COMPLETED"] * 2
-    assert found["figures"]["deadlines"] == (form == "csv")
+    content = results(tmp_path / "out")
+    assert [job["state"] for job in content["jobs"]] == ["COMPLETED"] * 2
+    assert content["figures"]["deadlines"] == (form == "csv")
 
 
 def test_tiers_have_their_shares_and_their_envy(trace: Path, tmp_path: Path) -> None:
     options = ["--policy", "hierarchical", "--tier-shares", "gold=1,free=1", "--tier", "gold=4"]
     assert simulated(trace, tmp_path / "out", *options)[0] == 0
-    found = results(tmp_path / "out")
-    assert set(found["tier_shares"]) == {"default", "free", "gold"}
-    assert found["tiers"]["gold"]["mean_jct_h"] < found["tiers"]["free"]["mean_jct_h"]
-    assert found["tier_envy"]["gold"] < 0.2 and found["tier_envy"]["default"] == 0.0
+    content = results(tmp_path / "out")
+    assert set(content["tier_shares"]) == {"default", "free", "gold"}
+    assert content["tiers"]["gold"]["mean_jct_h"] < content["tiers"]["free"]["mean_jct_h"]
+    assert content["tier_envy"]["gold"] < 0.2 and content["tier_envy"]["default"] == 0.0
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Workers held by tier: hierarchical" in page and "<th>envy</th>" in page
+    assert "Workers held by tier: hierarchical" in page and "envy %</th>" in page
 
 
 def test_a_policy_of_ones_own_folder_is_compared(trace: Path, tmp_path: Path) -> None:
@@ -178,10 +235,10 @@ def test_a_policy_of_ones_own_folder_is_compared(trace: Path, tmp_path: Path) ->
     folder.mkdir()
     source = Path(first_come.__file__).read_text().replace('"fifo"', '"mine"')
     (folder / "mine.py").write_text(source, encoding="utf-8")
-    code, said = simulated(
-        trace, tmp_path / "out", "--policy-path", str(folder), "--policy", "mine", "--policy", "fifo"
+    code, output = simulated(
+        trace, tmp_path / "out", "--policy-dir", str(folder), "--policy", "mine", "--policy", "fifo"
     )
-    assert code == 0, said
+    assert code == 0, output
     mine, fifo = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
     assert mine["figures"] == fifo["figures"]
 
@@ -194,7 +251,8 @@ def test_the_services_history_is_exported_and_replayed(service: Service, tmp_pat
     shell = {"GAVEL_URL": service.url, "GAVEL_TOKEN": token}
     exported = CliRunner().invoke(app, ["export-trace", str(tmp_path / "jobs.jsonl")], env=shell)
     assert exported.exit_code == 0 and "jobs written" in exported.output
-    rows = [json.loads(line) for line in (tmp_path / "jobs.jsonl").read_text().splitlines()]
+    around, *rows = [json.loads(line) for line in (tmp_path / "jobs.jsonl").read_text().splitlines()]
+    assert around.keys() == {"cluster", "tiers"}
     mine = [row for row in rows if row["kind"] == "operator/model"]
     assert [row["total_steps"] for row in mine] == [500, 300]
     assert rows[0]["submitted_at_s"] == 0.0

@@ -1,4 +1,4 @@
-"""A scenario through the whole service gives the same figures as the lean replay, where both can run it."""
+"""A scenario through the whole service has the same figures as the lean simulation, where both can run it."""
 
 from dataclasses import replace
 
@@ -35,8 +35,8 @@ def a_tiered_scenario(policy: str, **over: object) -> Scenario:
 
 @pytest.mark.parametrize(("policy", "is_packed"), [("equal_share", False), (PACKED, True)])
 def test_the_figures_are_those_of_the_lean_replay(policy: str, is_packed: bool) -> None:
-    """Nothing costs anything and all is known, so that both decide alike; workers are counted once, shared or not."""
-    scenario = replace(a_tiered_scenario(policy, space_sharing=is_packed), beside=BESIDE if is_packed else None)
+    """Starts cost nothing and all rates are given, so both decide alike. Shared workers are counted once."""
+    scenario = replace(a_tiered_scenario(policy, space_sharing=is_packed), colocated=BESIDE if is_packed else None)
     whole, quick = driven(JOBS, scenario), lean(JOBS, scenario)
     for one, other in zip(whole.rows, quick.rows, strict=True):
         assert one.name == other.name and one.tier == other.tier and one.rounds == other.rounds
@@ -62,11 +62,13 @@ def test_what_starts_cost_is_lost() -> None:
 
 
 def test_pairs_are_found_out_and_those_that_do_not_fit_hold_up_nobody_for_long() -> None:
-    """Nothing is known of them at first, so the program hopes; gangs that get nowhere beside each other are parted."""
-    beside = {key: rate for key, rate in BESIDE.items() if key[0] == key[1]}
-    known, hidden = (
-        driven(JOBS, replace(a_tiered_scenario(PACKED, space_sharing=True), beside=beside, is_estimated=is_estimated))
+    """No pair rate is known at first, so pairs are tried; those that make no progress are separated."""
+    colocated = {key: rate for key, rate in BESIDE.items() if key[0] == key[1]}
+    given, hidden = (
+        driven(
+            JOBS, replace(a_tiered_scenario(PACKED, space_sharing=True), colocated=colocated, is_estimated=is_estimated)
+        )
         for is_estimated in (False, True)
     )
     assert hidden.tally.packed > 0
-    assert hidden.tally.rounds <= 3 * known.tally.rounds
+    assert hidden.tally.rounds <= 3 * given.tally.rounds

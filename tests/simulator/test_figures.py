@@ -1,20 +1,23 @@
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gavel.simulator.charts import line_chart
+from gavel.simulator.charts import HEIGHT, WIDTH, Axes, averaged, line_chart
 from gavel.simulator.envy import Envy, mean_speed
-from gavel.simulator.figures import Gathered, by_tier, figures, makespan_bound_h, tier_shares
-from gavel.simulator.report import JobRow
+from gavel.simulator.figures import Gathered, by_tier, figures, makespan_bound_h, slowdown_by_size, tier_shares
+from gavel.simulator.report import JobResult
 from gavel.simulator.rows import Rows
 from gavel.simulator.timeline import POINTS_MAX, Timeline
 from gavel.types import JobState, Tier
 from tests.builders import a_cluster
 from tests.simulator.test_lean import RATES, a_trace_job
 
-ROW = JobRow(
+ROW = JobResult(
     id="0",
     name="a",
     user="ann",
@@ -35,12 +38,12 @@ ROW = JobRow(
 
 def test_figures_are_those_of_the_jobs() -> None:
     late = replace(ROW, jct_s=10_800.0, rho=1.5, finished_at_s=14_500.0, deadline_at_s=None, tier="gold", lost_s=360.0)
-    found = figures([ROW, late])
-    assert (found.mean_jct_h, found.median_jct_h, found.max_jct_h, found.jct_floor_h) == (2.5, 2.5, 3.0, 1.0)
-    assert (found.mean_rho, found.max_rho, found.share_rho_above_limit) == (1.0, 1.5, 0.5)
-    assert found.makespan_h == pytest.approx(4.0)
-    assert (found.preemptions, found.lost_h, found.cost_usd) == (2, 0.1, 4.0)
-    assert (found.deadlines, found.deadlines_missed) == (1, 1)
+    result = figures([ROW, late])
+    assert (result.mean_jct_h, result.median_jct_h, result.max_jct_h, result.jct_floor_h) == (2.5, 2.5, 3.0, 1.0)
+    assert (result.mean_rho, result.max_rho, result.share_rho_above_limit) == (1.0, 1.5, 0.5)
+    assert result.makespan_h == pytest.approx(4.0)
+    assert (result.preemptions, result.lost_h, result.cost_usd) == (2, 0.1, 4.0)
+    assert (result.deadlines, result.deadlines_missed) == (1, 1)
     assert {tier: each.jobs for tier, each in by_tier([ROW, late]).items()} == {"default": 1, "gold": 1}
 
 
@@ -69,10 +72,36 @@ def test_a_timeline_has_a_bounded_number_of_points_from_first_to_last() -> None:
     assert all(at.at_s == at.waiting_jobs for at in line.moments)
 
 
-def test_a_chart_escapes_its_names_and_says_when_there_is_nothing() -> None:
-    chart = line_chart("a < b", "x", {"p&q": [(1.0, 2.0), (10.0, 3.0)]}, log_x=True)
-    assert "a &lt; b" in chart and "p&amp;q" in chart and "<script" not in chart
-    assert "nothing to show" in line_chart("t", "x", {"p": []})
+def test_a_chart_escapes_its_names_and_is_left_out_when_there_is_nothing() -> None:
+    axes = Axes("x, h", "y < z", is_log=True)
+    chart = line_chart("a < b", axes, {"p&q": [(1.0, 2.0), (10.0, 3.0)]}, "policy")
+    assert "a &lt; b" in chart and "p&amp;q" in chart and "y &lt; z" in chart and "<script" not in chart
+    assert line_chart("t", axes, {"p": []}, "type") == "" == line_chart("t", axes, {"p": [(0.0, 1.0)]}, "tier")
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=30), st.booleans())
+def test_everything_of_a_chart_lies_inside_it(points: list[tuple[float, float]], is_log: bool) -> None:
+    chart = line_chart("t", Axes("x", "y", is_log=is_log), {"p": sorted(points)}, "policy")
+    lines = re.findall(r'points="([^"]*)"', chart)
+    places = [tuple(map(float, place.split(","))) for line in lines for place in line.split()]
+    ticks = [(float(x), float(y)) for x, y in re.findall(r'<text x="([-\d.]+)" y="([-\d.]+)"', chart)]
+    assert bool(chart) == bool(places)
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in [*places, *ticks])
+
+
+def test_points_that_are_averaged_keep_their_mean_and_are_few() -> None:
+    points = [(float(x), float(x % 7)) for x in range(4000)]
+    few = averaged(points)
+    assert len(few) == 400 and averaged(points[:5]) == points[:5]
+    assert sum(y for _, y in few) / len(few) == pytest.approx(sum(y for _, y in points) / len(points))
+
+
+def test_slowdown_is_the_mean_of_each_size_of_gang() -> None:
+    rows = [
+        replace(ROW, scale_factor=size, jct_s=jct_s, fastest_s=10.0)
+        for size, jct_s in ((4, 30.0), (1, 10.0), (4, 50.0), (2, None))
+    ]
+    assert slowdown_by_size(rows) == {1: 1.0, 4: 4.0}
 
 
 def test_lines_of_jobs_come_back_as_they_were_in_order_of_arrival() -> None:

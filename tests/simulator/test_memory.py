@@ -40,10 +40,10 @@ def bytes_at_the_end(folder: Path, jobs: int) -> int:
         )
         world = LeanWorld(workload.jobs(), scenario, InlineRunner())
         rounds = sum(1 for _ in world.rounds())
-        found = Comparison(scenario={}, replays={"equal_share": world.result()}, tiers=["default"])
+        comparison = Comparison(scenario={}, replays={"equal_share": world.result()}, tiers=["default"])
         with (folder / "results.json").open("w", encoding="utf-8") as file:
-            file.writelines(found.as_json())
-        found.as_html()
+            file.writelines(comparison.as_json())
+        comparison.as_html()
         assert world.completed == jobs and rounds > jobs / 20
         return live_bytes()
     finally:

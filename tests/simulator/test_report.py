@@ -18,26 +18,26 @@ def a_completed(job_id: str, submitted_at_s: float, finished_at_s: float, tier: 
 
 def test_figures_are_those_of_the_completed_jobs() -> None:
     jobs = [a_completed(f"j{i}", 10.0, 20.0 + 10 * i, isolated_time_s=20.0 * (i > 0), preemptions=i) for i in range(4)]
-    found = metrics([*jobs, a_job("queued"), a_job("broke", state=JobState.FAILED, finished_at_s=15.0)])
-    assert (found.jobs, found.completed, found.preemptions) == (6, 4, 6)
-    assert (found.mean_jct_s, found.median_jct_s) == (25.0, 25.0)
-    assert found.p90_jct_s == pytest.approx(37.0)
-    assert (found.mean_rho, found.max_rho) == (1.5, 2.0)
-    assert found.makespan_s == 50.0  # from the first submission, at 0, of whatever became of that job
+    result = metrics([*jobs, a_job("queued"), a_job("broke", state=JobState.FAILED, finished_at_s=15.0)])
+    assert (result.jobs, result.completed, result.preemptions) == (6, 4, 6)
+    assert (result.mean_jct_s, result.median_jct_s) == (25.0, 25.0)
+    assert result.p90_jct_s == pytest.approx(37.0)
+    assert (result.mean_rho, result.max_rho) == (1.5, 2.0)
+    assert result.makespan_s == 50.0  # from the first submission, at 0, of whatever became of that job
 
 
 def test_without_a_completed_job_there_is_nothing_to_average() -> None:
     for jobs in ([], [a_job()]):
-        found = metrics(jobs)
-        assert found.completed == 0
-        assert {found.mean_jct_s, found.median_jct_s, found.p90_jct_s, found.makespan_s, found.max_rho} == {None}
+        result = metrics(jobs)
+        assert result.completed == 0
+        assert {result.mean_jct_s, result.median_jct_s, result.p90_jct_s, result.makespan_s, result.max_rho} == {None}
         assert utilisation(jobs, a_cluster(fast=1)) == 0.0
 
 
 def test_each_tier_has_its_own_figures() -> None:
     jobs = [a_completed("a", 0, 10, "gold"), a_completed("b", 0, 20, "free"), a_completed("c", 0, 40, "free")]
-    found = metrics_by_tier(jobs)
-    assert {tier: (each.jobs, each.mean_jct_s) for tier, each in found.items()} == {
+    result = metrics_by_tier(jobs)
+    assert {tier: (each.jobs, each.mean_jct_s) for tier, each in result.items()} == {
         "free": (2, 30.0),
         "gold": (1, 10.0),
     }

@@ -52,10 +52,10 @@ def test_every_round_of_a_run_comes_out_the_same(settings: dict[str, Any]) -> No
     newest = store.round().plan.round_index
     assert newest > 5
     for index in range(1, newest + 1):
-        found = again(store.round, index)
-        assert found.is_same and not found.missing and not found.extra, found
-        assert (found.largest_difference is None) == (found.solver_outcome != "solved")
-        assert "leases are not compared" not in found.note
+        verdict = again(store.round, index)
+        assert verdict.is_same and not verdict.missing and not verdict.extra, verdict
+        assert (verdict.largest_difference is None) == (verdict.solver_outcome != "solved")
+        assert "leases are not compared" not in verdict.note
 
 
 def test_a_round_is_read_back_from_the_database_with_all_it_takes(tmp_path: Path) -> None:
@@ -82,14 +82,14 @@ def test_a_round_that_was_tampered_with_is_found_out() -> None:
     ]
     record = store.round(solved[0])
     other = replace(record.allocation, time_fraction=record.allocation.time_fraction * 0.5)
-    found = tampered(store, solved[0], allocation=other)
-    assert not found.is_same and found.largest_difference and found.largest_difference > 0.1
+    verdict = tampered(store, solved[0], allocation=other)
+    assert not verdict.is_same and verdict.largest_difference and verdict.largest_difference > 0.1
     first, *rest = record.plan.leases
-    found = tampered(store, solved[0], plan=replace(record.plan, leases=tuple(rest)))
-    assert not found.is_same and [lease.job_id for lease in found.extra] == [first.job_id] and not found.missing
+    verdict = tampered(store, solved[0], plan=replace(record.plan, leases=tuple(rest)))
+    assert not verdict.is_same and [lease.job_id for lease in verdict.extra] == [first.job_id] and not verdict.missing
     moved = replace(first, worker_ids=("nowhere",))
-    found = tampered(store, solved[0], plan=replace(record.plan, leases=(moved, *rest)))
-    assert [lease.worker_ids for lease in found.missing] == [("nowhere",)]
+    verdict = tampered(store, solved[0], plan=replace(record.plan, leases=(moved, *rest)))
+    assert [lease.worker_ids for lease in verdict.missing] == [("nowhere",)]
     fewer = replace(record.allocation, combinations=(), time_fraction=np.zeros((0, 2)))
     assert tampered(store, solved[0], allocation=fewer, inputs=None).largest_difference == float("inf")
 
@@ -97,7 +97,7 @@ def test_a_round_that_was_tampered_with_is_found_out() -> None:
 def test_what_cannot_be_compared_is_said() -> None:
     store = a_run().store
     old = tampered(store, 4, inputs=None)
-    assert old.is_same and "was not kept then" in old.note
+    assert old.is_same and "were not stored for this round" in old.note
 
     def read(index: int) -> RoundRecord:
         if index < 4:

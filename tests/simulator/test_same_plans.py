@@ -51,7 +51,7 @@ def rounds_planned(
         (
             plan.round_index,
             plan.duration_s,
-            [(store.job(x.job_id).spec.name, x.accelerator_type, x.worker_ids, x.token) for x in plan.leases],
+            [(store.job(x.job_id).spec.name, x.accelerator_type, x.worker_ids, x.generation) for x in plan.leases],
         )
         for plan in store.rounds()[::-1]
     ]

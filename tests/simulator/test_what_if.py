@@ -53,53 +53,53 @@ def pace(outcome: Outcome, tier: str) -> float:
 
 
 def test_no_change_changes_nothing() -> None:
-    found = tried(live("gold", "silver", "silver"))
-    assert found.before.jobs == found.after.jobs and found.before.workers == found.after.workers
+    result = tried(live("gold", "silver", "silver"))
+    assert result.before.jobs == result.after.jobs and result.before.workers == result.after.workers
 
 
 def test_a_heavier_tier_takes_workers_from_the_other_in_proportion() -> None:
     """Thirty steps/s for four gold and four silver jobs, half of them guaranteed to gold; then three to one."""
-    found = tried(live(*["gold", "silver"] * 4), tiers=(Tier(name="gold", weight=3.0, guarantee=0.5),))
-    assert pace(found.before, "silver") == pytest.approx(15.0, abs=1e-3)
-    assert pace(found.after, "silver") == pytest.approx(7.5, abs=1e-3)
-    assert pace(found.after, "gold") == pytest.approx(22.5, abs=1e-3)
-    gold = found.after.jobs["gold-0"]
-    assert gold.steps_per_s > found.before.jobs["gold-0"].steps_per_s
-    assert gold.finish_at_s and gold.is_replayed
+    result = tried(live(*["gold", "silver"] * 4), tiers=(Tier(name="gold", weight=3.0, guarantee=0.5),))
+    assert pace(result.before, "silver") == pytest.approx(15.0, abs=1e-3)
+    assert pace(result.after, "silver") == pytest.approx(7.5, abs=1e-3)
+    assert pace(result.after, "gold") == pytest.approx(22.5, abs=1e-3)
+    gold = result.after.jobs["gold-0"]
+    assert gold.steps_per_s > result.before.jobs["gold-0"].steps_per_s
+    assert gold.finish_at_s and gold.is_simulated
 
 
 def test_a_job_alone_ends_when_its_steps_are_done() -> None:
-    found = tried(
+    result = tried(
         live("gold"), nodes_gone=("node-0",), nodes_added=(AddedNodes(count=1, accelerator_type="slow", workers=1),)
     )
-    assert found.before.jobs["gold-0"].finish_at_s == pytest.approx(NOW_S + 100.0)
-    assert found.after.capacity == {"slow": 1}
-    assert found.after.jobs["gold-0"].finish_at_s == pytest.approx(NOW_S + 200.0)
+    assert result.before.jobs["gold-0"].finish_at_s == pytest.approx(NOW_S + 100.0)
+    assert result.after.capacity == {"slow": 1}
+    assert result.after.jobs["gold-0"].finish_at_s == pytest.approx(NOW_S + 200.0)
 
 
 def test_jobs_that_no_round_may_serve_are_left_out() -> None:
     paused, busy = jobs("gold", "gold")
-    found = tried(live(jobs=[replace(paused, pause_requested=True), busy]))
-    assert set(found.before.jobs) == {busy.id}
+    result = tried(live(jobs=[replace(paused, pause_requested=True), busy]))
+    assert set(result.before.jobs) == {busy.id}
 
 
 def test_a_cordoned_node_is_not_counted() -> None:
     status = NodeStatus(name="node-0", state=NodeState.CORDONED, is_cordoned=True)
-    found = tried(live("gold", nodes={"node-0": status}))
-    assert found.before.capacity == {} and found.before.jobs["gold-0"].finish_at_s is None
+    result = tried(live("gold", nodes={"node-0": status}))
+    assert result.before.capacity == {} and result.before.jobs["gold-0"].finish_at_s is None
 
 
 def test_steps_that_are_done_are_not_done_again() -> None:
     (job,) = jobs("gold")
-    found = tried(live(jobs=[replace(job, steps_done=600, steps_reported=700)]))
-    assert found.before.jobs[job.id].finish_at_s == pytest.approx(NOW_S + 30.0)
+    result = tried(live(jobs=[replace(job, steps_done=600, steps_reported=700)]))
+    assert result.before.jobs[job.id].finish_at_s == pytest.approx(NOW_S + 30.0)
 
 
 def test_one_more_job_and_another_policy_are_tried_together() -> None:
     more = a_spec(kind="ann/x", tier="gold", total_steps=100, throughput_steps_per_s=RATES, cpu_cores=0)
-    found = tried(live(*["gold"] * 4), job=more, policy="fifo")
-    assert "what-if" not in found.before.jobs
-    new = found.after.jobs["what-if"]
+    result = tried(live(*["gold"] * 4), job=more, policy="fifo")
+    assert "what-if" not in result.before.jobs
+    new = result.after.jobs["what-if"]
     assert new.steps_per_s == pytest.approx(0.0, abs=1e-6) and new.finish_at_s and new.finish_at_s > NOW_S + 100
 
 
@@ -115,17 +115,17 @@ def test_what_cannot_be_tried_is_refused_with_the_field() -> None:
 def test_a_replay_without_time_leaves_the_fluid_s_answer() -> None:
     state = live(*["gold", "silver"] * 6)
     quick, slow = tried(state, replay_cpu_s=0.0).before, tried(state).before
-    assert not any(job.is_replayed for job in quick.jobs.values()) and all(j.is_replayed for j in slow.jobs.values())
+    assert not any(job.is_simulated for job in quick.jobs.values()) and all(j.is_simulated for j in slow.jobs.values())
     for job_id, job in slow.jobs.items():
         other = quick.jobs[job_id].finish_at_s
         assert other and job.finish_at_s and other - NOW_S == pytest.approx(job.finish_at_s - NOW_S, rel=0.5)
 
 
 def test_a_cap_that_is_tried_cuts_what_the_tier_is_promised() -> None:
-    found = tried(live("gold", "silver"), tiers=(Tier(name="gold", cap=0.25),))
-    assert sum(found.before.workers["gold"].values()) > 0.9
-    assert found.after.workers["gold"]["fast"] <= 0.25 * 2 + 1e-6
-    assert found.after.jobs["silver-1"].finish_at_s
+    result = tried(live("gold", "silver"), tiers=(Tier(name="gold", cap=0.25),))
+    assert sum(result.before.workers["gold"].values()) > 0.9
+    assert result.after.workers["gold"]["fast"] <= 0.25 * 2 + 1e-6
+    assert result.after.jobs["silver-1"].finish_at_s
 
 
 @given(
@@ -135,8 +135,8 @@ def test_a_cap_that_is_tried_cuts_what_the_tier_is_promised() -> None:
     policy=st.sampled_from(["hierarchical", "fifo", "max_min_fairness"]),
 )
 def test_nobody_holds_workers_that_are_not_there(tiers: list[str], fast: int, slow: int, policy: str) -> None:
-    found = tried(live(*tiers, cluster=a_cluster(fast=fast, slow=slow)), 0.05, policy=policy)
-    for outcome in (found.before, found.after):
+    result = tried(live(*tiers, cluster=a_cluster(fast=fast, slow=slow)), 0.05, policy=policy)
+    for outcome in (result.before, result.after):
         for name, count in outcome.capacity.items():
             assert sum(each[name] for each in outcome.workers.values()) <= count + 1e-6
         assert set(outcome.jobs) == {job.id for job in jobs(*tiers)}
@@ -158,13 +158,13 @@ def test_the_forecast_of_a_live_state_is_near_what_the_service_then_does() -> No
         throughputs=world.store.throughputs(),
         policy=world.settings.policy,
         settings=world.settings,
-        last=snapshot.rounds[-1],
+        last=snapshot.round_records[-1],
         now_s=now_s,
     )
-    told = tried(state).before.jobs
+    forecast = tried(state).before.jobs
     world.run(lambda: all(world.store.job(job_id).state is JobState.COMPLETED for job_id in ids))
-    assert told
-    for job_id, job in told.items():
+    assert forecast
+    for job_id, job in forecast.items():
         ended_s = world.store.job(job_id).finished_at_s
         assert ended_s and job.finish_at_s
         assert abs(job.finish_at_s - ended_s) <= 0.35 * (ended_s - now_s) + 3 * world.settings.round_duration_s

@@ -3,8 +3,10 @@
 import json
 import os
 import zlib
-from dataclasses import replace
-from types import MappingProxyType, SimpleNamespace
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType, NoneType, SimpleNamespace, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from hypothesis.extra import numpy as npst
 
 from gavel.store import codec
 from gavel.store.samples import round_record, same
-from gavel.types import Job, JobState, RoundRecord
+from gavel.types import Cluster, Job, JobState, PlanInputs, PlannedJobs, RoundRecord
 from tests.builders import a_spec
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
@@ -34,7 +36,7 @@ def row_of(job: Job) -> SimpleNamespace:
         state=job.state.value,
         submitted_at_s=job.submitted_at_s,
         steps_done=job.steps_done,
-        token=job.token,
+        generation=job.generation,
         version=job.version,
         cancel_requested=job.cancel_requested,
         pause_requested=job.pause_requested,
@@ -85,14 +87,14 @@ def test_a_round_comes_back(array: np.ndarray, number: float) -> None:
         sample,
         allocation=replace(sample.allocation, warm_start={"array": array, "deep": [{"array": array}]}),
         problem=replace(sample.problem, warm_start={"array": array}),
-        owed_rounds={("j", "v100"): number, ("k", "v100"): -number},
+        lag_rounds={("j", "v100"): number, ("k", "v100"): -number},
     )
     back = stored_and_read(record)
     assert same(back.problem, record.problem) and same(back.plan, record.plan)
     assert same(back.allocation.warm_start["array"], array)
     assert same(back.allocation.warm_start["deep"][0]["array"], array)
-    owed = [np.float64(value).tobytes() for value in back.owed_rounds.values()]
-    assert owed == [np.float64(number).tobytes(), np.float64(-number).tobytes()] or np.isnan(number)
+    lag = [np.float64(value).tobytes() for value in back.lag_rounds.values()]
+    assert lag == [np.float64(number).tobytes(), np.float64(-number).tobytes()] or np.isnan(number)
 
 
 def test_notes_and_demands_of_a_round_come_back_and_older_rounds_have_none() -> None:
@@ -114,6 +116,55 @@ def test_notes_and_demands_of_a_round_come_back_and_older_rounds_have_none() -> 
     assert read.problem.cluster_memory_bytes == np.inf
 
 
+def values_of(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a type of a field, so that a new field of a record is tried unasked."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is np.ndarray:
+        return npst.arrays(get_args(arguments[1])[0], st.integers(0, 3))
+    if origin is tuple and arguments[-1] is Ellipsis:
+        return st.lists(values_of(arguments[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, arguments))
+    if origin is Mapping:
+        return st.dictionaries(*map(values_of, arguments), max_size=2)
+    if origin is UnionType:
+        return st.one_of(*map(values_of, arguments))
+    return st.builds(hint, **{name: values_of(each) for name, each in get_type_hints(hint).items()})
+
+
+PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
+    str: st.text("ab\u00fc", max_size=2),
+    int: st.integers(0, 2**53),
+    float: st.floats(allow_nan=False),
+    bool: st.booleans(),
+    NoneType: st.none(),
+}
+PLAN_INPUTS = values_of(PlanInputs)
+
+
+@PROFILE
+@given(inputs=PLAN_INPUTS)
+def test_what_a_round_was_planned_from_comes_back_whole(inputs: PlanInputs) -> None:
+    back = stored_and_read(replace(round_record(1), inputs=inputs)).inputs
+    assert back is not None and same(back, inputs)
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(PlanInputs)])
+def test_inputs_of_an_older_form_are_read_as_none(name: str) -> None:
+    inputs = PlanInputs(
+        policy="fifo", cluster=Cluster(), jobs=PlannedJobs.of([]), parent=None, starts_at_s=0.0, duration_s=1.0
+    )
+    plan, decision = codec.pack_round(replace(round_record(1), inputs=inputs))
+    item = json.loads(zlib.decompress(decision))
+    del item["inputs"][name]
+    old = SimpleNamespace(round_index=1, plan=plan, decision=zlib.compress(json.dumps(item).encode()))
+    assert codec.record(old).inputs is None
+
+
 def test_arrays_of_a_stored_round_can_be_written_to() -> None:
     assert stored_and_read(round_record(1)).allocation.time_fraction.flags.writeable
 
@@ -123,3 +174,11 @@ def test_arrays_of_objects_are_refused() -> None:
         codec.dump({"array": np.array([object()])})
     with pytest.raises(TypeError, match="object"):
         codec.dump({"thing": object()})
+
+
+def test_a_job_with_a_reason_of_a_newer_version_is_read_and_written_as_it_was() -> None:
+    row = row_of(Job(id="j1", spec=a_spec()))
+    row.progress = json.dumps(json.loads(row.progress) | {"reason": "FromTheFuture", "message": "It waits for 2030."})
+    job = codec.job(row)
+    assert (job.reason.value, job.explanation) == ("FromTheFuture", "It waits for 2030.")
+    assert json.loads(codec.progress(job))["reason"] == "FromTheFuture"

@@ -1,4 +1,4 @@
-"""One scheduler of many processes commits: the newest that leads, on SQLite and on PostgreSQL."""
+"""Of many scheduler processes only the newest leader commits, on SQLite and on PostgreSQL."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from gavel.errors import LeadershipLost, StaleVersion
 from gavel.ports import Changes, JobEvent
-from gavel.store.leadership import Standing
+from gavel.store.leadership import LeaderRow
 from gavel.store.sql import SqlStore
 from tests.postgresql import emptied
 
@@ -35,7 +35,7 @@ def open_it(request: pytest.FixtureRequest, database: Path) -> Iterator[Open]:
 
 def lead(store: SqlStore, holder: str = "a") -> bool:
     leadership = store.leadership
-    return leadership.take(holder, lease_s=2.0, seen=leadership.standing()) is not None
+    return leadership.take(holder, lease_s=2.0, seen=leadership.current()) is not None
 
 
 def commit(store: SqlStore) -> int:
@@ -46,7 +46,7 @@ def commit(store: SqlStore) -> int:
 def test_a_commit_of_a_leader_that_was_replaced_is_refused_and_writes_nothing(open_it: Open) -> None:
     old, new = open_it(), open_it()
     assert lead(old, "old") and commit(old) == 1
-    assert lead(new, "new") and new.leadership.standing().holder == "new"
+    assert lead(new, "new") and new.leadership.current().holder == "new"
     with pytest.raises(LeadershipLost):
         commit(old)
     with pytest.raises(LeadershipLost):
@@ -57,7 +57,7 @@ def test_a_commit_of_a_leader_that_was_replaced_is_refused_and_writes_nothing(op
 def test_who_saw_an_older_beat_does_not_come_to_lead(open_it: Open) -> None:
     leader, standby = open_it(), open_it()
     assert lead(leader)
-    seen = standby.leadership.standing()
+    seen = standby.leadership.current()
     leader.leadership.beat()
     assert standby.leadership.take("b", lease_s=2.0, seen=seen) is None
     assert commit(leader) == 1 and standby.leadership.generation is None
@@ -65,7 +65,7 @@ def test_who_saw_an_older_beat_does_not_come_to_lead(open_it: Open) -> None:
 
 def test_of_two_that_saw_the_same_one_leads(open_it: Open) -> None:
     first, second = open_it(), open_it()
-    seen = Standing()
+    seen = LeaderRow()
     taken = [store.leadership.take(name, lease_s=2.0, seen=seen) for store, name in ((first, "a"), (second, "b"))]
     assert taken[0] is not None and taken[1] is None
 
@@ -76,7 +76,7 @@ def test_who_resigned_commits_no_more_and_the_next_term_is_of_the_same_database(
     store.leadership.resign()
     with pytest.raises(LeadershipLost):
         commit(store)
-    before = other.leadership.standing()
+    before = other.leadership.current()
     term = other.leadership.take("b", lease_s=2.0, seen=before)
     assert term is not None and (term.database, term.generation) == (before.database, before.generation + 1)
 
@@ -104,7 +104,7 @@ class ManyLeaders(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stores = [SqlStore(self.url) for _ in range(3)]
-        self.seen = [store.leadership.standing() for store in self.stores]
+        self.seen = [store.leadership.current() for store in self.stores]
         self.now = self.seen[0]
         self.leader: int | None = None
         self.commits = self.stores[0].snapshot().version
@@ -115,7 +115,7 @@ class ManyLeaders(RuleBasedStateMachine):
 
     @rule(who=st.integers(0, 2))
     def look(self, who: int) -> None:
-        self.seen[who] = self.stores[who].leadership.standing()
+        self.seen[who] = self.stores[who].leadership.current()
         assert self.seen[who] == self.now
 
     @rule(who=st.integers(0, 2))
@@ -125,7 +125,7 @@ class ManyLeaders(RuleBasedStateMachine):
         if term is not None:
             assert term.generation == self.now.generation + 1
             self.leader = who
-            self.now = self.stores[who].leadership.standing()
+            self.now = self.stores[who].leadership.current()
 
     @rule(who=st.integers(0, 2))
     def beat(self, who: int) -> None:
@@ -134,7 +134,7 @@ class ManyLeaders(RuleBasedStateMachine):
             return
         if who == self.leader:
             leadership.beat()
-            self.now = leadership.standing()
+            self.now = leadership.current()
         else:
             with pytest.raises(LeadershipLost):
                 leadership.beat()

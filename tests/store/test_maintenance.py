@@ -1,4 +1,4 @@
-"""Looking after a database: copies, checks, upgrades, and what is forgotten."""
+"""Maintenance of a database: copies, checks, upgrades, and what is deleted."""
 
 import re
 import sqlite3

@@ -58,7 +58,7 @@ def test_a_reopened_database_shows_its_newest_two_rounds_oldest_first(open_store
     for index in (1, 2, 3):
         first.commit(index - 1, Changes(round=round_record(index)))
     snapshot = open_store().snapshot()
-    assert [record.plan.round_index for record in snapshot.rounds] == [2, 3] and snapshot.version == 3
+    assert [record.plan.round_index for record in snapshot.round_records] == [2, 3] and snapshot.version == 3
 
 
 def test_a_database_of_a_newer_gavel_is_refused(database: Path, open_store: OpenStore) -> None:

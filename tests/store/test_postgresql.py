@@ -1,4 +1,4 @@
-"""The SQL store on a real PostgreSQL: the same promises, and what several processes need of it."""
+"""The SQL store on a real PostgreSQL: conformance, and what several processes need of it."""
 
 import signal
 import subprocess
@@ -16,16 +16,17 @@ from hypothesis.stateful import run_state_machine_as_test
 from sqlalchemy import create_engine
 
 from gavel.errors import StaleVersion, StoreUnavailable
-from gavel.ports import Changes, JobFilter, Store
-from gavel.store.conformance import CHECKS
+from gavel.ports import Changes, JobFilter
+from gavel.store.conformance import API_CHECKS, SIMULATION_CHECKS
 from gavel.store.schema import Base
 from gavel.store.sql import SqlStore
 from tests.builders import a_spec
 from tests.postgresql import Server, emptied
 from tests.store.test_sql_store import SUBMIT_UNTIL_KILLED
-from tests.store.test_stateful import IS_FULL, PROFILE, StoreMachine
+from tests.store.test_stateful import IS_FULL, PROFILE, ApiMachine
 
 OpenStore = Callable[..., SqlStore]
+CHECKS = (*SIMULATION_CHECKS, *API_CHECKS)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def submit(store: SqlStore, key: str | None = None) -> str:
 
 
 @pytest.mark.parametrize("check", CHECKS if IS_FULL else CHECKS[::3], ids=lambda check: check.__name__)
-def test_the_sql_store_conforms_on_postgresql(check: Callable[[Store], None], open_store: OpenStore) -> None:
+def test_the_sql_store_conforms_on_postgresql(check: Callable[[SqlStore], None], open_store: OpenStore) -> None:
     check(open_store())
 
 
@@ -65,20 +66,20 @@ def test_the_migrations_make_the_tables_of_the_schema_on_postgresql(url: str) ->
 
 
 def test_the_sql_store_on_postgresql_agrees_with_a_dictionary(url: str) -> None:
-    def one_database() -> Callable[[], Store]:
+    def one_database() -> Callable[[], SqlStore]:
         emptied(url)
         return lambda: SqlStore(url)
 
     few = PROFILE if IS_FULL else settings(PROFILE, max_examples=3)
-    run_state_machine_as_test(lambda: StoreMachine(one_database()), settings=few)  # type: ignore[arg-type]
+    run_state_machine_as_test(lambda: ApiMachine(one_database()), settings=few)  # type: ignore[arg-type]
 
 
 def test_two_processes_that_open_an_empty_database_at_once_both_find_its_tables(postgresql: Server) -> None:
     url = postgresql.new_database()
     program = "import sys; from gavel.store.sql import SqlStore; SqlStore(sys.argv[1]).close()"
     running = [subprocess.Popen([sys.executable, "-c", program, url], stderr=subprocess.PIPE) for _ in range(2)]
-    said = [each.communicate(timeout=60)[1] for each in running]
-    assert [each.returncode for each in running] == [0, 0], said
+    errors = [each.communicate(timeout=60)[1] for each in running]
+    assert [each.returncode for each in running] == [0, 0], errors
 
 
 def test_one_key_from_two_stores_makes_one_job(open_store: OpenStore) -> None:
@@ -102,16 +103,16 @@ def test_of_two_schedulers_one_commit_wins(open_store: OpenStore) -> None:
     job = stores[0].job(submit(stores[0]))
     barrier = threading.Barrier(8)
 
-    def commit(token: int) -> bool:
+    def commit(generation: int) -> bool:
         barrier.wait()
         try:
-            return stores[token % 2].commit(0, Changes(jobs=(replace(job, token=token),))) == 1
+            return stores[generation % 2].commit(0, Changes(jobs=(replace(job, generation=generation),))) == 1
         except StaleVersion:
             return False
 
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(commit, range(1, 9)))
-    assert won.count(True) == 1 and stores[0].job(job.id).token == won.index(True) + 1
+    assert won.count(True) == 1 and stores[0].job(job.id).generation == won.index(True) + 1
 
 
 def test_a_submit_in_another_process_wakes_the_scheduler(url: str, open_store: OpenStore) -> None:
@@ -126,9 +127,9 @@ def test_a_submit_in_another_process_wakes_the_scheduler(url: str, open_store: O
         "print(store.submit(spec, key=None, body_hash='h', now_s=1.0).job.id)\n"
         "store.close()\n"
     )
-    said = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
+    submitted = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
     assert woken.wait(30)
-    assert list(scheduler.snapshot().jobs) == [said.stdout.strip()]
+    assert list(scheduler.snapshot().jobs) == [submitted.stdout.strip()]
 
 
 @pytest.mark.parametrize("enough", [30])

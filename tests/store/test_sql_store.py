@@ -1,4 +1,4 @@
-"""What only the SQL store can do wrong: threads, processes, locks, a full disk, kill -9."""
+"""Failures that only the SQL store can have: threads, processes, locks, a full disk, kill -9."""
 
 import json
 import signal
@@ -64,16 +64,16 @@ def test_of_many_schedulers_one_commit_wins(open_store: OpenStore) -> None:
     job = store.job(submit(store))
     barrier = threading.Barrier(8)
 
-    def commit(token: int) -> bool:
+    def commit(generation: int) -> bool:
         barrier.wait()
         try:
-            return store.commit(0, Changes(jobs=(replace(job, token=token),))) == 1
+            return store.commit(0, Changes(jobs=(replace(job, generation=generation),))) == 1
         except StaleVersion:
             return False
 
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(commit, range(1, 9)))
-    assert won.count(True) == 1 and store.job(job.id).token == won.index(True) + 1
+    assert won.count(True) == 1 and store.job(job.id).generation == won.index(True) + 1
 
 
 def test_a_bad_item_does_not_fail_its_neighbours(database: Path, open_store: OpenStore) -> None:
@@ -85,7 +85,7 @@ def test_a_bad_item_does_not_fail_its_neighbours(database: Path, open_store: Ope
         with another_writer(database):
             good = [pool.submit(submit, store) for _ in range(20)]
             violation = pool.submit(store.commit, 0, Changes(jobs=(replace(job, steps_done=101),)))
-            overflow = pool.submit(store.commit, 0, Changes(jobs=(replace(job, token=1),), events=(bad_event,)))
+            overflow = pool.submit(store.commit, 0, Changes(jobs=(replace(job, generation=1),), events=(bad_event,)))
         assert len({each.result() for each in good}) == 20
     assert isinstance(violation.exception(), InvariantViolated)
     assert isinstance(overflow.exception(), OverflowError)

@@ -1,4 +1,4 @@
-"""Submits that are applied together: the same as one after the other, and none fails for another."""
+"""Submits that are applied together end as if applied one after the other, and none fails for another."""
 
 import os
 import shutil

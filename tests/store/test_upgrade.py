@@ -28,7 +28,12 @@ def first_release(tmp_path: Path) -> str:
 def test_a_database_of_the_first_release_is_upgraded_with_all_it_holds(first_release: str) -> None:
     store = SqlStore(first_release)
     running, done, queued, cancelling = store.jobs(JobFilter()).jobs[::-1]
-    assert (running.state, running.token, running.steps_done, running.checkpoint) == (JobState.LEASED, 3, 40, "3-40")
+    assert (running.state, running.generation, running.steps_done, running.checkpoint) == (
+        JobState.LEASED,
+        3,
+        40,
+        "3-40",
+    )
     assert running.received_s == {"v100": 0.1 + 0.2} and running.spec == spec(tier="gold", name="job-0")
     assert (done.state, done.steps_done) == (JobState.COMPLETED, 100) and queued.state is JobState.QUEUED
     assert cancelling.cancel_requested and not cancelling.pause_requested
@@ -52,7 +57,7 @@ def test_an_upgraded_database_takes_the_next_round_and_knows_its_keys(first_rele
     with pytest.raises(KeyReused):
         store.submit(spec(), key="key-2", body_hash="other", now_s=99.0)
     store.commit(2, Changes(round=round_record(3)))
-    assert [record.plan.round_index for record in store.snapshot().rounds] == [2, 3]
+    assert [record.plan.round_index for record in store.snapshot().round_records] == [2, 3]
     assert store.request_pause(again.job.id, is_paused=True, now_s=100.0).pause_requested
     store.close()
     reopened = SqlStore(first_release)

@@ -43,9 +43,9 @@ def test_a_full_queue_refuses_and_what_it_took_is_written(engine: Engine) -> Non
     writer.close()
 
 
-def test_the_news_of_a_group_are_told_once_and_before_the_answers(engine: Engine) -> None:
-    told: list[str] = []
-    writer = Writer(engine, on_news=lambda: told.append("news"))
+def test_a_change_of_a_group_is_signalled_once_and_before_the_answers(engine: Engine) -> None:
+    calls: list[str] = []
+    writer = Writer(engine, on_change=lambda: calls.append("change"))
     is_busy, may_go = threading.Event(), threading.Event()
 
     def hold(_tx: Transaction) -> None:
@@ -54,25 +54,25 @@ def test_the_news_of_a_group_are_told_once_and_before_the_answers(engine: Engine
 
     held = writer.send(hold)
     assert is_busy.wait(30)
-    group = [writer.send(lambda tx: tx.change, is_news=True) for _ in range(5)]
-    group[-1].add_done_callback(lambda _: told.append("answer"))
+    group = [writer.send(lambda tx: tx.change, signals_change=True) for _ in range(5)]
+    group[-1].add_done_callback(lambda _: calls.append("answer"))
     may_go.set()
     assert len({each.result(30) for each in group}) == 1 and held.result(30) is None
     writer.close()
-    assert told == ["news", "answer"]
+    assert calls == ["change", "answer"]
 
 
-def test_what_is_refused_is_no_news(engine: Engine) -> None:
-    told: list[str] = []
-    writer = Writer(engine, on_news=lambda: told.append("news"))
+def test_what_is_refused_signals_no_change(engine: Engine) -> None:
+    calls: list[str] = []
+    writer = Writer(engine, on_change=lambda: calls.append("change"))
 
     def refuse(_tx: Transaction) -> None:
         raise NotFound("no such thing")
 
     with pytest.raises(NotFound):
-        writer.write(refuse, is_news=True)
+        writer.write(refuse, signals_change=True)
     writer.close()
-    assert not told
+    assert not calls
 
 
 def test_closing_writes_what_is_queued(engine: Engine) -> None:

@@ -54,10 +54,10 @@ def until(condition: Callable[[], Any]) -> Any:
 class Gang:
     """One gang of token 7 below `root`; `stop` kills what is left of it."""
 
-    def __init__(self, root: Path, *, token: int = 7) -> None:
+    def __init__(self, root: Path, *, generation: int = 7) -> None:
         self.root = root
-        self.token = token
-        self.directory = root / "gangs" / str(token)
+        self.generation = generation
+        self.directory = root / "gangs" / str(generation)
         self.checkpoints = root / "checkpoints"
         self.directory.mkdir(parents=True)
         self.ranks: list[subprocess.Popen[str]] = []
@@ -66,7 +66,7 @@ class Gang:
     def environment(self, rank: int, world_size: int, total: int, start: int, checkpoint: str) -> dict[str, str]:
         return {
             "GAVEL_JOB_ID": "job-1",
-            "GAVEL_TOKEN": str(self.token),
+            "GAVEL_GENERATION": str(self.generation),
             "GAVEL_RANK": str(rank),
             "GAVEL_WORLD_SIZE": str(world_size),
             "GAVEL_GANG_DIR": str(self.directory),

@@ -21,7 +21,7 @@ def test_the_example_stops_and_goes_on(gang: Gang) -> None:
     gang.lease(600, stop=True)
     assert gang.finish()[0] == [75]
     done = gang.reports()[-1]["step"]
-    later = Gang(gang.root, token=8)
+    later = Gang(gang.root, generation=8)
     later.start(str(EXAMPLES / "train.py"), "", total=done + 2, start=done, checkpoint=gang.checkpoints / f"7-{done}")
     assert later.finish()[0] == [0]
     assert later.reports()[-1]["step"] == done + 2
@@ -32,7 +32,7 @@ def test_the_plain_example_goes_on_from_its_own_file_after_a_kill(gang: Gang) ->
     until((gang.checkpoints / "plain.json").exists)
     gang.ranks[0].terminate()
     assert gang.finish()[0] == [-15]
-    later = Gang(gang.root, token=8).start(str(EXAMPLES / "plain.py"), "", total=60)
+    later = Gang(gang.root, generation=8).start(str(EXAMPLES / "plain.py"), "", total=60)
     codes, outputs = later.finish()
     assert codes == [0]
     assert outputs[0].startswith("estimate 1.414")

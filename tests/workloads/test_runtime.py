@@ -127,7 +127,7 @@ def test_a_job_goes_on_from_its_checkpoint(gang: Gang, tmp_path: Path) -> None:
     gang.lease(600.0, stop=True)
     gang.finish()
     steps = gang.done()
-    later = Gang(tmp_path, token=8)
+    later = Gang(tmp_path, generation=8)
     later.start(counting(), total=steps + 5, start=steps, checkpoint=gang.checkpoints / f"7-{steps}")
     assert later.finish() == ([0], [f"trained {steps + 5}\n"])
     assert saved_steps(later, f"8-{steps + 5}") == list(range(steps + 5))
@@ -136,7 +136,7 @@ def test_a_job_goes_on_from_its_checkpoint(gang: Gang, tmp_path: Path) -> None:
 
 def test_a_job_restored_at_its_total_only_says_that_it_is_finished(gang: Gang) -> None:
     gang.start(counting(), total=3).finish()
-    later = Gang(gang.root, token=8)
+    later = Gang(gang.root, generation=8)
     later.start(counting(), total=3, start=3, checkpoint=gang.checkpoints / "7-3")
     assert later.finish() == ([0], ["trained 3\n"])
     assert [(report["kind"], report["step"]) for report in later.reports()] == [("finished", 3)]
@@ -179,7 +179,7 @@ def test_a_kill_during_a_checkpoint_leaves_nothing_visible_and_the_next_gang_cle
     codes, _ = gang.start(script, total=3).finish()
     assert codes == [-signal.SIGKILL]
     assert gang.names() == [".7-3.tmp"]
-    later = Gang(gang.root, token=8)
+    later = Gang(gang.root, generation=8)
     assert later.start(counting(), total=3).finish()[0] == [0]
     assert later.names() == ["8-3"]
 

@@ -74,12 +74,12 @@ def output_of(service: ServiceProcess, *argv: str, total_steps: int = 1) -> str:
 
 
 def test_a_job_places_its_own_tasks_and_learns_why_not(service: ServiceProcess) -> None:
-    said = output_of(service, "-c", STEER).replace("[0] ", "")
-    assert "[early] ran on" in said
+    output = output_of(service, "-c", STEER).replace("[0] ", "")
+    assert "[early] ran on" in output
     for line in ("early 0 True", "units 1", "grew True True", "left []"):
-        assert line in said, said
-    refusals = [line for line in said.splitlines() if line.startswith("refused")]
-    assert [line.split()[1] for line in refusals] == ["412", "404", "422", "403"], said
+        assert line in output, output
+    refusals = [line for line in output.splitlines() if line.startswith("refused")]
+    assert [line.split()[1] for line in refusals] == ["412", "404", "422", "403"], output
     assert "there is no node 'nowhere'" in refusals[1]
 
 
@@ -113,7 +113,7 @@ def test_a_service_that_is_killed_knows_its_names_again(service: ServiceProcess)
     with httpx.Client(base_url=service.url, headers=head, timeout=60) as call:
         node = call.get("/v1/cluster").json()["nodes"][0]["name"]
         items = [{"name": f"n{index}", "capacity": 1, "nodes": node} for index in range(64)]
-        put = call.post("/v1/resources:batch", json={"resources": items}, headers={"Prefer": "wait=10"})
+        put = call.post("/v1/resources/batch", json={"resources": items}, headers={"Prefer": "wait=10"})
         assert put.status_code == 200, put.text
     service.kill()
     service.start()
@@ -122,8 +122,8 @@ def test_a_service_that_is_killed_knows_its_names_again(service: ServiceProcess)
 
 
 def test_the_alphazero_pair_shares_memory_together_and_talks_tcp_apart(service: ServiceProcess) -> None:
-    said = output_of(service, ALPHAZERO, "--moves", "20", total_steps=2)
-    spread, together, summary = (line for line in said.splitlines() if line.startswith("[0] "))
+    output = output_of(service, ALPHAZERO, "--moves", "20", total_steps=2)
+    spread, together, summary = (line for line in output.splitlines() if line.startswith("[0] "))
     assert spread.startswith("[0] spread: ") and spread.endswith(" positions/s over TCP")
     assert together.startswith("[0] together: ") and together.endswith(" positions/s over shared memory")
     assert summary.endswith("all of this is one machine")

@@ -79,7 +79,7 @@ if job.world_size == 1:
 
 def test_a_task_has_its_own_place_in_the_setting() -> None:
     gavel = Gang.__new__(Gang)
-    gavel.token, gavel.directory, gavel.checkpoints, gavel.expires_boottime_s = 7, Path("g"), Path("c"), 9.0
+    gavel.generation, gavel.directory, gavel.checkpoints, gavel.expires_boottime_s = 7, Path("g"), Path("c"), 9.0
     environment = gavel.environment(0, 1, 10, 0, "") | {"GAVEL_TASK": "t", "GAVEL_NODE": "n1", "GAVEL_URL": "http://x"}
     setting = setting_from(environment)
     assert (setting.task, setting.node, setting.job_id, setting.service_url) == ("t", "n1", "job-1", "http://x")
@@ -87,5 +87,5 @@ def test_a_task_has_its_own_place_in_the_setting() -> None:
 
 def test_a_service_that_is_not_there_is_named() -> None:
     with pytest.raises(ServiceError, match="did not answer") as caught:
-        JobCluster("http://127.0.0.1:9", "token", 60.0).get_cluster_state()
+        JobCluster("http://127.0.0.1:9", "generation", 60.0).get_cluster_state()
     assert caught.value.status == 0

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidRequest
+from gavel.types import Node, Tier
 from workloads.traces import generators
+from workloads.traces.history import Surroundings, surroundings
 from workloads.traces.job import Lines, TraceJob
 from workloads.traces.readers import read_trace
 from workloads.traces.throughputs import (
@@ -100,6 +102,38 @@ def test_the_services_own_history_is_read_back(tmp_path: Path) -> None:
     assert job.spec.throughput_steps_per_s == {"fast": 7.5}
 
 
+FIRST_LINE = {
+    "cluster": {
+        "nodes": [{"name": "n0", "cpu_cores": 8, "memory_bytes": 64}],
+        "workers": [{"id": "w0", "node": "n0", "accelerator_type": "fast", "price_usd_per_hour": 2.5}],
+    },
+    "tiers": [{"name": "gold", "weight": 2.0, "objective": "fifo", "cap": 0.5}],
+}
+
+
+def test_a_history_says_which_cluster_and_tiers_its_jobs_had(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    job = {"submitted_at_s": 0, "kind": "mlp", "total_steps": 5}
+    (read,), _ = jobs_of(path, f"{json.dumps(FIRST_LINE)}\n{json.dumps(job)}\n")
+    surrounding = surroundings(path)
+    assert read.spec.kind == "mlp" and surrounding.cluster is not None
+    assert surrounding.cluster.nodes == (Node(name="n0", cpu_cores=8, memory_bytes=64),)
+    assert surrounding.cluster.workers[0].price_usd_per_hour == 2.5
+    assert surrounding.tiers == (Tier(name="gold", weight=2.0, objective="fifo", cap=0.5),)
+
+
+@pytest.mark.parametrize("text", ["", "submit_time_s,duration_s,num_gpus\n", '{"submitted_at_s": 0, "kind": "mlp"}\n'])
+def test_other_traces_say_nothing_of_a_cluster(tmp_path: Path, text: str) -> None:
+    (path := tmp_path / "t").write_text(text)
+    assert surroundings(path) == Surroundings()
+
+
+def test_a_first_line_that_no_cluster_is_like_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "h.jsonl").write_text(json.dumps({"cluster": {"workers": [{"name": "w0"}]}}))
+    with pytest.raises(InvalidRequest, match=r"h.jsonl, line 1: its cluster or tiers cannot be read"):
+        surroundings(path)
+
+
 # --- lines that cannot be used ----------------------------------------------------------------------------------
 
 
@@ -167,7 +201,7 @@ def test_rates_of_gangs_that_share_workers_are_read_beside_those_alone(tmp_path:
     path = tmp_path / "t.json"
     pairs = {"('A3C', 1)": [2.0, 1.5], "('LM', 1)": [0.0, 0.0], "('LM', 2)": [1.0, 1.0]}
     path.write_text(json.dumps({"v100": {"('LM', 1)": {"null": 3.0, **pairs}}}), encoding="utf-8")
-    assert read_throughputs(path).beside == {("LM", "A3C", 1, "v100"): 2.0}
+    assert read_throughputs(path).colocated == {("LM", "A3C", 1, "v100"): 2.0}
 
 
 @pytest.mark.parametrize(

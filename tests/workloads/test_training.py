@@ -70,7 +70,7 @@ def test_a_restored_trainer_goes_on_with_the_same_bits(build: Callable[[int], Mo
 
 
 def final_bytes(gang: Gang, total: int) -> bytes:
-    with np.load(gang.checkpoints / f"{gang.token}-{total}" / STATE_FILE) as state:
+    with np.load(gang.checkpoints / f"{gang.generation}-{total}" / STATE_FILE) as state:
         return bytes(state["parameters"].tobytes() + state["velocity"].tobytes())
 
 
@@ -80,7 +80,9 @@ PROGRAM = ("-m", "workloads.training.rnn", "--batch-size", "4")
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_an_interrupted_gang_ends_with_the_same_bits_as_one_that_was_not(tmp_path: Path, world_size: int) -> None:
     ranks = range(world_size)
-    whole, first, second = (Gang(tmp_path / name, token=token) for token, name in enumerate(("a", "b", "b"), start=1))
+    whole, first, second = (
+        Gang(tmp_path / name, generation=generation) for generation, name in enumerate(("a", "b", "b"), start=1)
+    )
     try:
         first.start(*PROGRAM, total=1_000_000, ranks=ranks)
         until(lambda: any(report["steps"] for report in first.reports()))

@@ -1,6 +1,6 @@
 """Workloads drawn at random: the published distribution of Gavel (OSDI '20, section 7.1), and a bursty one of users.
 
-Both are lazy, in order of arrival, and the same for the same seed.
+Both yield jobs lazily, in order of arrival, and the same ones for the same seed.
 """
 
 import math
@@ -20,16 +20,16 @@ KINDS = (
     "A3C",
     "CycleGAN",
 )
-REFERENCE_TYPE = "v100"  # the type on which a drawn duration is meant
+REFERENCE_TYPE = "v100"  # the type on which a job takes its drawn duration
 USERS_MEAN_JOBS_PER_BURST = 8
 
 
 def published(
     jobs: int, table: ThroughputTable, *, per_hour: float, seed: int, has_gangs: bool = False
 ) -> Iterator[TraceJob]:
-    """`jobs` jobs of the published distribution, Poisson arrivals at `per_hour` (0: all at once).
+    """Yield `jobs` jobs of the published distribution, with Poisson arrivals at `per_hour` (0: all at once).
 
-    The streams of random numbers are those of the original generator, so that a seed gives its trace.
+    The streams of random numbers are those of the original generator, so that a seed gives the same trace as there.
     """
     of_jobs, of_arrivals = random.Random(seed + 2), random.Random(seed + 3)  # noqa: S311
     at_s = 0.0
@@ -63,9 +63,9 @@ def _published_job(index: int, at_s: float, table: ThroughputTable, draw: random
 
 
 def bursty(jobs: int, table: ThroughputTable, *, per_hour: float, seed: int, users: int = 12) -> Iterator[TraceJob]:
-    """`jobs` jobs in bursts: a user, chosen by a Zipf law, sends a geometric number of one kind within minutes.
+    """Yield `jobs` jobs in bursts: a user, drawn by a Zipf law, submits a geometric number of one kind within minutes.
 
-    Durations and gangs as in the published distribution; `per_hour` is the mean rate of jobs over the whole trace.
+    Durations and gangs are as in the published distribution; `per_hour` is the mean rate of jobs over the whole trace.
     """
     draw = random.Random(seed)  # noqa: S311
     weights = [1 / rank for rank in range(1, users + 1)]
@@ -85,7 +85,7 @@ def bursty(jobs: int, table: ThroughputTable, *, per_hour: float, seed: int, use
 
 
 def _of_user(example: TraceJob, index: int, at_s: float, user: str, draw: random.Random) -> TraceJob:
-    """A job like `example`, a little longer or shorter: the next run of a search over settings."""
+    """Return a job like `example`, a little longer or shorter: the next run of a hyperparameter search."""
     spec = example.spec
     return TraceJob(
         submitted_at_s=at_s,

@@ -1,4 +1,4 @@
-"""A job of a trace, and what every reader says of a line that it cannot use."""
+"""A job of a trace, and how all readers report a line that they cannot use."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,17 +10,21 @@ from gavel.types import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob:
-    """A job and when it is submitted, in seconds since the trace began."""
+    """A job and its time of submission, in seconds since the trace began; deadlines count from the same instant.
+
+    Other jobs of the trace refer to it by `id`, in `spec.after`.
+    """
 
     submitted_at_s: float
     spec: JobSpec
+    id: str = ""
 
 
 @dataclass(slots=True)
 class Lines:
-    """Reads a file line by line; a line that cannot be used is an error naming it, or counted where that is wanted.
+    """Reads a file line by line. A line that cannot be used raises InvalidRequest, or with `is_lenient` is skipped.
 
-    `skipped` holds the reason for each line that was left out; only filled with `is_lenient`.
+    `skipped` has the reason for each skipped line.
     """
 
     path: Path
@@ -28,14 +32,14 @@ class Lines:
     skipped: list[str] = field(default_factory=list)
 
     def read(self, parse: Callable[[int, str], TraceJob | None]) -> Iterator[TraceJob]:
-        """The jobs of `parse(line number from 1, line)`, None: no job. Raises InvalidRequest naming file and line."""
+        """Yield the jobs of `parse(line number from 1, line)`; None is no job. Raises InvalidRequest with the line."""
         with self.path.open(encoding="utf-8", newline="") as lines:
             yield from self.parsed(enumerate(lines, start=1), parse)
 
     def parsed(
         self, numbered: Iterable[tuple[int, str]], parse: Callable[[int, str], TraceJob | None]
     ) -> Iterator[TraceJob]:
-        """The same for lines that are already open."""
+        """Yield the jobs of numbered lines that are read already, as `read` does."""
         for number, line in numbered:
             try:
                 job = parse(number, line.rstrip("\r\n")) if line.strip() else None
@@ -46,14 +50,14 @@ class Lines:
                 yield job
 
     def refuse(self, number: int, reason: str) -> None:
-        """Count the line, or raise InvalidRequest naming it."""
+        """Record the line as skipped, or raise InvalidRequest naming it."""
         if not self.is_lenient:
             raise InvalidRequest(f"{self.path.name}, line {number}", reason)
         self.skipped.append(f"line {number}: {reason}")
 
 
 def number(text: str, name: str, *, least: float = 0.0) -> float:
-    """`text` as a finite number; raises ValueError naming the column and what would do."""
+    """Return `text` as a finite number; raises ValueError naming the column and what it accepts."""
     try:
         value = float(text)
     except ValueError:
@@ -64,7 +68,7 @@ def number(text: str, name: str, *, least: float = 0.0) -> float:
 
 
 def whole(text: str, name: str, *, least: int = 1) -> int:
-    """`text` as an integer; raises ValueError naming the column."""
+    """Return `text` as an integer; raises ValueError naming the column."""
     value = number(text, name, least=least)
     if value != int(value):
         raise ValueError(f"{name} is {text}; give a whole number")

@@ -4,7 +4,6 @@ A line that cannot be used raises InvalidRequest with its number and the reason,
 """
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -13,16 +12,16 @@ from typing import Any
 
 from gavel.errors import InvalidRequest
 from gavel.types import JobSpec
+from workloads.traces.history import TIER, history
 from workloads.traces.job import Lines, TraceJob, number, whole
 from workloads.traces.throughputs import UNIT_KIND
 
 Reader = Callable[[Lines], Iterator[TraceJob]]
 PUBLISHED_COLUMNS = 10
-TIER = "default"
 
 
 def read_trace(lines: Lines, form: str = "") -> Iterator[TraceJob]:
-    """The jobs of a file in the form named (a key of READERS), or in the one that its first line looks like."""
+    """Yield the jobs of a file in the named format (a key of READERS), or in the one that its first line shows."""
     form = form or recognised(lines)
     if form not in READERS:
         raise InvalidRequest("format", f"there is no {form!r}; choose one of {', '.join(READERS)}")
@@ -30,7 +29,7 @@ def read_trace(lines: Lines, form: str = "") -> Iterator[TraceJob]:
 
 
 def recognised(lines: Lines) -> str:
-    """The form of the file by its first line; raises InvalidRequest if it looks like none."""
+    """Return the format of the file by its first line; raises InvalidRequest if it is none of READERS."""
     with lines.path.open(encoding="utf-8") as content:
         first = content.readline()
     marks = {"history": first.startswith("{"), "sacct": "|" in first, "published": "\t" in first, "csv": "," in first}
@@ -97,10 +96,10 @@ def sacct(lines: Lines) -> Iterator[TraceJob]:
         for either in (("ElapsedRaw", "Elapsed"), ("AllocTRES", "ReqTRES")):
             if not set(either) & set(header):
                 raise InvalidRequest(f"{lines.path.name}, line 1", f"has no column {' or '.join(either)}; export it")
-        found = list(lines.parsed(enumerate(content, start=2), partial(_sacct_job, header)))
-    found.sort(key=lambda job: job.submitted_at_s)
-    start_s = found[0].submitted_at_s if found else 0.0
-    for job in found:
+        jobs = list(lines.parsed(enumerate(content, start=2), partial(_sacct_job, header)))
+    jobs.sort(key=lambda job: job.submitted_at_s)
+    start_s = jobs[0].submitted_at_s if jobs else 0.0
+    for job in jobs:
         yield TraceJob(submitted_at_s=job.submitted_at_s - start_s, spec=job.spec)
 
 
@@ -121,7 +120,7 @@ def _sacct_job(header: list[str], line_number: int, line: str) -> TraceJob | Non
 
 
 def _gpus(tres: str) -> int:
-    """GPUs of `billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G`."""
+    """Return the number of GPUs of a text such as `billing=8,cpu=8,gres/gpu:a100=2,gres/gpu=2,mem=64G`."""
     counts = dict(part.split("=", 1) for part in tres.split(",") if "=" in part)
     if "gres/gpu" in counts:
         return whole(counts["gres/gpu"], "gres/gpu", least=0)
@@ -129,7 +128,7 @@ def _gpus(tres: str) -> int:
 
 
 def _elapsed_s(row: Mapping[str, str]) -> int:
-    """Seconds from ElapsedRaw, or from Elapsed as [days-]hours:minutes:seconds."""
+    """Return the seconds from ElapsedRaw, or from Elapsed as [days-]hours:minutes:seconds."""
     if "ElapsedRaw" in row:
         return whole(row["ElapsedRaw"], "ElapsedRaw", least=0)
     days, _, clock = row["Elapsed"].rpartition("-")
@@ -146,34 +145,6 @@ def _instant_s(text: str) -> float:
     except ValueError:
         raise ValueError(f"Submit is {text!r}; wanted an instant like 2026-01-31T12:00:00") from None
     return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
-
-
-def history(lines: Lines) -> Iterator[TraceJob]:
-    """The service's own history, one JSON object a line, as `gavel export-trace` writes it."""
-    return lines.read(_history_job)
-
-
-def _history_job(line_number: int, line: str) -> TraceJob:
-    try:
-        row: dict[str, Any] = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg}") from error
-    deadline = row.get("deadline_at_s")
-    spec = _spec(
-        kind=str(row["kind"]),
-        name=str(row.get("name", "")),
-        user=str(row.get("user", "nobody")),
-        tier=str(row.get("tier", TIER)),
-        total_steps=whole(str(row["total_steps"]), "total_steps"),
-        scale_factor=whole(str(row.get("scale_factor", 1)), "scale_factor"),
-        weight=number(str(row.get("weight", 1.0)), "weight", least=1e-9),
-        deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s"),
-        throughput_steps_per_s={
-            str(name): number(str(rate), f"throughput on {name}")
-            for name, rate in row.get("throughput_steps_per_s", {}).items()
-        },
-    )
-    return TraceJob(submitted_at_s=number(str(row["submitted_at_s"]), "submitted_at_s"), spec=spec)
 
 
 READERS: Mapping[str, Reader] = {"published": published, "csv": plain_csv, "sacct": sacct, "history": history}

@@ -24,30 +24,30 @@ UNIT_KIND = "one step a second"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputTable:
-    """`rates` of gangs on one node, `spread` of the same over several nodes; kinds in the order of the file.
+    """`rates` (steps/s) of gangs on one node, `spread` of gangs over several nodes; kinds in the order of the file.
 
-    `beside` holds the rates of gangs on one node that share their workers, above 0 for both; other pairs do not fit.
+    `colocated` has the rates of pairs of gangs on one node that share their workers; pairs that do not fit are absent.
     """
 
     rates: Rates
     spread: Rates = field(default_factory=dict)
-    beside: PairThroughput = field(default_factory=dict)
+    colocated: PairThroughput = field(default_factory=dict)
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Every job kind once."""
+        """Every job kind, each once."""
         return tuple(dict.fromkeys(kind for kind, _, _ in self.rates))
 
     @property
     def accelerator_types(self) -> tuple[AcceleratorType, ...]:
-        """Sorted."""
+        """The accelerator types, sorted."""
         return tuple(sorted({name for _, _, name in self.rates}))
 
 
 def read_throughputs(path: Path) -> ThroughputTable:
-    """The table of `{type: {"('kind', scale factor)": {"null": steps/s, ..}}}`; raises InvalidRequest naming the key.
+    """Return the table of `{type: {"('kind', scale factor)": {"null": steps/s, ..}}}`; raises InvalidRequest.
 
-    Beside "null" stand the kinds that may share its workers, with both rates: `"('other', 1)": [own, other's]`.
+    Keys other than "null" are kinds that may share its workers, with both rates: `"('other', 1)": [own, other's]`.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -55,15 +55,15 @@ def read_throughputs(path: Path) -> ThroughputTable:
         raise InvalidRequest(f"{path.name}, line {error.lineno}", f"is no JSON: {error.msg}") from error
     rates: dict[tuple[str, int, AcceleratorType], float] = {}
     spread: dict[tuple[str, int, AcceleratorType], float] = {}
-    beside: dict[tuple[str, str, int, AcceleratorType], float] = {}
+    colocated: dict[tuple[str, str, int, AcceleratorType], float] = {}
     for name, row in content.items():
         for key, entries in row.items():
             kind, size = _key(path, name, key)
             target = spread if name.endswith(SPREAD) else rates
             target[kind, size, name.removesuffix(SPREAD)] = _rate(path, name, key, entries)
             if target is rates:
-                beside |= {(kind, *rest): rate for rest, rate in _beside(path, name, key, entries)}
-    return ThroughputTable(rates=rates, spread=spread, beside=beside)
+                colocated |= {(kind, *rest): rate for rest, rate in _colocated(path, name, key, entries)}
+    return ThroughputTable(rates=rates, spread=spread, colocated=colocated)
 
 
 def _key(path: Path, name: str, key: str) -> tuple[str, int]:
@@ -81,10 +81,10 @@ def _rate(path: Path, name: str, key: str, entries: Mapping[str, object]) -> flo
     return float(rate)
 
 
-def _beside(
+def _colocated(
     path: Path, name: str, key: str, entries: Mapping[str, object]
 ) -> Iterator[tuple[tuple[str, int, AcceleratorType], float]]:
-    """((partner's kind, scale factor, type), own rate beside it) of each partner that fits."""
+    """Yield ((partner's kind, scale factor, type), own rate colocated with it, steps/s) of each partner that fits."""
     size = _key(path, name, key)[1]
     for partner, pair in entries.items():
         if partner == "null":
@@ -103,7 +103,7 @@ def _two_rates(path: Path, where: str, pair: object) -> tuple[float, float]:
 
 
 class UnitRates(Mapping[tuple[str, int, AcceleratorType], float]):
-    """Every gang does one step a second on every type: for traces of durations on a cluster of one kind of machine."""
+    """A table in which every gang does 1 step/s on every type: for traces of durations on one accelerator type."""
 
     def __getitem__(self, key: tuple[str, int, AcceleratorType]) -> float:
         return 1.0
@@ -116,17 +116,17 @@ class UnitRates(Mapping[tuple[str, int, AcceleratorType], float]):
 
 
 class ScaledRates(Mapping[tuple[str, int, AcceleratorType], float]):
-    """A table whose gangs of other sizes run like the largest that it knows below them, in proportion."""
+    """A table in which a gang of a size without a rate has the rate of the next smaller size, in proportion."""
 
     def __init__(self, table: ThroughputTable) -> None:
         self._rates = table.rates
         self._rate = cache(self._scaled)
 
     def _scaled(self, kind: str, size: int, name: AcceleratorType) -> float:
-        known = max((s for k, s, t in self._rates if (k, t) == (kind, name) and s <= size), default=None)
-        if known is None:
+        smaller = max((s for k, s, t in self._rates if (k, t) == (kind, name) and s <= size), default=None)
+        if smaller is None:
             raise KeyError((kind, size, name))
-        return self._rates[kind, known, name] * size / known
+        return self._rates[kind, smaller, name] * size / smaller
 
     def __getitem__(self, key: tuple[str, int, AcceleratorType]) -> float:
         return self._rate(*key)
@@ -139,9 +139,9 @@ class ScaledRates(Mapping[tuple[str, int, AcceleratorType], float]):
 
 
 def with_kinds(jobs: Iterable[TraceJob], table: ThroughputTable, *, seed: int) -> Iterator[TraceJob]:
-    """The jobs with a kind drawn for each that names none, and steps such that it takes its duration on its best type.
+    """Yield the jobs; each without a kind gets a random one, and the steps that take its duration on its fastest type.
 
-    Gangs larger than the table knows take a kind that the table has at its largest scale factor.
+    Gangs larger than any in the table get a kind that the table has at its largest scale factor.
     """
     draw = random.Random(seed)  # noqa: S311 - not for secrets
     rates = ScaledRates(table)

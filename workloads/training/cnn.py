@@ -56,7 +56,7 @@ class Convolutional:
 
 
 def image_to_columns(images: Floats) -> Floats:
-    """One row per output pixel with the pixels under its kernel, (batch * out * out, colours * kernel * kernel)."""
+    """Return the pixels under the kernel of each output pixel, (batch * out * out, colours * kernel * kernel)."""
     windows = sliding_window_view(images, (KERNEL, KERNEL), axis=(1, 2))
     return windows.reshape(-1, COLOURS * KERNEL * KERNEL)
 

@@ -23,7 +23,7 @@ STATE_FILE = "state.npz"
 
 
 class Vector:
-    """One flat float32 vector and its named views, `vector["weights"]`. Its last element, `extra`, has no name."""
+    """One flat float32 vector and its named views, `vector["weights"]`. Its last element, `extra`, is in no view."""
 
     def __init__(self, shapes: Shapes) -> None:
         sizes = [int(np.prod(shape)) for shape in shapes.values()]
@@ -90,9 +90,9 @@ class Trainer:
 
 
 def average_over_ranks(loss: float, gradients: Vector, *, weight: float) -> float:
-    """The mean loss over all ranks; the gradients become the mean too. `weight` is this rank's part of the batch.
+    """Return the mean loss over all ranks and set the gradients to their mean; `weight` is this rank's part of a batch.
 
-    Summed in the order of ranks, so that every rank gets the same bits.
+    The sum is in the order of ranks, so that every rank gets the same bits.
     """
     total = gradients.whole
     gradients.extra[:] = loss
@@ -105,7 +105,7 @@ def average_over_ranks(loss: float, gradients: Vector, *, weight: float) -> floa
 
 
 def softmax_cross_entropy(logits: Floats, labels: Rows) -> tuple[float, Floats]:
-    """The mean loss of (batch, classes) logits, and its gradient by the logits."""
+    """Return the mean loss of (batch, classes) logits, and its gradient by the logits."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     probability = shifted / shifted.sum(axis=1, keepdims=True)
     picked = (np.arange(len(labels)), labels)
@@ -115,12 +115,12 @@ def softmax_cross_entropy(logits: Floats, labels: Rows) -> tuple[float, Floats]:
 
 
 def normal(generator: np.random.Generator, shape: tuple[int, ...], scale: float) -> Floats:
-    """Normal numbers with this standard deviation."""
+    """Return normal random numbers with this standard deviation."""
     return generator.standard_normal(shape, dtype=np.float32) * np.float32(scale)
 
 
 def main(build: Callable[[int], Model], *, batch_size: int, steps: int = 300) -> None:
-    """Train `build(seed)` as the command line says; the defaults are for a try by hand."""
+    """Train `build(seed)` with the options of the command line; the defaults suit a run by hand."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=batch_size, help="examples of a step, over all ranks")
     parser.add_argument("--seed", type=int, default=0, help="of the examples, the parameters and the batches")

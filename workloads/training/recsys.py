@@ -40,7 +40,7 @@ class Factorisation:
 
 
 def scatter(table: Floats, rows: Rows, values: Floats) -> None:
-    """`table` becomes zero but for the sums of the values of each row."""
+    """Set each row of `table` to the sum of the values given for it, and all other rows to zero."""
     table[:] = 0
     np.add.at(table, rows, values)
 

@@ -1,6 +1,6 @@
 """An actor and a critic in a grid world, in plain Python tables: no vector unit helps.
 
-Advantage actor-critic (Sutton and Barto, Reinforcement Learning, 2nd edition, section 13.5). Episodes have a fixed
+Advantage actor-critic (Sutton and Barto, Reinforcement Learning, 2018, section 13.5). Episodes have a fixed
 length and start anew at the goal, so that a step costs the same at the end of the training as at its beginning.
 """
 
@@ -43,7 +43,7 @@ class GridWorld:
 
 
 def episode(seed: int, policy: Table, value: list[float], policy_gradient: Table, value_gradient: list[float]) -> float:
-    """The reward of one episode; adds its gradients."""
+    """Return the reward of one episode, and add its gradients."""
     draw = random.Random(seed).random
     state, reward = 0, 0.0
     for _ in range(LENGTH):
@@ -62,7 +62,7 @@ def episode(seed: int, policy: Table, value: list[float], policy_gradient: Table
 
 
 def softmax(scores: list[float]) -> list[float]:
-    """Probabilities of the actions."""
+    """Return the probabilities of the actions."""
     largest = max(scores)
     weights = [math.exp(score - largest) for score in scores]
     total = sum(weights)
@@ -70,7 +70,7 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def choose(probability: list[float], draw: float) -> int:
-    """The action that a draw from [0, 1) picks."""
+    """Return the action that a draw from [0, 1) selects."""
     for action, each in enumerate(probability):
         draw -= each
         if draw < 0:
@@ -79,7 +79,7 @@ def choose(probability: list[float], draw: float) -> int:
 
 
 def move(state: int, action: int) -> int:
-    """The state one field right, down, left or up, unless a wall is there."""
+    """Return the state one field right, down, left or up; the same state if a wall is there."""
     row, column = divmod(state, SIDE)
     row = min(SIDE - 1, max(0, row + (0, 1, 0, -1)[action]))
     column = min(SIDE - 1, max(0, column + (1, 0, -1, 0)[action]))

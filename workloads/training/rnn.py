@@ -52,7 +52,7 @@ class Recurrent:
         return loss
 
     def _states(self, parameters: Vector, inputs: Floats) -> Floats:
-        """Hidden states, (length + 1, batch, hidden); the first is zero."""
+        """Return the hidden states, (length + 1, batch, hidden); the first is zero."""
         driven = inputs @ parameters["inputs"] + parameters["bias"]
         states = np.zeros((LENGTH + 1, inputs.shape[1], HIDDEN), dtype=np.float32)
         for t in range(LENGTH):
@@ -60,7 +60,7 @@ class Recurrent:
         return states
 
     def _back_through_time(self, parameters: Vector, states: Floats, delta: Floats) -> Floats:
-        """Gradient by the sum inside each tanh, in place of the gradient by each state, (length, batch, hidden)."""
+        """Turn gradients by the states, (length, batch, hidden), into those by the sum inside each tanh, in place."""
         backward = parameters["recurrent"].T
         slope = 1 - np.square(states[1:])
         delta[-1] *= slope[-1]

@@ -1,10 +1,10 @@
-// Asking the REST API, as the holder of the session cookie.
+// Requests to the REST API with the session cookie.
 
 const TIMEOUT_MS = 10_000;
 const SEND_TIMEOUT_MS = 60_000; // a shadow run takes its time
 let serverAheadMs = 0;
 
-/** Current time of the service in seconds, so that countdowns hold on machines whose clock differs. */
+/** Current time of the service in seconds, so that countdowns are right on machines whose clock differs. */
 export const now = () => (Date.now() + serverAheadMs) / 1000;
 
 /** Answer of a GET as JSON; null when there is no such thing (404). Leaves for the login page on 401. */
@@ -54,6 +54,6 @@ async function request(method, url, body, headers = {}, limitMs = TIMEOUT_MS) {
 
 function noteClock(answer) {
   const stamp = Date.parse(answer.headers.get("Date"));
-  // The header has whole seconds: less than two of difference may be none.
+  // The header has whole seconds: a difference below two seconds may be none.
   if (stamp) serverAheadMs = Math.abs(stamp - Date.now()) < 2000 ? 0 : stamp - Date.now();
 }

@@ -9,7 +9,7 @@ const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], Arrow
 
 /**
  * A canvas that `draw(pen, width)` paints. `draw` returns rows of cells {x, y, width, height, text, job}: what a
- * pointer or the arrow keys can rest on, and the job it is about. `heightFor()`: height in pixels. `open(cell)`: what a
+ * pointer or the arrow keys can select, and its job. `heightFor()`: height in pixels. `open(cell)`: what a
  * click or Enter does; by default it goes to the page of the cell's job. `press(event)`: keys of the chart's own.
  */
 export class Chart {
@@ -82,7 +82,7 @@ export class Chart {
     return undefined;
   }
 
-  /** Rest on a cell [row, column], or on none. */
+  /** Select a cell [row, column], or none. */
   rest(at) {
     const cell = at && this.rows[at[0]]?.[at[1]];
     const tooltip = byId("tooltip");
@@ -95,7 +95,7 @@ export class Chart {
     this.redraw();
   }
 
-  /** Open what it rests on. */
+  /** Open the selected cell. */
   open() {
     const cell = this.at && this.rows[this.at[0]]?.[this.at[1]];
     if (cell) this.opens(cell);

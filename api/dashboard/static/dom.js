@@ -1,4 +1,4 @@
-// Making and keeping elements. Text from the service only ever becomes text nodes, never markup.
+// Creating and updating elements. Text from the service becomes text nodes, never markup.
 
 /** A new element with properties and children (elements or text). */
 export function make(tag, properties = {}, ...children) {
@@ -31,7 +31,7 @@ export function howToSubmit() {
   const { base, kind } = document.body.dataset;
   return [
     "Submit one here (page Submit), from the command line:",
-    `$ gavel submit --kind ${kind} --steps 500`,
+    `$ gavel job submit --kind ${kind} --steps 500`,
     "or over REST:",
     `$ curl -X POST ${base}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +
       `-H "Content-Type: application/json" -d '{"kind": "${kind}", "total_steps": 500}'`,

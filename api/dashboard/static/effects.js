@@ -7,7 +7,7 @@ import { count, duration, percent, quantity } from "./format.js";
 const HEADINGS = ["What", "Before", "After", "Change"];
 const LEAST = 0.0005; // of a share: less is a solver's rounding
 
-/** Fill a table from what a preview or shadow run answers; returns a line that sums it up. */
+/** Fill a table from the answer of a preview or shadow run; returns a line that sums it up. */
 export function showEffects(table, effects) {
   const tiers = effects.tiers.map((each) => ({
     name: `tier ${each.tier}`, before: each.share_before, after: each.share_after, write: percent,
@@ -19,14 +19,14 @@ export function showEffects(table, effects) {
   const rows = [...tiers, ...jobs.filter((each) => Math.abs(ratioOf(each) - 1) > LEAST)];
   const head = make("tr", {}, ...HEADINGS.map((text) => make("th", { scope: "col" }, text)));
   table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...rows.map(line)));
-  const left = [effects.mean_left_s_before, effects.mean_left_s_after];
+  const left = [effects.simulated_mean_left_s_before, effects.simulated_mean_left_s_after];
   const time = left.includes(null) ? "" : `; mean time left ${duration(left[0])}, then ${duration(left[1])}`;
   return `${rows.length - tiers.length} of ${count(effects.jobs_total)} jobs change speed${time}`;
 }
 
 const ratioOf = ({ before, after }) => (before ? (after ?? 0) / before : after ? Infinity : 1);
 
-function endsOf({ finish_at_s_before: before, finish_at_s_after: after }) {
+function endsOf({ simulated_finish_at_s_before: before, simulated_finish_at_s_after: after }) {
   return before === null || after === null ? "" : `; ends in ${duration(before - now())}, then ${duration(after - now())}`;
 }
 

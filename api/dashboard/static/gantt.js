@@ -9,8 +9,8 @@ const FOOT = 22;
 
 /**
  * Draws blocks into #<name>-canvas and #<name>-table. `show({rounds, lanes, blocks, current})`: indices of rounds oldest
- * first, lanes top to bottom, blocks {lane, job, name, token, first, last, leases, profiling}. `zoom(by)`: what plus,
- * minus and the wheel with Ctrl do.
+ * first, lanes top to bottom, blocks {lane, job, name, generation, first, last, leases, profiling}. `zoom(by)`: called for
+ * plus, minus, and the wheel with Ctrl.
  */
 export class Gantt {
   constructor(name, { zoom = () => false, open = openJob } = {}) {
@@ -99,9 +99,9 @@ const rangeOf = (block) => (block.first === block.last ? String(block.first) : `
 
 function describe(block) {
   const renewals = block.leases - 1;
-  const tokens = renewals ? `renewed ${renewals} ${renewals === 1 ? "time" : "times"} in place` : "not renewed";
-  const who = block.job ? `\n${block.job}, token ${block.token}` : "";
-  return `${nameOf(block)} on ${block.lane}\nround ${rangeOf(block)} · ${tokens}${block.profiling ? " · profiling" : ""}${who}`;
+  const renewed = renewals ? `renewed ${renewals} ${renewals === 1 ? "time" : "times"} in place` : "not renewed";
+  const who = block.job ? `\n${block.job}, generation ${block.generation}` : "";
+  return `${nameOf(block)} on ${block.lane}\nround ${rangeOf(block)} · ${renewed}${block.profiling ? " · profiling" : ""}${who}`;
 }
 
 function hatch(pen, cell) {

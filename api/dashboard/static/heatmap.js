@@ -13,7 +13,7 @@ const ROW = 21;
 const HEAD = 24;
 const ROWS_MAX = 500; // the service groups above
 
-/** Draws allocations into #allocation. A click on a job says why; one on a group shows its jobs. */
+/** Draws allocations into #allocation. A click on a job explains it; a click on a group shows its jobs. */
 export class Heatmap {
   constructor() {
     Object.assign(this, { allocation: null, shown: [], chosen: null, group: null, mode: "both", asked: 0 });
@@ -27,7 +27,7 @@ export class Heatmap {
     });
   }
 
-  /** What to ask the service for: rows of one group, grouped, each job, or as it sees fit. */
+  /** The parameters of the request: rows of one group, groups, single jobs, or the default of the service. */
   query() {
     if (this.group) return { ...this.group, limit: ROWS_MAX };
     return { group_by: this.chosen === null ? "auto" : this.chosen ? "tier_and_kind" : "none", limit: ROWS_MAX };
@@ -54,7 +54,7 @@ export class Heatmap {
     this.shown = rows.map((row) => ({ ...row, label: row.jobs > 1 ? `${row.kind} · ${row.tier} ×${row.jobs}` : labelOf(row) }));
     this.largest = Math.max(0, ...this.shown.flatMap((row) => this.valuesOf(row)));
     for (const part of byId("allocation").querySelectorAll(".needs-rows")) part.hidden = rows.length === 0;
-    sayEmpty("allocation-empty", ...(rows.length ? [] : ["No job has a share yet: it gets one in the round after its submission."]));
+    sayEmpty("allocation-empty", ...(rows.length ? [] : ["No job has a share yet: a job gets one in the round after its submission."]));
     say("allocation-largest", fixed(this.largest));
     say("allocation-note", note(allocation));
     this.tell();
@@ -70,7 +70,7 @@ export class Heatmap {
     return this.fields().flatMap((field) => row[field]);
   }
 
-  /** The same in words: the canvas's label and the table twin. */
+  /** The same as text: the label of the canvas, and the table below it. */
   tell() {
     const types = this.allocation?.types ?? [];
     byId("allocation-canvas").setAttribute("aria-label",

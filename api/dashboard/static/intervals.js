@@ -55,7 +55,7 @@ export class Intervals {
     pen.fillStyle = themed("--ink");
     pen.fillText(fitted(pen, row.accelerator_type, LEFT - 16), 0, y + ROW / 2);
     const [from, to] = [scale(row.low_steps_per_s), scale(row.high_steps_per_s)];
-    pen.globalAlpha = row.source === "measured" ? 0.9 : 0.45;
+    pen.globalAlpha = row.is_measured ? 0.9 : 0.45;
     pen.fillStyle = themed("--accent");
     pen.fillRect(from, y + ROW / 2 - 4, Math.max(2, to - from), 8);
     pen.globalAlpha = 1;

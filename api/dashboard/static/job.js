@@ -1,4 +1,4 @@
-// One job: what it waits for, where it ran, how fast it is where, its story and its log.
+// One job: what it waits for, where it ran, how fast it is where, its history and its log.
 
 import { get, now, send } from "./api.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
@@ -35,7 +35,7 @@ function showJob(job) {
   say("job-name", labelOf(job));
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
-  say("job-reason", job.message ? `${job.reason}: ${job.message}` : job.reason);
+  say("job-reason", [`${job.reason}: ${job.message}`, job.fix].filter(Boolean).join(" "));
   byId("job-progress").value = stepsOf(job) / job.total_steps;
   say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
@@ -75,30 +75,35 @@ function showFacts(job) {
     "Job kind": job.kind,
     "User, tier": `${job.user}, ${job.tier}`,
     Program: job.argv.join(" "),
+    "Environment sets": job.env.join(", "),
     "Scale factor": job.scale_factor,
+    "Each worker needs": `${count(job.cpu_cores)} CPU cores, ${count(job.memory_bytes)} bytes of memory`,
     "Weight, priority": `${job.weight}, ${job.priority}`,
+    Preemptible: job.preemptible ? "yes" : "no",
+    Retries: `${job.failures} of ${job.max_retries}`,
+    "Claimed steps/s": pairs(job.throughputs, ([type, rate]) => `${type} ${quantity(rate)}`),
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),
-    "Deadline can be met": job.deadline ? `${job.deadline.can_be_met}: ${job.deadline.message}` : "",
+    "Deadline's outlook": job.deadline ? `${job.deadline.outlook.replace("_", " ")}: ${job.deadline.message}` : "",
     After: job.after.join(", "),
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
     "Rounds received": pairs(job.rounds_received, ([type, rounds]) => `${type} ${rounds}`),
     "Exit code": job.exit_code ?? "",
-    "To stop it": job.finished_at_s === null ? `gavel cancel ${job.id}` : "",
+    "To stop it": job.finished_at_s === null ? `gavel job cancel ${job.id}` : "",
   });
 }
 
 async function showTimeline(current) {
   const found = await get("/v1/placements", { job_id: ID, rounds: ROUNDS, limit: 200 });
   const lanes = [...new Set(found.blocks.map((block) => block.accelerator_type))].sort();
-  // All workers of a gang are on one type: the first stands for them.
+  // All workers of a gang are of one type: one block shows them all.
   const seen = new Set();
   const blocks = found.blocks.filter((block) => {
     const key = `${block.accelerator_type} ${block.first_round}`;
     return !seen.has(key) && seen.add(key);
   });
-  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["It held no lease in these rounds."]));
+  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["The job held no lease in these rounds."]));
   byId("timeline-chart").hidden = lanes.length === 0;
   gantt.show({
     rounds: found.rounds.map((round) => round.round_index),
@@ -109,16 +114,15 @@ async function showTimeline(current) {
 }
 
 async function showSpeeds(job) {
-  const { items } = await get("/v1/estimator");
+  const { items } = await get("/v1/throughputs", { job_id: ID });
   const held = Object.values(job.received_s).reduce((total, seconds) => total + seconds, 0);
-  const its = items.filter((row) => row.kind === job.kind && row.scale_factor === job.scale_factor && row.partner === null);
-  const rows = its.filter((row) => row.placement === "consolidated").map((row) => [
+  const rows = items.map((row) => [
     row.accelerator_type, quantity(row.steps_per_s), `${quantity(row.low_steps_per_s)} to ${quantity(row.high_steps_per_s)}`,
     row.source, held ? percent((job.received_s[row.accelerator_type] ?? 0) / held) : "–",
   ]);
-  sayEmpty("speeds-empty", ...(rows.length ? [] : ["Nothing is known yet; it is measured when the job runs."]));
+  sayEmpty("speeds-empty", ...(rows.length ? [] : ["No estimate yet: the speed is measured when the job runs."]));
   byId("speeds-table").hidden = rows.length === 0;
-  fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Part of its time"], rows);
+  fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Fraction of its time"], rows);
 }
 
 async function showExplained(job) {
@@ -150,11 +154,11 @@ async function ask(button, verb, done) {
 
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
 on("why", () => quietly(openWhy(ID)));
-on("pause", (button) => ask(button, "pause", "It stops after a checkpoint, and waits."));
-on("resume", (button) => ask(button, "resume", "It goes on from its checkpoint."));
+on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
+on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
 on("cancel", async (button) => {
-  if (await confirmed("Cancel this job? It cannot be taken back.", "Cancel the job")) {
-    await ask(button, "cancel", "It ends as soon as its gang has stopped.");
+  if (await confirmed("Cancel this job? This cannot be undone.", "Cancel the job")) {
+    await ask(button, "cancel", "The job ends as soon as its gang has stopped.");
   }
 });
 

@@ -1,4 +1,4 @@
-// The log of a job, followed live; what a job wrote is only ever text.
+// The log of a job, followed live; what a job wrote is shown as text, never as markup.
 
 import { byId, say, sayEmpty } from "./dom.js";
 
@@ -51,7 +51,7 @@ export class JobLog {
 
   describe() {
     say("log-note", this.isOver ? "complete" : "follows the job");
-    sayEmpty("log-empty", ...(this.element.textContent ? [] : ["It has written nothing yet."]));
+    sayEmpty("log-empty", ...(this.element.textContent ? [] : ["The job has written nothing yet."]));
   }
 
   append(text) {

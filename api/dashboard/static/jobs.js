@@ -151,8 +151,5 @@ function updateRow(row, job) {
   say(speed, job.speed === null ? "" : quantity(job.speed));
   say(rho, job.rho === null ? "" : fixed(job.rho));
   say(age, duration(job.jct_s ?? now() - job.submitted_at_s));
-  say(reason, reasonOf(job));
+  say(reason, job.message);
 }
-
-/** Why it is where it is; a job that runs needs no words. */
-const reasonOf = (job) => job.message || (job.worker_ids.length ? "" : job.reason);

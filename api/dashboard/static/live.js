@@ -1,4 +1,4 @@
-// Live events: hears that something changed while the page is visible.
+// Live events: learns that something changed, while the page is visible.
 
 const RETRY_MS = 5000;
 const callbacks = [];
@@ -14,7 +14,7 @@ export function onChange(callback) {
   open();
 }
 
-/** A browser opens six connections to a host, and a stream keeps one: hidden pages give theirs back. */
+/** A browser opens six connections to a host, and a stream occupies one: hidden pages close theirs. */
 function close() {
   source?.close();
   source = null;
@@ -22,7 +22,7 @@ function close() {
 
 function open() {
   if (source || document.hidden) return;
-  source = new EventSource(`/v1/events?kind=changed${position === null ? "" : `&after=${position}`}`);
+  source = new EventSource(`/v1/watch?kind=changed${position === null ? "" : `&after=${position}`}`);
   for (const kind of ["hello", "reset", "changed"]) source.addEventListener(kind, hear);
   source.addEventListener("error", () => {
     if (source?.readyState !== EventSource.CLOSED) return; // the browser tries again by itself

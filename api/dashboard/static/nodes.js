@@ -1,4 +1,4 @@
-// Nodes: what each is to the scheduler, and taking it out of service and back.
+// Nodes: the state of each, and the buttons that take it out of service and back.
 
 import { get, now, send } from "./api.js";
 import { byId, keepRows, make, say, sayEmpty } from "./dom.js";
@@ -13,7 +13,7 @@ const VERBS = { cordon: "Cordon", uncordon: "Uncordon", drain: "Drain" };
 async function step(summary) {
   const { items } = await get("/v1/nodes");
   say("nodes-count", count(items.length));
-  sayEmpty("nodes-empty", ...(items.length ? [] : ["No node yet: the scheduler has not looked."]));
+  sayEmpty("nodes-empty", ...(items.length ? [] : ["No node yet: the scheduler has not observed the cluster."]));
   const table = byId("nodes-table");
   if (!table.tBodies.length) {
     table.append(make("thead", {}, make("tr", {}, ...HEADINGS.map((text) => make("th", { scope: "col" }, text)))), make("tbody"));
@@ -62,7 +62,7 @@ async function ask(verb, name, button) {
   refresh();
 }
 
-/** The window to drain in, as the API takes it; null: the reader thought better of it. */
+/** The window of a drain, as the body of the request; null: the reader closed the dialog. */
 function windowOf(name) {
   const dialog = byId("drain");
   say("drain-title", `Drain ${name}`);

@@ -1,4 +1,4 @@
-// The overview: asks the API when something changed and hands each answer to what draws it.
+// The overview: asks the API when something changed, and draws each answer.
 
 import { get } from "./api.js";
 import { byId, say } from "./dom.js";

@@ -12,7 +12,7 @@ export const onThemeChange = (callback) => dark.addEventListener("change", callb
 /** Value of a style sheet variable in the current theme. */
 export const themed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Ground and ink of a part between 0 and 1. */
+/** Background and text colours for a value between 0 and 1. */
 export function shade(part) {
   const stops = dark.matches ? DARK : LIGHT;
   const place = Math.min(1, Math.max(0, part)) * (stops.length - 1);
@@ -23,7 +23,7 @@ export function shade(part) {
   return { ground: `rgb(${rgb.join(" ")})`, ink: luminance > 0.179 ? "#000" : "#fff" }; // 4.58 : 1 at the least
 }
 
-/** A channel of 0 to 255 as light (WCAG 2.2, relative luminance). */
+/** Relative luminance (WCAG 2.2) of a channel of 0 to 255. */
 const linear = (value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
 
 /** The colour of a job: the same on the whole page, far from that of the jobs seen just before. */

@@ -1,4 +1,4 @@
-// The page of placements: the workers of one node, over as many rounds as one likes.
+// The page of placements: the workers of one node, over a chosen number of rounds.
 
 import { get } from "./api.js";
 import { byId, make } from "./dom.js";

@@ -24,7 +24,7 @@ export class PlacementsPanel {
     byId("placements-now").addEventListener("click", () => this.show(null));
   }
 
-  /** One step of the list of sizes; true: there was one. */
+  /** Move one step in the list of sizes; true if there was one. */
   zoom(by) {
     const wanted = this.size.selectedIndex + by;
     if (wanted < 0 || wanted >= this.size.options.length) return false;
@@ -33,7 +33,7 @@ export class PlacementsPanel {
     return true;
   }
 
-  /** Half of what is shown earlier or later. */
+  /** Move earlier or later by half of what is shown. */
   move(by) {
     const rounds = this.shown?.rounds ?? [];
     if (!rounds.length) return;
@@ -69,10 +69,10 @@ export class PlacementsPanel {
   }
 }
 
-/** A block of the service as the chart takes it, on a lane. */
+/** A block of the answer in the form of the chart, on a lane. */
 export function blockOf(block, lane) {
   return {
-    lane, job: block.job_id, name: block.name, token: block.token, first: block.first_round, last: block.last_round,
+    lane, job: block.job_id, name: block.name, generation: block.generation, first: block.first_round, last: block.last_round,
     leases: block.leases, profiling: block.is_profiling,
   };
 }

@@ -45,18 +45,18 @@ function open(name) {
   byId("switch").showModal();
 }
 
-/** A policy may be switched to once it has run beside the one in force; where there are no shadow runs, at once. */
+/** The switch is possible after a shadow run of the policy, or at once where the service has no shadow runs. */
 function explain() {
   const wanted = byId("switch-form").elements.policy.value;
   say("switch-formula", infoOf(wanted)?.formula ?? "There is no such policy.");
-  byId("shadow-run").hidden = !offers("simulate");
-  byId("switch-yes").disabled = offers("simulate") && tried !== wanted;
+  byId("shadow-run").hidden = !offers("what-if");
+  byId("switch-yes").disabled = offers("what-if") && tried !== wanted;
 }
 
 async function shadow() {
   const wanted = byId("switch-form").elements.policy.value;
   await attempt(byId("shadow-run"), async () => {
-    const effects = await send("POST", "/v1/simulate", { policy: wanted });
+    const effects = await send("POST", "/v1/what-if", { policy: wanted });
     tried = wanted;
     byId("shadow").hidden = false;
     say("shadow-note", showEffects(byId("shadow-table"), effects));
@@ -67,7 +67,7 @@ async function shadow() {
 async function switchTo() {
   const wanted = byId("switch-form").elements.policy.value;
   await attempt(byId("switch-yes"), async () => {
-    await send("PUT", "/v1/policy", { policy: wanted }, { Prefer: "wait=5" });
+    await send("PUT", "/v1/policies/current", { policy: wanted }, { Prefer: "wait=5" });
     byId("switch").close();
     tell(`${wanted} decides from the next round on.`, "good");
     refresh();

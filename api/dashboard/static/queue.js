@@ -26,8 +26,8 @@ async function step(summary) {
 function show(queue) {
   say("queue-count", queue.waiting > queue.items.length ? `first ${count(queue.items.length)} of ${count(queue.waiting)}` : count(queue.waiting));
   const reasons = Object.entries(queue.reasons).sort(([, a], [, b]) => b - a);
-  byId("queue-reasons").replaceChildren(...reasons.map(([reason, number]) => make("li", {}, make("b", {}, count(number)), ` ${reason || "new"}`)));
-  sayEmpty("queue-empty", ...(queue.items.length ? [] : ["Nobody waits. ", ...howToSubmit()]));
+  byId("queue-reasons").replaceChildren(...reasons.map(([reason, number]) => make("li", {}, make("b", {}, count(number)), ` ${reason}`)));
+  sayEmpty("queue-empty", ...(queue.items.length ? [] : ["No job waits. ", ...howToSubmit()]));
   const table = byId("queue-table");
   table.hidden = queue.items.length === 0;
   if (!table.tBodies.length) table.append(make("thead", {}, make("tr", {}, ...HEADINGS.map(heading))), make("tbody"));
@@ -59,12 +59,12 @@ function updateRow(row, job) {
   say(waits, duration(now() - job.submitted_at_s));
   progress.firstChild.value = job.steps / job.total_steps;
   progress.firstChild.setAttribute("aria-label", `${percent(job.steps / job.total_steps)} of ${job.total_steps} steps`);
-  say(why.firstChild, job.message || job.reason || "waits for its first round");
-  why.firstChild.setAttribute("aria-label", `Why: ${job.message || job.reason || "waits for its first round"}`);
+  say(why.firstChild, job.message);
+  why.firstChild.setAttribute("aria-label", `Why: ${job.message}`);
   if (start) say(start, starts.get(job.id)?.text ?? "");
 }
 
-/** Ask for starts one after the other: the page never costs the service more than one explanation at a time. */
+/** Ask for expected starts one after the other, so that the service computes one explanation at a time. */
 async function askStarts(queue, round) {
   if (!offers("explain") || isAsking) return;
   isAsking = true;

@@ -13,12 +13,12 @@ let round = null;
 /** Whether the caller may do what operators do. */
 export const isOperator = scope === "operator";
 
-/** Whether the service offers this: explain, preview, simulate, replay, calibration. */
+/** Whether the service offers this: explain, calibration, preview, what-if. */
 export const offers = (feature) => features.split(" ").includes(feature);
 
 /**
- * Run `step(summary)` now, whenever something changed, and every few seconds; not while the page is hidden. What goes
- * wrong is said on the page, and what it shows stays.
+ * Run `step(summary)` now, whenever something changed, and every few seconds; not while the page is hidden. An
+ * error is shown on the page, and what the page shows stays.
  */
 export function follow(step) {
   let lastAnswer = Date.now();
@@ -37,7 +37,7 @@ export function follow(step) {
         showTrouble("");
       } catch (error) {
         const silent = Math.round((Date.now() - lastAnswer) / 1000);
-        showTrouble(`${error.message}. Trying again; what is shown is ${silent} s old.`);
+        showTrouble(`${error.message}. Trying again; the page shows the state of ${silent} s ago.`);
         lamp("bad", "no answer");
         pauseMs = SHORTEST_PAUSE_MS;
       }
@@ -86,7 +86,7 @@ function showRound() {
   byId("round-progress").style.transform = `scaleX(${left > 0 ? 1 - left / round.duration_s : 0})`;
 }
 
-/** Ask before something that cannot be taken back; resolves to true or false. */
+/** Ask before something that cannot be undone; resolves to true or false. */
 export function confirmed(question, verb) {
   const dialog = byId("confirm");
   say("confirm-text", question);
@@ -98,7 +98,7 @@ export function confirmed(question, verb) {
   });
 }
 
-/** Say the outcome of an action, to those who see and to those who listen. */
+/** Show the outcome of an action, for screen readers too. */
 export function tell(text, tone = "") {
   const line = byId("outcome");
   line.hidden = !text;
@@ -106,10 +106,10 @@ export function tell(text, tone = "") {
   say(line, text);
 }
 
-/** Say what went wrong with something that a reader asked for. */
+/** Show what went wrong with something that a reader asked for. */
 export const quietly = (promise) => promise.catch((error) => tell(error.message, "bad"));
 
-/** Run an action of the reader's, its button off meanwhile, and say what became of it. */
+/** Run an action of the reader with its button disabled meanwhile, and show the outcome. */
 export async function act(button, action, done) {
   button.disabled = true;
   try {

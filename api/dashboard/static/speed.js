@@ -1,4 +1,4 @@
-// Steps per second as seen from here: from the steps that jobs reported over the last seconds.
+// Steps per second as this page sees it: from the steps that jobs reported over the last seconds.
 
 import { now } from "./api.js";
 
@@ -17,7 +17,7 @@ export function speedOf(job) {
 }
 
 function observe(job, steps) {
-  const key = `${job.id}/${job.token}`;
+  const key = `${job.id}/${job.generation}`;
   const seen = samples.get(key) ?? samples.set(key, []).get(key);
   const at = now();
   if (seen.at(-1)?.steps !== steps || seen.length < 2) seen.push({ at, steps });

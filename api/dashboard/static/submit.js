@@ -1,4 +1,4 @@
-// The form that submits a job, by the API that everybody uses; what it refuses is said beside the field it is about.
+// The form that submits a job by the public API; what the API refuses is shown next to the field.
 
 import { send } from "./api.js";
 import { byId, say } from "./dom.js";
@@ -10,7 +10,7 @@ const fields = [...form.querySelectorAll("[aria-describedby]")];
 const button = form.querySelector("button[type=submit]");
 let key = freshKey();
 
-/** How each field is said to the service; a field that is left empty is not sent. */
+/** How each field is sent to the service; an empty field is not sent. */
 const READ = {
   argv: words,
   total_steps: Number,
@@ -20,14 +20,14 @@ const READ = {
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
 
-/** One a submission: a second try of the same form, its answer lost, makes no second job. */
+/** One key for each submission: if the answer is lost and the form is sent again, there is still one job. */
 function freshKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function pairOf(line) {
   const [name, ...value] = line.split("=");
-  if (!value.length) throw new Error(`"${line.trim()}": write key=value, one a line`);
+  if (!value.length) throw new Error(`"${line.trim()}": write key=value, one on each line`);
   return [name.trim(), value.join("=").trim()];
 }
 
@@ -49,7 +49,7 @@ function read() {
   return { job, faults };
 }
 
-/** Say each fault beside its field, the others at the end, and go to the first. */
+/** Show each fault next to its field, the others at the end, and move the focus to the first. */
 function show(faults) {
   const messages = new Map();
   for (const { field = "", message } of faults) {

@@ -4,7 +4,6 @@ import { byId, make, sayEmpty } from "./dom.js";
 import { percent, quantity } from "./format.js";
 import { onThemeChange, shade } from "./palette.js";
 
-const SOURCES = { measured: "", completed: "guessed", stated: "told", inferred: "guessed", unknown: "guessed" };
 let shown = "";
 let newest = null;
 
@@ -21,16 +20,15 @@ export function showThroughputs(table) {
   shown = signature;
   const rows = new Map();
   for (const item of table.items) {
-    if (item.partner !== null || item.placement !== "consolidated") continue;
     const key = `${item.kind} ${item.scale_factor}`;
     if (!rows.has(key)) rows.set(key, new Map());
     rows.get(key).set(item.accelerator_type, item);
   }
   const off = table.users.filter((user) => user.is_off);
   byId("throughputs-off").textContent = off
-    .map((user) => `${user.user}'s statements are off by a factor of ${quantity(user.typical_factor)}.`)
+    .map((user) => `${user.user}'s claims are wrong by a factor of ${quantity(user.typical_factor)}.`)
     .join(" ");
-  sayEmpty("throughputs-empty", ...(rows.size ? [] : ["Nothing is measured yet; it is once a job has run."]));
+  sayEmpty("throughputs-empty", ...(rows.size ? [] : ["Nothing is measured yet: throughputs appear when a job has run."]));
   for (const part of document.querySelectorAll(".needs-kinds")) part.hidden = rows.size === 0;
   const element = byId("throughputs-table");
   const heading = (text) => make("th", { scope: "col", className: text === "Job kind" ? "" : "number" }, text);
@@ -54,7 +52,9 @@ function cellOf(item, best) {
   const text = make("span", {}, quantity(item.steps_per_s), make("small", {}, known));
   Object.assign(text.style, { background: colours.ground, color: colours.ink });
   const interval = `${quantity(item.low_steps_per_s)} to ${quantity(item.high_steps_per_s)} with 90 %`;
-  const refused = item.refused ? `, ${item.refused} impossible reports refused` : "";
+  const refused = item.refused ? `, ${item.refused} rejected reports` : "";
   const title = `${item.source}: ${interval}; ${item.measurements} measurements${refused}, ${percent(item.steps_per_s / best)} of its best type`;
-  return make("td", { className: `cell ${SOURCES[item.source]}`, title }, text);
+  const cell = make("td", { className: "cell", title }, text);
+  cell.dataset.source = item.source; // its look is in style.css
+  return cell;
 }

@@ -1,4 +1,4 @@
-// The editor of a tier: what it may be, what a change would do, and the change itself.
+// The editor of a tier: its rules, a preview of what a change would do, and the change itself.
 
 import { get, send } from "./api.js";
 import { byId, make, say } from "./dom.js";
@@ -47,7 +47,7 @@ export class TierEditor {
     say("objective-meaning", this.meanings[this.form.elements.objective.value] ?? "");
   }
 
-  /** What the form says, as the API takes it. */
+  /** The rules in the form, as the body of a request. */
   wanted() {
     const { name, ...fields } = Object.fromEntries(new FormData(this.form));
     const rules = Object.fromEntries(Object.entries(fields).map(([field, text]) => [field, valueOf(field, text)]));
@@ -58,7 +58,7 @@ export class TierEditor {
     if (!this.form.reportValidity()) return;
     const { name, rules } = this.wanted();
     await this.attempt(async () => {
-      const effects = await send("POST", "/v1/tiers:preview", { name, ...rules });
+      const effects = await send("POST", `/v1/tiers/${encodeURIComponent(name)}/preview`, rules);
       byId("preview").hidden = false;
       say("preview-note", showEffects(byId("preview-table"), effects));
     });
@@ -80,7 +80,7 @@ export class TierEditor {
     try {
       await action();
     } catch (error) {
-      this.refuse(error.status === 412 ? "Somebody changed this tier meanwhile: close, and edit it again." : error.message);
+      this.refuse(error.status === 412 ? "Somebody else has changed this tier: close, and edit it again." : error.message);
     }
   }
 

@@ -7,11 +7,11 @@ const HEADINGS = ["Tier", "Objective", "Weight", "Guarantee", "Jobs", "Share", "
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Fill #tiers-table. `shares`: part of all workers by tier and round; `jobs`: unfinished ones by tier; `onEdit(tier)`:
- * what a button in each row does, if given.
+ * Fill #tiers-table. `shares`: fraction of all workers by tier and round; `jobs`: number of unfinished jobs by tier;
+ * `onEdit(tier)`: what the button in each row does; without it there is no button.
  */
 export function showTiers({ tiers, shares, jobs, onEdit = null }) {
-  sayEmpty("tiers-empty", ...(tiers.length ? [] : ["No tier yet. An operator makes one:", "$ gavel tiers set default --weight 1"]));
+  sayEmpty("tiers-empty", ...(tiers.length ? [] : ["No tier yet. An operator creates one:", "$ gavel tier set default --weight 1"]));
   const table = byId("tiers-table");
   table.hidden = tiers.length === 0;
   if (!table.tBodies.length) {
@@ -69,7 +69,7 @@ function updateRow(row, tier) {
   bar.firstChild.style.width = percent(Math.min(1, tier.held)).replace(" ", "");
   bar.lastChild.hidden = tier.due === 0;
   bar.lastChild.style.left = percent(Math.min(1, tier.due)).replace(" ", "");
-  bar.title = `holds ${percent(tier.held)} of all workers; ${percent(tier.due)} is its part of the weights of tiers with jobs`;
+  bar.title = `holds ${percent(tier.held)} of all workers; its share by weight among the tiers with jobs is ${percent(tier.due)}`;
   say(text, percent(tier.held));
   const last = Math.max(1, tier.history.length - 1);
   const points = tier.history.map((part, i) => `${(100 * i) / last},${19 - 18 * Math.min(1, part)}`);

@@ -5,9 +5,9 @@ import { byId, make, say } from "./dom.js";
 import { duration, fixed, labelOf, timeOfDay } from "./format.js";
 import { offers } from "./shell.js";
 
-/** What the service explains of a job, or null where it does not. */
+/** The explanation of a job; null if this service explains nothing. */
 export async function explanation(id) {
-  return offers("explain") ? get(`/v1/jobs/${encodeURIComponent(id)}/explain`) : null;
+  return offers("explain") ? get(`/v1/jobs/${encodeURIComponent(id)}/explanation`) : null;
 }
 
 /** Open the dialog for a job. */
@@ -17,21 +17,21 @@ export async function openWhy(id) {
   say("why-title", `Why is ${labelOf(job)} where it is?`);
   say("why-state", job.state);
   byId("why-state").dataset.state = job.state;
-  say("why-message", explained?.message || job.message || job.reason || "It waits for the next round.");
+  say("why-message", explained?.message || job.message);
   fillFacts(byId("why-facts"), { Tier: job.tier, "Job kind": job.kind, ...factsOf(job, explained) });
   byId("why-link").href = `/jobs/${encodeURIComponent(id)}`;
   if (!byId("why").open) byId("why").showModal();
 }
 
-/** What an explanation says, as names and texts; null: what the job says itself. */
+/** The explanation as names and texts; without one (null), the reason of the job itself. */
 export function factsOf(job, explained) {
   const told = explained ? {
-    "Short of": bindingOf(explained.binding),
-    "Owed, part of the time": partsOf(explained.owed),
-    "Received": partsOf(explained.received),
-    "Rounds owed": explained.owed_rounds ? fixed(explained.owed_rounds) : "",
+    "Waits for type": bindingOf(explained.binding),
+    "Target fraction of time": partsOf(explained.target_fraction),
+    "Received fraction of time": partsOf(explained.received),
+    "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
-    "What would help": explained.would_unblock.join("; "),
+    "What would help": explained.would_unblock.join(" "),
     Starts: when(explained, "start"),
     Finishes: when(explained, "finish"),
   } : {};
@@ -46,7 +46,7 @@ function bindingOf(binding) {
 
 const partsOf = (parts) => Object.entries(parts).filter(([, part]) => part > 0).map(([type, part]) => `${type} ${fixed(part)}`).join(", ");
 
-/** When a job starts or finishes, with the interval: "in 3 min 20 s (1 min 0 s to 9 min 5 s)"; empty if nobody knows. */
+/** When a job starts or finishes, with the interval: "in 3 min 20 s (1 min 0 s to 9 min 5 s)"; empty without an estimate. */
 export function when(explained, what) {
   const [at, low, high] = ["", "_low", "_high"].map((end) => explained?.[`est_${what}${end}_at_s`] ?? null);
   if (at === null) return "";

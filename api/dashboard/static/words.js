@@ -1,4 +1,4 @@
-// A typed command as program and arguments: blanks part words, quotes and \ keep them together; nothing else is special.
+// A typed command as program and arguments: blanks separate words; quotes and \ keep them together; nothing else is special.
 
 const PIECE = /\s+|"((?:[^"\\]|\\.)*)"|'([^']*)'|\\(.)|([^\s"'\\]+)/gsy;
 

@@ -1,8 +1,8 @@
-"""The node agent: one warm Ray actor a node, which starts, watches and ends what runs there of each gang.
+"""The node agent: one warm Ray actor a node, which starts, watches and ends that node's part of each gang.
 
 It keeps everything in files, as the local backend does (docs/gang-protocol.md), and its supervisors need neither it nor
-Ray: when the agent, Ray or the service is gone, gangs go on to the end of their leases, and whoever comes back adopts
-them. `NodeAgent` itself knows nothing of Ray.
+Ray: when the agent, Ray or the service is gone, gangs run on to the end of their leases, and the next agent or service
+adopts them. `NodeAgent` itself does not use Ray.
 """
 
 import socket
@@ -13,16 +13,16 @@ from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey, read_object
 from gavel.backends.launch import base_environment
+from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.transfers import Transfers
-from gavel.backends.ray.words import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
 from gavel.errors import BackendUnavailable
 
 PORTS_KEPT = 32
 
 
 class NodeAgent:
-    """Everything of ours on one node, below `folder/node`. Raises BackendUnavailable if another agent has it."""
+    """All gangs' parts on one node, below `folder/node`. Raises BackendUnavailable if another agent uses the folder."""
 
     def __init__(self, node: str, folder: str, protocol: int) -> None:
         if protocol != PROTOCOL:
@@ -42,7 +42,10 @@ class NodeAgent:
             self._adopt(directory)
 
     def exchange(self, order: Order) -> Answer:
-        """Make it so, and say what is: one call a node a tick. An order of an older service is refused."""
+        """Carry out the order and return the state of the node; one call a node a tick.
+
+        An order of an older service is refused.
+        """
         if order.epoch < self._epoch:
             return self._answer((), refused="a service that started later has taken this node over")
         if order.epoch > self._epoch:
@@ -55,7 +58,7 @@ class NodeAgent:
         return self._answer(order.shards)
 
     def close(self) -> None:
-        """Let go of the folder and the ports; gangs go on to the end of their leases."""
+        """Release the folder and the ports; gangs run on to the end of their leases."""
         self._folder.close()
         self._ports.release(self._ports.free())
         self._transfers.close()
@@ -87,7 +90,10 @@ class NodeAgent:
             shard.gang.extend(wanted.lease_node_boottime_s)
 
     def _launch(self, launch: ShardLaunch, lease_boottime_s: float) -> None:
-        """Start it, unless its token is stale, its lease is over, or a slot is still held: told again, it may."""
+        """Start the shard unless its generation is stale, its lease is over, or one of its slots is still held.
+
+        The service repeats the order, so that a shard whose slot is held starts later.
+        """
         is_over = machine.boottime_s() >= lease_boottime_s
         if is_over or launch.key[1] < self._folder.fence(launch.key[0]) or self._holds(launch):
             return
@@ -97,7 +103,7 @@ class NodeAgent:
         self._know(shard)
 
     def _holds(self, launch: ShardLaunch) -> bool:
-        """True while a gang other than the one it is packed with has one of its slots."""
+        """Return True while another gang than its packed partner holds one of its slots."""
         wanted = {(slot.resource, slot.index) for slot in launch.slots}
         for shard in self._shards.values():
             shard.gang.look()
@@ -119,13 +125,13 @@ class NodeAgent:
 
 
 class PortsKept:
-    """Ports that nobody else gets until a gang that is to meet on one starts here: bound, but not listened on."""
+    """Ports reserved on this node for gangs that start here: bound, but not listened on."""
 
     def __init__(self) -> None:
         self._sockets: dict[int, socket.socket] = {}
 
     def free(self) -> tuple[int, ...]:
-        """Those kept now, always as many."""
+        """Return the reserved ports, always the same number."""
         while len(self._sockets) < PORTS_KEPT:
             kept = socket.socket()
             kept.bind(("", 0))
@@ -133,7 +139,7 @@ class PortsKept:
         return tuple(self._sockets)
 
     def release(self, ports: Iterable[int]) -> None:
-        """Let go of these: whoever was promised them binds them next."""
+        """Close these ports, so that the gang to which they were assigned can bind them."""
         for port in ports:
             kept = self._sockets.pop(port, None)
             if kept is not None:

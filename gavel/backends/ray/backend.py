@@ -11,26 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from gavel.backends import machine
-from gavel.backends.answering import FolderBackend, answering
 from gavel.backends.folder import StateFolder
+from gavel.backends.folder_backend import FolderBackend, answering
 from gavel.backends.gang import GangKey
+from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
-from gavel.backends.ray.holdings import Holdings
 from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
+from gavel.backends.ray.protocol import Order, RaySettings, Seen, ShardLaunch, ShardSeen, Wanted, epoch_of
 from gavel.backends.ray.transfers import Retention
-from gavel.backends.ray.words import (
-    Order,
-    RaySettings,
-    Seen,
-    ShardLaunch,
-    ShardSeen,
-    Wanted,
-    epoch_of,
-)
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable
 from gavel.ports import (
@@ -43,15 +35,15 @@ from gavel.ports import (
 )
 from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, Observation, Term
 
-ANSWER_LIMIT_S = 0.5  # a node that takes longer is heard at the next look
-START_LIMIT_S = 0.3  # a group that takes longer is looked for at the next look
+ANSWER_LIMIT_S = 0.5  # seconds; a node that takes longer answers at the next look
+START_LIMIT_S = 0.3  # seconds; a group that takes longer is checked at the next look
 REMEMBER_EVERY_S = 1.0
 
 
 class RayBackend(FolderBackend):
-    """Runs gangs on the nodes of a Ray cluster. One service at a time per `state_dir`, and the newest one per cluster.
+    """Runs gangs on the nodes of a Ray cluster; only the service with the latest `term` commands a cluster.
 
-    The newest is that of the latest `term`. `environment` is added to every process of every job. Not thread-safe but
+    One service at a time per `state_dir`. `environment` is added to every process of every job. Not thread-safe but
     `read_log` and `notes`. Raises BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is
     not installed.
     """
@@ -76,7 +68,7 @@ class RayBackend(FolderBackend):
         )
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
-        self._forgetting: dict[GangKey, set[str]] = {}  # gone from our view, not yet from these nodes
+        self._forgetting: dict[GangKey, set[str]] = {}  # forgotten here, not yet on these nodes
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
@@ -95,7 +87,7 @@ class RayBackend(FolderBackend):
     # --- the port -----------------------------------------------------------------------------------------------
 
     def observe(self) -> Observation:
-        """One consistent view; what waits and can start has started. A node that does not answer delays nobody.
+        """Return one consistent view, after starting what can start. A node that does not answer delays nobody.
 
         Raises BackendUnavailable while Ray has not been reached since the start, or another service has taken over.
         """
@@ -120,28 +112,29 @@ class RayBackend(FolderBackend):
             )
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
-        """Obey in order, then start what can start. Extensions travel with the next look and cost no call.
+        """Carry out the instructions in order, then start what can start.
 
-        Stale instructions are ignored. Raises BackendUnavailable (telling it all again does no harm), InvalidRequest.
+        Extensions are sent with the next look and cost no call. Stale instructions are ignored. Raises
+        BackendUnavailable (sending all of them again does no harm), InvalidRequest.
         """
         with answering("execute"):
             for instruction in instructions:
                 self._obey(instruction)
-            told = {each.job_id for each in instructions if isinstance(each, StopGang)}
-            nodes = {node for gang in self._gangs.values() if gang.instruction.job_id in told for node in gang.parts}
+            stopped = {each.job_id for each in instructions if isinstance(each, StopGang)}
+            nodes = {node for gang in self._gangs.values() if gang.instruction.job_id in stopped for node in gang.parts}
             if nodes:
                 self._exchange([self._fleet.nodes[node] for node in nodes & self._fleet.nodes.keys()], limit_s=0.0)
             self._start_matched(self._clock.now_s())
 
     def close(self) -> None:
-        """Let go of the cluster; gangs go on to the end of their leases. Closing twice does no harm."""
+        """Leave the cluster; gangs run on to the end of their leases. Closing twice does no harm."""
         self._link.close()
         self._logs.close()
         self._retention.close()
         self._folder.close()
 
     def notes(self) -> tuple[str, ...]:
-        """What an operator should know of the cluster as a whole now. Safe from any thread."""
+        """Return what an operator should know of the cluster as a whole now. Safe from any thread."""
         return self._notes
 
     # --- instructions -------------------------------------------------------------------------------------------
@@ -152,9 +145,9 @@ class RayBackend(FolderBackend):
             self._folder.keep_resources(self._holdings.table.resources(now_s))
 
     def _launch(self, instruction: LaunchGang) -> None:
-        places = self._folder.places(instruction.job_id, instruction.token)
+        places = self._folder.places(instruction.job_id, instruction.generation)
         self._holdings.request(instruction)  # raises if it could never be matched
-        if instruction.token < self._folder.fence(instruction.job_id):
+        if instruction.generation < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
         own = self._folder.own_gang(places)
@@ -163,7 +156,7 @@ class RayBackend(FolderBackend):
         self._know(gang)
 
     def _extend(self, instruction: ExtendLease) -> None:
-        gang = self._gangs.get((instruction.job_id, instruction.token))
+        gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is None:
             return
         makes_room = instruction.shares_with is not None and gang.instruction.shares_with is None
@@ -175,8 +168,8 @@ class RayBackend(FolderBackend):
             self._remember(gang)
 
     def _stop(self, instruction: StopGang) -> None:
-        self._folder.raise_fence(instruction.job_id, instruction.token + 1)
-        gang = self._gangs.get((instruction.job_id, instruction.token))
+        self._folder.raise_fence(instruction.job_id, instruction.generation + 1)
+        gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is not None and gang.state is not GangState.ENDED:
             gang.stop(instruction.reason)
             self._remember(gang)
@@ -200,7 +193,7 @@ class RayBackend(FolderBackend):
     # --- what Ray and its nodes are told and say ------------------------------------------------------------------
 
     def _exchange(self, views: Iterable[NodeView], *, limit_s: float, groups: Collection[str] = ()) -> frozenset[str]:
-        """Give these nodes their orders, and take what came; the names of the groups that are held."""
+        """Send these nodes their orders and take their answers; return the names of the held groups."""
         gangs = [*self._gangs.values()]
         shards = {view.node.ray_id: shards_wanted(view, gangs, self._forgetting) for view in views}
         wanted = Wanted(
@@ -234,12 +227,12 @@ class RayBackend(FolderBackend):
     def _take_shards(self, view: NodeView, shards: Iterable[ShardSeen]) -> None:
         node, offset_s = view.node.name, view.offset_s
         assert offset_s is not None, "a node that answered has a clock"
-        found = {shard.key for shard in shards}
+        reported = {shard.key for shard in shards}
         self._lost.heard(
             node, {shard.key for shard in shards if shard.state is not GangState.ENDED}, self._clock.now_s()
         )
         for key, nodes in list(self._forgetting.items()):
-            if key not in found:
+            if key not in reported:
                 nodes.discard(node)
             if not nodes:
                 del self._forgetting[key]
@@ -272,7 +265,7 @@ class RayBackend(FolderBackend):
             self._remember(gang)
 
     def _start_matched(self, now_s: float) -> None:
-        """1 match, 2 reserve in Ray, 3 tell the nodes. What takes longer than its limit goes on at the next look."""
+        """1 match, 2 reserve in Ray, 3 order the nodes. A step that exceeds its limit goes on at the next look."""
         waiting = [
             gang
             for gang in self._gangs.values()
@@ -306,7 +299,7 @@ class RayBackend(FolderBackend):
         is_ended = gang.state is GangState.ENDED
         return GangSeen(
             job_id=gang.instruction.job_id,
-            token=gang.instruction.token,
+            generation=gang.instruction.generation,
             state=gang.state,
             accelerator_type=gang.instruction.accelerator_type,
             worker_ids=gang.instruction.worker_ids,
@@ -320,7 +313,7 @@ class RayBackend(FolderBackend):
     def _waiting_for(self, gang: RayGang, now_s: float) -> str:
         node = self._lost.may_run(gang.key)
         if node:
-            return f"the gang before it may run on lost node {node} until its lease ends"
+            return f"an earlier gang of the job may still run on lost node {node} until its lease ends"
         return self._holdings.missing(gang, now_s)
 
     def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
@@ -332,15 +325,15 @@ class RayBackend(FolderBackend):
     # --- restart ------------------------------------------------------------------------------------------------
 
     def _adopt_own(self) -> None:
-        """What an earlier service kept here; the nodes then say what has become of it."""
+        """Load the gangs that an earlier service stored here; the nodes then report their present state."""
         for directory, _ in self._folder.gangs():
             gang = read_gang(self._folder.own(directory), self._clock.now_s())
             if gang is not None:
                 self._know(gang)
-                self._sharing.doubt(gang.key, gang.instruction.worker_ids)
+                self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
 
     def _adopt(self, node: str, launch: ShardLaunch, lease_boottime_s: float) -> None:
-        """A part that we did not ask for: of a gang that a lost state folder knew, or of one given up for lost."""
+        """Adopt a part that we did not order: its gang was in a lost state folder, or given up as lost."""
         gang = self._gangs.get(launch.key)
         if gang is None:
             own = self._folder.own_gang(self._folder.places(*launch.key))
@@ -358,9 +351,9 @@ class RayBackend(FolderBackend):
             self._holdings.hold(gang, self._clock.now_s())
 
     def _know(self, gang: RayGang) -> None:
-        job_id, token = gang.key
+        job_id, generation = gang.key
         self._gangs[gang.key] = gang
-        self._folder.assume_fence(job_id, token + 1)
+        self._folder.assume_fence(job_id, generation + 1)
 
     def _remember(self, gang: RayGang) -> None:
         gang.remember(self._clock.now_s())

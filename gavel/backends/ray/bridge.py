@@ -6,11 +6,9 @@ a gang's state is in files and in named groups, found again by the next one. Req
 between these two, as the parent started the child and nobody else holds an end of the socket.
 """
 
-import ctypes
 import logging
 import os
 import re
-import signal
 import socket
 import sys
 import time
@@ -21,34 +19,34 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from gavel.backends.ray.control import Control
-from gavel.backends.ray.words import NAMESPACE, Answer, RaySettings, Seen, Wanted
+from gavel.backends.ray.protocol import NAMESPACE, Answer, RaySettings, Seen, Wanted
+from gavel.child_processes import die_with
 
 READY = "ready"
 TESTED = ((2, 60), (2, 61))  # from this version on, and below that one
-LATE_S = 2.0  # a node whose agent owes an answer for that long is not waited for
+LATE_S = 2.0  # seconds without an answer, after which a node is not waited for
 POLL_S = 0.002
 REACH_LIMIT_S = 5.0
-_PR_SET_PDEATHSIG = 1
 
 
 class Bridge:
-    """Gives orders to agents and hears their answers, one call a node at a time; groups and nodes are `Control`'s."""
+    """Sends orders to agents and collects their answers, one call a node at a time; `Control` has groups and nodes."""
 
     def __init__(self, control: Control, notes: tuple[str, ...], calls: Counter[str]) -> None:
         self._control = control
         self._notes = notes
         self._calls = calls
-        self._owed: dict[str, tuple[ray.ObjectRef[Answer], float]] = {}  # Ray id of a node -> answer, since when
+        self._unanswered: dict[str, tuple[ray.ObjectRef[Answer], float]] = {}  # Ray id of a node -> answer, since when
         self._answers: dict[str, Answer] = {}
 
     def exchange(self, wanted: Wanted) -> Seen:
-        """What is, after all that was ordered here has been answered, or the time is up."""
+        """Return the state of the cluster once all orders are answered, or the time is up."""
         self._control.want(wanted.groups, is_whole=wanted.is_whole)
         for ray_id, order in wanted.orders.items():
             agent = self._control.agent(ray_id)
-            if agent is not None and ray_id not in self._owed:
+            if agent is not None and ray_id not in self._unanswered:
                 self._calls["agent"] += 1
-                self._owed[ray_id] = (agent.exchange.remote(order), time.monotonic())
+                self._unanswered[ray_id] = (agent.exchange.remote(order), time.monotonic())
         self._wait(wanted)
         nodes = self._control.nodes(self._late())
         answers, self._answers = self._answers, {}
@@ -65,7 +63,7 @@ class Bridge:
     def _wait(self, wanted: Wanted) -> None:
         gives_up_at_s = time.monotonic() + wanted.answer_within_s
         while True:
-            fresh = [ref for ref, since_s in self._owed.values() if time.monotonic() - since_s < LATE_S]
+            fresh = [ref for ref, since_s in self._unanswered.values() if time.monotonic() - since_s < LATE_S]
             groups = self._control.unready(wanted.await_groups)
             remaining_s = gives_up_at_s - time.monotonic()
             if not (fresh or groups) or remaining_s <= 0:
@@ -73,35 +71,35 @@ class Bridge:
             if fresh:
                 ray.wait(fresh, timeout=min(remaining_s, POLL_S if groups else remaining_s))
             else:
-                self._control.wait_for_news(min(remaining_s, POLL_S))
+                self._control.wait_for_group(min(remaining_s, POLL_S))
             self._take()
         self._take()
 
     def _take(self) -> None:
         """Collect the answers that have come."""
-        by_ref = {ref: ray_id for ray_id, (ref, _) in self._owed.items()}
+        by_ref = {ref: ray_id for ray_id, (ref, _) in self._unanswered.items()}
         done, _ = ray.wait(list(by_ref), num_returns=len(by_ref), timeout=0) if by_ref else ([], [])
         for ref in done:
             ray_id = by_ref[ref]
-            del self._owed[ray_id]
+            del self._unanswered[ray_id]
             try:
                 self._answers[ray_id] = ray.get(ref)
             except RayActorError as problem:
                 self._control.lose_agent(ray_id, problem)
-            except RayError as problem:  # it raised: a disk that is full, a folder that another agent has
+            except RayError as problem:  # for example a full disk, or a folder that another agent uses
                 self._control.refuse_node(ray_id, problem)
             else:
                 self._control.accept_node(ray_id)
 
     def _late(self) -> frozenset[str]:
         now_s = time.monotonic()
-        return frozenset(ray_id for ray_id, (_, since_s) in self._owed.items() if now_s - since_s >= LATE_S)
+        return frozenset(ray_id for ray_id, (_, since_s) in self._unanswered.items() if now_s - since_s >= LATE_S)
 
 
 def connect(settings: RaySettings) -> tuple[str, ...]:
-    """Join the cluster; what its operator should know. Raises OSError if nothing listens there, whatever Ray raises.
+    """Join the cluster and return notes for its operator. Raises OSError if nothing listens there, and Ray's errors.
 
-    Asked first, since Ray tries for most of a minute before it says so.
+    The address is tried first, since Ray itself takes most of a minute to report that nothing listens.
     """
     listener = re.fullmatch(r"(?:ray://)?([^/]+):([0-9]+)", settings.address)
     if listener is not None:
@@ -117,7 +115,7 @@ def connect(settings: RaySettings) -> tuple[str, ...]:
 
 
 def version_notes(version: str) -> tuple[str, ...]:
-    """A warning if this version of Ray is not one that was tested."""
+    """Return a warning if this version of Ray was not tested."""
     low, high = TESTED
     if low <= tuple(int(part) for part in version.split(".")[:2]) < high:
         return ()
@@ -126,28 +124,26 @@ def version_notes(version: str) -> tuple[str, ...]:
 
 
 def explained(problem: BaseException, address: str) -> str:
-    """One line for an operator: what to do about a connection that did not come about."""
+    """Return one line for an operator: what to do about a connection that failed."""
     text = " ".join(str(problem).split())
     lower = text.lower()
     if "version mismatch" in lower:
         return f"Ray at {address}: {text[:200]}"
-    if "token" in lower or "failed to connect to ray cluster" in lower:  # it listens, so it is not the address
+    if "token" in lower or "failed to connect to ray cluster" in lower:  # something listens, so the address is right
         return f"Ray at {address} refuses us: start the service with its RAY_AUTH_TOKEN and RAY_AUTH_MODE=token"
     return f"no Ray cluster answers at {address} ({type(problem).__name__}): check ray_address, and that it runs"
 
 
 def main(descriptor: int, parent_pid: int) -> None:
     """Answer requests from the parent until it closes its end."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it ended before we asked
-        sys.exit(1)
+    die_with(parent_pid)
     joined: Connection[object, object] = Connection(descriptor)
     with joined as connection:
         settings = connection.recv()
         assert isinstance(settings, RaySettings)
         try:
             notes = connect(settings)
-        except Exception as problem:  # whatever Ray raises, the parent is to hear of it
+        except Exception as problem:  # whatever Ray raises is reported to the parent
             connection.send(explained(problem, settings.address))
             raise
         calls: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What Ray's control service is asked: nodes, placement groups, agents. In a thread of its own, since it may hang."""
+"""Calls to Ray's control service: nodes, placement groups, agents. They may hang, so they have their own thread."""
 
 import hashlib
 import threading
@@ -16,10 +16,10 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from gavel.backends.ray.agent import NodeAgent
 from gavel.backends.ray.nodes import ray_nodes
-from gavel.backends.ray.words import NAMESPACE, PROTOCOL, Group, RayNode, RaySettings
+from gavel.backends.ray.protocol import NAMESPACE, PROTOCOL, Group, RayNode, RaySettings
 
 NODES_EVERY_S = 1.0
-SILENT_S = 5.0  # without an answer from the control service for that long, its operator is told
+SILENT_S = 5.0  # seconds without an answer of the control service, after which the operator is told
 AGENT_RETRY_S = 5.0
 GROUP_PREFIX = "gavel/"
 NODE_ID_LABEL = "ray.io/node-id"
@@ -38,12 +38,12 @@ class _Reserved:
         self.is_ready = False
 
     def serves(self, wanted: Group | None) -> bool:
-        """False if nobody wants it, or a node of it has come back with another id: it would wait for ever."""
+        """Return False if the group is not wanted, or a node of it has another id now: it would wait for ever."""
         return wanted is not None and self.group in (None, wanted)
 
 
 class Control(threading.Thread):
-    """Lists nodes, keeps one agent on each that has accelerators, and makes groups what was last wanted."""
+    """Lists nodes, keeps one agent on each that has accelerators, and creates the groups that were last wanted."""
 
     def __init__(self, settings: RaySettings, calls: Counter[str]) -> None:
         super().__init__(name="gavel-ray-control", daemon=True)
@@ -68,7 +68,7 @@ class Control(threading.Thread):
     # --- for the bridge's thread ---
 
     def want(self, groups: Iterable[Group], *, is_whole: bool) -> None:
-        """These groups are to exist; of those that an earlier bridge made, others go once the view is whole."""
+        """Set the groups that must exist; groups of an earlier bridge are removed once `is_whole` is set."""
         wanted = {group.name: group for group in groups}
         with self._lock:
             is_new = wanted != self._wanted or is_whole != self._is_whole
@@ -77,48 +77,48 @@ class Control(threading.Thread):
             self._work.set()
 
     def ready(self) -> frozenset[str]:
-        """Names of the groups that are held."""
+        """Return the names of the groups that are held."""
         self._look()
         with self._lock:
             return frozenset(name for name, group in self._groups.items() if group.is_ready)
 
     def unready(self, names: Collection[str]) -> bool:
-        """True if one of these groups is not held yet."""
+        """Return True if one of these groups is not held yet."""
         return bool(names) and not self.ready().issuperset(names)
 
-    def wait_for_news(self, limit_s: float) -> None:
-        """Until a group was created, at most so long."""
+    def wait_for_group(self, limit_s: float) -> None:
+        """Wait until a group was created, at most `limit_s` seconds."""
         with self._lock:
             self._lock.wait(limit_s)
 
     def agent(self, ray_id: str) -> Any:
-        """The node's agent; None if it has none (yet)."""
+        """Return the node's agent; None if it has none (yet)."""
         with self._lock:
             return self._agents.get(ray_id)
 
     def nodes(self, late: Collection[str]) -> tuple[RayNode, ...]:
-        """The nodes as last listed, with what is wrong with them."""
+        """Return the nodes as last listed, each with its problem."""
         with self._lock:
-            said = self._problems | dict.fromkeys(late, "its agent does not answer")
-            return tuple(replace(node, problem=said.get(node.ray_id, "")) for node in self._nodes)
+            problems = self._problems | dict.fromkeys(late, "its agent does not answer")
+            return tuple(replace(node, problem=problems.get(node.ray_id, "")) for node in self._nodes)
 
     def problem(self) -> str:
-        """Why the nodes may have changed without our knowing."""
+        """Return why the listed nodes may be outdated; "" if they are not."""
         silent = time.monotonic() - self._heard_at_s > SILENT_S
         return "Ray's control service does not answer: what runs goes on, no gang can start" if silent else ""
 
     def lose_agent(self, ray_id: str, problem: RayActorError) -> None:
-        """Its process has died: Ray starts it anew, or cannot, and then it is made again in a while."""
+        """Handle the death of a node's agent: Ray restarts it; if it cannot, a new one is made later."""
         missing = "ModuleNotFoundError" in str(problem) or "ImportError" in str(problem)
         self._drop(ray_id, NOT_INSTALLED if missing else f"its agent died: {_short(problem)}")
 
     def refuse_node(self, ray_id: str, problem: RayError) -> None:
-        """Its agent answers with errors: it is asked again, its accelerators are not used meanwhile."""
+        """Mark a node whose agent answers with errors: it is still asked, but its accelerators are not used."""
         with self._lock:
             self._problems[ray_id] = f"its agent cannot work: {_short(problem)}"
 
     def accept_node(self, ray_id: str) -> None:
-        """Its agent answered."""
+        """Clear the problem of a node whose agent answered."""
         with self._lock:
             self._problems.pop(ray_id, None)
 
@@ -139,20 +139,20 @@ class Control(threading.Thread):
     # --- this thread ---
 
     def run(self) -> None:
-        """Until the process ends: what fails is tried again."""
+        """Serve until the process ends; what fails is tried again."""
         while True:
             try:
                 if time.monotonic() - self._listed_at_s >= NODES_EVERY_S:
                     self._list()
                 pause_s = self._apply()
-            except Exception as problem:  # the boundary of the thread: whatever Ray raises, the next turn may do
+            except Exception as problem:  # whatever Ray raises: the thread goes on, and the next turn may succeed
                 print(f"control: {type(problem).__name__}: {problem}", flush=True)
                 pause_s = NODES_EVERY_S
             self._work.wait(pause_s)
             self._work.clear()
 
     def _list(self) -> None:
-        """1 the nodes, 2 what an earlier bridge left, 3 an agent on each node that has accelerators."""
+        """1 list the nodes, 2 find groups of an earlier bridge, 3 make an agent on each node that has accelerators."""
         nodes = ray_nodes(ray.nodes())  # type: ignore[no-untyped-call]
         self._heard_at_s = self._listed_at_s = time.monotonic()
         with self._lock:
@@ -173,7 +173,7 @@ class Control(threading.Thread):
         return time.monotonic() >= self._retry_at_s.get(ray_id, 0.0)
 
     def _make_agent(self, node: RayNode) -> None:
-        """An agent on this node and no other, which stays when we go; the one that is there already if there is."""
+        """Return the agent of this node, made if there is none; it stays when this process ends."""
         self._calls["actor"] += 1
         made = (
             ray.remote(NodeAgent)
@@ -192,16 +192,16 @@ class Control(threading.Thread):
             self._agents[node.ray_id] = made
 
     def _end_older_agents(self) -> None:
-        """Those of another version would hold the nodes' folders; those of another folder have nothing to do here."""
+        """End agents of another version, which would hold the nodes' folders, and agents of another folder."""
         for name in ray.util.list_named_actors():
             if name.startswith(AGENT_PREFIX) and not name.startswith(self._agent_prefix):
                 ray.kill(ray.get_actor(name), no_restart=True)
 
     def _find_groups(self) -> None:
-        for said in placement_group_table().values():
-            name = said["name"]
-            if name.startswith(GROUP_PREFIX) and said["state"] != "REMOVED":
-                nodes = tuple(node for node in said["bundles_to_node_id"].values() if node)
+        for row in placement_group_table().values():
+            name = row["name"]
+            if name.startswith(GROUP_PREFIX) and row["state"] != "REMOVED":
+                nodes = tuple(node for node in row["bundles_to_node_id"].values() if node)
                 group = _Reserved(ray.util.get_placement_group(name), nodes, None)
                 with self._lock:
                     self._groups[name] = group
@@ -209,7 +209,10 @@ class Control(threading.Thread):
     # --- groups ---
 
     def _apply(self) -> float:
-        """Remove first, then create: capacity comes back after a report of its node. Seconds until there is more."""
+        """Remove groups first, then create; return the seconds until the next attempt.
+
+        Ray knows of freed capacity only after its node's next report.
+        """
         with self._lock:
             wanted = dict(self._wanted)
             unwanted = [name for name, group in self._groups.items() if not group.serves(wanted.get(name))]
@@ -228,9 +231,9 @@ class Control(threading.Thread):
             self._freed_at_s.update(dict.fromkeys(group.nodes, time.monotonic()))
 
     def _create(self, group: Group) -> float:
-        """Create it, unless one of its nodes has freed capacity just now: a refusal would cost about a second.
+        """Create the group and return 0, or the seconds to wait if one of its nodes has just freed capacity.
 
-        Seconds to wait, 0 if it is created.
+        A request that Ray refuses would cost about a second.
         """
         nodes = tuple(node for node, _, _ in group.bundles)
         freed_at_s = max(self._freed_at_s.get(node, 0.0) for node in nodes)
@@ -251,6 +254,6 @@ class Control(threading.Thread):
 
 
 def _short(problem: BaseException) -> str:
-    """The last line of what Ray says, which holds the cause."""
+    """Return the last line of Ray's message, which holds the cause."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return (lines[-1] if lines else type(problem).__name__)[:200]

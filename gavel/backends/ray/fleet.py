@@ -1,4 +1,4 @@
-"""The nodes as the service sees them: which there are, what is wrong with them, their clocks, their free ports."""
+"""The nodes as the service sees them: names, problems, clocks and free ports."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -7,53 +7,53 @@ from pathlib import Path
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.ray.nodes import Numbering, as_node, as_worker
-from gavel.backends.ray.words import Answer, RayNode, Seen, Slot
+from gavel.backends.ray.protocol import Answer, RayNode, Seen, Slot
 from gavel.types import Cluster, WorkerId
 
-IDLE_EVERY_S = 1.0  # how often a node without gangs is asked
-MEET_LIMIT_S = 15.0  # a node that has not answered by then after the service's start is met later
+IDLE_EVERY_S = 1.0  # seconds between two calls to a node without gangs
+MEET_LIMIT_S = 15.0  # seconds after the service's start in which every node should answer
 CPUS_PER_NODE = 1 << 16
 
 
 @dataclass(slots=True, kw_only=True)
 class NodeView:
-    """One node: `offset_s` is how far its boottime is ahead of ours, at least (None: it has not answered yet)."""
+    """One node. `offset_s`: its boottime minus ours is at least this, in seconds; None: it has not answered yet."""
 
     node: RayNode
     workers: dict[WorkerId, Slot]
     offset_s: float | None = None
     boot_id: str = ""
     ports: list[int] = field(default_factory=list)
-    promised: set[int] = field(default_factory=set)
+    reserved: set[int] = field(default_factory=set)
     asked_boottime_s: float = 0.0
     found_boottime_s: float = 0.0
 
     @property
     def is_usable(self) -> bool:
-        """True if gangs may start there."""
+        """Return True if gangs may start on the node."""
         return self.offset_s is not None and not self.node.problem
 
     def take(self, answer: Answer) -> None:
-        """The node answered just now. Its clock is behind what it said then by less than the answer took to come."""
+        """Take an answer that has just come; its age is unknown, so the clock offset is only a lower bound."""
         now_s = machine.boottime_s()
         offset_s = answer.node_boottime_s - now_s
         is_same = self.offset_s is not None and answer.boot_id == self.boot_id
         self.offset_s = max(self.offset_s or offset_s, offset_s) if is_same else offset_s
         self.boot_id = answer.boot_id
-        self.promised &= set(answer.ports)
-        self.ports = [port for port in answer.ports if port not in self.promised]
+        self.reserved &= set(answer.ports)
+        self.ports = [port for port in answer.ports if port not in self.reserved]
 
     def take_ports(self, count: int) -> tuple[int, ...]:
-        """Ports that are free there, promised to nobody else. Raises IndexError if there are too few for now."""
+        """Return free ports of the node and reserve them. Raises IndexError if there are too few for now."""
         if len(self.ports) < count:
             raise IndexError(f"{self.node.name} has {len(self.ports)} free ports")
         taken, self.ports = self.ports[:count], self.ports[count:]
-        self.promised.update(taken)
+        self.reserved.update(taken)
         return tuple(taken)
 
 
 class Fleet:
-    """Every node by name, and every worker that ever had one."""
+    """All nodes by name, and all workers that ever had a name."""
 
     def __init__(self, numbering: Path) -> None:
         self._numbering = Numbering(numbering)
@@ -63,10 +63,10 @@ class Fleet:
         self.nodes: dict[str, NodeView] = {}
         self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
         self.cluster = Cluster()
-        self.gone: dict[str, str] = {}  # nodes that Ray has lost -> the story
+        self.gone: dict[str, str] = {}  # nodes that Ray has lost -> the reason
 
     def take(self, seen: Seen) -> None:
-        """What the bridge saw. Raises OSError if names of new workers cannot be kept."""
+        """Take the bridge's view. Raises OSError if names of new workers cannot be stored."""
         self._is_connected = seen.is_connected and not seen.problem
         if seen.is_connected and self._met_boottime_s is None:
             self._met_boottime_s = machine.boottime_s()
@@ -82,7 +82,7 @@ class Fleet:
 
     @property
     def is_met(self) -> bool:
-        """True once every node had the chance to say what runs there: an absence means something only then."""
+        """Return True once every node had time to report what runs there; before that, absence means nothing."""
         if self._met_boottime_s is not None and not self._has_met:
             views = self.nodes.values()
             all_heard = all(view.offset_s is not None or view.node.problem or not view.workers for view in views)
@@ -90,7 +90,7 @@ class Fleet:
         return self._has_met
 
     def may_speak(self, node: str) -> bool:
-        """True while a silent node may only not have been reached: it is too soon to call what ran there lost."""
+        """Return True while a silent node may not have been reached yet: its gangs are not lost yet."""
         view = self.nodes.get(node)
         if not self._is_connected or view is None:
             return not self._is_connected
@@ -98,7 +98,7 @@ class Fleet:
         return view.offset_s is None and not view.node.problem and is_new
 
     def due(self, busy: Iterable[str]) -> list[NodeView]:
-        """The nodes to ask now: those that have gangs, and the others now and then."""
+        """Return the nodes to ask now: those that have gangs, and the others now and then."""
         now_s, chosen = machine.boottime_s(), set(busy)
         due = [
             view
@@ -110,17 +110,17 @@ class Fleet:
         return due
 
     def accelerators(self) -> list[LocalAccelerator]:
-        """The workers there are, with cores that are numbered over all nodes: for who shares a core with whom."""
-        found = []
+        """Return all workers, with cores numbered over all nodes, to tell which workers share a core."""
+        accelerators = []
         for index, view in enumerate(self.nodes.values()):
             for worker, slot in view.workers.items():
                 cpus = tuple(index * CPUS_PER_NODE + cpu for cpu in slot.cpus)
                 seen = as_worker(worker, view.node.name, slot, shares_core=False)
-                found.append(LocalAccelerator(worker=seen, cpus=cpus))
-        return found
+                accelerators.append(LocalAccelerator(worker=seen, cpus=cpus))
+        return accelerators
 
     def forget(self, in_use: Iterable[WorkerId]) -> None:
-        """Names of workers whose node is gone may be given again, but for those that gangs still go by."""
+        """Free the worker names of lost nodes for reuse, except those that gangs still use."""
         used = {self.place_of[worker][0] for worker in in_use if worker in self.place_of}
         gone = set(self.gone) - used - self.nodes.keys()
         self._numbering.forget(gone)
@@ -132,21 +132,21 @@ class Fleet:
             del self.nodes[name]
             self.gone[name] = f"Ray lost node {name}"
         for name, node in by_name.items():
-            known = self.nodes.get(name)
-            if known is None or known.node.ray_id != node.ray_id:
+            view = self.nodes.get(name)
+            if view is None or view.node.ray_id != node.ray_id:
                 self._meet(node)
             else:
-                known.node = node
+                view.node = node
 
     def _meet(self, node: RayNode) -> None:
-        """A new node, or one that has come back with another id of Ray's: what its agent knows is to be heard anew."""
+        """Take a new node, or one that returned with another id of Ray's: its agent has to report everything anew."""
         workers = self._numbering.workers(node.name, node.slots) if node.slots else {}
         self.nodes[node.name] = NodeView(node=node, workers=workers, found_boottime_s=machine.boottime_s())
         self.place_of |= {worker: (node.name, slot) for worker, slot in workers.items()}
         self.gone.pop(node.name, None)
 
     def _cluster(self) -> Cluster:
-        """Every node that has accelerators; the workers of those that are usable."""
+        """Return every node that has accelerators, with the workers of the usable ones."""
         nodes = sorted((view for view in self.nodes.values() if view.workers), key=lambda view: view.node.name)
         cores = [(view.node.name, cpu) for view in nodes for slot in view.workers.values() for cpu in slot.cpus]
         workers = tuple(

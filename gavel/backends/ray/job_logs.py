@@ -1,4 +1,4 @@
-"""The bounded log of each job, of what its ranks print on all nodes."""
+"""The bounded log of each job: the output of its ranks on all nodes."""
 
 from pathlib import Path
 
@@ -15,18 +15,18 @@ class JobLogs:
         self._logs: dict[JobId, Log] = {}
 
     def append(self, job_id: JobId, output: bytes) -> None:
-        """More of what it printed. Raises OSError if there is no folder for it."""
+        """Append output of the job. Raises OSError if there is no folder for it."""
         if job_id not in self._logs:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._logs[job_id] = Log(str(self._folder / f"{job_id}.log"), self._limit_bytes)
         self._logs[job_id].write(output)
 
     def forget(self, job_id: JobId) -> None:
-        """Nothing of the job runs any more; what it printed stays."""
+        """Close the job's file, as nothing of it runs any more; the log stays."""
         if job_id in self._logs:
             self._logs.pop(job_id).close()
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Close every file."""
         for job_id in list(self._logs):
             self.forget(job_id)

@@ -44,7 +44,7 @@ class NodeSpec:
     options: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """Of `ray start`."""
+        """Return the arguments of `ray start`."""
         labels = {"gavel/node": self.name, **self.labels}
         return [
             f"--num-cpus={self.cpus}",
@@ -69,7 +69,7 @@ class LocalRayCluster:
     def __init__(self, nodes: Sequence[NodeSpec], *, report_period_s: float = REPORT_PERIOD_S) -> None:
         self.nodes = {node.name: node for node in nodes}
         self._head = nodes[0].name
-        self._folder = Path(tempfile.mkdtemp(prefix="gavel-ray-", dir="/tmp"))  # sockets below it: a short path
+        self._folder = Path(tempfile.mkdtemp(prefix="gavel-ray-", dir="/tmp"))  # paths of sockets must be short
         self._host = nodes[0].address or _host()
         self._port = _free_port(self._host)
         self._system = {
@@ -83,7 +83,7 @@ class LocalRayCluster:
 
     @property
     def address(self) -> str:
-        """Where a driver joins."""
+        """Return the address at which a driver joins."""
         return f"{self._host}:{self._port}"
 
     def __enter__(self) -> Self:
@@ -96,7 +96,7 @@ class LocalRayCluster:
         self.stop()
 
     def start(self) -> None:
-        """All nodes run; the head first, the others at the same time."""
+        """Start all nodes; the head first, the others at the same time."""
         try:
             self._spawn(self._head)
             self._await(self._head)
@@ -110,12 +110,12 @@ class LocalRayCluster:
             raise
 
     def start_node(self, name: str) -> None:
-        """This node runs (again)."""
+        """Start this node (again)."""
         self._spawn(name)
         self._await(name)
 
     def kill_node(self, name: str) -> None:
-        """All of Ray that runs for this node is gone, without a word, as when power is cut."""
+        """Kill all processes of Ray on this node, as when power is cut."""
         process = self._processes.pop(name)
         for each in _tree(process.pid):
             with suppress(psutil.NoSuchProcess):
@@ -123,31 +123,31 @@ class LocalRayCluster:
         process.wait(STOP_LIMIT_S)
 
     def kill_all(self) -> None:
-        """The whole cluster is gone without a word."""
+        """Kill the whole cluster, as when power is cut."""
         for name in [*self._processes][::-1]:
             self.kill_node(name)
 
     def pids(self, name: str) -> list[int]:
-        """Every process of a node."""
+        """Return the pids of every process of a node."""
         return [each.pid for each in _tree(self._processes[name].pid)]
 
     def stop(self) -> None:
-        """Nothing is left: no process, no folder. Stopping twice does no harm."""
-        self.kill_all()  # there is nothing worth leaving in good order, and that takes seconds
+        """Stop everything and delete the folder. Stopping twice does no harm."""
+        self.kill_all()  # an orderly end would take seconds and nothing needs it
         for each in self._strays():
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _strays(self) -> list[psutil.Process]:
-        """What names our folder on its command line: all of Ray's own processes do."""
-        found = psutil.process_iter(["cmdline"])
-        return [each for each in found if any(str(self._folder) in word for word in each.info["cmdline"] or ())]
+        """Return the processes with our folder on their command line, as all of Ray's own have."""
+        processes = psutil.process_iter(["cmdline"])
+        return [each for each in processes if any(str(self._folder) in word for word in each.info["cmdline"] or ())]
 
     def _spawn(self, name: str) -> None:
         spec = self.nodes[name]
-        own = self._folder / str([*self.nodes].index(name))  # two that start at once in one take the same socket
-        shutil.rmtree(own, ignore_errors=True)  # what an earlier start left there, a head takes for a cluster that runs
+        own = self._folder / str([*self.nodes].index(name))  # nodes that start in one folder would share a socket
+        shutil.rmtree(own, ignore_errors=True)  # a head takes an earlier start's files for a running cluster
         program = [*spec.within, sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={own}"]
         if name == self._head:
             where = ["--head", f"--port={self._port}", "--include-dashboard=false"]
@@ -165,7 +165,7 @@ class LocalRayCluster:
             )
 
     def _await(self, name: str) -> None:
-        """Until it runs. On a busy machine Ray gives a start up after half a minute: it is tried once more."""
+        """Wait until the node runs. On a busy machine Ray gives up after half a minute: it is tried once more."""
         if self._comes_up(name):
             return
         self.kill_node(name)

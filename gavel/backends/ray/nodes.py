@@ -1,4 +1,4 @@
-"""Nodes and workers of a Ray cluster as ours: names that stay, though Ray's ids do not."""
+"""Names of the nodes and workers of a Ray cluster: they stay the same, though Ray's ids change."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 from gavel.backends import machine
 from gavel.backends.accelerators import slug
 from gavel.backends.gang import read_object
+from gavel.backends.ray.protocol import RayNode, Slot
 from gavel.backends.ray.slots import slots_of
-from gavel.backends.ray.words import RayNode, Slot
 from gavel.types import Node, Worker, WorkerId
 
 NAME_LABEL = "gavel/node"
@@ -29,7 +29,7 @@ def ray_nodes(listed: Iterable[Mapping[str, Any]]) -> tuple[RayNode, ...]:
 
 
 def node_names(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What each node that is alive is called, by Ray's id."""
+    """Return the name of each node that is alive, by Ray's id."""
     alive = {str(each["NodeID"]): _name(each) for each in listed if each["Alive"]}
     count = Counter(alive.values())
     return {ray_id: name if count[name] == 1 else f"{name}-{ray_id[:6]}" for ray_id, name in alive.items()}
@@ -56,7 +56,7 @@ def _name(listed: Mapping[str, Any]) -> str:
 
 
 def as_node(node: RayNode) -> Node:
-    """The node as the scheduler knows nodes."""
+    """Return the node as the scheduler's type."""
     return Node(
         name=node.name,
         cpu_cores=node.cpu_cores,
@@ -67,19 +67,19 @@ def as_node(node: RayNode) -> Node:
 
 
 class Numbering:
-    """Names of workers, `TYPE-NUMBER`, unique in the cluster; a node that returns finds its own again.
+    """Names of workers, `TYPE-NUMBER`, unique in the cluster; a node that returns gets its old names again.
 
-    Kept in a file, since leases in the store name workers. Numbers of nodes that are gone are given again only once
+    Stored in a file, since leases in the store name workers. Numbers of nodes that are gone are given again only once
     `forget` has said that nothing refers to them.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
-        said = read_object(path) or {"nodes": {}}
-        self._numbers: dict[str, dict[str, list[int]]] = said["nodes"]  # node -> type -> number of each worker
+        stored = read_object(path) or {"nodes": {}}
+        self._numbers: dict[str, dict[str, list[int]]] = stored["nodes"]  # node -> type -> number of each worker
 
     def workers(self, node: str, slots: Sequence[Slot]) -> dict[WorkerId, Slot]:
-        """The node's workers by name, in the order of its slots. Raises OSError if new names cannot be kept."""
+        """Return the node's workers by name, in slot order. Raises OSError if new names cannot be stored."""
         kinds = self._numbers.setdefault(node, {})
         named: dict[WorkerId, Slot] = {}
         used: Counter[str] = Counter()
@@ -97,14 +97,14 @@ class Numbering:
         return named
 
     def forget(self, nodes: Iterable[str]) -> None:
-        """These nodes' numbers may be given to others."""
+        """Free these nodes' numbers for others."""
         gone = [node for node in nodes if self._numbers.pop(node, None)]
         if gone:
             self._write()
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Every node that has numbers."""
+        """Return the names of all nodes that have numbers."""
         return frozenset(self._numbers)
 
     def _next(self, kind: str) -> int:
@@ -116,7 +116,7 @@ class Numbering:
 
 
 def as_worker(worker_id: WorkerId, node: str, slot: Slot, *, shares_core: bool) -> Worker:
-    """The worker as the scheduler knows workers."""
+    """Return the worker as the scheduler's type."""
     return Worker(
         id=worker_id,
         node=node,

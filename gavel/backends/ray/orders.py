@@ -1,4 +1,4 @@
-"""What each node is told of each gang: the parts of a gang whose group is held, and the order for the next call."""
+"""The orders to nodes: the parts of each gang whose group is held, and everything for the next call."""
 
 import secrets
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gavel.backends.gang import GangKey
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import Part, RayGang
-from gavel.backends.ray.words import ShardLaunch, ShardWanted
+from gavel.backends.ray.protocol import ShardLaunch, ShardWanted
 from gavel.types import GangState
 
 PORTS_PER_GANG = 2
@@ -15,7 +15,7 @@ PORTS_PER_GANG = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
-    """What is the same for every gang. `environment` is added to that of every process."""
+    """Settings that are the same for every gang. `environment` is added to that of every process."""
 
     environment: Mapping[str, str]
     lease_grace_s: float
@@ -24,7 +24,7 @@ class LaunchSettings:
 
 
 def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str, Part] | None:
-    """The gang divided among its nodes; None if one of them cannot start anything now."""
+    """Return the gang divided among its nodes; None if one of them cannot start anything now."""
     worker_ids = gang.instruction.worker_ids
     node_of_rank = tuple(fleet.place_of[worker][0] for worker in worker_ids)
     views = [fleet.nodes[node] for node in dict.fromkeys(node_of_rank) if node in fleet.nodes]
@@ -32,7 +32,7 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
         return None
     head = views[0]
     if len(head.ports) < PORTS_PER_GANG:
-        return None  # it has kept more by its next answer
+        return None  # its next answer brings more reserved ports
     ports = head.take_ports(PORTS_PER_GANG)
     address = head.node.address if len(views) > 1 else "127.0.0.1"
     environment = {**settings.environment, **_meeting_place(address, ports, len(worker_ids))}
@@ -59,7 +59,7 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
 def shards_wanted(
     view: NodeView, gangs: Iterable[RayGang], forgetting: Mapping[GangKey, set[str]]
 ) -> tuple[ShardWanted, ...]:
-    """Everything a node is to know of; once the order is given, it may hold the leases that it names."""
+    """Return every shard that a node has to know; once sent, the node may hold the leases that they name."""
     node = view.node.name
     wanted = [_wanted(gang, gang.parts[node], view) for gang in gangs if node in gang.parts]
     gone = [
@@ -86,7 +86,7 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
 
 
 def _meeting_place(address: str, ports: tuple[int, ...], world_size: int) -> dict[str, str]:
-    """What torch.distributed (env://), jax.distributed and our own runtime need to find rank 0."""
+    """Return the variables by which torch.distributed (env://), jax.distributed and our runtime find rank 0."""
     master, hub = ports
     return {
         "MASTER_ADDR": address,

@@ -44,7 +44,7 @@ class RayPrimitives:
         if not ray.is_initialized():
             raise BackendUnavailable("call ray.init() first: names live in an actor of the cluster")
         self._owner, self._ttl_s = owner, ttl_s
-        full_name(owner, "name")  # raises if it cannot own anything
+        full_name(owner, "name")  # raises if the name is invalid for an owner
         named = {"name": f"gavel-table-{table}", "get_if_exists": True} if table else {}
         self._keeper: Any = ray.remote(Keeper).options(num_cpus=0, **named).remote()
 
@@ -56,7 +56,7 @@ class RayPrimitives:
         self._ask(self._keeper.set_resource.remote(writes, self._ttl_s))
 
     def get_cluster_state(self) -> Mapping[str, Mapping[str, Availability]]:
-        """{node: {owner/name: availability}}, one consistent view."""
+        """Return {node: {owner/name: availability}}, one consistent view."""
         state: Mapping[str, Mapping[str, Availability]] = self._ask(self._keeper.get_cluster_state.remote())
         return state
 
@@ -85,14 +85,14 @@ class RayPrimitives:
             time.sleep(POLL_S)
 
     def _ask(self, answer: Any) -> Any:
-        said = ray.get(answer)
-        if isinstance(said, _Refusal):
-            raise said.kind(*said.arguments)
-        return said
+        reply = ray.get(answer)
+        if isinstance(reply, _Refusal):
+            raise reply.kind(*reply.arguments)
+        return reply
 
 
 class Keeper:
-    """The table in an actor: every call is one step. Times are its own."""
+    """The table in an actor: every call is one step, at the actor's own time."""
 
     def __init__(self) -> None:
         self._table = ResourceTable()
@@ -103,7 +103,7 @@ class Keeper:
         self._tickets = 0
 
     def set_resource(self, writes: Sequence[Write], ttl_s: float) -> "_Refusal | None":
-        """Write all of them or none; why not."""
+        """Write all of them or none; return why not."""
         try:
             InProcess(self._table, self._now_s(), ttl_s).set_resource(*writes)
         except GavelError as problem:
@@ -111,11 +111,11 @@ class Keeper:
         return None
 
     def get_cluster_state(self) -> Mapping[str, Mapping[str, Availability]]:
-        """One consistent view."""
+        """Return one consistent view."""
         return self._table.get_cluster_state(self._now_s())
 
     def request(self, needs: Requirement, asks: tuple[Alternative, ...], tasks: int) -> "int | _Refusal":
-        """A ticket for tasks that wait for a place from now on, together."""
+        """Return a ticket for tasks that wait for a place from now on, together."""
         self._tickets += 1
         try:
             request = request_for(("ticket", self._tickets), needs, _Asks(asks), self._now_s(), tasks)
@@ -125,23 +125,23 @@ class Keeper:
         return self._tickets
 
     def look(self, ticket: int) -> tuple[tuple[str, ...], str]:
-        """Ray ids of the tasks' nodes once they hold what they asked; until then (), and what is missing."""
+        """Return Ray ids of the tasks' nodes once they hold what they asked; until then (), and what is missing."""
         now_s = self._now_s()
         self._table.expire(now_s)
-        for found in match(self._table, [*self._requests.values()], now_s):
-            self._places[found.gang[1]] = tuple(self._ids[node] for node in found.nodes)
+        for matched in match(self._table, [*self._requests.values()], now_s):
+            self._places[matched.gang[1]] = tuple(self._ids[node] for node in matched.nodes)
         if ticket in self._places:
             return self._places[ticket], ""
         return (), self._table.missing(self._requests[ticket], now_s)
 
     def release(self, ticket: int) -> None:
-        """The tasks hold nothing any more, or wait no longer."""
+        """Release what the tasks hold, or end their wait."""
         self._table.release(("ticket", ticket))
         self._requests.pop(ticket, None)
         self._places.pop(ticket, None)
 
     def _now_s(self) -> float:
-        """The time, after the nodes have been looked at if that is due."""
+        """Return the time, after updating the nodes if that is due."""
         now_s = time.monotonic()
         if now_s - self._listed_at_s >= NODES_EVERY_S:
             self._listed_at_s = now_s
@@ -160,7 +160,7 @@ class Keeper:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """An error to be raised by the application: those with several arguments do not survive pickling."""
+    """An error for the application to raise: those with several arguments do not survive pickling."""
 
     kind: type[GavelError]
     arguments: tuple[str, ...]
@@ -173,20 +173,20 @@ def _refusal(problem: GavelError) -> _Refusal:
 
 
 class _Asks:
-    """What a library asked, as a library: the application applies it, the actor only matches."""
+    """What a library asks for, as a library: the application has applied it, the actor only matches."""
 
     def __init__(self, asks: tuple[Alternative, ...]) -> None:
         self._asks = asks
 
-    def apply(self, cluster: object, beside: object = ()) -> None:
-        """Done by the application already."""
+    def apply(self, cluster: object, companions: object = ()) -> None:
+        """Do nothing: the application has applied it already."""
 
     def asks(self) -> tuple[Alternative, ...]:
-        """As they were sent."""
+        """Return what the library asks for, as it was sent."""
         return self._asks
 
 
 def _physical(resources: Mapping[str, float]) -> dict[str, int]:
-    """Whole units of what a node was started with, under names that a task may ask: `node/cpu`, `node/gpu`, .."""
+    """Return the whole units that a node was started with, under names that tasks may ask: `node/cpu`, `node/gpu`."""
     own = {slug(name, 63): int(units) for name, units in resources.items() if not name.startswith("node:")}
     return {name: units for name, units in own.items() if name and 0 < units <= 1_000_000}

@@ -13,9 +13,9 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object
 from gavel.backends.launch import Places, launch_json
 from gavel.backends.logs import read_log
+from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
-from gavel.backends.ray.words import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.reports import ReportReader
 from gavel.backends.tasks import NOT_STARTED
 from gavel.ports import LaunchGang
@@ -28,7 +28,7 @@ NO_TASKS = "a job on a Ray cluster cannot launch tasks beside its ranks; give it
 
 
 class DetachedGang(LocalGang):
-    """A gang whose supervisor is no child of ours: Ray kills the children of a worker that it ends."""
+    """A gang whose supervisor is not a child of this process: Ray kills the children of a worker that it ends."""
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""
@@ -41,7 +41,7 @@ class DetachedGang(LocalGang):
 
 
 class Shard:
-    """What runs here of one gang, from its launch until it is forgotten."""
+    """One gang's part on this node, from its launch until it is forgotten."""
 
     def __init__(self, launch: ShardLaunch, places: Places, gang: LocalGang, transfers: Transfers) -> None:
         self.launch = launch
@@ -52,11 +52,11 @@ class Shard:
         self._log = places.gang / "output.log"
         self._tasks = machine.Lines(str(places.gang / "tasks.jsonl"))
         self._kept: list[Report] = []
-        self._dropped = 0  # sequence of the newest report that the service has taken and we keep no more
+        self._dropped = 0  # sequence of the newest report that was taken and dropped
 
     @classmethod
     def make(cls, launch: ShardLaunch, own: Places, lease_boottime_s: float, transfers: Transfers) -> "Shard":
-        """One that a restarted agent will find. Raises OSError."""
+        """Return a new shard, stored so that a restarted agent adopts it. Raises OSError."""
         places = shared_places(launch, own)
         gang = DetachedGang(launch.instruction, places.gang, places.checkpoints, lease_boottime_s)
         gang.remember()
@@ -65,11 +65,11 @@ class Shard:
 
     @classmethod
     def adopt(cls, own: Places, transfers: Transfers) -> "Shard | None":
-        """The one that an earlier agent left in the gang's directory; None if its launch never became whole."""
-        said = read_object(own.gang / "shard.json")
-        if said is None:
+        """Return the shard that an earlier agent left in the gang's directory; None if its file is not complete."""
+        record = read_object(own.gang / "shard.json")
+        if record is None:
             return None
-        launch = launch_of(said)
+        launch = launch_of(record)
         places = shared_places(launch, own)
         gang = DetachedGang.adopt(places.gang, places.checkpoints)
         if gang is not None and gang.state is GangState.WAITING:
@@ -78,16 +78,16 @@ class Shard:
 
     @property
     def key(self) -> GangKey:
-        """Job and token."""
+        """Return job and generation."""
         return self.launch.key
 
     @property
     def is_live(self) -> bool:
-        """True while it holds its slots."""
+        """Return True while it holds its slots."""
         return self.gang.state is not GangState.ENDED
 
     def start(self, base: Mapping[str, str], node: str) -> None:
-        """Start the supervisor once the checkpoint is here; one that cannot be started is lost. Asked until it runs."""
+        """Start the supervisor once the checkpoint is here; lose the gang if it cannot start. Called until it runs."""
         if self.gang.state is not GangState.WAITING:
             return
         if machine.boottime_s() >= self.gang.lease_boottime_s:
@@ -101,7 +101,7 @@ class Shard:
             self.gang.lose(f"cannot start its supervisor: {problem}")
 
     def _has_checkpoint(self) -> bool:
-        """True once the checkpoint to restore is on this node; a gang whose checkpoint cannot be fetched is lost."""
+        """Return True once the checkpoint is on this node; lose the gang if it cannot be fetched."""
         job_id, name, url = self.launch.key[0], self.launch.instruction.checkpoint, self.launch.checkpoints
         if name is None or not is_url(url) or (self._places.checkpoints / name).is_dir():
             return True
@@ -113,7 +113,7 @@ class Shard:
         return False
 
     def seen(self, wanted: ShardWanted | None) -> ShardSeen:
-        """State, and what came after what the service has taken already."""
+        """Return the state, and what came after what the service has taken already."""
         self.gang.look()
         self._refuse_tasks()
         offset = wanted.log_offset if wanted else 0
@@ -134,14 +134,14 @@ class Shard:
         )
 
     def _refuse_tasks(self) -> None:
-        """Tasks beside the ranks are the local backend's: here they are told that they cannot start."""
+        """Write that requested tasks cannot start: only the local backend starts tasks in addition to ranks."""
         for line in self._tasks.read():
-            said = {"task": str(line.get("task")), "exit_code": NOT_STARTED, "message": NO_TASKS}
-            with suppress(OSError):  # no room to say so
-                machine.append_json(str(self._places.gang / "ends.jsonl"), said)
+            end = {"task": str(line.get("task")), "exit_code": NOT_STARTED, "message": NO_TASKS}
+            with suppress(OSError):  # the disk is full
+                machine.append_json(str(self._places.gang / "ends.jsonl"), end)
 
     def _output(self, offset: int) -> tuple[bytes, int, bool]:
-        """Whole lines from `offset` on where several nodes write one log, the offset after them, whether more came."""
+        """Return output from `offset` (whole lines if nodes share a log), the offset after it, and if there is more."""
         text, end = read_log(self._log, offset, LOG_BYTES_PER_ANSWER)
         is_full = len(text) >= LOG_BYTES_PER_ANSWER
         if self.is_live and not is_full and len(self.launch.instruction.worker_ids) > 1:
@@ -152,7 +152,7 @@ class Shard:
     def _reports(self, after: int) -> tuple[tuple[Report, ...], bool]:
         if 0 not in self.launch.ranks:
             return (), False
-        if after < self._dropped:  # a new service, which lacks what the one before it took
+        if after < self._dropped:  # a new service asks for reports that its predecessor took
             self._kept, self._dropped = [], 0
             self.gang.reports = _reader(self.launch.instruction, self._places)
         self._kept.extend(self.gang.reports.read())
@@ -162,7 +162,7 @@ class Shard:
         return tuple(given), self.gang.reports.has_more or len(given) < len(self._kept)
 
     def _stored(self, reports: list[Report]) -> list[Report]:
-        """Those up to the first whose checkpoint is not stored yet; one that cannot be is only progress."""
+        """Return the reports before the first whose checkpoint is not stored yet; a failed one is only progress."""
         given = []
         for report in reports:
             try:
@@ -180,21 +180,21 @@ class Shard:
         return not is_url(url) or self._transfers.done((*self.key, checkpoint), lambda: store(url, job_id, path))
 
     def _exit(self) -> GangExit | None:
-        """How it ended, and what of its work could not be kept."""
+        """Return how it ended, with a note on checkpoints that could not be stored."""
         if self.gang.exit is None or not self._lost_checkpoints:
             return self.gang.exit
         message = "; ".join(filter(None, (self.gang.exit.message, self._lost_checkpoints[-1])))
         return replace(self.gang.exit, message=message)
 
     def forget(self) -> None:
-        """Nothing is kept of it here."""
+        """Delete everything of it here."""
         self.gang.forget()
         self._transfers.forget(lambda name: isinstance(name, tuple) and name[:2] == self.key)
         if is_url(self.launch.checkpoints):
             shutil.rmtree(self._places.checkpoints, ignore_errors=True)
 
     def _launch_json(self, base: Mapping[str, str], node: str) -> dict[str, Any]:
-        """launch.json with the ranks of this node only, each told its place among all of them."""
+        """Return launch.json with the ranks of this node only, each with its number among all ranks."""
         launch = self.launch
         whole = launch_json(
             launch.instruction,
@@ -223,7 +223,7 @@ class Shard:
         return {**whole, "ranks": here, "world_size": world_size, "log_path": str(self._log)}
 
     def _accelerators(self, node: str) -> dict[str, LocalAccelerator]:
-        """Those of this node as they are; of the others only what launch.json says of all."""
+        """Return this node's accelerators; of other nodes only what launch.json needs."""
         launch = self.launch
         slots = dict(zip(launch.ranks, launch.slots, strict=True))
         return {
@@ -233,18 +233,18 @@ class Shard:
 
 
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
-    """The node's own files, but for the checkpoints if they are in a folder that all nodes share."""
+    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one."""
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
     return Places(gang=own.gang, work=own.work, checkpoints=checkpoints, log=own.log)
 
 
-def launch_of(said: Mapping[str, Any]) -> ShardLaunch:
-    """What `asdict` made of a ShardLaunch, as JSON kept it."""
-    slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in said["slots"])
-    lists = {name: tuple(said[name]) for name in ("ranks", "node_of_rank", "ports")} | {"slots": slots}
-    return ShardLaunch(**{**said, **lists, "instruction": launch_from(said["instruction"])})
+def launch_of(record: Mapping[str, Any]) -> ShardLaunch:
+    """Return the ShardLaunch that `asdict` turned into JSON."""
+    slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in record["slots"])
+    lists = {name: tuple(record[name]) for name in ("ranks", "node_of_rank", "ports")} | {"slots": slots}
+    return ShardLaunch(**{**record, **lists, "instruction": launch_from(record["instruction"])})
 
 
 def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | None) -> LocalAccelerator:
@@ -255,7 +255,7 @@ def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | N
 def _reader(instruction: LaunchGang, places: Places) -> ReportReader:
     return ReportReader(
         places.gang / "reports.jsonl",
-        token=instruction.token,
+        generation=instruction.generation,
         start_step=instruction.start_step,
         total_steps=instruction.total_steps,
         checkpoints=places.checkpoints,

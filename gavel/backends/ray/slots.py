@@ -8,8 +8,9 @@
 import re
 from collections.abc import Mapping
 
-from gavel.backends.accelerators import ONE_THREAD, capped_types, slug
-from gavel.backends.ray.words import Slot
+from gavel.backends.accelerators import capped_types, slug
+from gavel.backends.ray.protocol import Slot
+from gavel.child_processes import numeric_threads
 
 OWN_PREFIX = "gavel:"
 FOUND_PREFIX = "accelerator_type:"
@@ -27,7 +28,7 @@ VISIBLE = {
 
 
 def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple[Slot, ...]:
-    """The accelerators of a node, of one type after the other. Fractions of a unit are no accelerator."""
+    """Return the accelerators of a node, grouped by type. Fractions of a unit are no accelerator."""
     price = _price(labels.get(PRICE_LABEL, ""))
     cpus = _cpus(labels.get(CPUS_LABEL, ""))
     counted = _own(resources) or _vendors(resources, labels)
@@ -45,30 +46,32 @@ def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple
 
 
 def environment_of(slot: Slot) -> Mapping[str, str]:
-    """The variables that make a process use this accelerator and no other."""
+    """Return the variables that make a process use this accelerator and no other."""
     visible = VISIBLE.get(slot.resource)
     if visible is not None:
         return {visible: str(slot.index)}
     capped = capped_types().get(slot.accelerator_type)
-    return {} if capped is None else {**ONE_THREAD, **capped}
+    return {} if capped is None else {**numeric_threads(1), **capped}
 
 
 def _own(resources: Mapping[str, float]) -> list[tuple[str, str, int]]:
-    """(type, resource, count) of each `gavel:TYPE`."""
+    """Return (type, resource, count) of each `gavel:TYPE`."""
     mine = sorted(name for name in resources if name.startswith(OWN_PREFIX))
     return [(slug(name.removeprefix(OWN_PREFIX)), name, int(resources[name])) for name in mine]
 
 
 def _vendors(resources: Mapping[str, float], labels: Mapping[str, str]) -> list[tuple[str, str, int]]:
     stated = next((labels[name] for name in TYPE_LABELS if labels.get(name)), "")
-    found = next((name.removeprefix(FOUND_PREFIX) for name in sorted(resources) if name.startswith(FOUND_PREFIX)), "")
+    detected = next(
+        (name.removeprefix(FOUND_PREFIX) for name in sorted(resources) if name.startswith(FOUND_PREFIX)), ""
+    )
     return [
-        (slug(stated or found or name), name, int(resources[name])) for name in VENDOR_RESOURCES if name in resources
+        (slug(stated or detected or name), name, int(resources[name])) for name in VENDOR_RESOURCES if name in resources
     ]
 
 
 def _cpus(label: str) -> tuple[int, ...]:
-    """`0_1_2`: the cores to which the processes of the workers are pinned in turn; labels may hold no comma."""
+    """Return the cores of the label `0_1_2`, to which the workers are pinned in turn; labels may hold no comma."""
     return tuple(int(part) for part in re.findall(r"[0-9]+", label))
 
 

@@ -1,7 +1,7 @@
 """Checkpoints at an fsspec URL (`s3://bucket/gavel`, `gs://..`): nodes store and fetch them in the background.
 
-A gang writes its checkpoints to its node's disk; one becomes known to the service only once it is stored, so whatever
-the store accepts can be restored anywhere.
+A gang writes its checkpoints to its node's disk; the service sees one only once it is stored, so whatever is accepted
+can be restored on any node.
 """
 
 import shutil
@@ -15,11 +15,11 @@ from gavel.backends.folder import is_older, keep_checkpoint
 from gavel.types import JobId
 
 TRIES = 5
-PAUSE_S = 1.0  # after a first failure; doubles
+PAUSE_S = 1.0  # seconds after the first failure; doubles each time
 
 
 def is_url(checkpoints: str) -> bool:
-    """True for an fsspec URL, False for a folder that all nodes see."""
+    """Return True for an fsspec URL, False for a folder that all nodes see."""
     return "://" in checkpoints
 
 
@@ -37,7 +37,7 @@ class RemoteCheckpoints:
         self._files.put(f"{path}/", f"{self._root}/{job_id}/{path.name}/", recursive=True)
 
     def fetch(self, job_id: JobId, path: Path) -> None:
-        """The folder is there under its own name, whole."""
+        """Fetch the checkpoint; the local folder appears only once it is complete."""
         partial = path.with_name(f".{path.name}.fetching")
         shutil.rmtree(partial, ignore_errors=True)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,22 +45,22 @@ class RemoteCheckpoints:
         partial.rename(path)
 
     def keep(self, job_id: JobId, checkpoint: str) -> None:
-        """Older checkpoints of the job go."""
+        """Delete older checkpoints of the job."""
         folder = f"{self._root}/{job_id}"
-        for found in self._files.ls(folder, detail=False) if self._files.exists(folder) else ():
-            if is_older(found.rstrip("/").rpartition("/")[2], checkpoint):
-                self._files.rm(found, recursive=True)
+        for stored in self._files.ls(folder, detail=False) if self._files.exists(folder) else ():
+            if is_older(stored.rstrip("/").rpartition("/")[2], checkpoint):
+                self._files.rm(stored, recursive=True)
 
 
 class Transfers:
-    """Copies in threads; each is asked for by name until it is done."""
+    """Copies in background threads, each identified by a name."""
 
     def __init__(self, threads: int = 2) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="gavel-checkpoints")
         self._futures: dict[object, Future[None]] = {}
 
     def done(self, name: object, copy: Callable[[], None]) -> bool:
-        """True once `copy`, started with the first call of this name, is through; raises what its last try raised."""
+        """Return True once `copy`, started with the first call of this name, has ended; raise its last error."""
         future = self._futures.get(name)
         if future is None:
             self._futures[name] = self._threads.submit(_try, copy)
@@ -70,41 +70,41 @@ class Transfers:
         return future.done()
 
     def forget(self, holds: Callable[[object], bool]) -> None:
-        """Nobody will ask for these names any more."""
+        """Forget the ended copies whose names match: nobody will ask for them any more."""
         for name in [name for name, future in self._futures.items() if future.done() and holds(name)]:
             del self._futures[name]
 
     def close(self) -> None:
-        """Begin no other copy."""
+        """Start no other copy."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Retention:
-    """Drops the checkpoints that nobody needs any more, of a folder that all nodes share or at a URL."""
+    """Deletes the checkpoints that are no longer needed, of a folder that all nodes share or at a URL."""
 
     def __init__(self, checkpoints: str) -> None:
         self._checkpoints = checkpoints
         self._transfers = Transfers(threads=1)
 
     def keep(self, job_id: JobId, checkpoint: str) -> None:
-        """Older ones of the job go: at a URL in the background, and with the next checkpoint if that fails.
+        """Delete older checkpoints of the job: at a URL in the background, again with the next one if that fails.
 
         Raises InvalidRequest.
         """
         if not is_url(self._checkpoints):
             keep_checkpoint(Path(self._checkpoints) / job_id, checkpoint)
             return
-        with suppress(Exception):  # what an earlier try for the same checkpoint came to
+        with suppress(Exception):  # errors of an earlier attempt for the same checkpoint
             self._transfers.done(
                 (job_id, checkpoint), lambda: RemoteCheckpoints(self._checkpoints).keep(job_id, checkpoint)
             )
 
     def forget(self, job_id: JobId) -> None:
-        """No gang of the job is left."""
+        """Forget the job's transfers: no gang of it is left."""
         self._transfers.forget(lambda name: isinstance(name, tuple) and name[0] == job_id)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._transfers.close()
 
 
@@ -115,7 +115,7 @@ def store(url: str, job_id: JobId, path: Path) -> None:
 
 
 def _try(copy: Callable[[], None]) -> None:
-    """Copy, with pauses between tries: storage has bad moments. Raises what the last try raised."""
+    """Copy, with pauses between attempts, since storage fails at times. Raises the error of the last attempt."""
     for tried in range(1, TRIES):
         try:
             copy()

@@ -16,9 +16,9 @@ from gavel.ephemeral.libraries.primitives import (
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinity:
-    """At most `per_node` tasks of the group on a node. The name is the group's own, so groups do not repel each other.
+    """At most `per_node` tasks of the group on a node. Each group has its own name, so groups do not repel each other.
 
-    The paper's groups share one name, which a ghost task then has to hand on.
+    In the paper all groups share one name, which a placeholder task has to pass on.
     """
 
     name: str
@@ -27,11 +27,11 @@ class AntiAffinity:
     def __post_init__(self) -> None:
         check_at_least("per_node", self.per_node, 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """The name on every node, those that joined since included."""
-        nodes = eligible(cluster.get_cluster_state(), beside)
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the name on every node, also on nodes that joined since."""
+        nodes = eligible(cluster.get_cluster_state(), companions)
         cluster.set_resource(*(Write(self.name, node, self.per_node) for node in nodes))
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)

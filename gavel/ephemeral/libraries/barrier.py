@@ -1,6 +1,6 @@
 """Sequencing and barriers: a task starts after others are done (ESCHER, SoCC '22, section 4, "signal").
 
-One signal is a sequence, several are a barrier. The task may be submitted first: it waits for the names.
+With one signal it is a sequence, with several a barrier. The task may be submitted first: it waits for the names.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from gavel.ephemeral.libraries.primitives import (
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Tasks that start once all `signals` are among those `done`; the application says which are.
+    """Tasks that start once all `signals` are among those `done`; the application states which are.
 
-    A signal is lost with its lease: apply it again as long as somebody may wait.
+    A signal ends with its lease: apply it again as long as a task may wait for it.
     """
 
     signals: tuple[str, ...]
@@ -31,16 +31,16 @@ class Barrier:
     def __post_init__(self) -> None:
         check_at_least("signals", len(self.signals), 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """What is done is said on every node, what is not yet on none."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the signals that are done on every node, and remove the others from all nodes."""
         state = cluster.get_cluster_state()
-        said = [Write(name, node, UNBOUNDED) for name in self._done() for node in eligible(state, beside)]
-        unsaid = [name for name in self.signals if name not in self.done]
-        stale = [Write(name, node, 0) for name in unsaid for node in state if seen(state, node, name).capacity]
-        cluster.set_resource(*said, *stale)
+        writes = [Write(name, node, UNBOUNDED) for name in self._done() for node in eligible(state, companions)]
+        pending = [name for name in self.signals if name not in self.done]
+        stale = [Write(name, node, 0) for name in pending for node in state if seen(state, node, name).capacity]
+        cluster.set_resource(*writes, *stale)
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit of each signal."""
+        """Return one unit of each signal."""
         return (Alternative(dict.fromkeys(self.signals, 1)),)
 
     def _done(self) -> list[str]:

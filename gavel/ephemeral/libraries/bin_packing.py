@@ -23,8 +23,8 @@ from gavel.ephemeral.libraries.primitives import (
 class BinPacking:
     """The name is on the fullest nodes that together have room for `tasks` more tasks with these `needs`.
 
-    All others are closed, so that they empty as their tasks end: the subset shrinks as well as it grows. A task asks
-    its needs besides the name, which the paper's listing drops.
+    The name is removed from all other nodes, which become empty as their tasks end: the number of nodes in use grows
+    and shrinks. A task requires its needs as well as the name; the paper's listing leaves them out.
     """
 
     name: str
@@ -35,23 +35,23 @@ class BinPacking:
         check_at_least("needs", len(self.needs), 1)
         check_at_least("tasks", self.tasks, 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Open the fullest nodes with room, close the rest."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the name on the fullest nodes with room, and remove it from the others."""
         state = cluster.get_cluster_state()
-        nodes = self._open(state, beside)
+        nodes = self._open(state, companions)
         closed = [node for node in nodes_with(state, self.name) if node not in nodes]
         cluster.set_resource(
             *(Write(self.name, node, 0) for node in closed), *(Write(self.name, node, UNBOUNDED) for node in nodes)
         )
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)
 
-    def _open(self, state: State, beside: Sequence[Alternative]) -> list[str]:
-        """Least room first; of equals those already open, so that an idle cluster rests."""
+    def _open(self, state: State, companions: Sequence[Alternative]) -> list[str]:
+        """Return the nodes to fill: least room first; among equals those with the name, so that nothing moves idly."""
         nodes: list[str] = []
-        for alternative in beside:
+        for alternative in companions:
             need = total((self.needs, alternative.requires))
             rooms = {node: room(state, node, need) for node in state}
             fit = [node for node in rooms if rooms[node] > 0]

@@ -28,8 +28,8 @@ from gavel.ephemeral.libraries.primitives import (
 class CoLocation:
     """`tasks` tasks, each with these own `needs`, on one node.
 
-    Submit them as one gang: its needs are then checked and taken in the same step. If others took the room first, the
-    name moves to another node, as long as no task of the group has started.
+    Submit them as one gang: its needs are then checked and acquired in one step. If other tasks took the room first,
+    the name moves to another node, as long as no task of the group has started.
     """
 
     name: str
@@ -39,22 +39,22 @@ class CoLocation:
     def __post_init__(self) -> None:
         check_at_least("tasks", self.tasks, 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """The name on exactly one node (the paper's listing forgets to say one), or on none while none has room."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the name on exactly one node (which the paper's listing does not ensure); on none if no node has room."""
         state = cluster.get_cluster_state()
         here = nodes_with(state, self.name)
         started = [node for node in state if used(seen(state, node, self.name))]
-        node = started[0] if started else self._choose(state, beside, here)
+        node = started[0] if started else self._choose(state, companions, here)
         leave = [Write(self.name, each, 0, seen(state, each, self.name)) for each in here if each != node]
         write_if_unchanged(cluster, [*leave, *([Write(self.name, node, self.tasks)] if node else [])])
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)
 
-    def _choose(self, state: State, beside: Sequence[Alternative], here: Sequence[str]) -> str | None:
-        """Where it is, if there is still room for all; else the node with the most room."""
-        for alternative in beside:
+    def _choose(self, state: State, companions: Sequence[Alternative], here: Sequence[str]) -> str | None:
+        """Return the node that has the name if it still has room for all tasks, else the node with the most room."""
+        for alternative in companions:
             need = total((self.needs, alternative.requires))
             rooms = {node: room(state, node, need) for node in [*here, *state]}
             fit = [node for node in rooms if rooms[node] >= self.tasks]

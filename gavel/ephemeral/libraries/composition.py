@@ -9,32 +9,32 @@ from gavel.ephemeral.libraries.primitives import ANYWHERE, Alternative, Library,
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """All of the libraries hold; those to the left say where those to the right may choose."""
+    """All of the libraries apply; those to the left limit the nodes from which those to the right choose."""
 
     libraries: tuple[Library, ...]
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Each library in turn, knowing what a task asks of those before it."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Apply each library in turn, given what a task asks of the libraries before it."""
         for library in self.libraries:
-            library.apply(cluster, beside)
-            beside = all_of(beside, library.asks())
+            library.apply(cluster, companions)
+            companions = all_of(companions, library.asks())
 
     def asks(self) -> tuple[Alternative, ...]:
-        """The sum of one alternative of each; one with a later alternative in it opens as late as that one."""
+        """Return each sum of one alternative of each library; a sum opens when the latest of its parts does."""
         return all_of(*(library.asks() for library in self.libraries))
 
 
 def compose(*libraries: Library) -> Composition:
-    """One library that says what all of them say; of none, one that asks nothing."""
+    """Return one library that applies all of them; without libraries, one that asks nothing."""
     return Composition(libraries)
 
 
 def all_of(*asked: Sequence[Alternative]) -> tuple[Alternative, ...]:
-    """Every sum of one alternative of each, in the order in which they open; an equal sum counts once."""
-    found: dict[object, Alternative] = {}
+    """Return every sum of one alternative of each, in the order in which they open; equal sums count once."""
+    distinct: dict[object, Alternative] = {}
     for each in sorted(_sums(asked), key=lambda each: each.after_s):
-        found.setdefault((frozenset(each.requires.items()), frozenset(each.at_least.items())), each)
-    return tuple(found.values())
+        distinct.setdefault((frozenset(each.requires.items()), frozenset(each.at_least.items())), each)
+    return tuple(distinct.values())
 
 
 def _sums(asked: Sequence[Sequence[Alternative]]) -> Iterator[Alternative]:

@@ -18,14 +18,14 @@ from gavel.ephemeral.libraries.primitives import (
 class DataLocality:
     """The name is on the `nodes` that have the data, or run the task to follow, and nowhere else.
 
-    It is pinned: a node that is gone is not replaced by another, where the data is not. No nodes: the data is invalid.
+    A node that is gone is not replaced, as no other has the data. Give no nodes when the data is invalid.
     """
 
     name: str
     nodes: tuple[str, ...]
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Any number of tasks may come to those of the nodes that are there; elsewhere the name goes."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the name, for any number of tasks, on those of the nodes that exist, and remove it from all others."""
         state = cluster.get_cluster_state()
         stale = [node for node in nodes_with(state, self.name) if node not in self.nodes]
         cluster.set_resource(
@@ -34,5 +34,5 @@ class DataLocality:
         )
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)

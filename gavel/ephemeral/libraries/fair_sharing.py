@@ -22,7 +22,7 @@ from gavel.errors import InvalidResource
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A user, whose tasks ask `name` (`owner/name`); or with children a team, whose name is only for people."""
+    """A user, whose tasks require `name` (`owner/name`); or, with children, a team, whose name only people read."""
 
     name: str
     weight: float = 1.0
@@ -33,7 +33,7 @@ class Share:
             raise InvalidResource("weight", f"{self.weight!r} of {self.name} must be finite and above 0")
 
     def users(self) -> tuple[str, ...]:
-        """Names of the users in it."""
+        """Return the names of the users in it."""
         return tuple(name for each in self.children for name in each.users()) if self.children else (self.name,)
 
 
@@ -41,9 +41,9 @@ class Share:
 class FairSharing:
     """Whole nodes for each user in `active`, by weight inside its team, and by the team's weight among active teams.
 
-    What the others would get is lent to those nearest in the tree and taken back when they return: who lends loses the
-    name at once, and its running tasks keep what they hold to their end. A user whose part is less than a node is a
-    guest on a node of its team.
+    The nodes of inactive users are lent to those nearest in the tree until the owners are active again. A borrower then
+    loses the name on them at once; its running tasks keep what they hold until they end. A user whose part is less than
+    one node is a guest on a node of its team.
     """
 
     root: Share
@@ -54,15 +54,15 @@ class FairSharing:
             raise InvalidResource("active", f"no user {name!r}; users: {', '.join(self.root.users())}")
 
     def of(self, user: str) -> "UserShare":
-        """The library of one user's tasks. Raises InvalidResource if there is no such user."""
+        """Return the library of one user's tasks. Raises InvalidResource if there is no such user."""
         if user not in self.root.users():
             raise InvalidResource("user", f"no user {user!r}; users: {', '.join(self.root.users())}")
         return UserShare(self, user)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Each user's name on its nodes and nowhere else. A user keeps as many of its nodes as its part allows."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set each user's name on its nodes and nowhere else. A user keeps as many of its nodes as its part allows."""
         state = cluster.get_cluster_state()
-        nodes = eligible(state, beside)
+        nodes = eligible(state, companions)
         granted = _nodes_of(state, nodes, self._divide(self.root, len(nodes)))
         cluster.set_resource(
             *(
@@ -74,7 +74,7 @@ class FairSharing:
         )
 
     def _divide(self, share: Share, nodes: int) -> list["_Part"]:
-        """What each active user inside `share` gets of that many nodes."""
+        """Return how many of `nodes` nodes each active user inside `share` gets."""
         if not share.children:
             return [_Part(share.name, nodes)]
         children = [each for each in share.children if self.active.intersection(each.users())]
@@ -91,12 +91,12 @@ class UserShare:
     sharing: FairSharing
     user: str
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """All users at once: they compete."""
-        self.sharing.apply(cluster, beside)
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Apply the sharing for all users: what one gets depends on the others."""
+        self.sharing.apply(cluster, companions)
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the user's name."""
         return one_of(self.user)
 
 
@@ -110,7 +110,7 @@ class _Part:
 
 
 def _by_weight(weights: Sequence[float], nodes: int) -> list[int]:
-    """Whole nodes in proportion to the weights, the largest remainders rounded up."""
+    """Return whole nodes in proportion to the weights; the largest remainders are rounded up."""
     exact = [weight * nodes / sum(weights) for weight in weights]
     counts = [floor(each) for each in exact]
     by_remainder = sorted(range(len(exact)), key=lambda index: counts[index] - exact[index])
@@ -120,16 +120,16 @@ def _by_weight(weights: Sequence[float], nodes: int) -> list[int]:
 
 
 def _with_hosts(parts: Iterable[_Part]) -> list[_Part]:
-    """Users without a node become guests of those in the same team that have one, in turn."""
-    found = list(parts)
-    hosts = [part.user for part in found if part.nodes]
-    homeless = [part.user for part in found if not part.nodes and not part.host]
+    """Return the parts, users without a node as guests of those in the same team that have one, in turn."""
+    shares = list(parts)
+    hosts = [part.user for part in shares if part.nodes]
+    homeless = [part.user for part in shares if not part.nodes and not part.host]
     guest_of = {user: hosts[index % len(hosts)] for index, user in enumerate(homeless) if hosts}
-    return [replace(part, host=guest_of.get(part.user, part.host)) for part in found]
+    return [replace(part, host=guest_of.get(part.user, part.host)) for part in shares]
 
 
 def _nodes_of(state: State, nodes: Sequence[str], parts: Sequence[_Part]) -> Mapping[str, list[str]]:
-    """{user: nodes}: first what each keeps, busiest first; then the rest, those where nobody's tasks run first."""
+    """Return {user: nodes}. Each user keeps its busiest nodes; the others are given out, those without tasks first."""
     granted: dict[str, list[str]] = {}
     left = dict.fromkeys(nodes)
     for part in parts:

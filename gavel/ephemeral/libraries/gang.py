@@ -1,8 +1,8 @@
 """Gangs: slots for all tasks or for none, on any matcher (ESCHER, SoCC '22, section 5).
 
-The paper's library submits ghost tasks that hold the slots and publish the gang's name in their place, and rolls back
-after a time. Here a pool of slots is itself a name, and one write moves units from the pool to the gang on all nodes,
-if they still are as they were read: no ghosts, no partial holds, nothing to roll back.
+The paper's library submits placeholder tasks that hold the slots and publish the gang's name in their place, and rolls
+back after a timeout. Here a pool of slots is itself a name. One write moves units from the pool to the gang on all
+nodes, if they are unchanged since they were read: no placeholders, no partial holds, nothing to roll back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,20 +27,20 @@ from gavel.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class GangPool:
-    """{node: slots}, of which gangs take theirs; a task alone asks one unit of the pool.
+    """A pool of slots, {node: slots}, from which gangs take theirs; a single task requires one unit of the pool.
 
-    Gangs are called `NAME-LABEL`: nothing else may begin with the pool's name and a dash.
+    Gangs are named `NAME-LABEL`: no other resource may begin with the pool's name and a dash.
     """
 
     name: str
     slots: Mapping[str, int]
 
     def of(self, label: str, tasks: int) -> "Gang":
-        """The library of the tasks of one gang. Raises InvalidResource."""
+        """Return the library of the tasks of one gang. Raises InvalidResource."""
         return Gang(self, label, tasks)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """The pool has the slots that no gang has: those of a gang whose lease ended come back, once its tasks have."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the pool to the slots that no gang has. Slots of an expired gang return once its tasks have ended."""
         state = cluster.get_cluster_state()
         writes = [
             Write(self.name, node, max(0, slots - self._taken(state, node)), seen(state, node, self.name))
@@ -50,7 +50,7 @@ class GangPool:
         write_if_unchanged(cluster, writes)
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the pool."""
         return one_of(self.name)
 
     def _taken(self, state: State, node: str) -> int:
@@ -60,7 +60,7 @@ class GangPool:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """`tasks` tasks that need a slot each, all at once."""
+    """`tasks` tasks that need one slot each, all at the same time."""
 
     pool: GangPool
     label: str
@@ -71,21 +71,21 @@ class Gang:
 
     @property
     def name(self) -> str:
-        """What its tasks require."""
+        """The name that its tasks require."""
         return f"{self.pool.name}-{self.label}"
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """All slots, on the fewest nodes, or none. A gang that lost a node gives the rest back and begins again."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Take all slots, on few nodes, or none. A gang that lost a node gives its slots back and takes all anew."""
         self.pool.apply(cluster)
         state = cluster.get_cluster_state()
         mine = {node: seen(state, node, self.name) for node in state if self.name in state[node]}
         if any(map(used, mine.values())) or sum(each.capacity for each in mine.values()) == self.tasks:
             write_if_unchanged(cluster, [Write(self.name, node, each.capacity, each) for node, each in mine.items()])
         else:
-            write_if_unchanged(cluster, self._exchange(state, self._placement(state, beside)))
+            write_if_unchanged(cluster, self._exchange(state, self._placement(state, companions)))
 
     def disband(self, cluster: Primitives) -> None:
-        """Give the slots back. Raises Conflict while tasks hold them (wait for their end) or if somebody was faster."""
+        """Give the slots back. Raises Conflict while tasks hold them, StaleVersion if the slots changed meanwhile."""
         state = cluster.get_cluster_state()
         holding = [node for node in state if used(seen(state, node, self.name))]
         if holding:
@@ -93,12 +93,12 @@ class Gang:
         cluster.set_resource(*self._exchange(state, {}))
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit of the gang, and nothing physical: the slots stand for it."""
+        """Return one unit of the gang's name; the slots stand for physical resources."""
         return one_of(self.name)
 
-    def _placement(self, state: State, beside: Sequence[Alternative]) -> dict[str, int]:
-        """{node: tasks}, the roomiest nodes first; empty if there are too few slots."""
-        for alternative in beside:
+    def _placement(self, state: State, companions: Sequence[Alternative]) -> dict[str, int]:
+        """Return {node: tasks}, nodes with the most slots first; empty if there are too few slots."""
+        for alternative in companions:
             slots = {node: self._slots(state, node, alternative.requires) for node in state}
             placement: dict[str, int] = {}
             for node in sorted(slots, key=lambda node: -slots[node]):
@@ -107,13 +107,13 @@ class Gang:
                 return placement
         return {}
 
-    def _slots(self, state: State, node: str, beside: Requirement) -> int:
-        """Free ones, and the gang's own."""
+    def _slots(self, state: State, node: str, companions: Requirement) -> int:
+        """Return the slots of a node that are free or the gang's own, limited by the companions' requirements."""
         free = seen(state, node, self.pool.name).free + seen(state, node, self.name).capacity
-        return max(0, min(free, room(state, node, beside)))
+        return max(0, min(free, room(state, node, companions)))
 
     def _exchange(self, state: State, placement: Mapping[str, int]) -> list[Write]:
-        """What the gang has against `placement`, on all nodes, if they are as they were read."""
+        """Return the writes that change the gang's slots to `placement`, valid only if no node has changed since."""
         writes = []
         for node in state:
             pool, mine = seen(state, node, self.pool.name), seen(state, node, self.name)

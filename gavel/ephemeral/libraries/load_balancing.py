@@ -12,7 +12,7 @@ from gavel.ephemeral.libraries.primitives import (
     check_at_least,
     eligible,
     one_of,
-    room_beside,
+    room_with,
     seen,
     used,
 )
@@ -20,10 +20,10 @@ from gavel.ephemeral.libraries.primitives import (
 
 @dataclass(frozen=True, slots=True)
 class LoadBalancing:
-    """Every node has the same capacity, which follows the load: up when it is used up everywhere, down when unused.
+    """Every node has the same capacity, which follows the load: it rises when all is used, and falls when it is unused.
 
-    Nodes without room for the tasks' own `needs` are not waited for. `together` tasks start on a node at a time (2 for
-    co-located pairs): the capacity goes up and down by as many.
+    Nodes without room for the tasks' own `needs` do not keep it from rising. `together` tasks start on a node at a time
+    (2 for co-located pairs): the capacity changes by that number.
     """
 
     name: str
@@ -33,17 +33,17 @@ class LoadBalancing:
     def __post_init__(self) -> None:
         check_at_least("together", self.together, 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """One step up or down, the same on every node; nodes that joined since come in at the level of the others.
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Raise or lower the capacity by one step on every node; nodes that joined since get the same capacity.
 
-        The paper's listing lowers as soon as one unit is free on all nodes and so never rests on an idle cluster; its
-        text, followed here, lowers when more than one is.
+        The paper's listing lowers it as soon as one unit is free on all nodes, and so keeps changing it on an idle
+        cluster. The paper's text, followed here, lowers it when more than one unit is free.
         """
         state = cluster.get_cluster_state()
-        nodes = eligible(state, beside)
+        nodes = eligible(state, companions)
         level = max((seen(state, node, self.name).capacity for node in nodes), default=0)
         free = {node: level - used(seen(state, node, self.name)) for node in nodes}
-        able = [node for node in nodes if room_beside(state, node, self.needs, beside) >= self.together]
+        able = [node for node in nodes if room_with(state, node, self.needs, companions) >= self.together]
         if able and all(free[node] < self.together for node in able):
             level += self.together
         elif all(free[node] >= 2 * self.together for node in nodes):
@@ -52,13 +52,13 @@ class LoadBalancing:
         cluster.set_resource(*(Write(self.name, node, level) for node in nodes))
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class StaticLoadBalancing:
-    """`tasks` tasks, of which no node gets more than its even part."""
+    """`tasks` tasks, spread evenly: no node gets more than its equal part, rounded up."""
 
     name: str
     tasks: int
@@ -66,12 +66,12 @@ class StaticLoadBalancing:
     def __post_init__(self) -> None:
         check_at_least("tasks", self.tasks, 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """The same capacity on each node, rounded up."""
-        nodes = eligible(cluster.get_cluster_state(), beside)
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set the same capacity on each node, rounded up."""
+        nodes = eligible(cluster.get_cluster_state(), companions)
         part = -(-self.tasks // max(1, len(nodes)))
         cluster.set_resource(*(Write(self.name, node, part) for node in nodes))
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the name."""
         return one_of(self.name)

@@ -1,4 +1,4 @@
-"""Priority: queues of which a lower one gets only what the higher ones leave (ESCHER, SoCC '22, section 5)."""
+"""Priority: a queue gets only what the queues above it leave free (ESCHER, SoCC '22, section 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from gavel.ephemeral.libraries.primitives import (
     Write,
     check_at_least,
     one_of,
-    room_beside,
+    room_with,
     seen,
     used,
 )
@@ -22,7 +22,7 @@ from gavel.errors import InvalidResource
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue's name, how many of its tasks wait, and for how long the first has."""
+    """A queue's name, the number of its waiting tasks, and for how many seconds the oldest of them has waited."""
 
     name: str
     waiting: int
@@ -31,7 +31,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Queues, the most urgent first, of tasks with these `needs`. One that has waited for `max_wait_s` goes first."""
+    """Queues, the most urgent first, of tasks with these `needs`. A task that has waited `max_wait_s` goes first."""
 
     queues: tuple[Queue, ...]
     needs: Requirement
@@ -40,10 +40,10 @@ class Priority:
     def __post_init__(self) -> None:
         check_at_least("needs", len(self.needs), 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Each queue's capacity is what runs plus what may start now; what it did not use is taken back."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Set each queue's capacity to its running tasks plus those that may start now; unused capacity is removed."""
         state = cluster.get_cluster_state()
-        granted = self._grant(state, beside)
+        granted = self._grant(state, companions)
         cluster.set_resource(
             *(
                 Write(queue.name, node, used(seen(state, node, queue.name)) + granted.get((queue.name, node), 0))
@@ -54,14 +54,14 @@ class Priority:
         )
 
     def of(self, name: str) -> "PriorityQueue":
-        """The library of the tasks of one queue. Raises InvalidResource if there is no such queue."""
+        """Return the library of the tasks of one queue. Raises InvalidResource if there is no such queue."""
         if name not in {queue.name for queue in self.queues}:
             raise InvalidResource("name", f"no queue {name!r}; queues: {', '.join(each.name for each in self.queues)}")
         return PriorityQueue(self, name)
 
-    def _grant(self, state: State, beside: Sequence[Alternative]) -> dict[tuple[str, str], int]:
-        """{(queue, node): tasks that may start}, the roomiest node first."""
-        rooms = {node: max(0, room_beside(state, node, self.needs, beside)) for node in state}
+    def _grant(self, state: State, companions: Sequence[Alternative]) -> dict[tuple[str, str], int]:
+        """Return {(queue, node): tasks that may start}; each task goes to the node with the most room."""
+        rooms = {node: max(0, room_with(state, node, self.needs, companions)) for node in state}
         granted: dict[tuple[str, str], int] = {}
         for name in self._order():
             node = max(rooms, key=lambda node: rooms[node], default=None)
@@ -72,7 +72,7 @@ class Priority:
         return granted
 
     def _order(self) -> list[str]:
-        """The queue of each waiting task in turn. Of an aged queue one task goes first, not all of it."""
+        """Return the queue of each waiting task, in order of start. Of an aged queue only one task is put first."""
         aged = [each for each in self.queues if each.waiting and each.oldest_waits_s >= self.max_wait_s]
         aged.sort(key=lambda each: -each.oldest_waits_s)
         rest = [name for each in self.queues for name in [each.name] * (each.waiting - (each in aged))]
@@ -86,10 +86,10 @@ class PriorityQueue:
     priority: Priority
     name: str
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """All queues at once: they compete."""
-        self.priority.apply(cluster, beside)
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Apply all queues: what one gets depends on the others."""
+        self.priority.apply(cluster, companions)
 
     def asks(self) -> tuple[Alternative, ...]:
-        """One unit."""
+        """Return one unit of the queue's name."""
         return one_of(self.name)

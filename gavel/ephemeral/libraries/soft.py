@@ -1,7 +1,7 @@
-"""Soft constraints: a preference, and what will do after a time (ESCHER, SoCC '22, section 5).
+"""Soft constraints: a preference, and what is accepted after a time (ESCHER, SoCC '22, section 5).
 
-The paper submits one task for each alternative and answers the late starters "stop"; here the alternatives are part of
-one request, so there are no duplicates.
+The paper submits one task for each alternative and stops those that start later; here the alternatives are part of one
+request, so there are no duplicates.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from gavel.ephemeral.libraries.primitives import ANYWHERE, Alternative, Library,
 
 @dataclass(frozen=True, slots=True)
 class Soft:
-    """The first choice at once, each further one after another `after_s`; `compose()` is the choice of anything."""
+    """The first choice at once, each further one `after_s` seconds later; `compose()` as a choice accepts any node."""
 
     choices: tuple[Library, ...]
     after_s: float
@@ -21,13 +21,13 @@ class Soft:
         check_at_least("after_s", self.after_s, 0.0)
         check_at_least("choices", len(self.choices), 1)
 
-    def apply(self, cluster: Primitives, beside: Sequence[Alternative] = ANYWHERE) -> None:
-        """Every choice, so that each is there when its time comes."""
+    def apply(self, cluster: Primitives, companions: Sequence[Alternative] = ANYWHERE) -> None:
+        """Apply every choice, so that its names exist when it opens."""
         for library in self.choices:
-            library.apply(cluster, beside)
+            library.apply(cluster, companions)
 
     def asks(self) -> tuple[Alternative, ...]:
-        """The alternatives of all choices, each moved to its time."""
+        """Return the alternatives of all choices, each with the time at which its choice opens."""
         return tuple(
             replace(each, after_s=each.after_s + index * self.after_s)
             for index, library in enumerate(self.choices)

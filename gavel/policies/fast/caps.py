@@ -1,8 +1,8 @@
 """Caps in the price method: types are cut into segments, some of which are closed to the jobs that are capped.
 
-Jobs that may hold no more than a part c of every type are closed out of all but a segment of that length. Nobody loses
-by it: who is not capped can use every segment, so whatever is valid under the cap can be laid along the line such that
-the capped are in their segment. That holds for any number of caps whose segments are apart or within one another.
+Jobs that may hold no more than a part c of every type may use only a segment of that length. This loses nothing: jobs
+without a cap can use every segment, so any allocation that is valid under the cap can be arranged so that the capped
+jobs are in their segment. That holds for any number of caps whose segments are apart or within one another.
 
 1. solve without caps; 2. give a segment to each cap that the answer breaks; 3. solve again, until none is broken.
 """
@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies._program import MOST_VIOLATION
 from gavel.policies.fast.envelope import Market
-from gavel.policies.fast.levels import Filled
+from gavel.policies.fast.water_filling import Filled
+from gavel.policies.programs.program import MOST_VIOLATION
 from gavel.types import BoolArray, FloatArray, IntArray
 
 SHORTEST = 1e-9
@@ -30,25 +30,25 @@ class Cap:
     part: float
 
     def among(self, some: IntArray) -> "Cap":
-        """The same in the market of `some` jobs."""
+        """Return the cap in the market of `some` jobs."""
         return Cap(self.jobs[some], self.part)
 
     def is_broken(self, held: FloatArray, workers: FloatArray) -> bool:
-        """Whether what each job holds, (m, n), is over the part of `workers` (m,)."""
+        """Return whether the workers that the jobs hold, (m, n), exceed the part of `workers` (m,)."""
         together = held[:, self.jobs].sum(axis=1)
         return bool((together > self.part * workers * (1 + MOST_VIOLATION)).any())
 
 
 def within(caps: Sequence[Cap], part: float, market: Market, solve: Callable[[Market], Filled]) -> Filled:
-    """What `solve` answers for `market`, a `part` of the cluster, within the caps; SolveFailed if they do not fit."""
+    """Return the answer of `solve` for `market`, a `part` of the cluster, within the caps. Raises SolveFailed."""
     workers, kept = market.workers / part, list[Cap]()
     while True:
         cut = _cut(kept, part, market, workers) if kept else market
-        found = solve(cut)
-        folded = found.fractions.reshape(-1, *market.rates.shape).sum(axis=0)
+        solution = solve(cut)
+        folded = solution.fractions.reshape(-1, *market.rates.shape).sum(axis=0)
         over = [cap for cap in caps if cap.is_broken(folded * market.scale, workers)]
         if not over:
-            return replace(found, fractions=folded)
+            return replace(solution, fractions=folded)
         if any(cap in kept for cap in over):
             raise SolveFailed("a cap is broken by rounding")
         kept += over

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies._filling import LEAST_PRICE, SLACK, Answer
 from gavel.policies.fast import simplex
+from gavel.policies.programs.filling import LEAST_PRICE, SLACK, Answer
 from gavel.types import FloatArray, IntArray
 
 MOST_COLUMNS = 4_000_000
@@ -116,6 +116,48 @@ class Generated:
             self._take(np.flatnonzero(missing)[np.argsort(-profit[missing], kind="stable")[:NEXT_PAIRS]])
         raise SolveFailed(f"the columns of packed pairs did not settle within {MOST_GENERATIONS} generations")
 
+    def most(self, worth: FloatArray, least: FloatArray) -> float:
+        """Maximise the sum of `worth` (k,) times service, every class keeping `least` (k,); raises SolveFailed.
+
+        Returns how far, relatively, the answer may be from the best; `time` then holds it, and no more is to be asked.
+        """
+        value: FloatArray = self._by_column[:, : self.jobs] @ worth
+        value = value / float(value.max())
+        self._pose(least * (1 - SLACK), np.zeros(self.jobs))
+        self._highs.changeColCost(0, 0.0)
+        self._highs.changeColBounds(0, 0.0, 0.0)
+        self._cost(self._taken, -value)
+        for _ in range(MOST_GENERATIONS):
+            x, prices = simplex.solved(self._highs)
+            prices = np.append(np.maximum(0.0, prices[: self.jobs]), np.minimum(0.0, prices[self.jobs :]))
+            profit = value + self._by_column @ prices
+            missing = profit > NO_GAIN
+            missing[self._taken] = False
+            if not missing.any():
+                share = self._share(x)
+                self.time = share * self._unit
+                bound = float(np.maximum(0.0, profit).sum() - prices[self.jobs :] @ self._limits)
+                bound -= float(prices[: self.jobs] @ self._start)
+                return max(0.0, bound / float(value @ share) - 1.0)
+            more = np.flatnonzero(missing)[np.argsort(-profit[missing], kind="stable")[:NEXT_PAIRS]]
+            self._take(more)
+            self._cost(more, -value)
+        raise SolveFailed(f"the columns of packed pairs did not settle within {MOST_GENERATIONS} generations")
+
+    def _cost(self, columns: IntArray, cost: FloatArray) -> None:
+        """Set the cost (v,) of these columns, which are among those taken."""
+        place = np.flatnonzero(np.isin(self._taken, columns)).astype(np.int32)
+        self._highs.changeColsCost(len(place), place + 1, cost[self._taken[place]])
+
+    def _share(self, x: FloatArray) -> FloatArray:
+        """The share (v,) of each column in the program's answer, within the workers."""
+        share = np.zeros(len(self._unit))
+        share[self._taken] = np.maximum(0.0, x[1:])
+        used, limits = (self._by_column.T @ share)[self.jobs :], self._limits
+        full = np.divide(used, limits, out=np.ones_like(limits), where=limits > 0)
+        share /= max(1.0, float(full.max()))
+        return share
+
     def _pose(self, start: FloatArray, way: FloatArray) -> None:
         lower = np.concatenate([start, np.full(len(self._limits), -np.inf)])
         simplex.bound(self._highs, lower, np.concatenate([np.full(self.jobs, np.inf), self._limits]))
@@ -145,11 +187,7 @@ class Generated:
     def _answer(self, x: FloatArray, prices: FloatArray, profit: FloatArray, service: FloatArray) -> Answer:
         """The answer at `x` and its distance to the bound at `prices`, in which what a column may yield counts too."""
         k, reach = self.jobs, float(x[0])
-        share = np.zeros(len(profit))
-        share[self._taken] = np.maximum(0.0, x[1:])
-        used = self._by_column.T @ share
-        full = np.divide(used[k:], self._limits, out=np.ones_like(self._limits), where=self._limits > 0)
-        share /= max(1.0, float(full.max()))
+        share = self._share(x)
         yielded = float(np.maximum(0.0, profit).sum())  # no column's share exceeds 1
         bound = -float(prices[k:] @ self._limits) - float(prices[:k] @ self._start) + yielded
         self.gap = max(self.gap, bound - reach)
@@ -158,7 +196,7 @@ class Generated:
         return Answer(
             reach=reach,
             exact_reach=reach - SLACK * float(prices[:k] @ service),
-            service=used[:k] / max(1.0, float(full.max())),
+            service=(self._by_column.T @ share)[:k],
             prices=prices[:k],
             stuck=prices[:k] / self._columns.count * float(self._columns.count.mean()),
             has_use=(-profit / self._unit <= LEAST_PRICE * float(paid.max())).astype(float),

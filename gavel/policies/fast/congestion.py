@@ -13,7 +13,7 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies.fast import simplex
-from gavel.types import BoolArray, FloatArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 MOST_STEPS = 60
 STALLED_AFTER = 4
@@ -52,7 +52,19 @@ class Answer:
 
 
 def by_simplex(asked: Congestion) -> Answer | None:
-    """The answer at a vertex with exact prices, for few jobs (HiGHS); None if the solver has none."""
+    """Return the answer at a vertex with exact prices, for few jobs (HiGHS); None if the solver has none."""
+    k, m = len(asked.scale), len(asked.free)
+    highs, entries = _stated(asked)
+    simplex.bound(
+        highs,
+        np.concatenate([np.ones(k), np.full(k + m, -np.inf)]),
+        np.concatenate([np.full(k, np.inf), asked.room, asked.free]),
+    )
+    return _answered(highs, entries, (m, k))
+
+
+def _stated(asked: Congestion) -> tuple[Any, tuple[IntArray, IntArray]]:
+    """A solver for the question, its rows not bound yet, and where its variables lie: types and jobs."""
     jobs, kinds = np.nonzero(asked.usable.T)
     k, m, size = len(asked.scale), len(asked.free), len(jobs)
     entries = np.column_stack([asked.rates[kinds, jobs], np.ones(size), asked.scale[jobs]])
@@ -62,23 +74,21 @@ def by_simplex(asked: Congestion) -> Answer | None:
     places = np.concatenate([rows.ravel(), 2 * k + np.arange(m)])
     matrix = simplex.ByColumn(2 * k + m, starts, places, values)
     cost, least = np.append(np.zeros(size), 1.0), np.append(np.zeros(size), -np.inf)
-    highs = simplex.stated(matrix, cost, least)
-    simplex.bound(
-        highs,
-        np.concatenate([np.ones(k), np.full(k + m, -np.inf)]),
-        np.concatenate([np.full(k, np.inf), asked.room, asked.free]),
-    )
+    return simplex.stated(matrix, cost, least), (kinds, jobs)
+
+
+def _answered(highs: Any, entries: tuple[IntArray, IntArray], shape: tuple[int, int]) -> Answer | None:
     try:
         x, prices = simplex.solved(highs)
     except SolveFailed:
         return None
-    fractions = np.zeros((m, k))
-    fractions[kinds, jobs] = np.maximum(0.0, x[:size])
-    return Answer(float(x[size]), fractions, np.maximum(0.0, -prices[2 * k :]))
+    fractions = np.zeros(shape)
+    fractions[entries] = np.maximum(0.0, x[:-1])
+    return Answer(float(x[-1]), fractions, np.maximum(0.0, -prices[2 * shape[1] :]))
 
 
 def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
-    """The answer to about `tolerance`, or the best that was reached (Mehrotra's predictor and corrector)."""
+    """Return the answer to about `tolerance`, or the best that was reached (Mehrotra's predictor and corrector)."""
     point = best = _Point.start(asked)
     waited = 0
     with np.errstate(all="ignore"):  # at the end of its precision a step may divide by zero: it is not taken

@@ -12,8 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from gavel.policies._blocks import blocks
+from gavel.policies.fast.blocks import blocks
 from gavel.types import BoolArray, FloatArray, IntArray
+
+FEW = 1_000  # jobs
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class _Step:
     """One segment of the envelopes of `jobs` (k,): to the corner (`reach`, `cost`) of `kind`, at `slope`."""
 
     jobs: IntArray
-    kind: IntArray
+    type_index: IntArray
     reach: FloatArray
     cost: FloatArray
     slope: FloatArray
@@ -57,7 +59,7 @@ class Vertex:
     `before` 0 where one type will do.
     """
 
-    kind: IntArray
+    type_index: IntArray
     share: FloatArray
     kind_before: IntArray
     before: FloatArray
@@ -67,15 +69,15 @@ class Vertex:
     def used(self, scale: FloatArray, types: int) -> FloatArray:
         """Workers held on each type, (m,)."""
         mixed = np.flatnonzero(self.kind_before >= 0)
-        held = np.bincount(self.kind, scale * self.share, types).astype(float)
+        held = np.bincount(self.type_index, scale * self.share, types).astype(float)
         return held + np.bincount(self.kind_before[mixed], scale[mixed] * self.before[mixed], types)
 
     def of_types(self, types: int) -> FloatArray:
         """The time fractions as a matrix (m, n)."""
-        fractions = np.zeros((types, len(self.kind)))
+        fractions = np.zeros((types, len(self.type_index)))
         mixed = np.flatnonzero(self.kind_before >= 0)
         fractions[self.kind_before[mixed], mixed] = self.before[mixed]
-        fractions[self.kind, np.arange(len(self.kind))] += self.share
+        fractions[self.type_index, np.arange(len(self.type_index))] += self.share
         return fractions
 
 
@@ -125,7 +127,7 @@ class Envelopes:
     def vertex(self, targets: FloatArray) -> Vertex:
         """The cheapest way to `targets` (n,), none above what the envelopes were followed to."""
         first = self.steps[0]
-        kind, before = first.kind.copy(), np.zeros_like(targets)
+        type_index, before = first.type_index.copy(), np.zeros_like(targets)
         share = np.minimum(1.0, targets / first.reach)
         kind_before = np.full(len(targets), -1)
         slope, rent = first.slope.copy(), np.zeros_like(targets)
@@ -136,27 +138,30 @@ class Envelopes:
             passed = np.flatnonzero(targets[step.jobs] > reach)
             jobs = step.jobs[passed]
             part = (targets[jobs] - reach[passed]) / (step.reach[passed] - reach[passed])
-            kind_before[jobs], kind[jobs] = previous.kind[place][passed], step.kind[passed]
+            kind_before[jobs], type_index[jobs] = previous.type_index[place][passed], step.type_index[passed]
             share[jobs] = np.minimum(1.0, part)
             before[jobs] = 1.0 - share[jobs]
             slope[jobs] = step.slope[passed]
             rent[jobs] = step.slope[passed] * reach[passed] - cost[passed]
             previous = step
-        return Vertex(kind, share, kind_before, before, slope, rent)
+        return Vertex(type_index, share, kind_before, before, slope, rent)
 
     def margin(self, vertex: Vertex) -> FloatArray:
         """How far, relatively, prices may move before each job's way changes, (n,) in [0, 1]."""
         rates, scale = self.market.rates, self.market.scale
         least = np.ones(len(scale))
         for some in blocks(len(least)):
-            for kind, price in enumerate(self.prices):
-                rate, used = rates[kind, some], (vertex.kind[some] == kind) | (vertex.kind_before[some] == kind)
+            for type_index, price in enumerate(self.prices):
+                rate, used = (
+                    rates[type_index, some],
+                    (vertex.type_index[some] == type_index) | (vertex.kind_before[some] == type_index),
+                )
                 paid, gained = scale[some] * price + vertex.rent[some], vertex.slope[some] * rate
                 apart = (paid - gained) / np.maximum(paid + gained, 1e-300)
                 apart[used | (rate <= 0)] = 1.0
                 np.minimum(least[some], apart, out=least[some])
         mixed = np.flatnonzero(vertex.kind_before >= 0)
-        value = vertex.slope[mixed] * rates[vertex.kind[mixed], mixed]
+        value = vertex.slope[mixed] * rates[vertex.type_index[mixed], mixed]
         single = np.divide(vertex.rent[mixed], value, out=np.zeros_like(value), where=value > 0)
         least[mixed] = np.minimum(least[mixed], single)
         return least
@@ -173,7 +178,9 @@ def _next(
     rates: FloatArray, scale: FloatArray, prices: FloatArray, jobs: IntArray, here: FloatArray, paid: FloatArray
 ) -> _Step:
     """From the corners (`here`, `paid`) the segments of least slope; of equal ones the longest."""
-    kind = np.zeros(len(jobs), dtype=np.int64)
+    if len(jobs) <= FEW:
+        return _next_at_once(rates, scale, prices, jobs, here, paid)
+    type_index = np.zeros(len(jobs), dtype=np.int64)
     reach, cost, slope = np.empty_like(here), np.empty_like(here), np.empty_like(here)
     with np.errstate(divide="ignore", invalid="ignore"):
         for some in blocks(len(jobs)):
@@ -183,6 +190,18 @@ def _next(
                 candidate = (scale[some] * price - paid[some]) / length
                 better = ((candidate < least) | ((candidate == least) & (rate > far))) & (length > 0)
                 least, far = np.where(better, candidate, least), np.where(better, rate, far)
-                kind[some][better] = index
-            reach[some], slope[some], cost[some] = far, least, scale[some] * prices[kind[some]]
-    return _Step(jobs, kind, reach, cost, slope)
+                type_index[some][better] = index
+            reach[some], slope[some], cost[some] = far, least, scale[some] * prices[type_index[some]]
+    return _Step(jobs, type_index, reach, cost, slope)
+
+
+def _next_at_once(
+    rates: FloatArray, scale: FloatArray, prices: FloatArray, jobs: IntArray, here: FloatArray, paid: FloatArray
+) -> _Step:
+    """The same over all types at once: for few jobs it is the calls that take the time."""
+    length, cost, every = rates - here, scale * prices[:, None], np.arange(len(jobs))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slope = np.where(length > 0, (cost - paid) / length, np.inf)
+    least = slope.min(axis=0)
+    type_index = np.where((slope == least) & (length > 0), rates, -1.0).argmax(axis=0)
+    return _Step(jobs, type_index, rates[type_index, every], cost[type_index, every], least)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies import _names, measures
-from gavel.policies._classes import Classes, classes
-from gavel.policies._curves import One, Share
-from gavel.policies._filling import Filling
-from gavel.policies._program import MOST_VIOLATION
+from gavel.policies import measures
 from gavel.policies.fast.columns import Columns, Generated, columns
+from gavel.policies.fast.job_classes import Classes, classes
+from gavel.policies.programs import names
+from gavel.policies.programs.filling import Filling
+from gavel.policies.programs.program import MOST_VIOLATION
+from gavel.policies.tiers.curves import One, Share
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray, PairRates
 
 SOLVER = "columns"
@@ -25,7 +26,7 @@ SOLVER = "columns"
 def evenly_packed(
     problem: AllocationProblem, pairs: PairRates, policy: str, *, whole: bool, time_limit_s: float
 ) -> Allocation:
-    """Raise service over weight evenly; with `whole` False no further than the first job can go.
+    """Raise service over weight evenly; with `whole` False as far as the first job can go, then the total times weight.
 
     The allocation names the jobs alone, in order, and after them the pairs that have time. `problem` is checked
     already. Raises SolveFailed, also where the certificate is over 1e-6.
@@ -35,13 +36,13 @@ def evenly_packed(
     single, packed = np.zeros(alone.shape), _Packed.none(alone.shape[1])
     gap = 0.0
     if len(rows):
-        found = classes([alone[rows], problem.scale_factor[rows], problem.weight[rows], pairs.kind_of_job[rows]])
-        first = rows[found.first]
-        stated = _columns(problem, pairs, alone[first], first, found.count)
+        job_classes = classes([alone[rows], problem.scale_factor[rows], problem.weight[rows], pairs.kind_of_job[rows]])
+        first = rows[job_classes.first]
+        stated = _columns(problem, pairs, alone[first], first, job_classes.count)
         question = Generated(stated, problem.capacity_workers.astype(float), time_limit_s)
-        gap = _filled(question, problem.weight[first], whole=whole)
-        single[rows] = found.expand(_alone(stated, question.time, alone.shape[1]))
-        packed = _together(stated, question.time, found, rows, alone.shape[1])
+        gap = _filled(question, problem.weight[first], job_classes.count, whole=whole)
+        single[rows] = job_classes.expand(_alone(stated, question.time, alone.shape[1]))
+        packed = _together(stated, question.time, job_classes, rows, alone.shape[1])
     return _named(problem, policy, single, packed, gap)
 
 
@@ -51,17 +52,18 @@ def _columns(
     """The columns of the classes of which `first` (k,) are jobs, with rates `alone` (k, m)."""
     workers, scale, kind = problem.capacity_workers.astype(float), problem.scale_factor[first], pairs.kind_of_job[first]
     per_step = scale / (alone @ workers / workers.sum())
-    beside = pairs.steps_per_s[kind] if len(pairs.steps_per_s) else np.zeros((len(first), 0, len(workers)))
+    colocated = pairs.steps_per_s[kind] if len(pairs.steps_per_s) else np.zeros((len(first), 0, len(workers)))
     can = alone[:, None, :] > 0
-    parts = np.divide(beside, alone[:, None, :], out=np.zeros(beside.shape), where=can)
+    parts = np.divide(colocated, alone[:, None, :], out=np.zeros(colocated.shape), where=can)
     return columns(alone * per_step[:, None], parts, kind, scale, count)
 
 
-def _filled(question: Generated, weight: FloatArray, *, whole: bool) -> float:
-    """Fill; the distance to the bound, in service."""
+def _filled(question: Generated, weight: FloatArray, count: IntArray, *, whole: bool) -> float:
+    """Fill; the distance to the bound, in service, or relative where that of the total is larger."""
     if not whole:
-        question.ask(np.zeros(len(weight)), weight)
-        return question.gap * float(weight.max())
+        reach = question.ask(np.zeros(len(weight)), weight).reach
+        apart = question.most(weight * count, weight * reach)
+        return max(apart, question.gap * float(weight.max()))
     filling = Filling(question)
     filling.fill(Share([One(job) for job in range(question.jobs)], weight.tolist()))
     return max(filling.dual_gap, question.gap)
@@ -89,19 +91,21 @@ def _alone(stated: Columns, time: FloatArray, types: int) -> FloatArray:
     return np.clip(fractions / stated.count[:, None], 0.0, 1.0)
 
 
-def _together(stated: Columns, time: FloatArray, found: Classes, rows: IntArray, types: int) -> _Packed:
+def _together(stated: Columns, time: FloatArray, job_classes: Classes, rows: IntArray, types: int) -> _Packed:
     """Step 3: the time of each pair of classes as time of pairs of jobs."""
     used = np.flatnonzero((stated.second >= 0) & (time > 0))
     if not len(used):
         return _Packed.none(types)
-    begins = np.cumsum(found.count) - found.count
-    jobs = rows[np.argsort(found.of_job, kind="stable")]
+    begins = np.cumsum(job_classes.count) - job_classes.count
+    jobs = rows[np.argsort(job_classes.of_job, kind="stable")]
     both, place = np.unique(np.column_stack([stated.first[used], stated.second[used]]), axis=0, return_inverse=True)
     of_types = np.zeros((len(both), types))
     of_types[place.ravel(), stated.kind[used]] = time[used]
     parts = []
     for (c, d), fractions in zip(both.tolist(), of_types, strict=True):
-        one, other, part = _within(int(found.count[c])) if c == d else _between(found.count[c], found.count[d])
+        one, other, part = (
+            _within(int(job_classes.count[c])) if c == d else _between(job_classes.count[c], job_classes.count[d])
+        )
         parts.append((jobs[begins[c] + one], jobs[begins[d] + other], part[:, None] * fractions))
     return _Packed(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
@@ -133,7 +137,7 @@ def _named(problem: AllocationProblem, policy: str, single: FloatArray, packed: 
         raise SolveFailed(f"packed pairs by class: off by {max(broken_by, gap):.1e} (most: {MOST_VIOLATION:.0e})")
     first, second = np.minimum(packed.first, packed.second), np.maximum(packed.first, packed.second)
     return Allocation(
-        combinations=_names.of_jobs_and_pairs(problem.job_ids, first, second),
+        combinations=names.of_jobs_and_pairs(problem.job_ids, first, second),
         accelerator_types=problem.accelerator_types,
         time_fraction=np.concatenate([single, packed.fractions]),
         certificate=Certificate(primal_violation=broken_by, dual_gap=gap),

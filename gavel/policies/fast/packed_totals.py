@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies._pairs import rates_of_pairs
-from gavel.policies._program import MOST_VIOLATION, named
+from gavel.policies.programs.pairs import rates_of_pairs
+from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 SOLVER = "priced pairs"
@@ -64,7 +64,7 @@ _NONE = _Columns(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.in
 
 
 def packed_greatest(problem: AllocationProblem, per_step: FloatArray, policy: str) -> Allocation | None:
-    """The allocation of the greatest sum of `per_step` (n,) times steps per second, over jobs and pairs.
+    """Return the allocation with the greatest sum of `per_step` (n,) times steps per second, over jobs and pairs.
 
     Pairs are those that the problem names and all that its `pair_rates` allow; the allocation names the ones that it
     uses behind the problem's own combinations. None where a program has to answer: nothing is worth anything, or the
@@ -162,15 +162,15 @@ class _Pairs:
         """Step 2: those that gain most beyond their prices."""
         scale = self.problem.scale_factor
         least = PAYS * float(solved.time_price.max(initial=0.0) + solved.worker_price.max(initial=0.0))
-        found, gains = _NONE, [np.zeros(0)]
+        entering, gains = _NONE, [np.zeros(0)]
         for block in self.kept or self._listed():
             price = solved.time_price[block.first] + solved.time_price[block.second]
             gain = block.worth - price - scale[block.first] * solved.worker_price[block.types]
             pays = np.flatnonzero(gain > least)
-            found = found.and_(block.part(pays))
+            entering = entering.and_(block.part(pays))
             gains.append(gain[pays])
         most, gain = ENTERING_PER_JOB * len(self.per_step), np.concatenate(gains)
-        return found if len(gain) <= most else found.part(np.sort(np.argpartition(-gain, most)[:most]))
+        return entering if len(gain) <= most else entering.part(np.sort(np.argpartition(-gain, most)[:most]))
 
     def _listed(self) -> Iterator[_Columns]:
         """A block of first members at a time; the second comes later in the problem."""

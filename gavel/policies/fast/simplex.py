@@ -59,5 +59,5 @@ def solved(highs: Any) -> tuple[FloatArray, FloatArray]:
     status = highs.getModelStatus()
     if status != HighsModelStatus.kOptimal:
         raise SolveFailed(f"highs answered {highs.modelStatusToString(status)}; only optimal is used")
-    found = highs.getSolution()
-    return np.asarray(found.col_value), np.asarray(found.row_dual)
+    solution = highs.getSolution()
+    return np.asarray(solution.col_value), np.asarray(solution.row_dual)

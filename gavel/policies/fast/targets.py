@@ -10,6 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gavel.policies.tiers.curves import Lateness, Turns
 from gavel.types import FloatArray, IntArray
 
 
@@ -74,97 +75,72 @@ class Even:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EqualRho:
-    """Jobs rise to an equal finish-time fairness rho; the level is 1 / rho.
+    """Jobs rise to an equal finish-time fairness rho, between start and cap; the level is 1 / rho."""
 
-    rho_i = (age_i + work_i / q_i) / isolated_i, so q_i = work_i t / (isolated_i - age_i t), between start and cap.
-    """
-
-    work: FloatArray
-    age_s: FloatArray
-    isolated_s: FloatArray
+    lateness: Lateness
     start: FloatArray
     cap: FloatArray
 
     @property
     def end(self) -> float:
         """The level at which the last job is at its cap."""
-        return float(self._ends().max(initial=0.0, where=self.cap > self.start))
+        return float(self.lateness.level(self.cap).max(initial=0.0, where=self.cap > self.start))
 
     @property
     def first_end(self) -> float:
         """The level at which the first job is at its cap."""
-        return float(self._ends().min())
+        return float(self.lateness.level(self.cap).min())
 
-    def at(self, level: float) -> FloatArray:
+    def at(self, level: float | FloatArray) -> FloatArray:
         """The service that ends every job in time, between start and cap."""
-        wanted: FloatArray = np.clip(self._wanted(level), self.start, self.cap)
+        wanted: FloatArray = np.clip(self.lateness.service(level), self.start, self.cap)
         return wanted
 
-    def slope(self, level: float) -> FloatArray:
+    def slope(self, level: float | FloatArray) -> FloatArray:
         """The derivative of the targets of those between start and cap."""
-        wanted = self._wanted(level)
-        rising = (wanted > self.start) & (wanted <= self.cap)
-        left = np.where(rising, self.isolated_s - self.age_s * level, 1.0)
-        return np.where(rising, self.work * self.isolated_s / left**2, 0.0)
+        wanted = self.lateness.service(level)
+        return np.where((wanted > self.start) & (wanted <= self.cap), self.lateness.slope(level), 0.0)
 
     def of(self, jobs: IntArray) -> "EqualRho":
         """The map of these jobs alone."""
-        picked = (each[jobs] for each in (self.work, self.age_s, self.isolated_s, self.start, self.cap))
-        return EqualRho(*picked)
-
-    def _ends(self) -> FloatArray:
-        levels: FloatArray = self.cap * self.isolated_s / (self.work + self.cap * self.age_s)
-        return levels
-
-    def _wanted(self, level: float) -> FloatArray:
-        left = self.isolated_s - self.age_s * level
-        return np.divide(self.work * level, left, out=np.full_like(left, np.inf), where=left > 0)
+        return EqualRho(self.lateness.of(jobs), self.start[jobs], self.cap[jobs])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InOrder:
-    """Jobs rise one after the other, each to its cap before the next begins; the level is their sum.
-
-    `before` (n,): the level at which each begins.
-    """
+    """Jobs rise one after the other, each to its cap before the next begins; the level is their sum."""
 
     start: FloatArray
-    cap: FloatArray
-    before: FloatArray
+    turns: Turns
 
     @staticmethod
     def map(order: IntArray) -> TargetMap:
         """The target map of an order of jobs."""
 
         def between(start: FloatArray, cap: FloatArray) -> "InOrder":
-            room = (cap - start)[order]
-            before = np.empty_like(start)
-            before[order] = np.cumsum(room) - room
-            return InOrder(start, cap, before)
+            return InOrder(start, Turns.of_room(cap - start, order))
 
         return between
 
     @property
     def end(self) -> float:
         """The level at which the last job is at its cap."""
-        room = self.cap - self.start
-        return float((self.before + room).max(initial=0.0, where=room > 0))
+        room = self.turns.room
+        return float((self.turns.before + room).max(initial=0.0, where=room > 0))
 
     @property
     def first_end(self) -> float:
         """The level at which the first job is at its cap."""
-        return float((self.before + self.cap - self.start).min())
+        return float((self.turns.before + self.turns.room).min())
 
     def at(self, level: float) -> FloatArray:
         """Full before the job in turn, untouched after it."""
-        targets: FloatArray = self.start + np.clip(level - self.before, 0.0, self.cap - self.start)
-        return targets
+        return self.start + self.turns.risen(level)
 
     def slope(self, level: float) -> FloatArray:
         """One for the job in turn."""
-        risen = level - self.before
-        return ((risen > 0) & (risen <= self.cap - self.start)).astype(float)
+        return self.turns.slope(level)
 
     def of(self, jobs: IntArray) -> "InOrder":
         """These jobs, each still in its turn among all."""
-        return InOrder(self.start[jobs], self.cap[jobs], self.before[jobs])
+        return InOrder(self.start[jobs], self.turns.of(jobs))

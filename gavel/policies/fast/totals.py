@@ -3,30 +3,34 @@
 At prices p >= 0 of the types, sum_i max(0, max_j worth_ij - s_i p_j) + p . N bounds the total from above, and the best
 prices attain it. At prices near the best nearly every job's choice is clear:
 
-1. solve a sample of the jobs on its part of the workers, then larger ones, then all, each as follows;
+1. with many jobs, prices of a sample of them on its part of the workers, improved over all jobs by cutting planes;
 2. a job whose best choice is clearly ahead at the last prices takes it; a linear program places the others in what is
    left, and its multipliers are the next prices;
 3. the total and its bound at these prices are the certificate; if they are apart, ask again with fewer clear choices.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from gavel.errors import SolveFailed
 from gavel.policies import measures
-from gavel.policies._classes import classes
-from gavel.policies._program import MOST_VIOLATION, named
+from gavel.policies.fast import simplex
+from gavel.policies.fast.cuts import lowest
+from gavel.policies.fast.job_classes import classes
+from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 SOLVER = "prices"
-LEAST_SAMPLE = 300
-GROWTH = 5
+SAMPLE = 300  # jobs
+FIRST_BAND = 3e-4  # relative surplus within which a choice is unclear at prices that are nearly the best
 MOST_ROUNDS = 10
 CLOSE, EXACT = 1e-3, 1e-9  # relative distance to the bound: of a sample, of the answer
 MOST_BY_SIMPLEX = 4_000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Choice:
     """`worth` (k, m) of each choice, `scale` (k,) workers it holds, and the `workers` (m,) there are."""
 
@@ -38,13 +42,28 @@ class _Choice:
         """What each choice is worth beyond its price, (k, m); minus infinity where it is worth nothing."""
         return np.where(self.worth > 0, self.worth - self.scale[:, None] * prices, -np.inf)
 
+    @cached_property
+    def worth_by_type(self) -> FloatArray:
+        """`worth`, type by type, (m, k)."""
+        return np.ascontiguousarray(self.worth.T)
+
+    def bound_and_slope(self, prices: FloatArray) -> tuple[float, FloatArray]:
+        """The bound at `prices`, and how it changes with each of them, (m,): the workers that nobody chooses."""
+        most, kind = np.zeros(len(self.scale)), np.full(len(self.scale), len(prices))
+        for index, price in enumerate(prices):
+            surplus = self.worth_by_type[index] - self.scale * price
+            kind[surplus > most] = index
+            np.maximum(most, surplus, out=most)
+        used = np.bincount(kind, self.scale, len(prices) + 1)[:-1]
+        return float(most.sum() + prices @ self.workers), self.workers - used
+
     def bound(self, prices: FloatArray) -> float:
         """No valid allocation is worth more."""
         return float(np.maximum(0.0, self.surplus(prices).max(axis=1)).sum() + prices @ self.workers)
 
 
 def greatest(problem: AllocationProblem, worth: FloatArray, policy: str) -> Allocation | None:
-    """The allocation of the greatest total of `worth` (combinations, types) times time.
+    """Return the allocation with the greatest total of `worth` (combinations, types) times time.
 
     None where a program has to answer: for packed pairs, where nothing is worth anything, and where the certificate is
     over 1e-6. `problem` is checked already.
@@ -53,16 +72,16 @@ def greatest(problem: AllocationProblem, worth: FloatArray, policy: str) -> Allo
     if not measures.is_unpacked(problem) or not (worth > 0).any():
         return None
     rows = np.flatnonzero((worth > 0).any(axis=1))
-    found = classes([worth[rows], problem.scale_factor[rows]])
-    first = rows[found.first]
-    counted = worth[first] * found.count[:, None]
-    scale = problem.scale_factor[first] * found.count.astype(float)
+    job_classes = classes([worth[rows], problem.scale_factor[rows]])
+    first = rows[job_classes.first]
+    counted = worth[first] * job_classes.count[:, None]
+    scale = problem.scale_factor[first] * job_classes.count.astype(float)
     whole = _Choice(counted / counted.max(), scale, problem.capacity_workers.astype(float))
     answer = _solve(whole)
     if answer is None:
         return None
     fractions = np.zeros(worth.shape)
-    fractions[rows] = found.expand(answer[0])
+    fractions[rows] = job_classes.expand(answer[0])
     certificate = Certificate(primal_violation=measures.violation(problem, fractions), dual_gap=answer[1])
     if not (certificate.primal_violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
@@ -71,16 +90,15 @@ def greatest(problem: AllocationProblem, worth: FloatArray, policy: str) -> Allo
 
 def _solve(whole: _Choice) -> tuple[FloatArray, float] | None:
     """Step 1: fractions (k, m) and how far, relatively, they are from the bound."""
-    jobs, size = len(whole.scale), LEAST_SAMPLE
-    prices, band = np.zeros(len(whole.workers)), np.inf
-    while size < jobs:
-        sample = np.linspace(0, jobs - 1, size).astype(np.int64)
+    jobs, prices, band = len(whole.scale), np.zeros(len(whole.workers)), np.inf
+    if jobs > SAMPLE:
+        sample = np.linspace(0, jobs - 1, SAMPLE).astype(np.int64)
         scale = whole.scale[sample]
         part = _Choice(whole.worth[sample], scale, whole.workers * float(scale.sum() / whole.scale.sum()))
-        answer = _settled(part, prices, band, CLOSE)
-        if answer is None:
+        rough = _settled(part, prices, band, CLOSE)
+        if rough is None:
             return None
-        prices, band, size = answer[2], 0.7 / np.sqrt(size), size * GROWTH
+        prices, band = lowest(whole.bound_and_slope, rough[2]), FIRST_BAND
     answer = _settled(whole, prices, band, EXACT)
     return None if answer is None else answer[:2]
 
@@ -113,23 +131,22 @@ def _settled(
 
 def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), and their prices; None if none fit."""
-    from scipy import sparse
-    from scipy.optimize import linprog
-
     if (left < -1e-9 * choice.workers.max()).any():
         return None
-    worth, scale = choice.worth[jobs], choice.scale[jobs]
+    worth, scale, k = choice.worth[jobs], choice.scale[jobs], len(jobs)
     rows, kinds = np.nonzero(worth)
     fractions = np.zeros_like(worth)
     if not len(rows):
         return fractions, np.zeros(len(left))
-    column, k = np.arange(len(rows)), len(jobs)
-    values, at = np.concatenate([np.ones(len(rows)), scale[rows]]), np.concatenate([rows, k + kinds])
-    matrix = sparse.csc_array((values, (at, np.concatenate([column, column]))), shape=(k + len(left), len(rows)))
-    limits = np.concatenate([np.ones(k), np.maximum(0.0, left)])
-    unit = float(worth.max())
-    found = linprog(-worth[rows, kinds] / unit, A_ub=matrix, b_ub=limits, method="highs-ds")
-    if found.status != 0:
+    unit, height = float(worth.max()), k + len(left)
+    values = np.column_stack([np.ones(len(rows)), scale[rows]]).ravel()
+    places = np.column_stack([rows, k + kinds]).ravel()
+    matrix = simplex.ByColumn(height, np.arange(0, 2 * len(rows) + 1, 2), places, values)
+    highs = simplex.stated(matrix, -worth[rows, kinds] / unit, np.zeros(len(rows)))
+    simplex.bound(highs, np.full(height, -np.inf), np.concatenate([np.ones(k), np.maximum(0.0, left)]))
+    try:
+        x, prices = simplex.solved(highs)
+    except SolveFailed:
         return None
-    fractions[rows, kinds] = np.clip(found.x, 0.0, 1.0)
-    return fractions, np.maximum(0.0, -found.ineqlin.marginals[k:]) * unit
+    fractions[rows, kinds] = np.clip(x, 0.0, 1.0)
+    return fractions, np.maximum(0.0, -prices[k:]) * unit

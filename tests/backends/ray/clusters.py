@@ -13,7 +13,7 @@ import pytest
 from gavel.backends.harness import Behaviour
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
-from gavel.backends.ray.words import RaySettings
+from gavel.backends.ray.protocol import RaySettings
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable
 from gavel.types import Observation

@@ -11,7 +11,7 @@ import pytest
 
 from gavel.backends import machine
 from gavel.backends.ray.agent import PORTS_KEPT, NodeAgent
-from gavel.backends.ray.words import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.errors import BackendUnavailable
 from gavel.ports import LaunchGang
 from gavel.types import GangOutcome, GangState
@@ -47,16 +47,16 @@ def agents(folder: Path) -> Iterator[Callable[[], NodeAgent]]:
         each.close()
 
 
-def a_launch(folder: Path, job_id: str = "j1", token: int = 1, **over: object) -> ShardLaunch:
+def a_launch(folder: Path, job_id: str = "j1", generation: int = 1, **over: object) -> ShardLaunch:
     instruction = LaunchGang(
         job_id=job_id,
-        token=token,
+        generation=generation,
         user="ann",
         argv=(sys.executable, "-I", "-S", str(JOBS), "trains"),
         env={},
         accelerator_type="a",
         worker_ids=("a-0",),
-        resource=f"gavel/gang-{job_id}-{token}",
+        resource=f"gavel/gang-{job_id}-{generation}",
         lease_expires_at_s=0.0,
         start_step=0,
         total_steps=100,
@@ -114,17 +114,17 @@ def test_a_supervisor_is_no_child_of_the_agent(folder: Path, agents: Agents) -> 
     """Ray kills the children of an actor that it ends."""
     agent, ask = agents(), wanted(a_launch(folder))
     until(agent, ask, is_started)
-    said = machine.read_json(str(folder / "n1/gangs/j1/1/supervisor.json"))
-    assert said["pid"] not in machine.descendants(os.getpid())
+    record = machine.read_json(str(folder / "n1/gangs/j1/1/supervisor.json"))
+    assert record["pid"] not in machine.descendants(os.getpid())
 
 
 def test_a_new_agent_adopts_what_the_old_one_left_and_shows_it_to_a_new_service(folder: Path, agents: Agents) -> None:
     old, ask = agents(), wanted(a_launch(folder))
     before = until(old, ask, is_started)
-    (found,) = tell(agents(), epoch=2).shards
-    assert found.launch == ask.launch
-    assert (found.key, found.state) == (("j1", 1), GangState.RUNNING)
-    assert found.started_node_boottime_s == before.started_node_boottime_s
+    (shard,) = tell(agents(), epoch=2).shards
+    assert shard.launch == ask.launch
+    assert (shard.key, shard.state) == (("j1", 1), GangState.RUNNING)
+    assert shard.started_node_boottime_s == before.started_node_boottime_s
 
 
 def test_two_agents_cannot_have_one_folder(folder: Path, agents: Agents) -> None:
@@ -236,9 +236,9 @@ def test_a_task_beside_the_ranks_is_told_that_it_cannot_start(folder: Path, agen
     asks = """echo '{"task": "play", "argv": ["true"], "requires": {"near": 1}}' > $GAVEL_GANG_DIR/tasks.jsonl"""
     agent, ask = agents(), wanted(replace(launch, instruction=replace(launch.instruction, argv=("sh", "-c", asks))))
     until(agent, ask, is_ended)
-    (said,) = machine.Lines(str(folder / "n1/gangs/j1/1/ends.jsonl")).read()
-    assert (said["task"], said["exit_code"]) == ("play", 127)
-    assert "cannot launch tasks" in said["message"]
+    (end,) = machine.Lines(str(folder / "n1/gangs/j1/1/ends.jsonl")).read()
+    assert (end["task"], end["exit_code"]) == ("play", 127)
+    assert "cannot launch tasks" in end["message"]
 
 
 def test_ports_are_kept_until_a_gang_is_promised_them(folder: Path, agents: Agents) -> None:

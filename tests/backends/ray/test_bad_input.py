@@ -11,7 +11,7 @@ from gavel.backends.ray import link
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.bridge import explained, version_notes
 from gavel.backends.ray.local_cluster import LocalRayCluster, NodeSpec
-from gavel.backends.ray.words import RaySettings
+from gavel.backends.ray.protocol import RaySettings
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable, InvalidRequest
 from gavel.types import GangState

@@ -95,7 +95,7 @@ def test_a_head_that_is_kept_in_redis_comes_back_to_the_same_nodes_and_gangs(
         cluster.kill_node("head")
         eventually(lambda: keeps(harness, "j1") and SILENT in harness.backend.notes())
         expires_at_s = harness.now_s() + 600
-        harness.backend.execute([ExtendLease(job_id="j1", token=1, expires_at_s=expires_at_s)])
+        harness.backend.execute([ExtendLease(job_id="j1", generation=1, expires_at_s=expires_at_s)])
         cluster.start_node("head")
         eventually(lambda: keeps(harness, "j1") and not harness.backend.notes(), 60)
         assert (harness.all_processes(), agent_pids(cluster)) == (before, agents)

@@ -25,13 +25,13 @@ WORKERS = GROUP | {"groupName", "replicas", "minReplicas", "maxReplicas"}
 
 
 def launcher() -> Mapping[str, Any]:
-    said: dict[str, Any] = yaml.safe_load((DEPLOY / "cluster.yaml").read_text())
-    return said
+    config: dict[str, Any] = yaml.safe_load((DEPLOY / "cluster.yaml").read_text())
+    return config
 
 
 def kuberay() -> Mapping[str, Any]:
-    said: dict[str, Any] = next(yaml.safe_load_all((DEPLOY / "kuberay.yaml").read_text()))
-    return said
+    manifest: dict[str, Any] = next(yaml.safe_load_all((DEPLOY / "kuberay.yaml").read_text()))
+    return manifest
 
 
 def groups() -> list[Mapping[str, Any]]:
@@ -41,11 +41,11 @@ def groups() -> list[Mapping[str, Any]]:
 
 def starts() -> Iterator[str]:
     """What follows `ray start` in each file, as a shell reads it; KubeRay puts parameters there as they are."""
-    said = launcher()
-    for line in (*said["head_start_ray_commands"], *said["worker_start_ray_commands"]):
-        found = RAY_START.search(line)
-        if found:
-            yield found[1]
+    config = launcher()
+    for line in (*config["head_start_ray_commands"], *config["worker_start_ray_commands"]):
+        matched = RAY_START.search(line)
+        if matched:
+            yield matched[1]
     for group in groups():
         yield " ".join(f"--{name}={value}" for name, value in group["rayStartParams"].items())
 
@@ -56,12 +56,12 @@ def test_the_launchers_file_is_valid_by_rays_schema() -> None:
 
 
 def test_kuberay_is_given_what_its_version_one_knows() -> None:
-    said = kuberay()
-    assert (said["apiVersion"], said["kind"]) == ("ray.io/v1", "RayCluster")
-    assert said["spec"].keys() == SPEC
-    assert said["spec"]["headGroupSpec"].keys() == GROUP
-    assert all(each.keys() == WORKERS for each in said["spec"]["workerGroupSpecs"])
-    assert said["spec"]["rayVersion"] == ray.__version__
+    manifest = kuberay()
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
+    assert manifest["spec"].keys() == SPEC
+    assert manifest["spec"]["headGroupSpec"].keys() == GROUP
+    assert all(each.keys() == WORKERS for each in manifest["spec"]["workerGroupSpecs"])
+    assert manifest["spec"]["rayVersion"] == ray.__version__
 
 
 def test_every_volume_that_is_mounted_is_claimed() -> None:
@@ -91,7 +91,7 @@ def test_ray_starts_with_options_that_it_has_and_values_that_it_can_read() -> No
 @pytest.mark.parametrize("name", ["cluster.yaml", "kuberay.yaml"])
 def test_every_setting_of_the_service_exists(name: str) -> None:
     named = {each.lower() for each in GAVEL_VARIABLE.findall((DEPLOY / name).read_text())}
-    assert {"backend", "ray_address", "ray_checkpoints", "ray_report_period_s"} <= named
+    assert {"backend", "ray_address", "ray_checkpoint_dir", "ray_report_period_s"} <= named
     assert named <= Settings.model_fields.keys()
 
 

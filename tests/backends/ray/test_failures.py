@@ -1,4 +1,4 @@
-"""What breaks on a real Ray cluster, and what goes on: agents, nodes, the control service, the scheduler itself."""
+"""Failures on a real Ray cluster: agents, nodes, the control service, the scheduler itself."""
 
 import os
 import signal
@@ -101,16 +101,16 @@ def test_a_job_whose_node_is_lost_starts_elsewhere_only_when_its_lease_is_over(t
     assert harness.own is not None
     harness.own.kill_node(nodes[0])  # its gang runs on
     assert exit_of(harness, "j1").outcome is GangOutcome.LOST
-    set_resource, start = gang(harness, "j1", "a-1", token=2)
+    set_resource, start = gang(harness, "j1", "a-1", generation=2)
     assert isinstance(set_resource, SetResources)
     there = replace(set_resource.resources[0], node=nodes[1])
     harness.backend.execute([SetResources(resources=(there,)), start])
-    waiting = find(harness.backend.observe(), "j1", token=2)
+    waiting = find(harness.backend.observe(), "j1", generation=2)
     assert waiting is not None
     if harness.now_s() < expires_at_s:
         assert waiting.state is GangState.WAITING
         assert nodes[0] in waiting.waiting_for
-    began = find(harness.wait_until(is_in(GangState.RUNNING, "j1", token=2)), "j1", token=2)
+    began = find(harness.wait_until(is_in(GangState.RUNNING, "j1", generation=2)), "j1", generation=2)
     assert began is not None and began.started_at_s is not None
     assert began.started_at_s > expires_at_s + GRACE_S
 
@@ -155,9 +155,9 @@ def test_a_service_that_lost_its_folder_adopts_what_the_nodes_know(running: RayH
     before = running.all_processes()
     running.crash()
     running.backend = running.open(state_dir=running.folder / "another")
-    found = find(running.wait_until(is_in(GangState.RUNNING, "pair")), "pair")
-    assert found is not None
-    assert found.worker_ids == ("a-0", "a-1")
+    adopted = find(running.wait_until(is_in(GangState.RUNNING, "pair")), "pair")
+    assert adopted is not None
+    assert adopted.worker_ids == ("a-0", "a-1")
     assert running.all_processes() == before
     running.backend.execute(gang(running, "next", "a-0"))
     assert state_of(running, "next") is GangState.WAITING

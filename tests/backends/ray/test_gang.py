@@ -1,4 +1,4 @@
-"""What the parts of a gang make of the whole, lost parts, and clocks of nodes: without Ray."""
+"""The state of a gang from its parts, lost parts, and clocks of nodes: without Ray."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from gavel.backends import machine
 from gavel.backends.ray.fleet import NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
 from gavel.backends.ray.lost import LostParts
-from gavel.backends.ray.words import Answer, RayNode, ShardSeen
+from gavel.backends.ray.protocol import Answer, RayNode, ShardSeen
 from gavel.types import GangExit, GangOutcome, GangState
 from tests.backends.ray.test_agent import a_launch
 
@@ -22,13 +22,13 @@ EXITED, PREEMPTED, LOST, NOT_STARTED = (
 )
 
 
-def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, token: int = 1) -> RayGang:
+def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, generation: int = 1) -> RayGang:
     """A gang that runs with one rank on each node."""
     now_s = machine.boottime_s()
-    launch = a_launch(folder, token=token)
+    launch = a_launch(folder, generation=generation)
     made = RayGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=now_s + lasts_s)
     for rank, node in enumerate(nodes):
-        mine = a_launch(folder, token=token, ranks=(rank,), node_of_rank=nodes)
+        mine = a_launch(folder, generation=generation, ranks=(rank,), node_of_rank=nodes)
         made.parts[node] = Part(
             node=node, launch=mine, lease_boottime_s=now_s + lasts_s, lease_node_boottime_s=0.0, is_known=True
         )
@@ -37,14 +37,14 @@ def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, token: int = 1) -> 
 
 
 def silent(node: str) -> bool:
-    """No node may yet speak."""
+    """A silent node may still report."""
     return False
 
 
 def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = "") -> ShardSeen:
-    said = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail)
+    end = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail)
     return ShardSeen(
-        key=("j1", 1), state=GangState.ENDED, lease_node_boottime_s=0.0, ended_node_boottime_s=at_s, exit=said
+        key=("j1", 1), state=GangState.ENDED, lease_node_boottime_s=0.0, ended_node_boottime_s=at_s, exit=end
     )
 
 
@@ -194,7 +194,7 @@ def test_a_restarted_service_knows_which_parts_are_lost(tmp_path: Path) -> None:
     back_s=st.lists(st.floats(0, 2), min_size=1, max_size=20),
 )
 def test_a_nodes_clock_is_never_thought_further_ahead_than_it_is(ahead_s: float, back_s: list[float]) -> None:
-    """So a lease that is told in the node's own clock never ends later there than here, however slow an answer was."""
+    """So a lease sent in the node's clock never ends later there than here, however slow an answer was."""
     view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
     for each_s in back_s:
         view.take(Answer(boot_id="b", node_boottime_s=machine.boottime_s() - each_s + ahead_s))

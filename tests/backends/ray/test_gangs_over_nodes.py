@@ -43,25 +43,25 @@ def spread(three_nodes: LocalRayCluster, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def gang(
-    harness: RayHarness, argv: tuple[str, ...], workers: tuple[str, ...], token: int = 1, **over: object
+    harness: RayHarness, argv: tuple[str, ...], workers: tuple[str, ...], generation: int = 1, **over: object
 ) -> list[Instruction]:
     """A job `j1` on these workers."""
     nodes = {worker.id: worker.node for worker in harness.backend.observe().cluster.workers}
     given = {
         "job_id": "j1",
-        "token": token,
+        "generation": generation,
         "user": "ann",
         "argv": argv,
         "env": {},
         "accelerator_type": "a",
         "worker_ids": workers,
-        "resource": f"gavel/gang-j1-{token}",
+        "resource": f"gavel/gang-j1-{generation}",
         "lease_expires_at_s": harness.now_s() + 60,
         "start_step": 0,
         "total_steps": 1000,
         "checkpoint": None,
     }
-    named = resource(harness, f"gang-j1-{token}", generation=token).resources[0]
+    named = resource(harness, f"gang-j1-{generation}", generation=generation).resources[0]
     resources = [
         replace(named, node=node, capacity=sum(nodes[worker] == node for worker in workers))
         for node in sorted({nodes[worker] for worker in workers})
@@ -103,24 +103,24 @@ def test_a_gang_that_moves_goes_on_from_its_checkpoint_on_other_nodes(spread: Ra
 
     spread.backend.execute(gang(spread, argv, ("a-0", "a-2"), total_steps=100_000))
     spread.wait_until(has_checkpoint)
-    spread.backend.execute([StopGang(job_id="j1", token=1)])
+    spread.backend.execute([StopGang(job_id="j1", generation=1)])
     ended = spread.wait_until(lambda seen: has_checkpoint(seen) and is_in(GangState.ENDED, "j1")(seen))
-    found = find(ended, "j1")
-    assert found is not None and found.exit is not None
-    assert found.exit.outcome is GangOutcome.PREEMPTED
+    status = find(ended, "j1")
+    assert status is not None and status.exit is not None
+    assert status.exit.outcome is GangOutcome.PREEMPTED
     last = max((each for each in reports if each.checkpoint), key=lambda each: each.step)
     assert last.checkpoint is not None
     again = gang(
         spread,
         argv,
         ("a-3", "a-5"),
-        token=2,
+        generation=2,
         start_step=last.step,
         total_steps=last.step + 10,
         checkpoint=last.checkpoint,
     )
     spread.backend.execute([KeepCheckpoint(job_id="j1", checkpoint=last.checkpoint), *again])
-    end = exit_of(spread, "j1", token=2)
+    end = exit_of(spread, "j1", generation=2)
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
     assert f"[0] counted to {last.step + 10}" in log_lines(spread)
 
@@ -129,5 +129,5 @@ def test_a_rank_that_fails_on_one_node_ends_the_others(spread: RayHarness) -> No
     fails = f"if [ $RANK = 1 ]; then sleep 0.2; exit 9; fi; exec {' '.join(ISOLATED)} trains"
     spread.backend.execute(gang(spread, ("sh", "-c", fails), ("a-0", "a-2", "a-4")))
     end = exit_of(spread, "j1")
-    assert (end.outcome, end.exit_code, end.message) == (GangOutcome.EXITED, 9, "rank 1 exited with code 9")
+    assert (end.outcome, end.exit_code, end.message) == (GangOutcome.EXITED, 9, "rank 1 ended with exit code 9")
     assert spread.processes() == 0

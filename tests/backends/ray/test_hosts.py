@@ -64,18 +64,18 @@ def test_ranks_meet_over_the_network_and_a_host_that_is_cut_off_ends_its_gang_be
     assert exit_of(apart, "j1").outcome is GangOutcome.LOST
     if apart.now_s() < expires_at_s - 1:
         assert processes_of(there) == running, "it was only cut off"
-    named, again = gang(apart, "j1", "a-1", token=2)
+    named, again = gang(apart, "j1", "a-1", generation=2)
     assert isinstance(named, SetResources)
     apart.backend.execute([SetResources(resources=(replace(named.resources[0], node=nodes[1]),)), again])
 
     def never_doubled() -> bool:
         with suppress(BackendUnavailable):
-            if is_in(GangState.RUNNING, "j1", token=2)(apart.backend.observe()):
+            if is_in(GangState.RUNNING, "j1", generation=2)(apart.backend.observe()):
                 assert processes_of(there) == []
                 return True
         return False
 
     eventually(never_doubled, 90)
-    began = find(apart.backend.observe(), "j1", token=2)
+    began = find(apart.backend.observe(), "j1", generation=2)
     assert began is not None and began.started_at_s is not None
     assert began.started_at_s > expires_at_s + GRACE_S

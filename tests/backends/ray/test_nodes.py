@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.backends.ray.nodes import Numbering, ray_nodes
+from gavel.backends.ray.protocol import Slot
 from gavel.backends.ray.slots import environment_of, slots_of
-from gavel.backends.ray.words import Slot
 
 
 def listed(name: str, ray_id: str = "", **over: Any) -> dict[str, Any]:
@@ -42,14 +42,14 @@ def listed(name: str, ray_id: str = "", **over: Any) -> dict[str, Any]:
 def test_accelerators_are_found_in_resources_and_labels(
     resources: dict[str, float], labels: dict[str, str], expected: list[tuple[str, str, int]]
 ) -> None:
-    found = slots_of(resources, labels)
-    assert [(slot.accelerator_type, slot.resource, slot.index) for slot in found] == expected
+    slots = slots_of(resources, labels)
+    assert [(slot.accelerator_type, slot.resource, slot.index) for slot in slots] == expected
 
 
 def test_labels_pin_workers_in_turn_and_price_them() -> None:
-    found = slots_of({"gavel:a": 3.0}, {"gavel/cpus": "0_4", "gavel/price-usd-per-hour": "2.48"})
-    assert [slot.cpus for slot in found] == [(0,), (4,), (0,)]
-    assert {slot.price_usd_per_hour for slot in found} == {2.48}
+    slots = slots_of({"gavel:a": 3.0}, {"gavel/cpus": "0_4", "gavel/price-usd-per-hour": "2.48"})
+    assert [slot.cpus for slot in slots] == [(0,), (4,), (0,)]
+    assert {slot.price_usd_per_hour for slot in slots} == {2.48}
 
 
 def test_a_label_that_is_no_price_costs_the_default() -> None:

@@ -16,7 +16,7 @@ def service(folder: Path, address: str, environment: dict[str, str]) -> ServiceP
     own = {
         "GAVEL_BACKEND": "ray",
         "GAVEL_RAY_ADDRESS": address,
-        "GAVEL_RAY_NODE_FOLDER": str(folder / "state" / "nodes"),
+        "GAVEL_RAY_NODE_DIR": str(folder / "state" / "nodes"),
         "GAVEL_RAY_REPORT_PERIOD_S": str(REPORT_PERIOD_S),
         "GAVEL_ROUND_DURATION_S": "4",
     }

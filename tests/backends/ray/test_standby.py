@@ -21,8 +21,8 @@ def test_gangs_run_on_while_the_leader_sleeps_and_while_it_dies(one_node: LocalR
     settings = one_node.environment | {
         "GAVEL_BACKEND": "ray",
         "GAVEL_RAY_ADDRESS": one_node.address,
-        "GAVEL_RAY_NODE_FOLDER": str(tmp_path / "nodes"),
-        "GAVEL_RAY_CHECKPOINTS": str(tmp_path / "checkpoints"),
+        "GAVEL_RAY_NODE_DIR": str(tmp_path / "nodes"),
+        "GAVEL_RAY_CHECKPOINT_DIR": str(tmp_path / "checkpoints"),
         "GAVEL_RAY_REPORT_PERIOD_S": str(REPORT_PERIOD_S),
         "GAVEL_DATABASE_URL": f"sqlite:///{tmp_path / 'gavel.db'}",
         "GAVEL_ROUND_DURATION_S": "20",

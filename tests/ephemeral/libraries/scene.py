@@ -34,12 +34,12 @@ class Scene:
 
     def start(self) -> list[str]:
         """Match what waits; names of what started."""
-        found = match(self.table, list(self.waiting.values()), self.now_s)
-        for each in found:
+        matches = match(self.table, list(self.waiting.values()), self.now_s)
+        for each in matches:
             name = each.gang[0]
             del self.waiting[name]
             self.running[name], self.choices[name] = each.nodes, each.choice
-        return [each.gang[0] for each in found]
+        return [each.gang[0] for each in matches]
 
     def end(self, *names: str) -> None:
         for name in names:

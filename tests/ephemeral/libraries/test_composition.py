@@ -90,8 +90,8 @@ def test_a_later_choice_does_not_open_before_its_time_when_an_earlier_one_is_clo
     later = Fallback(20.0, (Member({"node/gpu": 1}),)), Fallback(10.0, (Member(CPU),))
     request = GangRequest(("x", 1), (Member({"node/tpu": 1}),), later)
     assert match(scene.table, [request], 9.0) == ()
-    (found,) = match(scene.table, [request], 10.0)
-    assert (found.nodes, found.choice) == (("a",), 2)
+    (placed,) = match(scene.table, [request], 10.0)
+    assert (placed.nodes, placed.choice) == (("a",), 2)
 
 
 def test_a_group_beside_a_soft_constraint_goes_where_the_preference_holds_if_it_can() -> None:
@@ -141,7 +141,7 @@ class Asking:
     def __init__(self, asked: list[Alternative]) -> None:
         self.asked = asked
 
-    def apply(self, cluster: object, beside: object = None) -> None:
+    def apply(self, cluster: object, companions: object = None) -> None:
         """Nothing."""
 
     def asks(self) -> tuple[Alternative, ...]:

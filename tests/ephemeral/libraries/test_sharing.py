@@ -164,14 +164,14 @@ def test_whoever_comes_and_goes_no_node_is_idle_and_parts_are_within_a_node_of_t
     for active in rounds:
         policy = sharing(*active, a=weights[0], b=weights[1])
         policy.apply(scene.cluster)
-        found = {user: where(scene, user) for user in active}
+        nodes_of = {user: where(scene, user) for user in active}
         assert set(scene.capacities()) <= active
         if active and nodes:
-            assert set().union(*found.values()) == {f"n{index}" for index in range(nodes)}
-            assert all(found.values()), "everybody has somewhere to go"
+            assert set().union(*nodes_of.values()) == {f"n{index}" for index in range(nodes)}
+            assert all(nodes_of.values()), "everybody has somewhere to go"
         team = len(active & {A, B}) and (nodes / 2 if C in active else nodes)
         if {A, B} <= active:
-            assert abs(len(found[A]) - team * weights[0] / sum(weights)) <= 2
+            assert abs(len(nodes_of[A]) - team * weights[0] / sum(weights)) <= 2
         again = scene.capacities()
         policy.apply(scene.cluster)
         assert scene.capacities() == again, "nothing moves without reason"

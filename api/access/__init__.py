@@ -1,0 +1,1 @@
+"""Access to the API: bearer tokens, who may see what, and rate limits."""

@@ -1,0 +1,1 @@
+"""Live events: one reader of the store for all listeners."""

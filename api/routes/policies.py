@@ -1,0 +1,75 @@
+"""Policies: which ones there are, and which one is in use."""
+
+from fastapi import APIRouter, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import Field
+
+from api.access.auth import AnyCaller, OperatorOnly
+from api.http.errors import documented
+from api.routes.operations import OPERATION, Prefer, answer, ask
+from api.schemas import PolicyList, PolicyView
+from api.schemas.fields import Request, example
+from api.schemas.operations import OperationView
+from api.services import ServicesDep
+from gavel.config import Settings
+
+router = APIRouter(prefix="/v1", tags=["scheduling"])
+
+
+class PolicyPut(Request):
+    """The policy to use from the next round on."""
+
+    model_config = example(policy="max_min_fairness?water_filling=true")
+
+    policy: str | None = Field(
+        max_length=200,
+        description="A name of `GET /v1/policies`, with ?parameters; null: the policy of the settings again.",
+    )
+
+
+@router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
+def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
+    """Policies for the whole cluster, and objectives that a tier may have."""
+    return policy_list(services.settings, services.store.snapshot().policy)
+
+
+@router.put(
+    "/policies/current",
+    status_code=202,
+    operation_id="put_policy",
+    responses=OPERATION | documented(400, 401, 403, 413, 422, 503),
+)
+async def put_policy(
+    body: PolicyPut, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
+) -> OperationView:
+    """Use another policy from the next round on. The choice survives restarts, and is in the audit log.
+
+    `POST /v1/what-if` shows what it would do. If the policy fails to give an allocation, the fallback is used, as for
+    any failed solve.
+    """
+    from gavel.policies.registry import canonical
+
+    wanted = ""
+    if body.policy is not None:
+        wanted = await run_in_threadpool(canonical, body.policy, services.settings.policy_dir)
+    operation = await ask(services, "policy.switch", "policy", {"policy": wanted}, caller)
+    return await answer(services, operation, response, prefer)
+
+
+def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
+    """Return the answer of `GET /v1/policies`.
+
+    `current` is the policy of the settings unless an operator set another one.
+    """
+    from gavel.policies.registry import TIER_OBJECTIVES, available
+
+    items = [
+        PolicyView(
+            name=each.name,
+            formula=each.formula,
+            source=each.source,
+            parameters={parameter.name: parameter.default for parameter in each.parameters},
+        )
+        for each in available(settings.policy_dir)
+    ]
+    return PolicyList(current=switched_to or settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))

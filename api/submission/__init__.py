@@ -1,0 +1,1 @@
+"""Turns submissions of users into job specifications: fields, rules, quotas."""

@@ -1,0 +1,178 @@
+"""Turns a submission into a specification of each job. A refusal names the field and what is accepted."""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import product
+
+from pydantic import BaseModel
+
+from api.access.auth import may_see
+from api.http.errors import invalid, problem
+from api.rules import Rules
+from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
+from api.services import Services
+from gavel.errors import NotFound
+from gavel.types import Identity, JobSpec, Scope, Tier
+
+
+def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
+    """Return the job's specification. Raise a 422 or 503 problem that says what to change.
+
+    See `check_predecessors` too.
+    """
+    tier = _tier(body.tier, caller, rules.tiers)
+    kind, argv = _kind_and_argv(body, caller.user, rules.catalogue)
+    _check_env(body.env)
+    _check_fit(body, rules.capacity)
+    _check_deadline(body, rules.now_s)
+    return JobSpec(
+        kind=kind,
+        user=caller.user,
+        tier=tier,
+        argv=argv,
+        total_steps=body.total_steps,
+        name=body.name or "",
+        env=dict(body.env),
+        scale_factor=body.scale_factor,
+        weight=body.weight,
+        deadline_at_s=body.deadline_at_s,
+        preemptible=body.preemptible,
+        cpu_cores=body.cpu_cores,
+        memory_bytes=body.memory_bytes,
+        labels=dict(body.labels),
+        throughput_steps_per_s=dict(body.throughputs),
+        priority=checked_priority(body.priority, rules.tiers[tier], caller),
+        max_retries=body.max_retries,
+        after=tuple(dict.fromkeys(body.after)),
+    )
+
+
+def _check_deadline(body: JobSubmit, now_s: float) -> None:
+    if body.deadline_at_s is not None and body.deadline_at_s <= now_s:
+        ago_s = now_s - body.deadline_at_s
+        raise invalid("deadline_at_s", f"passed {ago_s:.0f} s ago; give an instant to come, or leave it out")
+
+
+def tiers_for(caller: Identity, existing: Collection[str]) -> list[str]:
+    """Return the tiers that the caller may use, its default first; all tiers for operators."""
+    choices = [tier for tier in caller.tiers if tier in existing]
+    if caller.scope is Scope.OPERATOR:
+        choices += [tier for tier in existing if tier not in choices]
+    return choices
+
+
+def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list[JobSpec]:
+    """Return a specification for each combination of the parameters, the last varying fastest. Raise as `spec_of`."""
+    spec = spec_of(body.job, caller, rules)
+    for name in body.parameters:
+        if name.startswith("GAVEL_"):
+            raise invalid(f"parameters.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+    if body.count is not None:
+        combinations: list[dict[str, str]] = [{}] * body.count
+    else:
+        combinations = [
+            dict(zip(body.parameters, values, strict=True)) for values in product(*body.parameters.values())
+        ]
+    return [_member(spec, index, chosen) for index, chosen in enumerate(combinations)]
+
+
+def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec:
+    argv = tuple(_filled(argument, parameters) for argument in spec.argv)
+    return replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+
+
+def _filled(argument: str, parameters: Mapping[str, str]) -> str:
+    for name, value in parameters.items():
+        argument = argument.replace(f"{{{name}}}", value)
+    return argument
+
+
+def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
+    """Return the priority asked for, or the tier's. Raise a 422 problem for a user's above the tier's."""
+    if wanted is None:
+        return tier.default_priority
+    if wanted > tier.default_priority and caller.scope is not Scope.OPERATOR:
+        raise invalid("priority", f"tier {tier.name} has at most {tier.default_priority}; an operator may go higher")
+    return wanted
+
+
+def check_predecessors(body: JobSubmit, caller: Identity, services: Services) -> None:
+    """Raise a 422 problem for a job to wait for that the caller may not see."""
+    for job_id in body.after:
+        _check_predecessor(job_id, caller, services)
+
+
+def _check_predecessor(job_id: str, caller: Identity, services: Services) -> None:
+    try:
+        is_visible = may_see(caller, services.store.job(job_id))
+    except NotFound:
+        is_visible = False
+    if not is_visible:
+        raise invalid("after", f"no job {job_id}")
+
+
+def body_hash(body: BaseModel) -> str:
+    """Return the SHA-256 (hex) of a body, which depends neither on the JSON's form nor on fields added later."""
+    return hashlib.sha256(json.dumps(body.model_dump(exclude_defaults=True), sort_keys=True).encode()).hexdigest()
+
+
+def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> str:
+    """Return the tier asked for, or the caller's first. Raise a 422 problem for any other."""
+    choices = tiers_for(caller, existing)
+    if not choices:
+        raise invalid("tier", f"user {caller.user} has no tier; an operator gives one with PUT /v1/users/{caller.user}")
+    if wanted is None:
+        return choices[0]
+    if wanted not in choices:
+        raise invalid("tier", f"{wanted} is not one of your tiers: {', '.join(choices)}")
+    return wanted
+
+
+def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]) -> tuple[str, tuple[str, ...]]:
+    """Return kind and argv. A catalogue kind brings its own program, so that all measurements of it are comparable."""
+    if body.kind is None:
+        argv = tuple(body.argv or ())
+        return f"{user}/{body.name or _digest(argv)}", argv
+    entry = catalogue.get(body.kind)
+    if entry is not None:
+        if body.argv is not None and body.argv != entry.argv:
+            raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
+        return body.kind, tuple(entry.argv)
+    if body.argv is None:
+        raise invalid("kind", f"{body.kind} is not in the catalogue ({', '.join(catalogue)}); for your own, give argv")
+    if not body.kind.startswith(f"{user}/"):
+        raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
+    return body.kind, tuple(body.argv)
+
+
+ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
+GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"  # the only setting of the job runtime that a user may set
+
+
+def _digest(argv: tuple[str, ...]) -> str:
+    return hashlib.sha256(json.dumps(argv).encode()).hexdigest()[:12]
+
+
+def _check_env(env: Mapping[str, str]) -> None:
+    for name in env:
+        if name.startswith("GAVEL_") and name != GANG_TIMEOUT:
+            raise invalid(f"env.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+
+
+def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
+    """Raise a 422 problem unless the gang fits on one type, and on one with a stated throughput if any is stated."""
+    if not capacity:
+        raise problem(503, "the scheduler has not seen its cluster yet")
+    counts = ", ".join(f"{name} ({count})" for name, count in capacity.items())
+    unknown = sorted(set(body.throughputs) - set(capacity))
+    if unknown:
+        raise invalid(f"throughputs.{unknown[0]}", f"no such accelerator type; the cluster has {counts}")
+    largest = max(capacity.values())
+    if body.scale_factor > largest:
+        raise invalid("scale_factor", f"{body.scale_factor} is more than any type has; at most {largest} fit: {counts}")
+    if body.throughputs and all(capacity[name] < body.scale_factor for name in body.throughputs):
+        raise invalid(
+            "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {counts}"
+        )

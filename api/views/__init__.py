@@ -1,0 +1,1 @@
+"""Turns the scheduler's types into answers of the API."""

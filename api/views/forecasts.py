@@ -1,0 +1,103 @@
+"""Explanations and predictions as answers; a forecast is computed once for all requests."""
+
+from statistics import median
+
+from api.schemas.explain import BindingView, CalibrationView, ExplanationView
+from api.views.memo import Memo
+from gavel.config import Settings
+from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, state_of_now
+from gavel.mechanism.explaining.explanation import State, explain
+from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
+from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
+from gavel.types import Cluster, Expected, Job, Prediction
+
+KEPT_S = 1.0  # a forecast of the present state: listing a sweep with deadlines asks for many at once
+
+
+class Forecasts:
+    """The forecasts computed last: of the newest round, and of the present jobs."""
+
+    def __init__(self) -> None:
+        self.of_round = Memo(lambda record: forecast(record.problem, record.allocation))
+        self._of_now = Memo(_of_now, kept_s=KEPT_S)
+
+    def knowledge(self, store: ApiStore, estimator: ThroughputEstimator, settings: Settings, now_s: float) -> Knowledge:
+        """Return the data from which job ends are predicted."""
+        snapshot, cluster = store.snapshot(), store.cluster()
+        return Knowledge(
+            state=state_of(snapshot, cluster, now_s),
+            estimator=estimator,
+            errors=errors_of(store.predictions()),
+            of_round=self.of_round.of,
+            of_now=lambda: self._of_now.of(snapshot, cluster, estimator, settings, now_s=now_s),
+        )
+
+
+def state_of(snapshot: Snapshot, cluster: Cluster, now_s: float) -> State:
+    """Return the state from which a job's reason is explained."""
+    return State(
+        jobs=snapshot.jobs,
+        tiers=snapshot.tiers,
+        cluster=cluster,
+        record=snapshot.round_records[-1] if snapshot.round_records else None,
+        usage=snapshot.usage,
+        nodes=snapshot.nodes,
+        now_s=now_s,
+    )
+
+
+def _of_now(
+    snapshot: Snapshot, cluster: Cluster, estimator: ThroughputEstimator, settings: Settings, now_s: float
+) -> tuple[Now, Forecast]:
+    now = state_of_now(
+        state_of(snapshot, cluster, now_s),
+        estimator,
+        policy=snapshot.policy or settings.policy,
+        round_duration_s=settings.round_duration_s,
+    )
+    return now, now.forecast()
+
+
+def explain_view(job: Job, knowledge: Knowledge) -> ExplanationView:
+    """Return the explanation of a job, with when it starts and ends unless it waits for a person to act."""
+    why = explain(job, knowledge.state)
+    return ExplanationView(
+        job_id=job.id,
+        code=why.code,
+        message=why.message,
+        binding=BindingView.model_validate(why.binding, from_attributes=True) if why.binding else None,
+        target_fraction=dict(why.target_fraction),
+        received=dict(why.received),
+        lag_rounds=why.lag_rounds,
+        position=why.position,
+        jobs_ahead=why.jobs_ahead,
+        would_unblock=list(why.would_unblock),
+        **_instants("est_start", job_start(job, knowledge)),
+        **_instants("est_finish", job_end(job, knowledge).finish),
+    )
+
+
+def _instants(name: str, expected: Expected | None) -> dict[str, float | None]:
+    at_s, low_s, high_s = (None,) * 3 if expected is None else (expected.at_s, expected.low_s, expected.high_s)
+    return {f"{name}_at_s": at_s, f"{name}_low_at_s": low_s, f"{name}_high_at_s": high_s}
+
+
+def calibration_view(past: tuple[Prediction, ...]) -> CalibrationView:
+    """Return how predictions of completed jobs compare with what happened."""
+    ends = [(each, each.finished_at_s) for each in past if each.finished_at_s is not None]
+    starts = [each.start.holds(each.started_at_s) for each in past if each.start and each.started_at_s is not None]
+    errors_s = [abs(at_s - each.finish.at_s) for each, at_s in ends]
+    spans_s = [max(1e-9, at_s - each.made_at_s) for each, at_s in ends]
+    return CalibrationView(
+        predictions=len(ends),
+        target=COVERAGE,
+        finishes_inside=_share([each.finish.holds(at_s) for each, at_s in ends]),
+        starts_inside=_share(starts),
+        median_error_s=median(errors_s) if ends else None,
+        median_relative_error=median(e / s for e, s in zip(errors_s, spans_s, strict=True)) if ends else None,
+        is_learned=errors_of(past) is not None,
+    )
+
+
+def _share(holds: list[bool]) -> float | None:
+    return sum(holds) / len(holds) if holds else None

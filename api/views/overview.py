@@ -1,0 +1,223 @@
+"""The cluster at a glance, placements, tiers' shares over time: counted here, so that the answers stay small."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from api.schemas.overview import (
+    FallbackView,
+    PlacedRound,
+    PlacementBlock,
+    Placements,
+    Queue,
+    QueueItem,
+    RoundSummary,
+    SharesView,
+    SolveSummary,
+    Summary,
+    WorstJob,
+)
+from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force, shown_state
+from gavel.mechanism.explaining.waiting import Line
+from gavel.ports import Snapshot
+from gavel.types import (
+    Cluster,
+    Fallback,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    RoundPlan,
+    RoundRecord,
+    WorkerId,
+    mean_workers_held,
+    total_by,
+)
+
+Sees = Callable[[Job], bool]
+
+
+def summary(snapshot: Snapshot, cluster: Cluster, notes: Sequence[str], sees: Sees, now_s: float) -> Summary:
+    """Return the present summary. Jobs that the caller may not see are not counted."""
+    plans = [record.plan for record in reversed(snapshot.round_records)]
+    leases = leases_in_force(plans, snapshot.jobs)
+    jobs = [job for job in snapshot.jobs.values() if sees(job)]
+    busy = {worker for lease in leases.values() for worker in lease.worker_ids}
+    states = Counter(shown_state(job, leases.get(job.id)) for job in jobs)
+    return Summary(
+        round=_round(plans, now_s),
+        solve=_solve(snapshot.round_records[-1]) if snapshot.round_records else None,
+        jobs={state.value: count for state, count in states.items()},
+        tiers=dict(Counter(job.spec.tier for job in jobs)),
+        workers=len(cluster.workers),
+        busy_workers=sum(worker.id in busy for worker in cluster.workers),
+        worst=_worst(jobs, now_s),
+        notes=[
+            *_failing(snapshot.round_records[-1:]),
+            *notes,
+            *(f"{node.name}: {node.problem}" for node in cluster.nodes if node.problem),
+        ],
+    )
+
+
+def _failing(newest: Sequence[RoundRecord]) -> Iterator[str]:
+    """Yield a sentence on the policy that fails, if one does."""
+    for why in (record.allocation.fallback for record in newest):
+        if why is not None:
+            since = datetime.fromtimestamp(why.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            yield f"policy {why.policy} fails since {since}: {why.error}. In force instead: {why.instead}"
+
+
+def _round(plans: Sequence[RoundPlan], now_s: float) -> RoundSummary | None:
+    """Return the newest round that has begun; `plans` newest first."""
+    begun = [i for i, plan in enumerate(plans) if plan.starts_at_s <= now_s]
+    if not begun:
+        return None
+    plan, before = plans[begun[0]], plans[begun[0] + 1 : begun[0] + 2]
+    held = {(lease.job_id, lease.generation) for each in before for lease in each.leases}
+    return RoundSummary(
+        round_index=plan.round_index,
+        starts_at_s=plan.starts_at_s,
+        duration_s=plan.duration_s,
+        policy=plan.policy,
+        leases=len(plan.leases),
+        renewed_leases=sum((lease.job_id, lease.generation) in held for lease in plan.leases),
+        profiling_leases=sum(lease.is_profiling for lease in plan.leases),
+    )
+
+
+def _solve(record: RoundRecord) -> SolveSummary:
+    return SolveSummary(
+        solver=record.allocation.solver,
+        solver_outcome=record.solver_outcome,
+        solve_time_s=record.allocation.solve_time_s,
+        is_fallback=record.allocation.is_fallback,
+        fallback=_fallback(record.allocation.fallback),
+    )
+
+
+def _fallback(why: Fallback | None) -> FallbackView | None:
+    if why is None:
+        return None
+    return FallbackView(policy=why.policy, error=why.error, since_s=why.since_s, instead=why.instead)
+
+
+def _worst(jobs: Sequence[Job], now_s: float) -> WorstJob | None:
+    judged = [(rho, job) for job in jobs if (rho := finish_time_fairness(job, now_s)) is not None]
+    if not judged:
+        return None
+    rho, job = max(judged, key=lambda each: each[0])
+    return WorstJob(id=job.id, name=job.spec.name, rho=rho)
+
+
+# --- placements -------------------------------------------------------------------------------------------------
+
+
+def placements(
+    plans: Sequence[RoundPlan], workers: Sequence[WorkerId], jobs: Mapping[JobId, Job], sees: Sees
+) -> Placements:
+    """Return who held which worker. `plans`: oldest first. `jobs`: the jobs of their leases that are still stored."""
+    rows: dict[WorkerId, list[PlacementBlock]] = {worker: [] for worker in workers}
+    for plan in plans:
+        for lease in plan.leases:
+            for worker in lease.worker_ids:
+                if worker in rows:
+                    _extend(rows[worker], worker, lease, plan.round_index, jobs, sees)
+    return Placements(
+        rounds=[_placed(plan) for plan in plans],
+        worker_ids=list(workers),
+        workers=len(workers),
+        blocks=[block for row in rows.values() for block in row],
+    )
+
+
+def _extend(
+    row: list[PlacementBlock], worker: WorkerId, lease: Lease, index: int, jobs: Mapping[JobId, Job], sees: Sees
+) -> None:
+    """Make the worker's last block longer if the lease is the same one renewed; otherwise begin another block."""
+    job = jobs.get(lease.job_id)
+    is_seen = job is not None and sees(job)
+    job_id = lease.job_id if is_seen else None
+    last = row[-1] if row else None
+    renewed = (job_id, lease.generation, lease.is_profiling, index - 1)
+    if last and (last.job_id, last.generation, last.is_profiling, last.last_round) == renewed:
+        row[-1] = last.model_copy(update={"last_round": index, "leases": last.leases + 1})
+        return
+    row.append(
+        PlacementBlock(
+            worker_id=worker,
+            accelerator_type=lease.accelerator_type,
+            job_id=job_id,
+            name=job.spec.name if job and is_seen else "",
+            tier=job.spec.tier if job and is_seen else "",
+            generation=lease.generation,
+            first_round=index,
+            last_round=index,
+            leases=1,
+            is_profiling=lease.is_profiling,
+        )
+    )
+
+
+def _placed(plan: RoundPlan) -> PlacedRound:
+    return PlacedRound(round_index=plan.round_index, starts_at_s=plan.starts_at_s, duration_s=plan.duration_s)
+
+
+# --- shares -----------------------------------------------------------------------------------------------------
+
+
+def shares(plans: Sequence[RoundPlan], tiers: Sequence[str], tier_of: Mapping[JobId, str], workers: int) -> SharesView:
+    """Return each tier's part of `workers` in each round; `plans` oldest first."""
+    parts: dict[str, list[float]] = {tier: [0.0] * len(plans) for tier in tiers}
+    for i, plan in enumerate(plans):
+        held = total_by((tier_of.get(lease.job_id, "") for lease in plan.leases), mean_workers_held(plan))
+        for tier in parts.keys() & held.keys():
+            parts[tier][i] = held[tier] / max(1, workers)
+    return SharesView(rounds=[_placed(plan) for plan in plans], tiers=parts)
+
+
+# --- queue ------------------------------------------------------------------------------------------------------
+
+
+Queued = Sequence[tuple[int | None, Job]]
+"""Unfinished jobs that hold no lease, each with its place in its tier; those that the newest plan serves come first,
+and have no place.
+"""
+
+
+def line_of(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Queued:
+    """Return the queue as of the newest round, tier by tier, in the order and with the positions that jobs show."""
+    line = Line(record)
+    placed: list[tuple[int | None, Job]] = [(None, jobs[each]) for each in line.lease_of if each in jobs]
+    placed += line.in_order(jobs.values())
+    queued = [each for each in placed if each[1].state is JobState.QUEUED]
+    return sorted(queued, key=lambda each: (each[1].spec.tier, each[0] or 0))
+
+
+def queue(line: Queued, sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
+    """Return a page of the queue with the jobs that the caller may see. Positions count the other jobs, too."""
+    mine = [(place, job) for place, job in line if tier in (None, job.spec.tier) and sees(job)]
+    return Queue(
+        items=[_waiting(place, job) for place, job in mine[start : start + limit]],
+        waiting=len(mine),
+        reasons=dict(Counter(job.reason for _, job in mine)),
+    )
+
+
+def _waiting(position: int | None, job: Job) -> QueueItem:
+    return QueueItem(
+        position=position,
+        id=job.id,
+        name=job.spec.name,
+        kind=job.spec.kind,
+        user=job.spec.user,
+        tier=job.spec.tier,
+        state=shown_state(job, None).value,
+        reason=job.reason,
+        message=job.explanation,
+        priority=job.spec.priority,
+        scale_factor=job.spec.scale_factor,
+        submitted_at_s=job.submitted_at_s,
+        steps=max(job.steps_done, job.steps_reported),
+        total_steps=job.spec.total_steps,
+    )

@@ -1,0 +1,284 @@
+"""How good the schedules are: every policy under the same rules on each trace, the service's default first.
+
+What the policy brings, what packing brings (space sharing) and what the rounds bring (planner, backfill) are rows of
+their own, so that none of them is credited with another's gain; the published mechanism stands beside them. Policies
+are taken from the registry, so that a new one has its row unasked. `make bench-evaluation_quality` runs this alone.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.table import Row, run
+from gavel.config import Settings
+from gavel.policies import registry
+from gavel.policies.inline import InlineRunner
+from gavel.simulator.columns import Column
+from gavel.simulator.figures import RHO_LIMIT, figures, slowdown_by_size
+from gavel.simulator.lean import LeanWorld
+from gavel.simulator.outcome import Scenario
+from gavel.simulator.report import JobResult
+from gavel.simulator.setup import Workload, cluster_of
+from workloads.traces.job import TraceJob
+from workloads.traces.throughputs import ScaledRates, read_throughputs
+
+SMALL, LARGE = "v100:12,p100:12,k80:12", "v100:36,p100:36,k80:36"
+ROUND_S = 360.0  # as published; every other rule of the service has its default
+PARITY: Mapping[str, object] = {
+    "planner": "published",
+    "solve_on": "event",
+    "allocation_interval_s": 1920.0,
+    "backfill": False,
+}
+LEFT_OUT = {
+    "makespan": "its aim is the last end of jobs that are all there; in a stream it lets short ones wait",
+    "max_total_throughput": "adds steps of models that cannot be compared",
+    "min_cost": "its aim is dollars and deadlines, not times",
+    "partial_allocation": "a solve per job and round, and holds back accelerators by design",
+}
+RELATIVE_SPEED = "max_total_relative_speed?ageing=attained_service"
+WORKERS = 2  # processes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A trace, its cluster, and which jobs count: in the full form, and in the quick one (None: left out of it). Gangs
+    larger than any type are left out.
+
+    `every`: only every so many-th job, where the whole would drown the cluster. `only`: the runs that are worth their
+    minutes there (empty: all). `at_most_h`: what the mean JCT of a run, by its name, may be.
+    """
+
+    file: str
+    cluster: str
+    measure: tuple[int, int]
+    quick: tuple[int, int] | None = None
+    every: int = 1
+    only: tuple[str, ...] = ()
+    at_most_h: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return Path(self.file).stem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One schedule of a stream: `brings` says what differs from the default's row, `rules` which settings do."""
+
+    brings: str
+    name: str
+    policy: str
+    rules: Mapping[str, object] = field(default_factory=dict)
+    is_packed: bool = False
+    is_published: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """The results of one run, in hours but for two: `slowdown` is the completion time divided by the time alone on the
+    fastest type, as mean by size of gang; `shortest` is that of the shortest quarter of the gangs, or of all jobs.
+    """
+
+    mean_h: float
+    median_h: float
+    p99_h: float
+    worst_h: float
+    share_rho: float
+    slowdown: Mapping[int, float]
+    shortest: float
+    cpu_s: float
+
+
+HEADLINES: tuple[str, ...] = (
+    "hierarchical",
+    "max_min_fairness",
+    "finish_time_fairness",
+    "fifo",
+    "equal_share",
+    RELATIVE_SPEED,
+    "max_total_relative_speed",
+    f"{RELATIVE_SPEED}, packed",
+    "hierarchical, no backfill",
+    "hierarchical, published planner",
+    "published LAS",
+)
+FEW = (
+    "hierarchical",
+    "max_min_fairness",
+    RELATIVE_SPEED,
+    "max_total_relative_speed",
+    f"{RELATIVE_SPEED}, packed",
+    "published LAS",
+)
+STREAMS = (
+    Stream(file="gavel/small_single_seed0.trace", cluster=SMALL, measure=(300, 600), quick=(40, 100)),
+    Stream(file="gavel/small_multiple_seed0.trace", cluster=SMALL, measure=(300, 600), quick=(40, 100)),
+    Stream(
+        file="itp2021_cluster02.csv",
+        cluster="v100:48:8,p100:48:8,k80:48:8",
+        measure=(500, 1500),
+        quick=(50, 200),
+        only=HEADLINES,
+    ),
+    Stream(
+        file="philly_busiest_2weeks.csv",
+        cluster="v100:64:8,p100:64:8,k80:64:8",
+        measure=(500, 2000),
+        quick=(50, 200),
+        every=6,
+        only=HEADLINES,
+    ),
+    Stream(
+        file="gavel/continuous_single_5.2_per_hour_seed0.trace",
+        cluster=LARGE,
+        measure=(4000, 5000),
+        only=FEW,
+        at_most_h={RELATIVE_SPEED: 18.2, f"{RELATIVE_SPEED}, packed": 17.7},
+    ),
+    Stream(
+        file="gavel/continuous_multiple_2.6_per_hour_seed0.trace",
+        cluster=LARGE,
+        measure=(4000, 5000),
+        only=FEW,
+        at_most_h={"max_total_relative_speed": 26.0},
+    ),
+)
+
+
+def runs() -> Iterator[Run]:
+    """The default first, then what differs from it in one thing: the policy, packing, the rounds; last as published."""
+    default = Settings.model_fields["policy"].default
+    yield Run(brings="default", name=default, policy=default)
+    names = [each.name for each in registry.available() if each.name not in LEFT_OUT and each.name != default]
+    for policy in (*names, RELATIVE_SPEED):
+        yield Run(brings="policy", name=policy, policy=policy)
+    for policy in (default, "max_min_fairness", "gandiva", RELATIVE_SPEED):
+        yield Run(brings="packing", name=f"{policy}, packed", policy=policy, is_packed=True)
+    no_backfill = {"backfill": False}
+    yield Run(brings="rounds", name=f"{default}, no backfill", policy=default, rules=no_backfill)
+    published = no_backfill | {"planner": "published"}
+    yield Run(brings="rounds", name=f"{default}, published planner", policy=default, rules=published)
+    yield Run(
+        brings="published",
+        name="published LAS",
+        policy="max_min_fairness?water_filling=false",
+        rules=PARITY,
+        is_published=True,
+    )
+
+
+def rows(data: Path, quick: bool) -> Iterator[Row]:
+    """Print a table for each stream as it is done, and return its figures; fewer jobs, runs and streams if `quick`."""
+    print(f"Quality: rounds of {ROUND_S:g} s, otherwise the service's defaults; left out: {', '.join(LEFT_OUT)}")
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
+        for stream in STREAMS:
+            measure = stream.quick if quick else stream.measure
+            if measure is None:
+                print(f"left out of the quick form: {stream.name}", file=sys.stderr)
+                continue
+            only = HEADLINES if quick else stream.only
+            wanted = [each for each in runs() if not only or each.name in only]
+            qualities = pool.map(partial(quality, data, stream, measure), wanted)
+            quality_of = {each.name: of for each, of in zip(wanted, qualities, strict=True)}
+            show(f"{stream.name} on {stream.cluster}, jobs {measure[0]} to {measure[1]}", wanted, quality_of)
+            yield from figures_of(stream, quality_of, {} if quick else stream.at_most_h)
+
+
+def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> Quality:
+    """Run it in the lean replay, with the published table of throughputs."""
+    table = read_throughputs(data / "gavel" / "simulation_throughputs.json")
+    cluster = cluster_of(stream.cluster)
+    workload = Workload(
+        text=str(data / stream.file), table=table, is_lenient=True, capacity_workers=cluster.capacity_workers()
+    )
+    settings = Settings(policy=each.policy, round_duration_s=ROUND_S, space_sharing=each.is_packed, **each.rules)  # type: ignore[arg-type]
+    scenario = Scenario(
+        cluster=cluster,
+        throughput=ScaledRates(table),
+        settings=settings,
+        measure=measure,
+        colocated=table.colocated if each.is_packed else None,
+    )
+    jobs: Iterator[TraceJob] = islice(workload.jobs(), 0, None, stream.every)
+    world = LeanWorld(jobs, scenario, InlineRunner())
+    for _ in world.rounds():
+        pass
+    result = world.result()
+    return measured(result.rows, result.tally.cpu_s)
+
+
+def measured(jobs: Sequence[JobResult], cpu_s: float) -> Quality:
+    of_jobs = figures(jobs)
+    return Quality(
+        mean_h=of_jobs.mean_jct_h,
+        median_h=of_jobs.median_jct_h,
+        p99_h=of_jobs.p99_jct_h,
+        worst_h=of_jobs.max_jct_h,
+        share_rho=of_jobs.share_rho_above_limit,
+        slowdown=slowdown_by_size(jobs),
+        shortest=_of_the_shortest(jobs),
+        cpu_s=cpu_s,
+    )
+
+
+def _of_the_shortest(jobs: Iterable[JobResult]) -> float:
+    """Mean slowdown of the shortest quarter of the gangs, of all jobs where there are none."""
+    every = list(jobs)
+    gangs = [row for row in every if row.scale_factor > 1] or every
+    times = sorted((row.fastest_s or np.inf, row.jct_s or np.nan) for row in gangs)
+    shortest = np.array(times[: max(1, len(times) // 4)])
+    return float(np.mean(shortest[:, 1] / shortest[:, 0]))
+
+
+def show(title: str, wanted: Sequence[Run], quality_of: Mapping[str, Quality]) -> None:
+    """Print a stream's table; slowdowns by size of gang."""
+    sizes = sorted(set().union(*(each.slowdown for each in quality_of.values())))
+    table = Table(title=title, title_justify="left")
+    heads = ["mean h", "p50 h", "p99 h", "worst h", f"rho > {RHO_LIMIT:g} %", *(f"slowdown {size}" for size in sizes)]
+    for head in ("", "run", *heads, "shortest", "CPU s"):
+        table.add_column(head, justify="left" if head in ("", "run") else "right", overflow="fold")
+    for each in wanted:
+        of = quality_of[each.name]
+        times = (Column("h").text(value) for value in (of.mean_h, of.median_h, of.p99_h, of.worst_h))
+        slow = (f"{of.slowdown[size]:.2f}" if size in of.slowdown else "" for size in sizes)
+        last_ones = (f"{of.shortest:.2f}", f"{of.cpu_s:.1f}")
+        table.add_row(each.brings, each.name, *times, f"{100 * of.share_rho:.1f}", *slow, *last_ones)
+    Console(width=190).print(table)
+
+
+def figures_of(stream: Stream, quality_of: Mapping[str, Quality], at_most_h: Mapping[str, float]) -> Iterator[Row]:
+    """The same as rows; the mean completion time has a target where one is known, all others are details."""
+    for name, of in quality_of.items():
+        start = f"{stream.name}, {name}"
+        yield Row(f"{start}: mean JCT", of.mean_h, "h", at_most_h.get(name))
+        yield Row(f"{start}: p50 JCT", of.median_h, "h", is_detail=True)
+        yield Row(f"{start}: p99 JCT", of.p99_h, "h", is_detail=True)
+        yield Row(f"{start}: worst JCT", of.worst_h, "h", is_detail=True)
+        yield Row(f"{start}: jobs with rho over {RHO_LIMIT:g}", 100 * of.share_rho, "%", is_detail=True)
+        for size, mean in of.slowdown.items():
+            yield Row(f"{start}: slowdown of gangs of {size}", mean, "x", is_detail=True)
+        yield Row(f"{start}: slowdown of the shortest quarter of gangs", of.shortest, "x", is_detail=True)
+        yield Row(f"{start}: CPU", of.cpu_s, "s", is_detail=True)
+
+
+def main(quick: bool) -> Iterator[Row]:
+    """This part of the evaluation alone."""
+    from benchmarks.evaluation import traces
+
+    if data := traces():
+        yield from rows(data, quick)
+
+
+if __name__ == "__main__":
+    run("Quality of schedules", main)

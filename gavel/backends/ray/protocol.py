@@ -1,0 +1,193 @@
+"""The messages between service, bridge and node agents. All are level triggered: repeating one does no harm.
+
+The service sends the bridge a `Wanted` and receives a `Seen`; the bridge sends each agent an `Order` and receives an
+`Answer`. Instants `*_node_boottime_s` are CLOCK_BOOTTIME of the node they are about.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gavel.backends.gang import GangKey
+from gavel.ports import LaunchGang
+from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
+
+PROTOCOL = 1
+"""Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
+
+NAMESPACE = "gavel"
+"""Ray namespace of our actors and placement groups."""
+
+EPOCH_BITS = 48  # bits of the milliseconds below the generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One accelerator of a node. `index` counts within `resource`, the Ray resource that stands for it."""
+
+    accelerator_type: AcceleratorType
+    resource: str
+    index: int
+    cpus: tuple[int, ...] = ()
+    price_usd_per_hour: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayNode:
+    """A node as Ray lists it. `problem`: why its accelerators cannot be used, "" if they can."""
+
+    ray_id: str
+    name: str
+    address: str = ""
+    cpu_cores: int = 1
+    memory_bytes: int = 0
+    region: str = "local"
+    slots: tuple[Slot, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLaunch:
+    """The part of a gang that one node starts: `ranks[i]` runs on `workers[i]`, which is `slots[i]` of the node."""
+
+    instruction: LaunchGang
+    ranks: tuple[int, ...]
+    slots: tuple[Slot, ...]
+    node_of_rank: tuple[str, ...]  # of all ranks
+    environment: Mapping[str, str]  # of all ranks: the address of rank 0, the key of the hub
+    lease_grace_s: float
+    log_bytes: int
+    checkpoints: str  # folder that all nodes share, or an fsspec URL
+    ports: tuple[int, ...] = ()  # of this node, reserved by its agent for the gang
+
+    @property
+    def workers(self) -> tuple[WorkerId, ...]:
+        """Return the workers of this node that the gang holds."""
+        return tuple(self.instruction.worker_ids[rank] for rank in self.ranks)
+
+    @property
+    def key(self) -> GangKey:
+        """Return job and generation."""
+        return self.instruction.job_id, self.instruction.generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardWanted:
+    """What one node is to make of its part of a gang, and how far the service has read what that part said."""
+
+    key: GangKey
+    lease_node_boottime_s: float
+    stop: bool = False
+    reason: str = ""
+    forget: bool = False
+    launch: ShardLaunch | None = None  # repeated until the node reports the shard
+    reports_after: int = 0  # sequence of the last report taken
+    log_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSeen:
+    """One node's part of a gang. `launch` only if the order did not speak of it: a new service adopts it by that."""
+
+    key: GangKey
+    state: GangState
+    lease_node_boottime_s: float
+    started_node_boottime_s: float | None = None
+    ended_node_boottime_s: float | None = None
+    exit: GangExit | None = None
+    reports: tuple[Report, ...] = ()
+    log: bytes = b""
+    log_offset: int = 0  # bytes of output taken so far
+    has_more: bool = False
+    launch: ShardLaunch | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the service wants of one node. An order with an older epoch than one heard before is refused."""
+
+    epoch: int
+    shards: tuple[ShardWanted, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a node is and has. `ports` are free there, for gangs that meet on it. `refused`: why nothing was done."""
+
+    boot_id: str
+    node_boottime_s: float
+    shards: tuple[ShardSeen, ...] = ()
+    ports: tuple[int, ...] = ()
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A placement group: units of a Ray resource on nodes, all or none."""
+
+    name: str
+    bundles: tuple[tuple[str, str, int], ...]  # (Ray id of the node, resource, units)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Every group that is to exist, every order that is to be given, and how long an answer may take.
+
+    It takes no longer than until every order is answered and `await_groups` are held.
+    """
+
+    groups: tuple[Group, ...] = ()
+    is_whole: bool = False  # all nodes have answered: any other group of ours is unused
+    orders: Mapping[str, Order] = field(default_factory=dict)  # by Ray id of the node
+    await_groups: frozenset[str] = frozenset()
+    answer_within_s: float = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The bridge's view of the cluster. `answers` came since the last `Seen`.
+
+    `problem`: why Ray cannot be reached, "" if it can. `calls` counts the calls to Ray since the start, by name.
+    """
+
+    nodes: tuple[RayNode, ...] = ()
+    ready: frozenset[str] = frozenset()  # names of the groups that are there
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    is_connected: bool = False
+    problem: str = ""
+    notes: tuple[str, ...] = ()
+    calls: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings:
+    """Where Ray is, and what is where on its nodes.
+
+    `address`: as `ray.init` takes it. `checkpoints`: a folder that every node sees under this path; "": below the
+    state folder of the service. `node_folder`: where each node keeps what runs there, below it a folder of the node's
+    name. `report_period_s`: the cluster's raylet_report_resources_period.
+    """
+
+    address: str
+    checkpoints: str = ""
+    node_folder: str = "~/.gavel-node"
+    report_period_s: float = 0.1
+
+    def checkpoints_of(self, state_dir: Path) -> str:
+        """Return the URL of the checkpoints, or their folder's absolute path, which nodes need."""
+        chosen = self.checkpoints or str(state_dir / "checkpoints")
+        return chosen if "://" in chosen else str(Path(chosen).expanduser().resolve())
+
+    @property
+    def settle_s(self) -> float:
+        """Return the seconds that Ray may take to learn that capacity is free again."""
+        return 1.5 * self.report_period_s + 0.005
+
+
+def epoch_of(term: Term | None, now_s: float) -> int:
+    """Return the epoch of a service's orders: nodes obey the highest.
+
+    A later term has a higher epoch; among services without terms the one that started later has.
+    """
+    generation = term.generation if term else 0
+    return (generation << EPOCH_BITS) + int(now_s * 1000)

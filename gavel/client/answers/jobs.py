@@ -1,0 +1,168 @@
+"""What the API answers about jobs.
+
+Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
+"""
+
+from typing import Any, Literal, TypedDict
+
+DeadlineOutlook = Literal["met", "at_risk", "missed", "unknown"]
+"""Whether a deadline will be met, by the present estimate."""
+
+
+class Deadline(TypedDict):
+    """The outlook for a deadline, from the end that `GET /v1/jobs/{job_id}/explanation` expects as `est_finish`."""
+
+    # met: The whole interval of the expected end is before the deadline. at_risk: The deadline lies within the interval
+    # of the expected end. missed: The deadline has passed, or lies before the interval, or before the end of the job
+    # alone. unknown: Nobody has measured or stated the speed, or somebody has to act before the job can run.
+    outlook: DeadlineOutlook
+    deadline_at_s: float
+    earliest_finish_at_s: float | None  # Alone on its fastest type from now on.
+    expected_finish_at_s: float | None  # The same as est_finish_at_s of the explanation.
+    expected_finish_low_at_s: float | None  # With the other end: should hold nine times in ten.
+    expected_finish_high_at_s: float | None
+    message: str  # The reason, with its figures.
+
+
+Reason = Literal[
+    "PendingEvaluation",
+    "BehindFairShare",
+    "WaitingForCapacity",
+    "Launched",
+    "Running",
+    "Profiling",
+    "Preempted",
+    "Retrying",
+    "Lost",
+    "Paused",
+    "WaitingForJobs",
+    "QuotaExceeded",
+    "ExceedsMaxQuota",
+    "TooManyJobs",
+    "NoMatchingType",
+    "Misconfigured",
+    "Cancelling",
+    "Cancelled",
+    "Completed",
+    "ProgramFailed",
+    "ProgramNotStarted",
+    "StepsMissing",
+    "LostTooOften",
+    "DependencyFailed",
+]
+"""Why a job is in its state, or why it was refused."""
+
+
+ShownState = Literal[
+    "QUEUED", "PROFILING", "RUNNING", "PREEMPTED", "LOST", "PAUSED", "CANCELLING", "COMPLETED", "FAILED", "CANCELLED"
+]
+"""What users see of a job's state."""
+
+
+class Job(TypedDict):
+    """A job: everything that was submitted, under the same names, and its progress."""
+
+    id: str
+    name: str
+    kind: str
+    user: str
+    tier: str
+    state: ShownState
+    core_state: str
+    # * `PendingEvaluation`: No round has taken the job into account yet, or its gang is about to start. *
+    # `BehindFairShare`: The allocation gives the job time that it has not received yet. * `WaitingForCapacity`: The
+    # allocation gives the job no time now, because other jobs come first. * `Launched`: The gang of the job was sent to
+    # its workers. * `Running`: The gang of the job runs. * `Profiling`: The job is measured on an accelerator type on
+    # which nobody knows its speed. * `Preempted`: The lease of the job has ended, and the job waits for a later round.
+    # * `Retrying`: The program of the job failed and is started again. * `Lost`: The gang of the job was lost, for
+    # example because its node failed. * `Paused`: The job is paused. * `WaitingForJobs`: The job starts after other
+    # jobs that have not completed yet. * `QuotaExceeded`: The tier of the job has used its accelerator hours or its
+    # budget of this month. * `ExceedsMaxQuota`: The job needs more accelerator hours than its tier has in a whole
+    # month. * `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No
+    # accelerator type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone,
+    # or its gang needs more CPU cores or memory than all nodes have together. * `Cancelling`: The job was cancelled and
+    # ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its
+    # steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the
+    # job could not be started. * `StepsMissing`: The program of the job ended without an error before all steps were
+    # done. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
+    # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
+    reason: Reason
+    message: str  # Why the job is in its state, in sentences with figures.
+    fix: str  # What helps, with the commands for it; empty: nothing needs to be done.
+    attempt: int
+    generation: int
+    version: int
+    argv: list[str]
+    env: list[str]  # The names only: values may be secrets, and are never shown.
+    labels: dict[str, str]
+    steps_done: int
+    steps_reported: int
+    total_steps: int
+    scale_factor: int
+    weight: float
+    preemptible: bool
+    cpu_cores: int
+    memory_bytes: int
+    throughputs: dict[str, float]  # Steps per second of the gang as stated at the submit, by type.
+    deadline_at_s: float | None
+    submitted_at_s: float
+    started_at_s: float | None
+    finished_at_s: float | None
+    jct_s: float | None  # Job completion time: from submission to the end; null while it lives.
+    rho: float | None  # Finish-time fairness: time since submission over the time of the done steps on a 1/n share.
+    preemptions: int
+    received_s: dict[str, float]  # Wall time held, by accelerator type.
+    rounds_received: dict[str, int]
+    metrics: dict[str, float]
+    exit_code: int | None
+    log_tail: str
+    accelerator_type: str | None  # Where it runs now.
+    worker_ids: list[str]
+    priority: int
+    max_retries: int
+    failures: int  # How many times its program failed and was started again.
+    after: list[str]
+    waits_for: list[str]  # Those of `after` that have not completed.
+    pause_requested: bool
+    array_id: str | None
+    array_index: int | None
+    deadline: Deadline | None  # Whether the deadline will be met, as things stand.
+
+
+class AuditEntry(TypedDict):
+    """One decision: who made it, about what (`tier/gold`, `job/ID`), whom it affects, values before and after."""
+
+    sequence: int
+    at_s: float
+    by: str
+    action: str
+    subject: str
+    user: str
+    round_index: int | None
+    before: dict[str, Any] | None
+    after: dict[str, Any]
+
+
+class Event(TypedDict):
+    """One entry of a job's history; `kind` is a noun with a verb (`lease.extended`)."""
+
+    sequence: int
+    job_id: str
+    at_s: float
+    kind: str
+    message: str
+    round_index: int | None
+
+
+class JobBatch(TypedDict):
+    """The jobs that were submitted together, in the order given; `array_id` for those of an array."""
+
+    array_id: str | None
+    items: list[Job]
+
+
+class Cancelled(TypedDict):
+    """Jobs that now end, and those of `ids` that do not: they do not exist, had ended before, or are to be kept."""
+
+    cancelling: list[str]
+    skipped: list[str]

@@ -1,0 +1,13 @@
+"""What the API answers about service.
+
+Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
+"""
+
+from typing import NotRequired, TypedDict
+
+
+class Health(TypedDict):
+    """`ok`: the process answers; ready also means that the store answers and the scheduler is alive."""
+
+    status: str
+    note: NotRequired[str]  # How this service's scheduler ended lately, and when the next one starts.

@@ -1,0 +1,196 @@
+"""What the API is sent.
+
+Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NotRequired, TypedDict
+
+__all__ = [
+    "CancelBatch",
+    "DrainRequest",
+    "Expected",
+    "JobArraySubmit",
+    "JobBatchSubmit",
+    "JobPatch",
+    "JobSubmit",
+    "NodesAdded",
+    "PolicyPut",
+    "ResourceBatch",
+    "ResourceItem",
+    "ResourcePut",
+    "TierPreview",
+    "TierPut",
+    "TokenCreate",
+    "UserPut",
+    "WhatIf",
+]
+
+
+class JobSubmit(TypedDict):
+    """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
+
+    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: `user/` and the job's
+    # name, or a digest of argv.
+    kind: NotRequired[str | None]
+    argv: NotRequired[Sequence[str] | None]  # Program and arguments; never a shell line. Catalogue kinds bring theirs.
+    name: NotRequired[str | None]  # For people; need not be unique.
+    total_steps: int  # Training steps until the job is complete.
+    scale_factor: NotRequired[int]  # Accelerators (all of one type) that the gang needs at once.
+    tier: NotRequired[str | None]  # One of your tiers; default: your first.
+    weight: NotRequired[float]  # Relative to your other jobs in the tier.
+    deadline_at_s: NotRequired[float | None]  # Seconds since the Unix epoch; one that has passed is refused.
+    env: NotRequired[Mapping[str, str]]  # Environment of every rank; names beginning with GAVEL_ are taken.
+    labels: NotRequired[Mapping[str, str]]
+    # Known speed of the whole gang by accelerator type, in steps per second; it is measured anyway.
+    throughputs: NotRequired[Mapping[str, float]]
+    preemptible: NotRequired[bool]
+    cpu_cores: NotRequired[int]
+    memory_bytes: NotRequired[int]
+    # Each step doubles the weight among your jobs; in a tier that serves in order those that follow one another go by
+    # it. Default, and the most that a user may state: the tier's.
+    priority: NotRequired[int | None]
+    max_retries: NotRequired[int]  # How many times a failed program is started again.
+    after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
+
+
+class JobPatch(TypedDict):
+    """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
+
+    weight: NotRequired[float | None]
+    priority: NotRequired[int | None]
+    labels: NotRequired[Mapping[str, str] | None]
+
+
+class JobBatchSubmit(TypedDict):
+    """Jobs to submit together: all or none."""
+
+    jobs: Sequence[JobSubmit]
+
+
+class JobArraySubmit(TypedDict):
+    """The same job many times: once for each combination of the parameters' values, or `count` times."""
+
+    job: JobSubmit
+    parameters: NotRequired[Mapping[str, Sequence[str]]]
+    count: NotRequired[int | None]  # Instead of parameters.
+
+
+class CancelBatch(TypedDict):
+    """Which unfinished jobs to cancel: those that match every given filter, except those to keep."""
+
+    ids: NotRequired[Sequence[str] | None]
+    label: NotRequired[str | None]
+    array_id: NotRequired[str | None]
+    keep: NotRequired[Sequence[str]]
+
+
+class NodesAdded(TypedDict):
+    """Nodes that do not exist yet, all alike."""
+
+    count: NotRequired[int]
+    accelerator_type: str
+    workers: NotRequired[int]  # Accelerators on each.
+
+
+class TierPreview(TypedDict):
+    """A tier's rules as they would be. A name that does not exist yet is a new tier."""
+
+    weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
+    objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
+    guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
+    cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
+    default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
+    max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
+    # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
+    accelerator_hours_per_month: NotRequired[float | None]
+    budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
+    parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
+    name: str
+
+
+class WhatIf(TypedDict):
+    """What to try on the live state; what is left out stays as it is."""
+
+    policy: NotRequired[str | None]  # A name of `GET /v1/policies`, with ?parameters.
+    tiers: NotRequired[Sequence[TierPreview]]
+    nodes_gone: NotRequired[Sequence[str]]
+    nodes_added: NotRequired[Sequence[NodesAdded]]
+    job: NotRequired[JobSubmit | None]  # One more job, submitted now.
+
+
+class TierPut(TypedDict):
+    """A tier's rules."""
+
+    weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
+    objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
+    guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
+    cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
+    default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
+    max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
+    # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
+    accelerator_hours_per_month: NotRequired[float | None]
+    budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
+    parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
+
+
+class UserPut(TypedDict):
+    """The tiers a user may submit to; the first is the default."""
+
+    tiers: Sequence[str]
+
+
+class TokenCreate(TypedDict):
+    """What a new token may do."""
+
+    scope: NotRequired[Literal["user", "operator"]]
+
+
+class DrainRequest(TypedDict):
+    """How many seconds the node has to become empty."""
+
+    window_s: float  # Seconds until no lease may be left there; gangs checkpoint before they stop.
+
+
+class PolicyPut(TypedDict):
+    """The policy to use from the next round on."""
+
+    policy: str | None  # A name of `GET /v1/policies`, with ?parameters; null: the policy of the settings again.
+
+
+class ResourcePut(TypedDict):
+    """The value of a name. Writing it again before its lease ends renews it; capacity 0 deletes it."""
+
+    capacity: int  # Units on each node; 0 deletes the name there.
+    # A node, several, or what a node must have free, {owner/name: amount}: every node that has it now.
+    nodes: str | Sequence[str] | Mapping[str, int]
+    num_nodes: NotRequired[int | None]  # At most so many of those nodes.
+    ttl_s: NotRequired[float]  # Its lease in seconds: the name is deleted when it ends.
+    owner: NotRequired[str | None]  # The owner of the name; by default the job's id, or the operator's name.
+
+
+class Expected(TypedDict):
+    """The units of a name on a node, as the caller read them before."""
+
+    capacity: int
+    free: int
+
+
+class ResourceItem(TypedDict):
+    """One name of a batch."""
+
+    capacity: int  # Units on each node; 0 deletes the name there.
+    # A node, several, or what a node must have free, {owner/name: amount}: every node that has it now.
+    nodes: str | Sequence[str] | Mapping[str, int]
+    num_nodes: NotRequired[int | None]  # At most so many of those nodes.
+    ttl_s: NotRequired[float]  # Its lease in seconds: the name is deleted when it ends.
+    owner: NotRequired[str | None]  # The owner of the name; by default the job's id, or the operator's name.
+    name: str
+    expect_generation: NotRequired[int | None]  # Compare and set: 0 for `there is none`.
+    expect: NotRequired[Expected | None]  # Compare and set on the units instead of the generation.
+
+
+class ResourceBatch(TypedDict):
+    """Names that are written together or not at all."""
+
+    resources: Sequence[ResourceItem]

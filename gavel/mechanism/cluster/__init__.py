@@ -1,0 +1,1 @@
+"""The cluster: states of nodes, placement of gangs, ephemeral resources, instructions to the backend."""

@@ -1,0 +1,173 @@
+"""Compares plans with the observation: which instructions bring the cluster to what the plans say.
+
+Level triggered: the same inputs give the same instructions, and after a missed round they give what is still to do.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from gavel.mechanism.cluster.nodes import Nodes, overdue, usable
+from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
+from gavel.types import EphemeralResource, GangSeen, GangState, Job, JobId, JobState, Lease, Observation, RoundPlan
+
+OWNER = "gavel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Actions:
+    """What to do now: launches are committed to the store first, then everything is sent to the backend."""
+
+    launches: tuple[Lease, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
+
+
+def reconcile(
+    rounds: Sequence[RoundPlan],
+    jobs: Mapping[JobId, Job],
+    seen: Observation,
+    *,
+    lease_grace_s: float,
+    nodes: Nodes = MappingProxyType({}),
+) -> Actions:
+    """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
+
+    `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
+    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. Nothing
+    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends.
+    """
+    now_s = seen.observed_at_s
+    current = next((plan for plan in reversed(rounds) if plan.starts_at_s <= now_s), None)
+    in_force = _wanted(current, jobs) if current and now_s < current.ends_at_s else {}
+    newest = {key: lease for plan in rounds for key, lease in _wanted(plan, jobs).items()}
+    gangs = _by_job(seen.gangs)
+    there = {worker.id for worker in seen.cluster.workers}
+    is_open = {worker.id for worker in usable(seen.cluster, nodes).workers}
+    launches = tuple(
+        lease
+        for lease in in_force.values()
+        if lease.expires_at_s > now_s
+        and _may_start(job := jobs[lease.job_id], lease, gangs)
+        and (there if job.state is JobState.LEASED else is_open).issuperset(lease.worker_ids)
+    )
+    leaving = dict.fromkeys(overdue(seen, nodes, lease_grace_s=lease_grace_s))
+    instructions = [
+        *_endings(seen.gangs, jobs, newest, in_force, now_s),
+        *_extensions(seen, {key: lease for key, lease in newest.items() if key not in leaving}, lease_grace_s),
+        *(
+            StopGang(job_id=job_id, generation=generation, reason="its node is being drained")
+            for job_id, generation in leaving
+        ),
+    ]
+    return Actions(launches=launches, instructions=tuple(instructions))
+
+
+def resource_name(job_id: JobId, generation: int) -> str:
+    """Return the name of the ephemeral resource that a gang's tasks require, one unit each."""
+    return f"gang-{job_id}-{generation}"
+
+
+def gang_resources(lease: Lease, node_of: Mapping[str, str], *, lease_grace_s: float) -> SetResources:
+    """Return the gang's ephemeral resources (ESCHER, section 4): on each of its nodes one unit per task there."""
+    nodes = sorted([node_of[worker] for worker in lease.worker_ids])
+    name, until_s = resource_name(lease.job_id, lease.generation), lease.expires_at_s + lease_grace_s
+    resources = [
+        EphemeralResource(
+            name=name,
+            node=node,
+            capacity=nodes.count(node),
+            owner=OWNER,
+            lease_expires_at_s=until_s,
+            generation=lease.generation,
+        )
+        for node in dict.fromkeys(nodes)
+    ]
+    return SetResources(resources=tuple(resources))
+
+
+def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
+    """Return the instruction that starts a lease's gang from the job's accepted checkpoint."""
+    return LaunchGang(
+        job_id=job.id,
+        generation=lease.generation,
+        user=job.spec.user,
+        argv=job.spec.argv,
+        env=job.spec.env,
+        accelerator_type=lease.accelerator_type,
+        worker_ids=lease.worker_ids,
+        resource=f"{OWNER}/{resource_name(job.id, lease.generation)}",
+        lease_expires_at_s=lease.expires_at_s,
+        start_step=job.steps_done,
+        total_steps=job.spec.total_steps,
+        checkpoint=job.checkpoint,
+        job_token=job_token,
+        shares_with=_partner(lease),
+    )
+
+
+def _partner(lease: Lease) -> JobId | None:
+    """The other job of a packed pair."""
+    return next((job_id for job_id in lease.combination if job_id != lease.job_id), None)
+
+
+def _wanted(plan: RoundPlan | None, jobs: Mapping[JobId, Job]) -> dict[tuple[JobId, int], Lease]:
+    """The plan's leases of jobs that still want to run."""
+    leases = plan.leases if plan else ()
+    return {
+        (lease.job_id, lease.generation): lease
+        for lease in leases
+        if lease.job_id in jobs and jobs[lease.job_id].is_wanted and lease.generation >= jobs[lease.job_id].generation
+    }
+
+
+def _by_job(gangs: Iterable[GangSeen]) -> dict[JobId, list[GangSeen]]:
+    of_job: dict[JobId, list[GangSeen]] = {}
+    for gang in gangs:
+        of_job.setdefault(gang.job_id, []).append(gang)
+    return of_job
+
+
+def _may_start(job: Job, lease: Lease, gangs: Mapping[JobId, list[GangSeen]]) -> bool:
+    """True if the gang has not been started, and every older gang of its job has ended and that is committed."""
+    others = gangs.get(job.id, [])
+    if any(gang.state is not GangState.ENDED or gang.generation >= lease.generation for gang in others):
+        return False
+    unknown_to_backend = job.state is JobState.LEASED and job.generation == lease.generation
+    return unknown_to_backend or (job.state is JobState.QUEUED and job.generation < lease.generation)
+
+
+def _endings(
+    gangs: Iterable[GangSeen],
+    jobs: Mapping[JobId, Job],
+    newest: Mapping[tuple[JobId, int], Lease],
+    in_force: Mapping[tuple[JobId, int], Lease],
+    now_s: float,
+) -> Iterable[Instruction]:
+    for gang in gangs:
+        key, job = (gang.job_id, gang.generation), jobs.get(gang.job_id)
+        if gang.state is GangState.ENDED:
+            if job is None or job.generation != gang.generation or job.state is not JobState.LEASED:
+                yield ForgetGang(job_id=gang.job_id, generation=gang.generation)
+        elif key not in newest:
+            # Its own lease ends it too; this ends a gang that never started, was cancelled, or belongs to nobody.
+            yield StopGang(job_id=gang.job_id, generation=gang.generation, reason="no longer planned")
+        elif key not in in_force and gang.state is GangState.WAITING and newest[key].expires_at_s <= now_s:
+            yield StopGang(
+                job_id=gang.job_id, generation=gang.generation, reason="its lease ended before it could start"
+            )
+
+
+def _extensions(
+    seen: Observation, newest: Mapping[tuple[JobId, int], Lease], lease_grace_s: float
+) -> Iterable[Instruction]:
+    node_of = {worker.id: worker.node for worker in seen.cluster.workers}
+    for gang in seen.gangs:
+        lease = newest.get((gang.job_id, gang.generation))
+        if lease and gang.state is not GangState.ENDED and all(worker in node_of for worker in lease.worker_ids):
+            yield gang_resources(lease, node_of, lease_grace_s=lease_grace_s)
+            yield ExtendLease(
+                job_id=gang.job_id,
+                generation=gang.generation,
+                expires_at_s=lease.expires_at_s,
+                shares_with=_partner(lease),
+            )

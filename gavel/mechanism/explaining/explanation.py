@@ -1,0 +1,224 @@
+"""Why a job does not run, from the newest round and the stored job: the first reason that holds.
+
+docs/explain.md says what each reason means and what helps.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gavel.mechanism.explaining.waiting import Binding, Line, Shortage, counted, is_ahead, starting, workers_of
+from gavel.mechanism.jobs.admission_holds import held, month_too_short
+from gavel.types import (
+    AcceleratorType,
+    Cluster,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    NodeStatus,
+    Reason,
+    RoundRecord,
+    Tier,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """What an explanation is made from. `jobs` are all unfinished ones; `record` None: no round was decided yet."""
+
+    jobs: Mapping[JobId, Job]
+    tiers: Mapping[str, Tier]
+    cluster: Cluster
+    record: RoundRecord | None
+    usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
+    nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    now_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """An explanation of a job's state.
+
+    `target_fraction` and `received` are fractions of time by type: of the allocation, and since the submission.
+    `lag_rounds`: on the type where it lags most. `position` counts from 1 among the jobs of the tier that wait, the
+    largest lag first; None for a job that does not wait there. `would_unblock` are sentences.
+    """
+
+    code: Reason
+    message: str
+    binding: Binding | None = None
+    target_fraction: Mapping[AcceleratorType, float] = field(default_factory=dict)
+    received: Mapping[AcceleratorType, float] = field(default_factory=dict)
+    lag_rounds: float = 0.0
+    position: int | None = None
+    would_unblock: tuple[str, ...] = ()
+
+    @property
+    def jobs_ahead(self) -> int:
+        """The number of jobs of the tier that come before it."""
+        return 0 if self.position is None else self.position - 1
+
+
+def explain(job: Job, state: State) -> Why:
+    """Return the first reason that holds, with figures, and what would change it."""
+    explanation = blocked(job, state) or _starts_again(job, state) or _in_round(job, state)
+    fix = explanation.code.fix(job.id)
+    helps = (*explanation.would_unblock, *((fix,) if fix else ()))
+    return replace(explanation, received=_received(job, state), would_unblock=helps)
+
+
+def blocked(job: Job, state: State) -> Why | None:
+    """Return why no round will serve the job until somebody does something; None: the rounds decide."""
+    return _ended(job) or _never(job, state) or _held(job, state)
+
+
+# --- what no round can mend ---------------------------------------------------------------------------------------
+
+
+def _ended(job: Job) -> Why | None:
+    if job.state.is_terminal:
+        return Why(code=job.reason, message=job.explanation)
+    if job.cancel_requested:
+        return Why(code=Reason.CANCELLING, message=Reason.CANCELLING.sentence)
+    return None
+
+
+def _never(job: Job, state: State) -> Why | None:
+    return _misconfigured(job, state) or _without_type(job, state) or _beyond_quota(job, state)
+
+
+def _misconfigured(job: Job, state: State) -> Why | None:
+    spec = job.spec
+    if spec.tier not in state.tiers:
+        return Why(code=Reason.MISCONFIGURED, message=f"There is no tier {spec.tier}.")
+    for what, wanted, there in (
+        ("CPU cores", spec.cpu_cores * spec.scale_factor, [node.cpu_cores for node in state.cluster.nodes]),
+        ("bytes of memory", spec.memory_bytes * spec.scale_factor, [node.memory_bytes for node in state.cluster.nodes]),
+    ):
+        if there and all(there) and wanted > sum(there):
+            message = f"The gang of {spec.scale_factor} needs {wanted} {what}; all nodes together have {sum(there)}."
+            most = f"At most {sum(there) // spec.scale_factor} {what} for each worker can be had."
+            return Why(code=Reason.MISCONFIGURED, message=message, would_unblock=(most,))
+    return None
+
+
+def _without_type(job: Job, state: State) -> Why | None:
+    capacity, size = state.cluster.capacity_workers(), job.spec.scale_factor
+    if any(count >= size for count in capacity.values()):
+        return None
+    there = ", ".join(f"{name} {count}" for name, count in capacity.items()) or "no workers at all"
+    most = max(capacity.values(), default=0)
+    helps = [f"{counted(size - most, 'more worker')} of one accelerator type would be enough."]
+    if most:
+        helps.append(f"A scale factor of at most {most} would fit.")
+    message = f"The gang needs {counted(size, 'worker')} of one accelerator type; there are {there}."
+    return Why(code=Reason.NO_MATCHING_TYPE, message=message, would_unblock=tuple(helps))
+
+
+def _beyond_quota(job: Job, state: State) -> Why | None:
+    """The tier's month is too short for what is left of the job, however long it waits."""
+    tier, record = state.tiers[job.spec.tier], state.record
+    if record is None or job.id not in record.problem.job_ids:
+        return None
+    row = record.problem.job_ids.index(job.id)
+    best = float(record.problem.throughput_steps_per_s[row, 0].max(initial=0.0))
+    message = month_too_short(tier, job.steps_remaining, job.spec.scale_factor, best) if best > 0 else None
+    return Why(code=Reason.EXCEEDS_MAX_QUOTA, message=message) if message else None
+
+
+# --- what somebody else has to do ---------------------------------------------------------------------------------
+
+
+def _held(job: Job, state: State) -> Why | None:
+    bare = replace(job, pause_requested=False, waits_for=())  # a spent limit goes before what the user requested
+    for each in (bare, job):
+        hold = held([each], tiers=state.tiers, usage=state.usage, now_s=state.now_s).get(job.id)
+        if hold is not None:
+            return Why(code=hold[0], message=hold[1])
+    return None
+
+
+def _starts_again(job: Job, state: State) -> Why | None:
+    if job.retry_at_s > state.now_s:
+        message = job.message if job.reason is Reason.LOST else Reason.LOST.sentence
+        left_s, losses = job.retry_at_s - state.now_s, counted(job.losses, "lost gang")
+        again = f"The job starts again by itself in {left_s:.0f} s, after {losses}."
+        return Why(code=Reason.LOST, message=message, would_unblock=(again,))
+    return None
+
+
+# --- what the round says ------------------------------------------------------------------------------------------
+
+
+def _in_round(job: Job, state: State) -> Why:
+    record = state.record
+    if record is None or job.id not in record.problem.job_ids:
+        return _unseen(job, state)
+    shortage, row = Shortage(record), record.problem.job_ids.index(job.id)
+    types, why = record.problem.accelerator_types, _running(job, record) or _waiting(job, state, record, shortage)
+    return replace(
+        why,
+        target_fraction=dict(zip(types, shortage.target_fraction[row].tolist(), strict=True)),
+        lag_rounds=max((rounds for (each, _), rounds in record.lag_rounds.items() if each == job.id), default=0.0),
+    )
+
+
+def _unseen(job: Job, state: State) -> Why:
+    if job.state is JobState.LEASED:
+        return Why(code=Reason.RUNNING, message=job.message or Reason.RUNNING.sentence)
+    message = "No round has been decided yet."
+    if state.record is not None:
+        index = state.record.plan.round_index
+        message = f"The job came after round {index} was decided. The next round takes it into account."
+    place = Line(state.record).place_of(job, state.jobs.values())
+    return Why(code=Reason.PENDING_EVALUATION, message=message, position=place)
+
+
+def _running(job: Job, record: RoundRecord) -> Why | None:
+    lease = next((each for each in record.plan.leases if each.job_id == job.id), None)
+    if job.state is JobState.QUEUED:
+        return None if lease is None else _served(job, lease)
+    if lease is not None and lease.is_profiling:
+        return Why(code=Reason.PROFILING, message=starting(lease)[1])
+    message = f"The gang runs on {workers_of(lease)}." if lease else "The gang ends with the round in force."
+    return Why(code=Reason.RUNNING, message=message)
+
+
+def _served(job: Job, lease: Lease) -> Why:
+    """A job whose gang has ended in the round keeps the reason that it got then."""
+    code, message = starting(lease) if is_ahead(job, lease) else (job.reason, job.explanation)
+    return Why(code=code, message=message)
+
+
+def _waiting(job: Job, state: State, record: RoundRecord, shortage: Shortage) -> Why:
+    row, place = record.problem.job_ids.index(job.id), Line(record).place_of(job, state.jobs.values())
+    code, message = shortage.tell(job, row, place)
+    binding = shortage.binding(row)
+    helps = _would_unblock(job, state, record, binding) if binding else ()
+    return Why(code=code, message=message, binding=binding, position=place, would_unblock=helps)
+
+
+def _would_unblock(job: Job, state: State, record: RoundRecord, binding: Binding) -> tuple[str, ...]:
+    missing = max(1, job.spec.scale_factor - max(0, binding.workers - binding.leased_workers))
+    free = f"{counted(missing, 'more free worker')} of {binding.accelerator_type} would be enough."
+    first = _next_to_end(state, record, binding.accelerator_type)
+    return (free,) if first is None else (free, first)
+
+
+def _next_to_end(state: State, record: RoundRecord, name: AcceleratorType) -> str | None:
+    """A sentence that says when the first of the gangs on the type ends if it keeps running; None if unknown."""
+    problem = record.problem
+    if name not in problem.accelerator_types:
+        return None
+    column, row_of = problem.accelerator_types.index(name), {each: row for row, each in enumerate(problem.job_ids)}
+    there = {lease.job_id for lease in record.plan.leases if lease.accelerator_type == name} & state.jobs.keys()
+    rates = [(row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in there & row_of.keys()]
+    ends_s = [float(problem.steps_remaining[row] / rate) for row, rate in rates if rate > 0]
+    return f"The first gang on {name} ends in {min(ends_s):.0f} s of running." if ends_s else None
+
+
+def _received(job: Job, state: State) -> dict[AcceleratorType, float]:
+    end_s = job.finished_at_s if job.finished_at_s is not None else state.now_s
+    age_s = end_s - job.submitted_at_s
+    return {name: min(1.0, held_s / age_s) if age_s > 0 else 0.0 for name, held_s in sorted(job.received_s.items())}

@@ -1,0 +1,192 @@
+"""Which jobs wait, in which order, for which accelerator type, and the message of each.
+
+A job's message, its explanation and the queue are all made here, so that they agree. The accelerator type that a job
+waits for comes from the policy's own prices (gavel/policies/fast), else from how much of each type the allocation
+gives away.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.mechanism.planning.planner import time_per_job
+from gavel.types import AcceleratorType, BoolArray, FloatArray, Job, JobId, JobState, Lease, Reason, RoundRecord
+
+TARGET_FRACTION_MIN = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The accelerator type that a job waits for. `price` is relative to the dearest type, in [0, 1]; `source` says
+    whether it is a price of the policy (`prices`) or the part of the type that the allocation has given away (`load`).
+    """
+
+    accelerator_type: AcceleratorType
+    price: float
+    source: str
+    leased_workers: int
+    workers: int
+
+
+class Line:
+    """The order in which jobs wait: the largest lag first, then by arrival; without a round by ID."""
+
+    def __init__(self, record: RoundRecord | None) -> None:
+        job_ids = record.problem.job_ids if record else ()
+        self._row_of, self._next_row = {job_id: row for row, job_id in enumerate(job_ids)}, len(job_ids)
+        self._lag = record.largest_lag() if record else {}
+        self.lease_of: dict[JobId, Lease] = {lease.job_id: lease for lease in record.plan.leases} if record else {}
+
+    def in_order(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Job]]:
+        """Yield each job that waits with its place in its tier, from 1; `jobs` are all unfinished ones."""
+        places: Counter[str] = Counter()
+        for job in sorted(filter(self._waits, jobs), key=self._key):
+            places[job.spec.tier] += 1
+            yield places[job.spec.tier], job
+
+    def place_of(self, job: Job, jobs: Iterable[Job]) -> int:
+        """Return the place of a job that waits, as `in_order` gives it."""
+        others = (each for each in jobs if each.spec.tier == job.spec.tier and each.id != job.id)
+        return 1 + sum(self._waits(each) and self._key(each) < self._key(job) for each in others)
+
+    def _waits(self, job: Job) -> bool:
+        """True for a job that the newest round does not serve; one whose gang ends with the round before waits, too."""
+        return job.id not in self.lease_of and (job.id in self._row_of or job.state is JobState.QUEUED)
+
+    def _key(self, job: Job) -> tuple[float, int, JobId]:
+        return -self._lag.get(job.id, 0.0), self._row_of.get(job.id, self._next_row), job.id
+
+
+class Shortage:
+    """Why a round does not serve its other jobs, and which accelerator type each of them waits for."""
+
+    def __init__(self, record: RoundRecord) -> None:
+        self._record, self._problem = record, record.problem
+        self.target_fraction = time_per_job(record.allocation, record.problem)  # (n, m) fractions of time
+        self._shares: list[float] = self.target_fraction.sum(axis=1).tolist()
+        self._usable = self._problem.throughput_steps_per_s[: len(self._problem.job_ids), 0] > 0
+        self._leased = leased(record)
+        self._bindings: dict[bytes, Binding | None] = {}  # jobs that can use the same types wait for the same one
+
+    def tell(self, job: Job, row: int, place: int) -> tuple[Reason, str]:
+        """Return why the job in that row of the problem waits: the reason, and sentences with figures."""
+        share, spec = self._shares[row], job.spec
+        reason, part = Reason.WAITING_FOR_CAPACITY, "no time now"
+        if share > TARGET_FRACTION_MIN:
+            reason, part = Reason.BEHIND_FAIR_SHARE, f"{share:.1%} of the time"
+        scarce, first = _scarce(self.binding(row), spec.scale_factor), _place(place, spec.tier)
+        return reason, f"{scarce} The allocation gives this job {part}. {first}"
+
+    def binding(self, row: int) -> Binding | None:
+        """Return the type with the highest price that the job in that row can use; None if it can use none."""
+        usable = self._usable[row]
+        key = usable.tobytes()
+        if key not in self._bindings:
+            self._bindings[key] = self._binding(usable) if usable.any() else None
+        return self._bindings[key]
+
+    def _binding(self, usable: BoolArray) -> Binding:
+        problem = self._problem
+        prices, source = _prices(self._record, usable), "prices"
+        if prices is None:
+            workers = np.maximum(1.0, problem.capacity_workers.astype(np.float64))
+            prices, source = (self.target_fraction * problem.scale_factor[:, None]).sum(axis=0) / workers, "load"
+        column = int(np.argmax(np.where(usable, prices, -math.inf)))
+        name = problem.accelerator_types[column]
+        return Binding(
+            accelerator_type=name,
+            price=float(prices[column] / max(float(prices.max()), 1e-300)),
+            source=source,
+            leased_workers=self._leased[name],
+            workers=int(problem.capacity_workers[column]),
+        )
+
+
+def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, Reason, str]]:
+    """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order."""
+    line, shortage = Line(record), Shortage(record)
+    row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
+    for lease in record.plan.leases:
+        if lease.job_id in jobs and is_ahead(jobs[lease.job_id], lease):
+            yield lease.job_id, *starting(lease)
+    for place, job in line.in_order(jobs.values()):
+        if job.state is JobState.QUEUED and job.id in row_of:
+            yield job.id, *shortage.tell(job, row_of[job.id], place)
+
+
+def is_ahead(job: Job, lease: Lease) -> bool:
+    """Return True if the job has yet to start under the lease; its gang of an older lease has ended."""
+    return job.state is JobState.QUEUED and job.generation < lease.generation
+
+
+def starting(lease: Lease) -> tuple[Reason, str]:
+    """Return the reason and the message of a queued job to which a round gives that lease."""
+    if lease.is_profiling:
+        return Reason.PROFILING, (
+            f"Round {lease.round_index} measures this job on {lease.accelerator_type}, where nobody knows its speed."
+        )
+    return (
+        Reason.PENDING_EVALUATION,
+        f"Round {lease.round_index} gives this job {workers_of(lease)}. Its gang is about to start.",
+    )
+
+
+def workers_of(lease: Lease) -> str:
+    """Return how many workers of which type a lease gives, and the first of them."""
+    names = ", ".join(lease.worker_ids[:4]) + (", .." if len(lease.worker_ids) > 4 else "")
+    return f"{counted(len(lease.worker_ids), 'worker')} of {lease.accelerator_type} ({names})"
+
+
+def counted(number: int, what: str) -> str:
+    """Return the number with its noun, as in "1 job" and "2 jobs"."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def leased(record: RoundRecord) -> Counter[AcceleratorType]:
+    """Return how many of the workers that the allocation shares are leased to the end of the round, by type."""
+    plan, shared = record.plan, set(record.problem.job_ids)
+    holding = {
+        worker: lease.accelerator_type
+        for lease in plan.leases
+        if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
+        for worker in lease.worker_ids
+    }
+    return Counter(holding.values())
+
+
+def _scarce(binding: Binding | None, size: int) -> str:
+    if binding is None:
+        return "No accelerator type of the cluster can run this job now."
+    name, workers, free = binding.accelerator_type, binding.workers, binding.workers - binding.leased_workers
+    if free > 0:
+        return f"{name} has {free} of {counted(workers, 'worker')} free, and this job needs {size}."
+    return f"All {workers} workers of {name} are leased." if workers > 1 else f"The only worker of {name} is leased."
+
+
+def _place(place: int, tier: str) -> str:
+    if place == 1:
+        return f"This job is next in tier {tier}."
+    return f"{counted(place - 1, 'job')} of tier {tier} {'comes' if place == 2 else 'come'} before this job."
+
+
+def _prices(record: RoundRecord, usable: BoolArray) -> FloatArray | None:
+    """Prices (m,) of the level at which the job stops to rise: the first by which all its types have had a price.
+
+    A type that was given away completely at an earlier level has no price at later ones.
+    """
+    stored: Mapping[str, Sequence[object]] = record.allocation.warm_start.get("prices", {})
+    types, stored_types = record.problem.accelerator_types, list(stored.get("types", ()))
+    if not stored_types or record.allocation.is_fallback or not set(stored_types) <= set(types):
+        return None
+    columns = [types.index(str(name)) for name in stored_types]
+    is_short = np.zeros(len(usable), dtype=bool)
+    for level in stored.get("levels", ()):
+        prices = np.zeros(len(usable))
+        prices[columns] = np.asarray(level, dtype=np.float64)
+        is_short |= prices > 0
+        if is_short[usable].all() and (prices[usable] > 0).any():
+            return prices
+    return None

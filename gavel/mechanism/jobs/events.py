@@ -1,0 +1,67 @@
+"""What can happen to a job: the inputs of its state machine. Each carries its own time."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gavel.types import AcceleratorType, GangExit, Reason, Report, WorkerId
+
+
+class EventKind(StrEnum):
+    """Names of the arrows of the lifecycle table."""
+
+    LAUNCHED = "gang.launched"
+    PREEMPTED = "gang.preempted"
+    LOST = "gang.lost"
+    RETRIED = "gang.failed"
+    FINISHED = "job.completed"
+    BROKE = "job.failed"
+    CANCELLED = "job.cancelled"
+    REFUSED = "job.refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A gang was sent to the backend under a new generation."""
+
+    at_s: float
+    generation: int
+    round_index: int
+    accelerator_type: AcceleratorType
+    worker_ids: tuple[WorkerId, ...]
+
+    kind = EventKind.LAUNCHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A gang has ended; `kind`: what that means for its job; `retry_at_s`: the job does not start again before."""
+
+    at_s: float
+    generation: int
+    kind: EventKind
+    reason: Reason
+    message: str
+    exit: GangExit
+    retry_at_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismissed:
+    """A job that holds no gang ends: cancelled, or refused because it can never run."""
+
+    at_s: float
+    kind: EventKind
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """Reports of the gang of `generation`. They change the progress of the job, not its state."""
+
+    at_s: float
+    generation: int
+    reports: tuple[Report, ...]
+
+
+Event = Launched | Ended | Dismissed

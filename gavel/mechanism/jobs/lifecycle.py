@@ -1,0 +1,219 @@
+"""The states of a job: a table of transitions, a function that applies it, and what the end of a gang means."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from gavel.errors import InvalidTransition
+from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
+from gavel.ports import JobEvent
+from gavel.types import (
+    AcceleratorType,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    Job,
+    JobState,
+    Reason,
+    Report,
+    ReportKind,
+)
+from gavel.types.copying import changed
+
+LOST_BACKOFF_MAX_S = 3600.0
+
+TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
+    (JobState.QUEUED, EventKind.LAUNCHED): JobState.LEASED,
+    (JobState.QUEUED, EventKind.FINISHED): JobState.COMPLETED,  # late, but with the live generation
+    (JobState.QUEUED, EventKind.CANCELLED): JobState.CANCELLED,
+    (JobState.QUEUED, EventKind.REFUSED): JobState.FAILED,
+    (JobState.LEASED, EventKind.PREEMPTED): JobState.QUEUED,
+    (JobState.LEASED, EventKind.LOST): JobState.QUEUED,
+    (JobState.LEASED, EventKind.RETRIED): JobState.QUEUED,
+    (JobState.LEASED, EventKind.FINISHED): JobState.COMPLETED,
+    (JobState.LEASED, EventKind.BROKE): JobState.FAILED,
+    (JobState.LEASED, EventKind.CANCELLED): JobState.CANCELLED,
+}
+
+
+def step(job: Job, event: Event) -> tuple[Job, JobEvent]:
+    """Return the job after the event, and the event's record. Raises InvalidTransition for a pair not in TABLE."""
+    finish = TABLE.get((job.state, event.kind))
+    if finish is None:
+        raise InvalidTransition(job.id, job.state, event.kind, (f"{job.reason}: {job.message}",))
+    after = _after(replace(job, state=finish), event)
+    round_index = event.round_index if isinstance(event, Launched) else None
+    line = JobEvent(job_id=job.id, at_s=event.at_s, kind=event.kind, message=after.message, round_index=round_index)
+    return after, line
+
+
+def _after(job: Job, event: Event) -> Job:
+    match event:
+        case Launched():
+            workers = ", ".join(event.worker_ids)
+            return replace(
+                job,
+                generation=event.generation,
+                attempt=job.attempt + 1,
+                report_sequence=0,
+                trained_s=0.0,
+                trained_steps=0,
+                steps_reported=job.steps_done,
+                accounted_until_s=event.at_s,
+                reason=Reason.LAUNCHED,
+                message=f"The gang was launched on {workers} as number {event.generation}, from step {job.steps_done}.",
+            )
+        case Ended():
+            is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
+            return replace(
+                _closed(job, event),
+                preemptions=job.preemptions + is_preempted,
+                failures=job.failures + (event.kind is EventKind.RETRIED),
+                losses=job.losses + (event.kind is EventKind.LOST),
+                retry_at_s=max(job.retry_at_s, event.retry_at_s),
+            )
+        case Dismissed():
+            return replace(job, reason=event.reason, message=event.message, finished_at_s=event.at_s)
+
+
+def _closed(job: Job, event: Ended) -> Job:
+    job = replace(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
+    if not job.state.is_terminal:
+        return job
+    done = job.spec.total_steps if job.state is JobState.COMPLETED else job.steps_done
+    return replace(
+        job,
+        steps_done=done,
+        steps_reported=done,
+        finished_at_s=event.at_s,
+        exit_code=event.exit.exit_code,
+        log_tail=event.exit.log_tail,
+    )
+
+
+def take_reports(job: Job, event: Reported) -> Job:
+    """Return the job after new reports of its current gang; repeated or stale reports change nothing.
+
+    Only an accepted checkpoint or the verified end moves `steps_done`; the rest is provisional.
+    """
+    if event.generation != job.generation or job.state.is_terminal:
+        return job
+    for report in event.reports:
+        if report.sequence <= job.report_sequence or report.step > job.spec.total_steps:
+            continue
+        job = _after_report(job, report)
+    return job
+
+
+def _after_report(job: Job, report: Report) -> Job:
+    values: dict[str, object] = {
+        "report_sequence": report.sequence,
+        "steps_reported": max(job.steps_reported, report.step),
+        "trained_s": job.trained_s + max(0.0, report.seconds),
+        "trained_steps": job.trained_steps + max(0, report.steps),
+    }
+    if report.metrics:
+        values["metrics"] = {**job.metrics, **report.metrics}
+    if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
+        values |= {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
+        values["losses"] = 0 if report.step > job.steps_done else job.losses
+    return changed(job, **values)
+
+
+def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[GangSeen] = ()) -> Job:
+    """Return the job with the wall time that `gang` has held its workers, up to `until_s` or the gang's end.
+
+    The time is added to `received_s`; the part in which one of `partners`, gangs on the same workers, was there
+    as well is added to `shared_s`.
+    """
+    if gang.generation != job.generation or gang.started_at_s is None:
+        return job
+    end = until_s if gang.ended_at_s is None else min(until_s, gang.ended_at_s)
+    since = max(job.accounted_until_s, gang.started_at_s)
+    if end <= since:
+        return job
+    name, shared = gang.accelerator_type, job.shared_s
+    received = {**job.received_s, name: job.received_s.get(name, 0.0) + end - since}
+    if (both_s := sum(_both_s(each, since, end) for each in partners)) > 0:
+        shared = {**shared, name: shared.get(name, 0.0) + both_s}
+    started = job.started_at_s if job.started_at_s is not None else gang.started_at_s
+    return changed(job, received_s=received, shared_s=shared, accounted_until_s=end, started_at_s=started)
+
+
+def _both_s(partner: GangSeen, since: float, end: float) -> float:
+    """Seconds of [since, end) in which the partner held its workers."""
+    if partner.started_at_s is None:
+        return 0.0
+    until = end if partner.ended_at_s is None else min(end, partner.ended_at_s)
+    return max(0.0, until - max(since, partner.started_at_s))
+
+
+def weighed(job: Job, end: Ended, *, retries: int, backoff_s: float) -> Ended:
+    """Return the end of a gang; for a lost one with the instant at which its job may start again.
+
+    That is at once after the first loss, then after pauses that double, from `backoff_s` seconds up to an hour.
+
+    After more than `retries` losses without a durable step in between the job fails: it is probably the cause.
+    """
+    if end.kind is not EventKind.LOST:
+        return end
+    if job.losses >= retries:
+        message = f"The job lost {job.losses + 1} gangs in a row without a durable step. {end.message}"
+        return replace(end, kind=EventKind.BROKE, reason=Reason.LOST_TOO_OFTEN, message=message)
+    pause_s = min(LOST_BACKOFF_MAX_S, backoff_s * 2 ** (job.losses - 1)) if job.losses else 0.0
+    later = f"after {pause_s:g} s" if pause_s else "at once"
+    message = f"{end.message} The job starts again {later}."
+    return replace(end, retry_at_s=end.at_s + pause_s, message=message)
+
+
+def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
+    """Return what the end of the gang means for its job; None while it runs, or if it is not the job's gang now."""
+    if gang.state is not GangState.ENDED or gang.exit is None or gang.generation != job.generation:
+        return None
+    if job.state is not JobState.LEASED:
+        return None
+    kind, reason, message = _verdict(job, gang.exit, gang.accelerator_type)
+    return Ended(
+        at_s=gang.ended_at_s or now_s,
+        generation=gang.generation,
+        kind=kind,
+        reason=reason,
+        message=message,
+        exit=gang.exit,
+    )
+
+
+def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, Reason, str]:
+    where = f"on {on} at step {job.steps_done} of {job.spec.total_steps}"
+    if end.outcome is GangOutcome.EXITED and end.exit_code == 0 and _did_all_steps(job):
+        return EventKind.FINISHED, Reason.COMPLETED, f"The job has completed {job.spec.total_steps} steps."
+    if job.cancel_requested:
+        return EventKind.CANCELLED, Reason.CANCELLED, f"The job was cancelled {where}."
+    match end.outcome:
+        case GangOutcome.PREEMPTED:
+            if job.pause_requested:
+                return EventKind.PREEMPTED, Reason.PAUSED, f"The job was paused {where}."
+            return EventKind.PREEMPTED, Reason.PREEMPTED, f"The lease ended {where}. The job waits for its next round."
+        case GangOutcome.LOST:
+            return EventKind.LOST, Reason.LOST, f"The gang was lost {where}: {end.message or 'its supervisor is gone'}."
+        case GangOutcome.NOT_STARTED:
+            return EventKind.BROKE, Reason.PROGRAM_NOT_STARTED, end.message
+        case GangOutcome.EXITED:
+            return _program_failed(job, end, where)
+
+
+def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, Reason, str]:
+    if end.exit_code == 0:
+        message = f"The program exited with code 0 {where}: the loop over job.steps() was left early."
+        return EventKind.BROKE, Reason.STEPS_MISSING, message
+    how = f"exit code {end.exit_code}" if end.exit_code > 0 else f"signal {-end.exit_code}"
+    if job.failures < job.spec.max_retries:
+        again = f"Retry {job.failures + 1} of {job.spec.max_retries} follows."
+        message = f"The program ended with {how} {where}. {again} {end.message}"
+        return EventKind.RETRIED, Reason.RETRYING, message.rstrip()
+    return EventKind.BROKE, Reason.PROGRAM_FAILED, f"The program ended with {how} {where}. {end.message}".rstrip()
+
+
+def _did_all_steps(job: Job) -> bool:
+    # A program that never reported does not use the runtime: its own exit code 0 is all there is to go by.
+    return job.steps_done >= job.spec.total_steps or job.report_sequence == 0

@@ -1,0 +1,1 @@
+"""What an observation of the cluster means for jobs, estimates and bills."""

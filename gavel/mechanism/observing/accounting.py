@@ -1,0 +1,96 @@
+"""Derives measurements and isolated time from jobs and the reports of their gangs."""
+
+import numpy as np
+
+from gavel.finish_time import isolated_rate
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.problem import Estimate, rates_of
+from gavel.types import (
+    AcceleratorType,
+    GangSeen,
+    Job,
+    Measurement,
+    Report,
+    ReportKind,
+)
+from gavel.types.copying import changed
+
+
+def measurements_of(job: Job, gang: GangSeen, layout: Layout, partner: str | None = None) -> tuple[Measurement, ...]:
+    """Return the measurements in a gang's new reports, colocated with kind `partner` if any; `job` as before them."""
+    return tuple(
+        _measurement(job, gang, layout, partner, report)
+        for report in gang.reports
+        if report.steps > 0 and report.sequence > job.report_sequence
+    )
+
+
+def silence_of(
+    job: Job, gang: GangSeen, layout: Layout, partner: str | None, *, now_s: float, round_s: float
+) -> tuple[Measurement, ...]:
+    """Return a measurement of 0 steps if a colocated gang has done none a round after its start, else nothing.
+
+    The two jobs may not fit on the same workers at all.
+    """
+    began_s = gang.started_at_s
+    if partner is None or began_s is None or job.trained_steps or gang.reports or now_s - began_s < round_s:
+        return ()
+    silence = Report(sequence=job.report_sequence, kind=ReportKind.PROGRESS, step=0, seconds=now_s - began_s)
+    return (_measurement(job, gang, layout, partner, silence),)
+
+
+def _measurement(job: Job, gang: GangSeen, layout: Layout, partner: str | None, report: Report) -> Measurement:
+    return Measurement(
+        job_id=job.id,
+        generation=gang.generation,
+        sequence=report.sequence,
+        user=job.spec.user,
+        kind=job.spec.kind,
+        scale_factor=job.spec.scale_factor,
+        accelerator_type=gang.accelerator_type,
+        steps=report.steps,
+        seconds=report.seconds,
+        partner=partner,
+        placement="spread" if _is_spread(gang, layout) else "consolidated",
+        is_representative=report.is_representative,
+        stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
+    )
+
+
+def _is_spread(gang: GangSeen, layout: Layout) -> bool:
+    """True for a gang on more nodes than it would need if all were free; False if some of its workers are gone."""
+    workers, name = gang.worker_ids, gang.accelerator_type
+    is_whole = len(workers) > 1 and layout.is_gang(workers, name, len(workers))
+    return is_whole and layout.nodes(workers) > layout.fewest_nodes(name, len(workers))
+
+
+def isolated(job: Job, steps: int, *, competing: int, layout: Layout, estimate: Estimate) -> Job:
+    """Return the job with the time added that `steps` more would have taken at T_iso (gavel/finish_time.py).
+
+    `competing`: how many jobs may be served, this one included; each has that part of the cluster. Where the job can
+    run nowhere any more, there is no slice, and the steps, done just before, are not counted.
+    """
+    rates = rates_of(job.spec, layout.types, layout.capacity, estimate)[None, :]
+    size = np.array([job.spec.scale_factor])
+    own, whole = (
+        float(isolated_rate(rates, layout.capacity, size, np.array([share]))[0]) for share in (1 / competing, 1.0)
+    )
+    if own <= 0:
+        return job
+    isolated_steps = job.isolated_steps + steps * whole / own  # in steps at T_iso of a job that has all to itself
+    return changed(job, isolated_steps=isolated_steps, isolated_time_s=isolated_steps / whole)
+
+
+def without_lost(job: Job, steps: int) -> Job:
+    """Return the job without the isolated time of `steps` that were reported and lost, each counted as the mean of all.
+
+    `job` is as it is after the loss.
+    """
+    kept = job.steps_reported / (job.steps_reported + steps)
+    return changed(job, isolated_steps=job.isolated_steps * kept, isolated_time_s=job.isolated_time_s * kept)
+
+
+def received(job: Job, accelerator_type: AcceleratorType, *, rounds: int) -> Job:
+    """Return the job with `rounds` more rounds received on the type."""
+    count = job.rounds_received.get(accelerator_type, 0) + rounds
+    return changed(job, rounds_received={**job.rounds_received, accelerator_type: count})

@@ -1,0 +1,189 @@
+"""Applies an observation: to the jobs, by the table of their lifecycle, and to the estimates of throughputs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.jobs import admission_holds, lifecycle
+from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
+from gavel.mechanism.observing.accounting import isolated, measurements_of, received, silence_of, without_lost
+from gavel.mechanism.planning import switch_costs
+from gavel.mechanism.planning.problem import as_known, is_schedulable
+from gavel.mechanism.tick import Tick
+from gavel.ports import ThroughputEstimator
+from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, JobState, Reason, WorkerId
+from gavel.types.copying import changed
+
+
+def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
+    """Return the estimator with the measurements in the new reports of gangs; the same object if there are none."""
+    partners = _partners(tick)
+    round_s = max((plan.ends_at_s - plan.starts_at_s for plan in tick.round_plans), default=inf)
+    measured = [
+        measurement
+        for gang in tick.seen.gangs
+        if (job := tick.jobs.get(gang.job_id)) is not None and gang.generation == job.generation
+        for measurement in (
+            *measurements_of(job, gang, layout, partners.get(job.id)),
+            *silence_of(job, gang, layout, partners.get(job.id), now_s=tick.now_s, round_s=round_s),
+        )
+    ]
+    return estimator.learn(measured) if measured else estimator
+
+
+def _partners(tick: Tick) -> dict[JobId, str]:
+    """The kind of the other job, for each job whose gang shares its workers with another gang (job ID -> kind)."""
+    first: dict[WorkerId, Job] = {}
+    partners = {}
+    for gang in tick.seen.gangs:
+        job = tick.jobs.get(gang.job_id)
+        if job is None or gang.state is not GangState.RUNNING or not gang.worker_ids:
+            continue
+        other = first.setdefault(gang.worker_ids[0], job)
+        if other is not job:
+            partners[job.id], partners[other.id] = other.spec.kind, job.spec.kind
+    return partners
+
+
+def colocated(gangs: Iterable[GangSeen]) -> dict[tuple[JobId, int], list[GangSeen]]:
+    """Return the gangs on the same workers as each gang, by job and generation; those that are alone are left out."""
+    on: dict[tuple[WorkerId, ...], list[GangSeen]] = {}
+    for gang in gangs:
+        on.setdefault(gang.worker_ids, []).append(gang)
+    several = (there for workers, there in on.items() if workers and len(there) > 1)
+    return {(g.job_id, g.generation): [each for each in there if each is not g] for there in several for g in there}
+
+
+def apply_observation(
+    tick: Tick,
+    *,
+    layout: Layout,
+    estimator: ThroughputEstimator,
+    lost_retries: int,
+    lost_backoff_s: float,
+    colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]],
+) -> None:
+    """Change the tick's jobs by what was observed: the reports and the ends of gangs, and gangs that are missing.
+
+    `layout` is that of the observed cluster. `colocated`: the other gangs on the workers of each gang, by job and
+    generation, ended ones included.
+    """
+    _JobUpdates(
+        tick=tick,
+        layout=layout,
+        estimator=estimator,
+        lost_retries=lost_retries,
+        lost_backoff_s=lost_backoff_s,
+        colocated=colocated,
+    ).apply()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _JobUpdates:
+    """The arguments of `apply_observation`, and what each gang and each job without a gang changes."""
+
+    tick: Tick
+    layout: Layout
+    estimator: ThroughputEstimator
+    lost_retries: int
+    lost_backoff_s: float
+    colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
+
+    def apply(self) -> None:
+        tick = self.tick
+        for gang in tick.seen.gangs:
+            job = tick.jobs.get(gang.job_id)
+            if job is not None and gang.generation == job.generation:
+                self._take_gang(job, gang)
+        seen = {(gang.job_id, gang.generation) for gang in tick.seen.gangs}
+        in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
+        planned = {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
+        for job in list(tick.jobs.values()):
+            key = (job.id, job.generation)
+            self._take_absence(job, is_held=key in seen or (key in planned and job.is_wanted))
+
+    def _take_gang(self, job: Job, gang: GangSeen) -> None:
+        tick = self.tick
+        after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, generation=gang.generation, reports=gang.reports))
+        after = self._isolated(after, after.steps_reported - job.steps_reported)
+        end = lifecycle.ended(after, gang, tick.now_s)
+        if end is not None or after is not job:
+            partners = self.colocated.get((gang.job_id, gang.generation), ())
+            after = lifecycle.account_time(after, gang, tick.now_s, partners)
+        if end is not None:
+            cost_s = switch_costs.measured_s(after, gang)
+            if cost_s is not None:
+                tick.switch_cost_s.append((job.spec.kind, cost_s))
+            self._account_partners(gang, end.at_s)
+            self._end(after, end)
+        elif after is not job:
+            tick.put(after)
+
+    def _account_partners(self, gang: GangSeen, ended_at_s: float) -> None:
+        """Count the time that other gangs shared workers with one that has ended; the next observation lacks it."""
+        tick = self.tick
+        for partner in self.colocated.get((gang.job_id, gang.generation), ()):
+            job = tick.jobs.get(partner.job_id)
+            if job is not None and partner.state is not GangState.ENDED:
+                after = lifecycle.account_time(job, partner, ended_at_s, (gang,))
+                if after is not job:
+                    tick.put(after)
+
+    def _end(self, job: Job, end: Ended) -> None:
+        tick, done_before = self.tick, job.steps_reported
+        end = lifecycle.weighed(job, end, retries=self.lost_retries, backoff_s=self.lost_backoff_s)
+        after, line = lifecycle.step(job, end)
+        after = self._isolated(after, after.steps_reported - done_before)
+        ahead = tick.round_plans[-1].leases if tick.round_plans and tick.round_plans[-1].starts_at_s >= end.at_s else ()
+        for lease in ahead:
+            if (lease.job_id, lease.generation) == (
+                job.id,
+                end.generation,
+            ):  # it was to stay for a round that it will not see
+                after = received(after, lease.accelerator_type, rounds=-1)
+        tick.put(after, line)
+
+    def _take_absence(self, job: Job, *, is_held: bool) -> None:
+        """End a queued job that was cancelled; count the gang of a leased job as lost if no node and no plan has it."""
+        now_s = self.tick.now_s
+        if job.state is JobState.QUEUED and job.cancel_requested:
+            gone = Dismissed(
+                at_s=now_s,
+                kind=EventKind.CANCELLED,
+                reason=Reason.CANCELLED,
+                message="The job was cancelled before it ran.",
+            )
+            self.tick.put(*lifecycle.step(job, gone))
+        elif job.state is JobState.LEASED and not is_held:
+            exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
+            kind, reason = (EventKind.LOST, Reason.LOST)
+            if job.cancel_requested:
+                kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
+            message = "There is no trace of the gang."
+            end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
+            self._end(job, end)
+
+    def _isolated(self, job: Job, steps: int) -> Job:
+        """The job with the isolated time of `steps` more steps added, or that of lost steps (negative) taken off."""
+        if steps == 0:
+            return job
+        if steps < 0:
+            return without_lost(job, -steps)
+        competing, refined = len(self._served | {job.id}), as_known(job, self.estimator)
+        after = isolated(refined, steps, competing=competing, layout=self.layout, estimate=self.estimator.estimate)
+        return after if refined is job else changed(after, spec=job.spec)
+
+    @cached_property
+    def _served(self) -> set[JobId]:
+        """The jobs that a round could serve until now; their number is the n of finish-time fairness."""
+        snapshot, now_s = self.tick.snapshot, self.tick.now_s
+        held = admission_holds.held(snapshot.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=now_s)
+        largest = int(self.layout.capacity.max(initial=0))
+        return {
+            job.id
+            for job in snapshot.jobs.values()
+            if job.submitted_at_s < now_s and is_schedulable(job, now_s) and job.id not in held
+            if job.spec.scale_factor <= largest
+        }

@@ -1,0 +1,1 @@
+"""How a round is decided: the problem, its allocation, the gangs that run, their workers and leases."""

@@ -1,0 +1,251 @@
+"""Gives workers that are free in the middle of a round to waiting jobs at once, until the round ends.
+
+A plan is amended, never replaced: leases that ended early are cut where they ended, new ones are added to it with the
+round's own end. These leases come on top of the target fractions, so nothing is charged to the ledger.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gavel.mechanism.cluster.nodes import usable
+from gavel.mechanism.cluster.placement import Layout, place
+from gavel.mechanism.planning.invariants import check_plan
+from gavel.mechanism.planning.planner import Ledger, SelectionProblem, choose
+from gavel.mechanism.planning.problem import Estimate, as_known, rates_of
+from gavel.mechanism.planning.switch_costs import ANY_OTHER
+from gavel.mechanism.tick import Tick
+from gavel.ports import ThroughputEstimator
+from gavel.types import (
+    Cluster,
+    FloatArray,
+    GangSeen,
+    GangState,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    Planner,
+    RoundPlan,
+    WorkerId,
+)
+
+LOOKED_AT_ONCE = 64  # at least so many waiting jobs are considered together
+
+RatesAndLag = Callable[[Sequence[int], Layout], tuple[FloatArray, FloatArray]]
+"""Steps/s of some rows on the types of a layout, 0 where a gang does not fit, and their lags in rounds; both (n, m)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What can be filled at `now_s`: the `waiting` jobs in order, and `cluster`, the usable part of the `whole` one.
+
+    `ahead` is the round after `plan`, if it is planned already; `lag` is empty unless the planner keeps lags.
+    """
+
+    plan: RoundPlan
+    ahead: RoundPlan | None
+    jobs: Mapping[JobId, Job]
+    gangs: Sequence[GangSeen]
+    waiting: Sequence[Job]
+    cluster: Cluster
+    whole: Cluster
+    estimate: Estimate
+    lag: Ledger
+    now_s: float
+
+    @property
+    def question(self) -> tuple[object, ...]:
+        """A key, equal for two gaps only if `backfill` answers both alike: None is not worked out twice."""
+        gangs = frozenset((gang.job_id, gang.generation) for gang in self.gangs if gang.state is not GangState.ENDED)
+        workers = tuple(worker.id for worker in self.cluster.workers)
+        ahead = self.ahead.round_index if self.ahead else 0
+        return self.plan.round_index, ahead, gangs, workers, tuple(self.waiting)
+
+
+def gap_of(
+    tick: Tick,
+    waiting: Iterable[Job],
+    estimator: ThroughputEstimator,
+    *,
+    minimum_lease_fraction: float,
+    switch_cost_s: Mapping[str, float],
+    planner: Planner,
+) -> Gap | None:
+    """Return what may be filled in the round in force; None if there is no round, or too little of it is left.
+
+    A job waits for the next round if less is left of this one than twice the switch cost of its kind.
+    """
+    record = next((each for each in reversed(tick.snapshot.round_records) if each.plan.starts_at_s <= tick.now_s), None)
+    is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
+    left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
+    if record is None or left_s <= 0 or left_s < minimum_lease_fraction * record.plan.duration_s:
+        return None
+    other_s = switch_cost_s.get(ANY_OTHER, 0.0)
+    worth = (job for job in waiting if 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s)
+    return Gap(
+        plan=record.plan,
+        ahead=next((each for each in tick.round_plans if each.starts_at_s > tick.now_s), None),
+        jobs=tick.jobs,
+        gangs=tick.seen.gangs,
+        waiting=[as_known(job, estimator) for job in worth],
+        cluster=tick.usable,
+        whole=tick.seen.cluster,
+        estimate=estimator.estimate,
+        lag=record.lag_rounds if planner == "lag" else {},
+        now_s=tick.now_s,
+    )
+
+
+def backfill(gap: Gap) -> RoundPlan | None:
+    """Return the plan in force with leases for waiting jobs on free workers added; None if there are none to add.
+
+    Whole gangs of one type, in the order of the planner: by lag, then by arrival on the fastest type that is free.
+    A job that has a lease in the next round starts early on the workers of that lease, under the same generation,
+    or waits for it. Raises InvariantViolated if the amended plan breaks an invariant.
+    """
+    live = live_leases(gap.plan, gap.jobs, gap.cluster, gap.now_s)
+    held = {(lease.job_id, lease.generation) for lease in live}
+    over = [lease for lease in gap.plan.leases if (lease.job_id, lease.generation) not in held]
+    taken = {worker for lease in live for worker in lease.worker_ids} | _held(gap.gangs)
+    served = {lease.job_id for lease in live}
+    waiting = [job for job in gap.waiting if job.id not in served and job.state is JobState.QUEUED]
+    if not waiting or taken.issuperset(worker.id for worker in gap.cluster.workers):
+        return None
+    ahead = gap.ahead.leases if gap.ahead else ()
+    expected = {lease.job_id for lease in ahead if _is_expected(lease, gap.jobs)}
+    early = _early(gap, expected.intersection(job.id for job in waiting), taken)
+    taken |= {worker for lease in early for worker in lease.worker_ids}
+    given = _given(gap, [job for job in waiting if job.id not in expected], taken)
+    if not early and not given:
+        return None
+    cut = (replace(lease, expires_at_s=min(lease.expires_at_s, gap.now_s)) for lease in over)
+    amended = replace(gap.plan, leases=(*cut, *live, *early, *given))
+    _check(amended, gap)
+    return amended
+
+
+def _check(amended: RoundPlan, gap: Gap) -> None:
+    """Raise InvariantViolated if the plan breaks an invariant; leases on nodes that were just lost do not count."""
+    there = {worker.id for worker in gap.whole.workers}
+    plan = replace(amended, leases=tuple(each for each in amended.leases if there.issuperset(each.worker_ids)))
+    before = replace(plan, round_index=plan.parent_round_index, leases=())
+    check_plan(plan, cluster=gap.whole, jobs=gap.jobs, parent=before, now_s=gap.now_s)
+
+
+def live_leases(plan: RoundPlan, jobs: Mapping[JobId, Job], cluster: Cluster, now_s: float) -> list[Lease]:
+    """Return the leases whose gang runs, or may still start on the usable `cluster`; the others hold no workers."""
+    there = {worker.id for worker in cluster.workers}
+    return [lease for lease in plan.leases if lease.expires_at_s > now_s and _is_live(lease, jobs, there)]
+
+
+def _is_live(lease: Lease, jobs: Mapping[JobId, Job], there: set[WorkerId]) -> bool:
+    job = jobs.get(lease.job_id)
+    if job is None or job.generation > lease.generation:
+        return False
+    if job.generation == lease.generation:
+        return job.state is JobState.LEASED
+    return job.is_wanted and there.issuperset(lease.worker_ids)
+
+
+def fill(
+    sizes: Sequence[int], is_behind: Sequence[bool], cluster: Cluster, taken: set[WorkerId], rates_and_lag: RatesAndLag
+) -> dict[int, tuple[WorkerId, ...]]:
+    """Return the workers for each row that gets a gang, from those of `cluster` that are not `taken` (row -> workers).
+
+    A row is a waiting job; rows are in order of arrival. Jobs that lag on any type (`is_behind`) go before the others.
+    Rows after those that fill all free workers are not looked at. `sizes`: workers of each row's gang.
+    """
+    placed: dict[int, tuple[WorkerId, ...]] = {}
+    free = Layout(usable(cluster, {}, taken))
+    most = max(free.capacity_workers.values(), default=0)
+    rest = sorted((row for row, size in enumerate(sizes) if size <= most), key=lambda row: not is_behind[row])
+    while rest and free.types:
+        count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
+        more = _filled(rest[:count], sizes, free, rates_and_lag)
+        rest = rest[count:]
+        placed |= more
+        if more:
+            taken = taken | {worker for workers in more.values() for worker in workers}
+            free = Layout(usable(cluster, {}, taken))
+    return placed
+
+
+def _filled(
+    rows: Sequence[int], sizes: Sequence[int], free: Layout, rates_and_lag: RatesAndLag
+) -> dict[int, tuple[WorkerId, ...]]:
+    rates, lag = rates_and_lag(rows, free)
+    chosen, _ = choose(
+        SelectionProblem(
+            rates=rates,
+            scale_factor=np.array([sizes[row] for row in rows], dtype=np.int64),
+            capacity_workers=free.capacity,
+            target_fraction=np.zeros_like(rates),
+            ledger=lag,
+            kept=np.full(len(rows), -1, dtype=np.int64),
+            round_index=0,
+        )
+    )
+    gangs = [(index, free.types[column], sizes[rows[index]]) for index, column in chosen.items()]
+    return {rows[index]: workers for index, workers in sorted(place(gangs, free, {}).items())}
+
+
+def _is_expected(lease: Lease, jobs: Mapping[JobId, Job]) -> bool:
+    return lease.job_id in jobs and lease.generation > jobs[lease.job_id].generation
+
+
+def _held(gangs: Iterable[GangSeen]) -> set[WorkerId]:
+    return {worker for gang in gangs if gang.state is not GangState.ENDED for worker in gang.worker_ids}
+
+
+def _early(gap: Gap, waiting: set[JobId], taken: set[WorkerId]) -> list[Lease]:
+    """Leases of the next round whose workers are all free already; a packed pair starts early together or not."""
+    there = {worker.id for worker in gap.cluster.workers} - taken
+    leases = [
+        lease
+        for lease in (gap.ahead.leases if gap.ahead else ())
+        if waiting.issuperset(lease.combination) and there.issuperset(lease.worker_ids)
+    ]
+    return [_now(gap, lease) for lease in leases]
+
+
+def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
+    """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
+
+    def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
+        rates = [rates_of(jobs[row].spec, free.types, free.capacity, gap.estimate) for row in rows]
+        lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
+        return np.array(rates), np.array(lag)
+
+    ids_behind = {job_id for (job_id, _), rounds in gap.lag.items() if rounds > 0}
+    sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]
+    type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
+    return [
+        _now(
+            gap,
+            Lease(
+                job_id=jobs[row].id,
+                generation=_next_generation(gap, jobs[row]),
+                combination=(jobs[row].id,),
+                accelerator_type=type_of[workers[0]],
+                worker_ids=workers,
+                round_index=gap.plan.round_index,
+                expires_at_s=gap.plan.ends_at_s,
+            ),
+        )
+        for row, workers in fill(sizes, is_behind, gap.cluster, taken, rates_and_lag).items()
+    ]
+
+
+def _next_generation(gap: Gap, job: Job) -> int:
+    """Above every generation that the job had, or that a plan has written down for it."""
+    plans = (gap.plan, gap.ahead) if gap.ahead else (gap.plan,)
+    planned = [lease.generation for plan in plans for lease in plan.leases if lease.job_id == job.id]
+    return max(job.generation, *planned, 0) + 1
+
+
+def _now(gap: Gap, lease: Lease) -> Lease:
+    """The lease from now to the end of the round in force."""
+    index, ends_at_s = gap.plan.round_index, gap.plan.ends_at_s
+    return replace(lease, round_index=index, expires_at_s=ends_at_s, starts_at_s=gap.now_s)

@@ -1,0 +1,201 @@
+"""Decides a round: problem, allocation with its fallbacks, plan, checks. It calls nothing but the policy runner."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from gavel.config import Settings
+from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
+from gavel.mechanism.cluster import nodes
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.caps import capped
+from gavel.mechanism.planning.invariants import check_allocation, check_plan
+from gavel.mechanism.planning.non_preemptible import staying, without_ended
+from gavel.mechanism.planning.planner import plan_round
+from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
+from gavel.mechanism.planning.profiling import unmeasured
+from gavel.mechanism.planning.replanning import with_kept
+from gavel.mechanism.planning.switch_costs import blended
+from gavel.mechanism.tick import Tick
+from gavel.ports import Policy, PolicyRunner, ProfilingChoice, ThroughputEstimator
+from gavel.types import (
+    Allocation,
+    AllocationProblem,
+    Cluster,
+    Fallback,
+    GangState,
+    Job,
+    JobId,
+    PlanInputs,
+    PlannedJobs,
+    RoundRecord,
+)
+
+log = structlog.get_logger("gavel.decision")
+
+SOLVED = "solved"
+MOST_ERROR_CHARACTERS = 2000
+REUSED = "reused"  # solver outcome of a round in which no new solve was due
+
+
+class Decider:
+    """Decides rounds; keeps the last problem and its answer, so that the same problem is not solved again."""
+
+    def __init__(
+        self,
+        *,
+        runner: PolicyRunner,
+        fallback: Policy,
+        settings: Settings,
+        choose_profiling: ProfilingChoice | None = None,
+    ) -> None:
+        self._runner = runner
+        self._fallback = fallback
+        self._settings = settings
+        self._choose_profiling = choose_profiling or unmeasured
+        self._policy = settings.policy
+        self._solved: Solved | None = None  # a restart solves once more, no harm
+        self._layout = Layout(Cluster())
+        self._switch_cost_s: Mapping[str, float] | None = None  # as the last round has it, until one was measured
+
+    def learn_costs(self, tick: Tick) -> None:
+        """Learn the switch costs from the gangs that ended in this tick."""
+        for kind, cost_s in tick.switch_cost_s:
+            self._switch_cost_s = blended(self.switch_cost_s(tick), kind, cost_s)
+
+    def switch_cost_s(self, tick: Tick) -> Mapping[str, float]:
+        """Return the seconds that a start and a stop cost together, by job kind, as measured so far."""
+        if self._switch_cost_s is not None:
+            return self._switch_cost_s
+        return tick.snapshot.round_records[-1].switch_cost_s if tick.snapshot.round_records else {}
+
+    def decide(
+        self, tick: Tick, jobs: Sequence[Job], starts_at_s: float, estimator: ThroughputEstimator
+    ) -> RoundRecord:
+        """Return the round that starts at `starts_at_s`, with all that is needed to decide it again.
+
+        Raises InvariantViolated if its allocation or its plan breaks an invariant.
+        """
+        self._follow(tick)
+        last = tick.round_records[-1] if tick.round_records else None
+        parent = without_ended(last.plan, tick.now_s) if last else None
+        # 1. who stays whatever the policy wants, and what is left to share
+        ends_at_s = starts_at_s + self._settings.round_duration_s
+        kept = staying(tick, parent, starts_at_s=starts_at_s, ends_at_s=ends_at_s) if parent else ()
+        staying_jobs = {lease.job_id for lease in kept}
+        free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
+        cluster = nodes.usable(tick.usable, {}, [w for lease in kept for w in lease.worker_ids])
+        # 2. how the rest shares it
+        problem = self._problem(tick, free_jobs, cluster, estimator, last)
+        allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
+        # 3. who goes where
+        costs = self.switch_cost_s(tick)
+        if self._layout.cluster != cluster:
+            self._layout = Layout(cluster)
+        inputs = PlanInputs(
+            policy=self._policy,
+            cluster=cluster,
+            jobs=PlannedJobs.of(free_jobs),
+            parent=parent,
+            starts_at_s=starts_at_s,
+            duration_s=self._settings.round_duration_s,
+            kept=tuple(kept),
+            to_profile=tuple(self._choose_profiling(free_jobs, problem, estimator)),
+            profiling_workers_fraction=self._settings.profiling_workers_fraction,
+            planner=self._settings.planner,
+            is_new_allocation=outcome != REUSED,
+            switch_cost_s=costs if self._settings.price_moves else {},
+            minimum_run_s=self._settings.minimum_run_s,
+            started_at_s=_started_at_s(tick) if self._settings.minimum_run_s > 0 else {},
+        )
+        lag_before = last.lag_rounds if last else {}
+        plan, lag = plan_round(
+            inputs, problem=problem, allocation=allocation, lag_rounds=lag_before, layout=self._layout
+        )
+        plan = with_kept(plan, inputs)
+        check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=parent)
+        return RoundRecord(
+            plan=plan,
+            problem=problem,
+            allocation=allocation,
+            lag_rounds=lag,
+            solver_outcome=outcome,
+            switch_cost_s=costs,
+            inputs=inputs,
+        )
+
+    def _follow(self, tick: Tick) -> None:
+        """Change to the policy that is in force, and forget the last answer if it is another one."""
+        chosen = tick.snapshot.policy if tick.policy is None else tick.policy
+        if (policy := chosen or self._settings.policy) != self._policy:
+            self._policy, self._solved = policy, None
+
+    def _problem(
+        self,
+        tick: Tick,
+        jobs: Sequence[Job],
+        cluster: Cluster,
+        estimator: ThroughputEstimator,
+        last: RoundRecord | None,
+    ) -> AllocationProblem:
+        settings = self._settings
+        return problem_from(
+            jobs,
+            cluster=cluster,
+            tiers=tick.snapshot.tiers,
+            matrix=estimator.matrix,
+            now_s=tick.now_s,
+            round_duration_s=settings.round_duration_s,
+            pair_rates=estimator.pair_rates(jobs, cluster.accelerator_types, tries=settings.pair_trials)
+            if settings.space_sharing
+            else None,
+            warm_start=last.allocation.warm_start if last else {},
+        )
+
+    def allocation_of(self, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
+        """Return the allocation of a round, within the caps of tiers, and the solver's outcome; `last`: the one before.
+
+        Raises InvariantViolated.
+        """
+        allocation, outcome = self._allocate(problem, last)
+        allocation = capped(allocation, problem)
+        check_allocation(allocation)
+        return allocation, outcome
+
+    def _allocate(self, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
+        """The policy's answer within its limit; else the last valid one, for the present jobs; else the equal share."""
+        limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
+        if self._solved and self._solved.serves(
+            problem, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
+        ):
+            return reused(self._solved, problem), REUSED
+        try:
+            if self._runner.warm():
+                answer = self._runner.allocate(self._policy, problem, limit_s)
+                check_allocation(answer)  # the policy's fault, if any: no reason to stop planning
+                self._solved = Solved(problem=problem, allocation=answer)
+                return answer, SOLVED
+            failure = "the policy runner is starting"
+        except (SolveFailed, InvalidRequest, InvariantViolated) as error:
+            failure = str(error)[:MOST_ERROR_CHARACTERS]
+        log.warning("solve.failed", policy=self._policy, error=failure)
+        return self._without(failure, problem, last)
+
+    def _without(self, failure: str, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
+        """The allocation used while the policy fails: the last valid one, else the equal share."""
+        before = last.fallback if last else None
+        goes_on = before is not None and before.policy == self._policy
+        since_s = before.since_s if before is not None and goes_on else problem.now_s
+        why = Fallback(policy=self._policy, error=failure, since_s=since_s, instead="last allocation kept")
+        if last is not None and set(last.accelerator_types) == set(problem.accelerator_types):
+            return replace(restricted(last, problem), fallback=why), f"{why.instead}: {failure}"
+        why = replace(why, instead="equal share")
+        shared = self._fallback.allocate(replace(problem, pair_rates=None))
+        return replace(shared, is_fallback=True, fallback=why), f"{why.instead}: {failure}"
+
+
+def _started_at_s(tick: Tick) -> dict[JobId, float]:
+    """The instant at which each present gang was started, by job."""
+    live = (gang for gang in tick.seen.gangs if gang.state is not GangState.ENDED)
+    return {gang.job_id: gang.started_at_s for gang in live if gang.started_at_s is not None}

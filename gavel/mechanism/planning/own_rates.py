@@ -1,0 +1,25 @@
+"""A job's own speed: the one place that asks the estimator how fast a job runs on each type."""
+
+from collections.abc import Mapping
+
+from gavel.mechanism.planning.problem import as_known
+from gavel.ports import ThroughputEstimate, ThroughputEstimator
+from gavel.types import AcceleratorType, Job
+
+
+def own_estimates(
+    job: Job, estimator: ThroughputEstimator, capacity: Mapping[AcceleratorType, int]
+) -> dict[AcceleratorType, ThroughputEstimate]:
+    """Return the estimate of the job on each type where it can run and that has enough workers for its gang.
+
+    The speed is that of the gang alone on its workers and on as few nodes as possible, under the job's own kind if it
+    was seen to differ from the rest of its kind. `capacity`: workers of each type.
+    """
+    types = [name for name, workers in capacity.items() if workers >= job.spec.scale_factor]
+    estimates = estimator.estimate(as_known(job, estimator).spec, types)
+    return {name: each for name, each in zip(types, estimates, strict=True) if each.steps_per_s > 0}
+
+
+def reliable_rates(estimates: Mapping[AcceleratorType, ThroughputEstimate]) -> dict[AcceleratorType, float]:
+    """Return the steps per second on the types whose estimates are reliable enough for a promise to a user."""
+    return {name: each.steps_per_s for name, each in estimates.items() if each.source.is_reliable}

@@ -1,0 +1,1 @@
+"""The tree of tiers and users: the objective of each tier as a curve of service."""

@@ -1,0 +1,161 @@
+"""The objectives a tier may have: what each means, and the target curve it gives the tier's jobs (docs/tiers.md).
+
+What a user sets (weight, priority, deadline) moves service among the user's own jobs only, and so does splitting a job
+where users share equally. What is between users is either equal or the objective itself, such as the order of arrival.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies.tiers.curves import Curve, EqualRho, GroupsByRho, InOrder, Lateness, One, Share, Then
+from gavel.policies.tiers.deadlines import that_fit
+from gavel.types import AllocationProblem, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class TierObjective:
+    """`meaning` is one line for users; `curve(problem, jobs, share)` spreads a tier's service over `jobs` (rows).
+
+    `share` is the tier's weight over that of all tiers with jobs. `reads`: the fields of the problem that the curve
+    depends on, beside who there is and how fast (`_reads.ALWAYS`).
+    """
+
+    meaning: str
+    curve: Callable[[AllocationProblem, IntArray, float], Curve]
+    reads: frozenset[str] = frozenset()
+
+
+def _fairness(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    """Users equally, within a user jobs by weight: more or heavier jobs never take from another user."""
+    return _equally([_by_weight(problem, own) for own in _of_users(problem, jobs)])
+
+
+def _fifo(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    return _in_order(problem, jobs, -problem.age_s[jobs], within=np.zeros(len(jobs)))
+
+
+def _shortest_job_first(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    remaining_s = measures.remaining_time_s(problem)[jobs]
+    return _in_order(problem, jobs, remaining_s, within=remaining_s)
+
+
+def _throughput(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    equal = measures.equal_share_rate(problem)[jobs]
+    best = measures.rate_alone(problem)[jobs].max(axis=1, initial=0.0)
+    gain = np.divide(best, equal, out=np.zeros_like(best), where=equal > 0)
+    return _in_order(problem, jobs, -gain, within=-gain)
+
+
+def _finish_time_fairness(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    """Users to an equal rho, the jobs of each to an equal w rho; a user has an equal slice, and a job of it the same.
+
+    A user counts as one job that has the work of all, and the means of their ages and isolated times, by work: however
+    a user's work is split, and whatever its weights, its rho is the same.
+    """
+    runnable = jobs[measures.runnable(problem)[jobs]]
+    if not len(runnable):
+        return _one_by_one(jobs)
+    users = _of_users(problem, runnable)
+    slices = np.zeros(len(problem.job_ids))
+    for own in users:
+        slices[own] = share / len(users) / len(own)
+    isolated_s = measures.isolated_finish_s(problem, slices) / problem.weight
+    work = measures.service_per_step(problem) * np.maximum(1.0, problem.steps_remaining)
+    within = [EqualRho(own, work[own], problem.age_s[own], isolated_s[own]) for own in users]
+    if len(users) == 1:
+        return within[0]
+    slice_service = share / len(users) * float(problem.capacity_workers.sum())
+    together = np.asarray([work[own].sum() for own in users])
+    age_s = [work[own] @ problem.age_s[own] for own in users] / together
+    done_s = [work[own] @ problem.isolated_time_s[own] for own in users] / together
+    return GroupsByRho(within, Lateness(together, age_s, done_s + together / slice_service))
+
+
+def _deadline(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+    """Users equally; of a user's part first what its deadlines need, then by weight."""
+    users = _of_users(problem, jobs)
+    workers = share / len(users) * float(problem.capacity_workers.sum())  # a user's slice, in service
+    speed = measures.needed_speed(problem)
+    reachable = (speed > 0) & (speed <= 1)
+    best = measures.service_per_step(problem) * measures.rate_alone(problem).max(axis=1, initial=0.0)
+    enough = np.where(reachable, speed, 0.0) * best
+    return _equally([_in_time(problem, own, enough, workers) for own in users])
+
+
+def _in_time(problem: AllocationProblem, jobs: IntArray, enough: FloatArray, workers: float) -> Curve:
+    """What each of a user's jobs needs to end in time, earliest deadline first, of those that fit into `workers` first.
+
+    `enough` (n,) is the service needed, 0 for a deadline that is none, past or out of reach, which takes nothing.
+    """
+    by_weight = _by_weight(problem, jobs)
+    due = jobs[enough[jobs] > 0]
+    if not len(due):
+        return by_weight
+    left_s = problem.deadline_at_s[due] - problem.now_s
+    fits = that_fit(enough[due] * left_s, left_s, workers)
+    first = due[np.lexsort((left_s, ~fits))]
+    return Then(_one_by_one(np.concatenate([first, np.setdiff1d(jobs, first)])), enough, by_weight)
+
+
+# --- building blocks ------------------------------------------------------------------------------------------------
+
+
+def _of_users(problem: AllocationProblem, jobs: IntArray) -> list[IntArray]:
+    """The rows of `jobs` that each user has, in their order."""
+    jobs_of_user: dict[str, list[int]] = {}
+    for job in jobs.tolist():
+        jobs_of_user.setdefault(problem.users[job], []).append(job)
+    return [np.asarray(own, dtype=np.int64) for own in jobs_of_user.values()]
+
+
+def _equally(users: list[Curve]) -> Curve:
+    return users[0] if len(users) == 1 else Share(users, [1.0] * len(users))
+
+
+def _by_weight(problem: AllocationProblem, jobs: IntArray) -> Curve:
+    return Share([One(job) for job in jobs.tolist()], problem.weight[jobs].tolist())
+
+
+def _one_by_one(jobs: IntArray) -> Curve:
+    return InOrder([One(job) for job in jobs.tolist()])
+
+
+def _in_order(problem: AllocationProblem, jobs: IntArray, key: FloatArray, *, within: FloatArray) -> Curve:
+    """One after the other by `key` (jobs,), equals by arrival; a user's neighbours by `within`, equals by priority.
+
+    Rows are in order of priority. It moves nobody before another user's job: only jobs of one user that follow one
+    another change places.
+    """
+    order = np.lexsort((-problem.age_s[jobs], key))
+    users = [problem.users[job] for job in jobs[order].tolist()]
+    run = np.cumsum([True, *(one != other for one, other in pairwise(users))])
+    return _one_by_one(jobs[order][np.lexsort((order, within[order], run))])
+
+
+SHARED_BY_USERS = frozenset({"users", "weight"})
+IN_ORDER = frozenset({"users", "age_s"})
+
+OBJECTIVES: Mapping[str, TierObjective] = {
+    "fairness": TierObjective("users equally, each user's jobs by their weights", _fairness, SHARED_BY_USERS),
+    "fifo": TierObjective("one job after the other, earliest first; a user's own jobs by priority", _fifo, IN_ORDER),
+    "shortest_job_first": TierObjective(
+        "one job after the other, least remaining time first", _shortest_job_first, IN_ORDER | {"steps_remaining"}
+    ),
+    "throughput": TierObjective(
+        "one job after the other, greatest gain from its best type first", _throughput, IN_ORDER
+    ),
+    "deadline": TierObjective(
+        "users equally; of a user's part first what its jobs need to end in time, earliest deadline first",
+        _deadline,
+        SHARED_BY_USERS | {"deadline_at_s", "now_s", "steps_remaining"},
+    ),
+    "finish_time_fairness": TierObjective(
+        "all jobs equally late compared with a fixed slice of their user's part",
+        _finish_time_fairness,
+        SHARED_BY_USERS | {"steps_remaining", "age_s", "isolated_time_s"},
+    ),
+}

@@ -1,0 +1,82 @@
+"""A job's view gives back all that was submitted, under the names of the submit, wherever a job is shown."""
+
+import io
+from typing import Any
+
+import httpx
+import pytest
+from rich.console import Console
+
+from api.schemas import JobSubmit
+from gavel.cli import show
+from gavel.client import Client
+from tests.api.conftest import NOW_S, Service
+
+# a value of each field that is not its default
+ASKED: dict[str, Any] = {
+    "argv": ["python", "train.py", "--rate", "0.1"],
+    "name": "all-that",
+    "total_steps": 4321,
+    "scale_factor": 2,
+    "tier": "silver",
+    "weight": 2.5,
+    "deadline_at_s": NOW_S + 5000.0,
+    "env": {"SEED": "77", "MODE": "fast"},
+    "labels": {"project": "vision"},
+    "throughputs": {"fast": 12.5, "slow": 3.25},
+    "preemptible": False,
+    "cpu_cores": 3,
+    "memory_bytes": 123456789,
+    "priority": -2,
+    "max_retries": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def asked(service: Service) -> tuple[str, httpx.Client, dict[str, Any], str]:
+    name, ann = service.user()
+    first = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    body = ASKED | {"after": [first], "kind": f"{name}/all"}
+    answer = ann.post("/v1/jobs", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"]), ann, body, name
+
+
+@pytest.mark.parametrize("field", JobSubmit.model_fields)
+def test_every_field_of_a_submit_is_in_the_job_s_view(
+    asked: tuple[str, httpx.Client, dict[str, Any], str], field: str
+) -> None:
+    job_id, ann, body, _ = asked
+    assert field in body, "a new field of the submit: give it a value here"
+    default = JobSubmit.model_fields[field].default
+    assert body[field] != default, "a default would be found by chance"
+    listed = next(job for job in ann.get("/v1/jobs").json()["items"] if job["id"] == job_id)
+    shown = list(body[field]) if field == "env" else body[field]  # of the environment the names: values may be secrets
+    assert ann.get(f"/v1/jobs/{job_id}").json()[field] == listed[field] == shown
+
+
+def test_the_command_line_shows_every_field(
+    asked: tuple[str, httpx.Client, dict[str, Any], str], service: Service
+) -> None:
+    job_id, _, body, name = asked
+    with Client(service.url, service.token(name)) as client:
+        job = client.job(job_id)
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(show.job(job))
+    text = console.export_text()
+    shown = {
+        "argv": "python train.py --rate 0.1",
+        "env": "SEED, MODE",
+        "labels": "project=vision",
+        "throughputs": "fast 12.5, slow 3.25",
+        "preemptible": "preemptible",
+        "deadline_at_s": show.instant(body["deadline_at_s"]),
+        "weight": "2.5, -2",
+        "priority": "2.5, -2",
+        "max_retries": "0 of 4",
+        "scale_factor": "×2",
+        "after": body["after"][0],
+        "cpu_cores": "3 CPU cores",
+    }
+    for field in JobSubmit.model_fields:
+        assert shown.get(field, str(body[field])) in text, field

@@ -1,0 +1,206 @@
+"""Gangs beside a partner: measured, predicted, and worth trying. Gangs spread over nodes: what they say of others."""
+
+import math
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.estimator.conformance import a_measurement
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.estimator.tables import own_rows
+from gavel.ports import ThroughputEstimate, ThroughputSource
+from gavel.types import FloatArray, Job, Measurement
+from tests.builders import a_job, a_spec
+
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 15
+TYPES = ("fast", "slow")
+KINDS = tuple(f"{name}-b{size}" for name in ("cnn", "mlp", "rnn", "moe") for size in (16, 64, 256))
+SPEED = {"cnn": (100.0, 20.0), "mlp": (90.0, 60.0), "rnn": (30.0, 10.0), "moe": (50.0, 5.0)}
+ALONE = {kind: SPEED[kind[:3]] for kind in KINDS}
+PRESSES = {"cnn": 0.9, "mlp": 0.2, "rnn": 0.6, "moe": 0.4}
+
+
+def truth(kind: str, partner: str) -> float:
+    """What `kind` keeps of its rate beside `partner`: relatives press and suffer alike."""
+    return 1 / (1 + PRESSES[kind[:3]] * PRESSES[partner[:3]])
+
+
+def alone() -> list[Measurement]:
+    return [
+        a_measurement(n, kind=kind, accelerator_type=name, job_id=f"{kind}/{name}", rate_steps_per_s=1e3 * rate)
+        for kind, rates in ALONE.items()
+        for name, rate in zip(TYPES, rates, strict=True)
+        for n in range(1, 6)
+    ]
+
+
+def colocated(kind: str, partner: str, name: str = "fast", share: float | None = None) -> list[Measurement]:
+    """Both members' reports; `share`: what both keep."""
+    return [
+        a_measurement(
+            n,
+            kind=own,
+            partner=other,
+            accelerator_type=name,
+            job_id=f"{own}+{other}/{name}",
+            rate_steps_per_s=1e3 * ALONE[own][TYPES.index(name)] * (share or truth(own, other)),
+        )
+        for own, other in dict.fromkeys([(kind, partner), (partner, kind)])
+        for n in range(1, 4)
+    ]
+
+
+def trying(share: float, seed: int = 0) -> ReconciledThroughputs:
+    """The estimator after a random share of all pairs was tried on both types."""
+    random = np.random.default_rng(seed)
+    reports = alone()
+    for row, kind in enumerate(KINDS):
+        for partner in KINDS[row:]:
+            for name in TYPES:
+                if random.random() < share:
+                    reports += colocated(kind, partner, name)
+    return ReconciledThroughputs().learn(reports)
+
+
+def jobs() -> list[Job]:
+    return [a_job(f"{kind}/{n}", spec={"kind": kind}) for kind in KINDS for n in range(2)]
+
+
+def shares_of(estimator: ReconciledThroughputs, tries: int = 0) -> FloatArray:
+    """What kinds keep of their rates, (K, K, m), in the order of KINDS."""
+    rates = estimator.pair_rates(jobs(), TYPES, tries=tries)
+    order = rates.kind_of_job[::2]
+    base = np.array([ALONE[kind] for kind in KINDS]) * 1e3
+    shares: FloatArray = rates.steps_per_s[order][:, order] / base[:, None, :]
+    return shares
+
+
+TRUTH = np.array([[[truth(a, b)] * 2 for b in KINDS] for a in KINDS])
+
+
+def test_few_measured_pairs_predict_the_others_better_than_a_guess() -> None:
+    guess = np.abs(shares_of(trying(0.0)) - TRUTH).mean()
+    errors = [np.abs(shares_of(trying(share)) - TRUTH).mean() for share in (0.1, 0.3)]
+    assert errors[0] < 0.5 * guess and errors[1] < 0.05 and errors[1] < errors[0]
+
+
+def test_the_interval_of_a_pair_holds_the_truth() -> None:
+    estimator = trying(0.15)
+    estimates = estimator.pairs([(kind, 1) for kind in KINDS], TYPES)
+    low, high = (estimates.within(deviations).transpose(1, 2, 0) for deviations in (-1.645, 1.645))
+    assert np.mean((low <= TRUTH) & (high >= TRUTH)) >= 0.85
+
+
+def test_a_measured_pair_stands() -> None:
+    estimator = ReconciledThroughputs().learn([*alone(), *colocated("cnn-b16", "mlp-b16", share=0.35)])
+    (measured,) = [row for row in estimator.table() if (row.kind, row.partner) == ("cnn-b16", "mlp-b16")]
+    assert measured.is_measured and measured.steps_per_s == pytest.approx(35e3, rel=0.02)
+    row, column = KINDS.index("cnn-b16"), KINDS.index("mlp-b16")
+    assert shares_of(estimator)[row, column, 0] == pytest.approx(0.35, abs=0.05)
+
+
+def test_a_pair_that_nobody_tried_is_inferred_with_its_doubt() -> None:
+    estimator = trying(0.0).learn(colocated("cnn-b16", "mlp-b16"))
+    pairs = estimator.pairs([("cnn-b16", 1), ("mlp-b16", 1), ("nobody/knows", 1)], ["fast"])
+    assert 0.0 < pairs.rate[0, 0, 2] < 1.0
+    assert pairs.deviation[0, 0, 2] > pairs.deviation[0, 0, 1]
+
+
+def test_jobs_of_one_kind_share_a_row_and_gangs_of_two_sizes_never_pack() -> None:
+    some = [a_job("a"), a_job("b"), a_job("c", spec={"scale_factor": 2})]
+    rates = ReconciledThroughputs().pair_rates(some, TYPES)
+    assert rates.kind_of_job.tolist() == [0, 0, 1] and rates.steps_per_s.shape == (2, 2, 2)
+    assert rates.steps_per_s[0, 0].min() > 0 == rates.steps_per_s[0, 1].max() == rates.steps_per_s[1, 0].max()
+
+
+def test_pairs_that_may_pay_are_hoped_for_and_measured_ones_are_not() -> None:
+    estimator = ReconciledThroughputs().learn(alone())
+    some = [a_job("a", spec={"kind": "cnn-b16"}), a_job("b", spec={"kind": "mlp-b16"})]
+    expected, optimistic = (estimator.pair_rates(some, TYPES, tries=tries).steps_per_s for tries in (0, 9))
+    assert (optimistic[0, 1] > expected[0, 1]).all() and (optimistic[1, 0] > expected[1, 0]).all()
+    assert (optimistic[0, 0] == expected[0, 0]).all()  # there is no second job of the kind
+    tried = estimator.learn([each for name in TYPES for each in colocated("cnn-b16", "mlp-b16", name)])
+    assert (tried.pair_rates(some, TYPES, tries=9).steps_per_s == tried.pair_rates(some, TYPES).steps_per_s).all()
+
+
+def test_a_pair_that_does_not_fit_at_all_is_known_by_its_silence() -> None:
+    some = [a_job("a", spec={"kind": "cnn-b16"}), a_job("b", spec={"kind": "mlp-b16"})]
+    silence = replace(colocated("cnn-b16", "mlp-b16")[0], steps=0, seconds=60.0)
+    estimator = ReconciledThroughputs().learn([*alone(), silence, replace(silence, seconds=70.0)])
+    beside_mlp = estimator.pair_rates(some, TYPES, tries=9).steps_per_s[0, 1, 0]
+    assert beside_mlp < 0.1 * 1e3 * ALONE["cnn-b16"][0]
+    better = estimator.learn(colocated("cnn-b16", "mlp-b16", share=0.5))
+    assert better.state.interference_rates != estimator.state.interference_rates  # a report counts as ever
+
+
+def test_the_first_pair_to_try_neither_certainly_pays_nor_certainly_does_not() -> None:
+    estimator = trying(0.5)
+    (first, second, _), *_ = np.argwhere(shares_of(estimator, tries=1) > shares_of(estimator))
+    assert TRUTH[first, second, 0] + TRUTH[second, first, 0] < 1.7, (KINDS[first], KINDS[second])
+
+
+def spread(kind: str, size: int, ratio: float) -> list[Measurement]:
+    reports = []
+    for placement, rate in (("consolidated", 1.0), ("spread", ratio)):
+        for n in range(1, 4):
+            reports.append(
+                a_measurement(
+                    n, kind=kind, scale_factor=size, placement=placement, rate_steps_per_s=1e5 * rate,
+                    job_id=f"{kind}{size}{placement}",
+                )
+            )  # fmt: skip
+    return reports
+
+
+@settings(max_examples=EXAMPLES)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(KINDS[:3]),
+            st.sampled_from([*KINDS[:3], "stranger"]),
+            st.sampled_from([1, 2, 4]),
+            st.sampled_from(TYPES),
+            st.sampled_from(["consolidated", "spread"]),
+            st.floats(1e-3, 1e6),
+        ),
+        max_size=20,
+    )
+)
+def test_whatever_pairs_report_rates_are_rates(rows: list[tuple[str, str, int, str, str, float]]) -> None:
+    estimator = ReconciledThroughputs().learn(
+        [
+            *alone(),
+            *(
+                a_measurement(
+                    n, kind=kind, partner=partner, scale_factor=size, accelerator_type=name, placement=placement,
+                    rate_steps_per_s=rate, job_id=f"p{n}",
+                )
+                for n, (kind, partner, size, name, placement, rate) in enumerate(rows, 1)
+            ),
+        ]
+    )  # fmt: skip
+    rates = estimator.pair_rates(jobs()[:8], TYPES).steps_per_s
+    assert np.isfinite(rates).all() and rates.min() >= 0
+    assert (rates <= 1e3 * 100 * 1.02).all()
+    for each in (*estimator.table(), *estimator.estimate(a_spec(kind=KINDS[0], scale_factor=2), TYPES)):
+        assert math.isfinite(each.steps_per_s) and each.steps_per_s > 0 and each.relative_error > 0
+
+
+def test_a_gang_seen_only_spread_is_roughly_known_consolidated() -> None:
+    """With the usual loss, and the error of that guess."""
+    seen = [each for each in spread("cnn-b16", 4, 4.0) if each.placement == "spread"]
+    (believed,) = ReconciledThroughputs().learn(seen).estimate(a_spec(kind="cnn-b16", scale_factor=4), ["fast"])
+    low, high = believed.interval_steps_per_s
+    assert believed.source == "inferred" and low < 4e5 < believed.steps_per_s < 8e5 < high
+
+
+def test_own_rows_leave_out_gangs_beside_a_partner_and_spread_ones() -> None:
+    own = ThroughputEstimate(
+        kind="k", scale_factor=2, accelerator_type="fast", steps_per_s=1.0, relative_error=0.1,
+        source=ThroughputSource.MEASURED,
+    )  # fmt: skip
+    assert own_rows([replace(own, partner="x"), own, replace(own, placement="spread")]) == [own]

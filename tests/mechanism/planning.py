@@ -1,0 +1,58 @@
+"""A round to be planned, said by its jobs, for tests that plan many."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gavel.mechanism.planning.planner import Ledger, plan_round
+from gavel.types import (
+    AcceleratorType,
+    Allocation,
+    AllocationProblem,
+    Cluster,
+    Job,
+    JobId,
+    PlanInputs,
+    PlannedJobs,
+    Planner,
+    RoundPlan,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planning:
+    """Jobs in order of arrival, what they share, and how a policy shares it."""
+
+    jobs: Sequence[Job]
+    cluster: Cluster
+    problem: AllocationProblem
+    allocation: Allocation
+    lag_rounds: Ledger = field(default_factory=dict)
+    parent: RoundPlan | None = None
+    starts_at_s: float = 0.0
+    duration_s: float = 10.0
+    to_profile: Sequence[tuple[JobId, AcceleratorType]] = ()
+    planner: Planner = "lag"
+    switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    minimum_run_s: float = 0.0
+    started_at_s: Mapping[JobId, float] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> PlanInputs:
+        """What the service would keep of it."""
+        return PlanInputs(
+            policy=self.allocation.policy,
+            cluster=self.cluster,
+            jobs=PlannedJobs.of(self.jobs),
+            parent=self.parent,
+            starts_at_s=self.starts_at_s,
+            duration_s=self.duration_s,
+            to_profile=tuple(self.to_profile),
+            planner=self.planner,
+            switch_cost_s=self.switch_cost_s,
+            minimum_run_s=self.minimum_run_s,
+            started_at_s=self.started_at_s,
+        )
+
+    def plan(self) -> tuple[RoundPlan, dict[tuple[JobId, AcceleratorType], float]]:
+        """The plan, and the ledger after it."""
+        return plan_round(self.inputs, problem=self.problem, allocation=self.allocation, lag_rounds=self.lag_rounds)

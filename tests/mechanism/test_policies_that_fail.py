@@ -1,0 +1,111 @@
+"""An operator's own policy that misbehaves costs the optimum, never the planning: by the driver and a real solver."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gavel.errors import InvalidRequest, SolveFailed
+from gavel.policies import registry
+from gavel.policies.inline import InlineRunner
+from gavel.runner import SubprocessRunner
+from gavel.types import RoundRecord
+from tests.builders import a_cluster, a_problem
+from tests.mechanism.world import World
+from tests.policies.garbage import ANSWERS, GOOD, MISBEHAVIOUR, policy
+
+PATIENCE_S = 60.0
+SOLVE_LIMIT_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("policies")
+
+
+@pytest.fixture(scope="module")
+def runner(folder: Path) -> Iterator[SubprocessRunner]:
+    """One solver process for all: what one policy does to it is not to be felt by the next."""
+    runner = SubprocessRunner(4 << 30, policy_dir=folder)
+    yield runner
+    runner.close()
+
+
+def write(folder: Path, text: str | None) -> None:
+    file = folder / "mine.py"
+    if text is None:
+        file.unlink(missing_ok=True)
+    else:
+        file.write_text(text)
+
+
+def warmed(runner: SubprocessRunner) -> None:
+    gives_up_at_s = time.monotonic() + PATIENCE_S
+    while not runner.warm():
+        assert time.monotonic() < gives_up_at_s, "the solver's process did not get ready"
+        time.sleep(0.01)
+
+
+def decided(world: World, runner: SubprocessRunner) -> RoundRecord:
+    """The next round, decided with the solver's process ready."""
+    warmed(runner)
+    before = newest(world)
+    world.submit(100_000)  # a new job: the policy is asked anew
+    world.run(lambda: newest(world) > before)
+    return world.store.round()
+
+
+def newest(world: World) -> int:
+    """The index of the newest round."""
+    rounds = world.store.rounds(limit=1)
+    return rounds[0].round_index if rounds else 0
+
+
+@pytest.mark.parametrize("name", MISBEHAVIOUR)
+def test_it_is_a_failed_solve_that_says_why_and_a_repaired_policy_plans_the_next_round(
+    name: str, folder: Path, runner: SubprocessRunner
+) -> None:
+    text, message = MISBEHAVIOUR[name]
+    write(folder, GOOD)
+    limits = {"solve_time_limit_s": SOLVE_LIMIT_S, "round_duration_s": 5 * SOLVE_LIMIT_S}
+    world = World(cluster=a_cluster(fast=1, slow=1), runner=runner, policy="mine", **limits)
+    assert decided(world, runner).solver_outcome == "solved"
+    write(folder, text)
+    first = decided(world, runner)
+    why = first.allocation.fallback
+    assert why is not None and message in why.error
+    assert (why.policy, why.since_s, why.instead) == ("mine", first.problem.now_s, "last allocation kept")
+    assert first.allocation.is_fallback and first.plan.leases, "planning goes on"
+    second = decided(world, runner).allocation.fallback
+    assert second is not None and second.since_s == why.since_s < world.clock.now_s()
+    write(folder, GOOD)
+    repaired = decided(world, runner)
+    assert (repaired.solver_outcome, repaired.allocation.fallback) == ("solved", None)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_simulator_s_runner_takes_garbage_for_a_failed_solve_too(name: str, tmp_path: Path) -> None:
+    line, message = ANSWERS[name]
+    write(tmp_path, policy(line))
+    runner = InlineRunner(lambda spec: registry.load(spec, tmp_path))
+    with pytest.raises(SolveFailed, match=f"^mine .*{message}"):
+        runner.allocate("mine", a_problem([[1.0, 2.0], [2.0, 1.0]], [1, 1]), 1.0)
+
+
+def test_a_bad_file_is_no_reason_to_refuse_other_policies(tmp_path: Path) -> None:
+    write(tmp_path, GOOD)
+    (tmp_path / "broken.py").write_text("def broken(:")
+    assert registry.load("mine", tmp_path).name == "mine"
+    assert registry.load("fifo", tmp_path).name == "fifo"
+    with pytest.raises(InvalidRequest, match=r"broken.py raised SyntaxError"):
+        registry.load("yours", tmp_path)
+
+
+def test_a_changed_file_counts_from_the_next_solve(tmp_path: Path) -> None:
+    write(tmp_path, policy("return None"))
+    runner = InlineRunner(lambda spec: registry.load(spec, tmp_path))
+    with pytest.raises(SolveFailed):
+        runner.allocate("mine", a_problem([[1.0]], [1]), 1.0)
+    write(tmp_path, GOOD)
+    assert runner.allocate("mine", a_problem([[1.0]], [1]), 1.0).policy == "max_min_fairness"

@@ -1,0 +1,127 @@
+"""The lean replay decides like the driver whatever the policy: each registered one, with all that a problem can say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from gavel.policies import registry
+from gavel.policies.registry import PolicyInfo
+from gavel.types import Cluster, Node, Tier, Worker
+from tests.simulator.test_lean import BESIDE, PUBLISHED, a_scenario, a_trace_job, assert_same
+from tests.simulator.test_replay import FULL
+from workloads.traces.job import TraceJob
+
+POLICIES = registry.available()
+RULES: list[dict[str, Any]] = [
+    {},
+    {"backfill": True},
+    {"solve_on": "event"},
+    {"solve_on": "event", "allocation_interval_s": 35.0, "backfill": True},
+    PUBLISHED,
+]
+
+
+def variants(policy: PolicyInfo) -> Iterator[str]:
+    """The policy with its defaults, and with each other choice of each parameter that has choices."""
+    yield policy.name
+    for parameter in policy.parameters:
+        others = [choice for choice in parameter.choices if choice != parameter.default]
+        yield from (f"{policy.name}?{parameter.name}={choice}" for choice in others)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A job as it was drawn; its place in the trace makes its weight like no other's, so that no two are equal."""
+
+    kind: str
+    steps: int
+    at_s: int
+    size: int
+    priority: int
+    tier: str
+    user: str
+    cores: int
+    deadline_after_s: int | None
+
+    def job(self, index: int) -> TraceJob:
+        after_s = self.deadline_after_s
+        return a_trace_job(
+            index,
+            self.kind,
+            self.steps,
+            float(self.at_s),
+            self.size,
+            priority=self.priority,
+            tier=self.tier,
+            user=self.user,
+            weight=1.0 + 0.0137 * index,
+            cpu_cores=self.cores,
+            memory_bytes=1000 * self.cores + 37 * index,
+            deadline_at_s=None if after_s is None else self.at_s + after_s + 0.5,
+        )
+
+
+drawn_jobs = st.lists(
+    st.builds(
+        Drawn,
+        kind=st.sampled_from(["steep", "flat"]),
+        steps=st.integers(1, 300),
+        at_s=st.integers(0, 90),
+        size=st.sampled_from([1, 1, 1, 2]),
+        priority=st.sampled_from([0, 0, 0, 1, 4, -2]),
+        tier=st.sampled_from(["default", "gold", "lab", "team"]),
+        user=st.sampled_from(["ann", "bob", "cem"]),
+        cores=st.integers(1, 6),
+        deadline_after_s=st.one_of(st.none(), st.integers(1, 200)),
+    ),
+    min_size=1,
+    max_size=9,
+)
+objectives = st.sampled_from(sorted(registry.TIER_OBJECTIVES))
+drawn_tiers = st.builds(
+    lambda one, two, three, four, cap, weight: (
+        Tier(name="default", objective=one),
+        Tier(name="gold", objective=two, weight=weight, guarantee=0.25),
+        Tier(name="lab", objective=three, cap=cap),
+        Tier(name="team", objective=four, parent="lab", weight=2.0),
+    ),
+    objectives,
+    objectives,
+    objectives,
+    objectives,
+    st.sampled_from([1.0, 0.5]),
+    st.sampled_from([1.0, 2.3]),
+)
+
+
+def a_cluster_with_memory(fast: int, slow: int) -> Cluster:
+    workers = tuple(
+        Worker(id=f"{name}-{i}", node=f"{name}-node-{i // 2}", accelerator_type=name, price_usd_per_hour=price)
+        for name, count, price in (("fast", fast, 2.0), ("slow", slow, 0.7))
+        for i in range(count)
+    )
+    names = dict.fromkeys(worker.node for worker in workers)
+    nodes = tuple(Node(name=name, cpu_cores=8 + place, memory_bytes=9000) for place, name in enumerate(names))
+    return Cluster(nodes=nodes, workers=workers)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
+@settings(max_examples=25 if FULL else 4, phases=(Phase.explicit, Phase.generate))
+@given(drawn=drawn_jobs, tiers=drawn_tiers, rules=st.sampled_from(RULES), is_packed=st.booleans(), data=st.data())
+def test_every_policy_plans_the_rounds_that_the_driver_plans(
+    policy: PolicyInfo,
+    drawn: list[Drawn],
+    tiers: tuple[Tier, ...],
+    rules: dict[str, Any],
+    is_packed: bool,
+    data: st.DataObject,
+) -> None:
+    spec = data.draw(st.sampled_from(list(variants(policy))))
+    arrivals = sorted(drawn, key=lambda job: job.at_s)
+    jobs = [each.job(index) for index, each in enumerate(arrivals)]
+    scenario = a_scenario(a_cluster_with_memory(fast=2, slow=4), spec, space_sharing=is_packed, **rules)
+    assert_same(jobs, replace(scenario, tiers=tiers, colocated=BESIDE if is_packed else None))

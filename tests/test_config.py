@@ -1,0 +1,82 @@
+"""Settings: names that say what the value is, and no name that is silently left out."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from annotated_types import Ge, Gt, Le
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from typer.testing import CliRunner
+
+from gavel.cli import app
+from gavel.config import FORMER_NAMES, Settings
+
+FIELDS = Settings.model_fields.items()
+NUMBERS = [(name, field) for name, field in FIELDS if field.annotation in (int, float)]
+
+
+def bounds(field: FieldInfo) -> tuple[Any, Any]:
+    low = [each.ge if isinstance(each, Ge) else each.gt for each in field.metadata if isinstance(each, Ge | Gt)]
+    high = [each.le for each in field.metadata if isinstance(each, Le)]
+    return (low or [None])[0], (high or [None])[0]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_folder_is_called_dir() -> None:
+    folders = {name for name, field in FIELDS if field.annotation in (Path, Path | None)}
+    folders |= {name for name, field in FIELDS if (field.description or "").startswith("Folder")}
+    assert folders and {name for name, _ in FIELDS if name.endswith("_dir")} >= folders
+
+
+def test_an_address_is_called_url_unless_it_is_no_url() -> None:
+    urls = {name for name, field in FIELDS if "://" in (field.description or "") or "URL" in (field.description or "")}
+    assert {name for name in urls if not name.endswith("_url")} == {"ray_address", "ray_checkpoint_dir"}
+
+
+def test_a_number_that_is_not_whole_is_in_seconds_or_a_fraction() -> None:
+    parts = {name for name, field in NUMBERS if field.annotation is float and not name.endswith("_s")}
+    assert parts == {name for name, _ in FIELDS if name.endswith("_fraction")}
+    for name, field in NUMBERS:
+        low, high = bounds(field)
+        assert low is not None and high is not None, name
+        assert not name.endswith("_fraction") or (low == 0 and high <= 1), name
+
+
+def test_a_number_of_bytes_is_called_so_and_a_count_is_of_something() -> None:
+    whole = {name for name, field in NUMBERS if field.annotation is int}
+    assert {name for name in whole if "bytes" in name} == {name for name in whole if name.endswith("_bytes")}
+    assert [name for name in whole if name.endswith(("_s", "_fraction", "_dir", "_url"))] == []
+
+
+@pytest.mark.parametrize(("former", "name"), FORMER_NAMES.items())
+def test_a_former_name_is_refused_with_the_present_one(
+    former: str, name: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert name in Settings.model_fields and former not in Settings.model_fields
+    (here / "gavel.toml").write_text(f'{former} = "1"\n')
+    with pytest.raises(ValidationError, match=f"{former} is called {name}"):
+        Settings()
+    (here / "gavel.toml").unlink()
+    monkeypatch.setenv(f"GAVEL_{former.upper()}", "1")
+    with pytest.raises(ValidationError, match=f"{former} is called {name}"):
+        Settings()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("round_lenght_s = 3", "gavel: setting round_lenght_s: there is no such setting\n"),
+        ("round_duration_s = -1", "gavel: setting round_duration_s: Input should be greater than or equal to 0.5\n"),
+        ("policy_path = 'x'", "gavel: setting: policy_path is called policy_dir\n"),
+    ],
+)
+def test_a_wrong_line_of_the_settings_file_ends_the_command_with_its_name(here: Path, line: str, message: str) -> None:
+    (here / "gavel.toml").write_text(line + "\n")
+    ran = CliRunner().invoke(app, ["db", "check"], env={"GAVEL_URL": ""})
+    assert (ran.exit_code, ran.stderr) == (2, message)

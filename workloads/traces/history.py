@@ -1,0 +1,150 @@
+"""This service's own history: one JSON object per line, first its cluster and tiers, then each job.
+
+    {"cluster": {"nodes": [..], "workers": [..]}, "tiers": [..]}
+    {"id": "..", "submitted_at_s": 0.0, "kind": "mlp", "total_steps": 500, "priority": 2, "after": [".."], ..}
+
+`gavel export-trace` writes it and `gavel simulate` reads it. The first line may be left out. A job needs only
+`submitted_at_s`, `kind` and `total_steps`.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gavel.errors import InvalidRequest
+from gavel.types import Cluster, JobSpec, Node, Tier, Worker
+from workloads.traces.job import Lines, TraceJob, number, whole
+
+TIER = "default"
+COPIED = (
+    "kind",
+    "name",
+    "user",
+    "tier",
+    "total_steps",
+    "scale_factor",
+    "weight",
+    "priority",
+    "preemptible",
+    "cpu_cores",
+    "memory_bytes",
+    "max_retries",
+)
+"""Fields of a job that a line has under the same name and with the same value."""
+
+LOWEST_PRIORITY = -1_000
+
+Noun = TypeVar("Noun", Node, Worker, Tier)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The cluster and tiers of a history; None and empty if the file has none."""
+
+    cluster: Cluster | None = None
+    tiers: tuple[Tier, ...] = ()
+
+
+def written(
+    jobs: Sequence[Mapping[str, Any]],
+    steps_per_s: Mapping[str, Mapping[str, float]],
+    cluster: Mapping[str, Any],
+    tiers: Iterable[Mapping[str, Any]],
+) -> Iterator[str]:
+    """Yield the lines of a history of `jobs`, oldest first; the arguments have the form of the API's answers.
+
+    `steps_per_s` is {job id: {type: steps/s}}. Times count from the first submission.
+    """
+    around = {
+        name: [_plain(kind, each) for each in cluster[name]] for name, kind in (("nodes", Node), ("workers", Worker))
+    }
+    yield json.dumps({"cluster": around, "tiers": [_plain(Tier, each) for each in tiers]}) + "\n"
+    for job in jobs:
+        yield json.dumps(_line(job, jobs[0]["submitted_at_s"], steps_per_s.get(job["id"], {}))) + "\n"
+
+
+def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, float]) -> dict[str, Any]:
+    deadline_at_s = job["deadline_at_s"]
+    return {
+        "id": job["id"],
+        "submitted_at_s": round(job["submitted_at_s"] - start_s, 3),
+        **{name: job[name] for name in COPIED},
+        "deadline_at_s": None if deadline_at_s is None else round(deadline_at_s - start_s, 3),
+        "after": list(job["after"]),
+        "throughput_steps_per_s": dict(steps_per_s),
+    }
+
+
+def _plain(kind: type, view: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: view[each.name] for each in fields(kind) if each.name in view}
+
+
+def surroundings(path: Path) -> Surroundings:
+    """Return the cluster and tiers of the history at `path`; empty for a file that is no history.
+
+    Raises InvalidRequest if the first line has a field that no cluster or tier has.
+    """
+    try:
+        with path.open(encoding="utf-8") as lines:
+            row = json.loads(lines.readline())
+    except ValueError:
+        return Surroundings()
+    if not isinstance(row, dict) or not _is_surroundings(row):
+        return Surroundings()
+    try:
+        around = row.get("cluster")
+        return Surroundings(
+            cluster=around
+            and Cluster(nodes=_nouns(Node, around.get("nodes", ())), workers=_nouns(Worker, around["workers"])),
+            tiers=_nouns(Tier, row.get("tiers", ())),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InvalidRequest(f"{path.name}, line 1", f"its cluster or tiers cannot be read: {error}") from error
+
+
+def _nouns(kind: type[Noun], rows: Iterable[Mapping[str, Any]]) -> tuple[Noun, ...]:
+    return tuple(kind(**row) for row in rows)
+
+
+def _is_surroundings(row: Mapping[str, Any]) -> bool:
+    return "kind" not in row and bool(row.keys() & {"cluster", "tiers"})
+
+
+def history(lines: Lines) -> Iterator[TraceJob]:
+    """Return the jobs of a history, in the order of the file."""
+    return lines.read(_job)
+
+
+def _job(line_number: int, line: str) -> TraceJob | None:
+    try:
+        row: dict[str, Any] = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is no JSON: {error.msg}") from error
+    if line_number == 1 and _is_surroundings(row):
+        return None
+    deadline = row.get("deadline_at_s")
+    spec = JobSpec(
+        argv=(),
+        kind=str(row["kind"]),
+        name=str(row.get("name", "")),
+        user=str(row.get("user", "nobody")),
+        tier=str(row.get("tier", TIER)),
+        total_steps=whole(str(row["total_steps"]), "total_steps"),
+        scale_factor=whole(str(row.get("scale_factor", 1)), "scale_factor"),
+        weight=number(str(row.get("weight", 1.0)), "weight", least=1e-9),
+        priority=whole(str(row.get("priority", 0)), "priority", least=LOWEST_PRIORITY),
+        preemptible=bool(row.get("preemptible", True)),
+        cpu_cores=whole(str(row.get("cpu_cores", 1)), "cpu_cores", least=0),
+        memory_bytes=whole(str(row.get("memory_bytes", 0)), "memory_bytes", least=0),
+        max_retries=whole(str(row.get("max_retries", 0)), "max_retries", least=0),
+        after=tuple(str(each) for each in row.get("after", ())),
+        deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s", least=-1e12),
+        throughput_steps_per_s={
+            str(name): number(str(rate), f"throughput on {name}")
+            for name, rate in row.get("throughput_steps_per_s", {}).items()
+        },
+    )
+    submitted_at_s = number(str(row["submitted_at_s"]), "submitted_at_s")
+    return TraceJob(submitted_at_s=submitted_at_s, spec=spec, id=str(row.get("id", "")))
