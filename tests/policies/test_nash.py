@@ -29,6 +29,11 @@ def test_it_is_at_least_as_good_as_the_program(seed: int, jobs: int, types: int)
     assert best >= stated - 1e-6 * problem.weight.sum()
 
 
+def test_the_program_is_solved_where_rounding_keeps_the_solver_from_its_first_tolerance() -> None:
+    allocation = ProportionalFairness().program(an_instance(5434, jobs=7, types=1))
+    assert allocation.certificate.dual_gap is not None and allocation.certificate.dual_gap <= 1e-7
+
+
 @pytest.mark.parametrize("seed", seeds(8, 60))
 def test_partial_allocation_keeps_what_the_programs_keep(seed: int) -> None:
     problem, policy = an_instance(seed, jobs=2 + seed % 7), PartialAllocation()
