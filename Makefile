@@ -12,8 +12,8 @@ env:             ## .venv with everything, developer tools included
 	@scripts/env.sh requirements-dev.lock
 test: env        ## the tests (small profiles, under 10 minutes)
 	@$(PY) -m pytest -q -n logical --dist loadfile
-test-full: env   ## the tests with the full counts
-	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q -n logical --dist loadfile --timeout=1800
+test-full: env   ## the tests with the full counts, all or some [TESTS="file ..."]
+	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q -n logical --dist loadfile --timeout=1800 $(TESTS)
 demo:            ## the main job on this machine: real training jobs on several accelerator types
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel demo
