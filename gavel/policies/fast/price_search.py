@@ -42,7 +42,7 @@ WIDER = 3.0
 AFTER_COARSE = 0.03
 LEAST_BAND, FRESH_BAND = 1e-6, 1e-4
 PINNED = 1 - 1e-9
-ROUNDING = 1e-12
+ROUNDING, ROUGH = 1e-12, 1e-4  # relative, of the budget: of an answer, and of a sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ class _Search:
         level = targets.end
         for _ in range(rounds):
             priced = Envelopes(market, self.prices, targets.at(level))
-            level = largest_paid(priced, targets, level)
+            level = largest_paid(priced, targets, level, ROUGH)
             wanted = targets.at(level)
             jobs = np.flatnonzero(wanted > 0)
             if len(jobs):
@@ -227,22 +227,28 @@ class _Search:
         return normal
 
 
-def largest_paid(priced: Envelopes, targets: Targets, high: float) -> float:
-    """Return the largest level up to `high` whose targets cost no more than all workers do."""
+def largest_paid(priced: Envelopes, targets: Targets, high: float, precision: float = 0.1 * ROUNDING) -> float:
+    """Return the largest level up to `high` whose targets cost no more than all workers do, to a relative `precision`.
+
+    By Newton's method between two levels that are below and above, as far as it stays between them; else by where the
+    straight line between these meets the budget, and every third time by their middle.
+    """
     budget = float(priced.prices @ priced.market.workers) * (1 + ROUNDING)
-    low, level = 0.0, high
-    for _ in range(200):
+    low, level, short, beyond = 0.0, high, -budget, budget
+    for step in range(200):
         cost, slope = priced.cost(targets.at(level))
         over = cost - budget
         if over <= 0 and level == high:
             return high
-        if abs(over) <= 0.1 * ROUNDING * budget or high - low <= 1e-15 * high:
+        if abs(over) <= precision * budget or high - low <= 1e-15 * high:
             return level
-        low, high = (low, level) if over > 0 else (level, high)
+        low, short = (low, short) if over > 0 else (level, over)
+        high, beyond = (level, over) if over > 0 else (high, beyond)
         rise = float(slope @ targets.slope(level))
         level = level - over / rise if rise > 0 else low
         if not low < level < high:
-            level = (low + high) / 2
+            part = short / (short - beyond) if step % 3 else 0.5
+            level = low + part * (high - low)
     return high
 
 
