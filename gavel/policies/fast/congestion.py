@@ -53,7 +53,7 @@ class Answer:
 
 def by_simplex(asked: Congestion) -> Answer | None:
     """Return the answer at a vertex with exact prices, for few jobs (HiGHS); None if the solver has none."""
-    jobs, kinds = np.nonzero(asked.usable.T)
+    jobs, kinds = asked.usable.T.nonzero()
     k, m, size = len(asked.scale), len(asked.free), len(jobs)
     lower, upper = np.full(2 * k + m, -np.inf), np.concatenate([np.full(k, np.inf), asked.room, asked.free])
     lower[:k] = 1.0
@@ -70,7 +70,7 @@ def by_simplex(asked: Congestion) -> Answer | None:
 def _matrix(asked: Congestion, kinds: IntArray, jobs: IntArray) -> simplex.ByColumn:
     """Targets, times and workers, by the entries of `kinds` and `jobs` (v,), and by z, which comes last."""
     k, m, size = len(asked.scale), len(asked.free), len(jobs)
-    values, rows = np.ones((size, 3)), np.empty((size, 3), dtype=np.int64)
+    values, rows = np.ones((size, 3)), np.empty((size, 3), dtype=np.int32)
     values[:, 0], values[:, 2] = asked.rates[kinds, jobs], asked.scale[jobs]
     rows[:, 0], rows[:, 1], rows[:, 2] = jobs, k + jobs, 2 * k + kinds
     starts = np.append(np.arange(0, 3 * size + 1, 3), 3 * size + m)

@@ -105,6 +105,8 @@ def spread(curve: Curve, start: FloatArray, cap: FloatArray) -> Spread:
 
 def _side_by_side(curves: Sequence[Curve], start: FloatArray, cap: FloatArray) -> Spreads:
     """The curves, which have no job in common, those of one kind together."""
+    if all(type(curve) is One for curve in curves):
+        return _Ones(_jobs(curves), start, cap)
     curves = [_without_only_children(curve) for curve in curves]
     kinds: dict[object, list[int]] = {}
     for index, curve in enumerate(curves):
@@ -207,18 +209,20 @@ class _Levels:
     """
 
     def __init__(self, weight: FloatArray, low: FloatArray, high: FloatArray, of: IntArray, count: int) -> None:
-        rising = np.flatnonzero(high > low)
-        weight, of = weight[rising], np.concatenate([of[rising], of[rising]])
-        corners = np.concatenate([low[rising] / weight, high[rising] / weight])
+        rising = (high > low).nonzero()[0]
+        weight, of = weight[rising], of[rising]
         heaviest = np.zeros(count)
-        np.maximum.at(heaviest, of[: len(weight)], weight)
-        weight = weight / heaviest[of[: len(weight)]]  # sums go over all curves: none is to drown in another's rounding
-        order = np.lexsort((corners, of))
-        self.corners, self.of, self.scale = corners[order], of[order], heaviest
-        self.size = np.bincount(of, minlength=count)
-        self.first = np.cumsum(self.size) - self.size
-        self.rate = np.maximum(0.0, np.cumsum(np.concatenate([weight, -weight])[order])) * heaviest[self.of]
-        self.risen = _running(self.rate * np.diff(self.corners, append=0.0), self.of, self.first)
+        np.maximum.at(heaviest, of, weight)
+        corners, of_corner = np.concatenate([low[rising] / weight, high[rising] / weight]), np.concatenate([of, of])
+        order = np.lexsort((corners, of_corner))
+        self.corners, self.of = corners[order], of_corner[order]
+        self.size = np.bincount(of_corner, minlength=count)
+        self.first = self.size.cumsum() - self.size
+        part = weight / heaviest[of]  # sums go over all curves: none is to drown in another's rounding
+        self.rate = np.maximum(0.0, np.concatenate([part, -part])[order].cumsum()) * heaviest[self.of]
+        gaps = np.zeros(len(order))
+        gaps[:-1] = self.corners[1:] - self.corners[:-1]
+        self.risen = _running(self.rate * gaps, self.of, self.first)
 
     def at(self, risen: FloatArray) -> FloatArray:
         """The level of each curve, (g,), at which its children have risen by `risen` (g,) together."""
@@ -366,6 +370,6 @@ def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
 
 def _running(values: FloatArray, group: IntArray, first: IntArray) -> FloatArray:
     """The sum of the `values` (k,) before each in its group; groups follow one another, each from `first` (g,) on."""
-    before = np.cumsum(values) - values
+    before = values.cumsum() - values
     inner: FloatArray = before - before[np.minimum(first, max(len(values) - 1, 0))][group] if len(values) else before
     return inner

@@ -180,8 +180,9 @@ class _Search:
 
     def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> Answer:
         """Step 4."""
-        scale = self.market.scale
-        held = vertex.used(scale, len(self.elastic)) - _used(vertex, scale, jobs, len(self.elastic))
+        others = self.market.scale.copy()
+        others[jobs] = 0.0
+        held = vertex.used(others, len(self.elastic))
         if not len(jobs):
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
             return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
@@ -282,9 +283,3 @@ def _question(market: Market, elastic: FloatArray, wanted: FloatArray, held: Flo
         free=(market.workers - elastic - held) / unit,
         elastic=elastic / unit,
     ), unit
-
-
-def _used(vertex: Vertex, scale: FloatArray, jobs: IntArray, types: int) -> FloatArray:
-    """Workers that `jobs` hold at their vertex, (m,)."""
-    own = Vertex(*(getattr(vertex, name)[jobs] for name in Vertex.__slots__))
-    return own.used(scale[jobs], types)
