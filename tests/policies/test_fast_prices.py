@@ -9,9 +9,10 @@ import pytest
 
 from gavel.errors import SolveFailed
 from gavel.policies import _serving, measures
-from gavel.policies.fast import price_search, reduction, turns
+from gavel.policies.fast import price_search, reduction, simplex, turns
+from gavel.policies.fast.congestion import Congestion, by_simplex
 from gavel.policies.fast.envelope import Envelopes, Market
-from gavel.policies.fast.price_search import how_far
+from gavel.policies.fast.price_search import how_far, largest_paid
 from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.fast.targets import Even, Targets
 from gavel.policies.fast.water_filling import Filled, fill
@@ -140,7 +141,7 @@ def test_any_prices_bound_the_level_from_above(seed: int) -> None:
     reached = how_far(market, market.workers, targets, np.ones(3))
     for prices in np.random.default_rng(seed).uniform(0, 1, (5, 3)):
         priced = Envelopes(market, prices, market.best)
-        assert price_search.largest_paid(priced, targets, targets.end) >= reached.level * (1 - 1e-9)
+        assert largest_paid(priced, targets, targets.end) >= reached.level * (1 - 1e-9)
 
 
 def test_a_small_problem_is_solved_with_the_interior_point_as_with_the_simplex(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,3 +248,40 @@ def test_packed_pairs_are_left_to_the_program() -> None:
     rates = np.concatenate([problem.throughput_steps_per_s, [[[1.5, 0.8], [0.7, 1.4]]]])
     packed = replace(problem, combinations=((0,), (1,), (0, 1)), throughput_steps_per_s=rates)
     assert reduction.answered(packed, "any", lambda *_: fill(a_market(0), evenly), []) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_largest_level_paid_for_does_not_depend_on_where_the_search_begins(seed: int) -> None:
+    market = a_market(seed)
+    targets = evenly(np.zeros(12), market.best)
+    priced = Envelopes(market, np.full(3, 1 / 3), market.best)
+    level = largest_paid(priced, targets, targets.end)
+    assert level > 0
+    for low in (0.25 * level, 0.999 * level):
+        assert largest_paid(priced, targets, targets.end, low=low) == pytest.approx(level, rel=1e-9)
+    assert largest_paid(priced, targets, targets.end, precision=1e-2) == pytest.approx(level, rel=0.1)
+
+
+def test_where_no_level_can_be_paid_for_the_lowest_is_given() -> None:
+    market = a_market(0)
+    less = replace(market, workers=1e-3 * market.workers)
+    targets = evenly(0.5 * market.best, market.best)
+    assert largest_paid(Envelopes(less, np.full(3, 1 / 3), market.best), targets, targets.end) == 0.0
+
+
+def half_of_the_best(seed: int) -> Congestion:
+    """The question whether all jobs of a market can have half their best rate."""
+    market = a_market(seed)
+    ones, wanted = np.ones(12), 0.5 * market.best
+    return Congestion(market.rates / wanted, market.rates > 0, market.scale, ones, np.zeros(3), market.workers)
+
+
+def test_a_solver_that_is_used_again_answers_as_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simplex, "_IDLE", [])
+    new = by_simplex(half_of_the_best(3))
+    for seed in (5, 6, 7):
+        by_simplex(half_of_the_best(seed))
+    again = by_simplex(half_of_the_best(3))
+    assert new is not None and again is not None and len(simplex._IDLE) == 1
+    assert (new.z, new.prices.tolist()) == (again.z, again.prices.tolist())
+    assert np.array_equal(new.fractions, again.fractions)

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gavel.policies import measures
 from gavel.policies.fast.curve_evaluation import spread
@@ -25,6 +27,16 @@ def a_rho(jobs: list[int]) -> EqualRho:
 EVENLY = Share([One(job) for job in range(JOBS)], [1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0])
 IN_ORDER = InOrder([One(job) for job in (3, 0, 6, 1, 5, 2, 4)])
 NESTED = Share([Share([One(0), One(3)], [1.0, 2.0]), InOrder([One(2), One(1)]), a_rho([4, 5, 6])], [2.0, 1.0, 0.7])
+ENOUGH = np.asarray([1.0, 0.2, 3.0, 0.0, 0.5, 9.0, 1.0])
+USERS = Share(
+    [
+        Then(InOrder([One(3), One(0)]), ENOUGH, Share([One(0), One(3)], [1.0, 2.0])),
+        Share([Share([One(6)], [5.0])], [1e-6]),
+        Share([One(1), One(5)], [1e6, 3e-3]),
+        Then(InOrder([One(4), One(2)]), ENOUGH / 2, Share([One(2), One(4)], [1.0, 1.0])),
+    ],
+    [1.0, 2.0, 1.0, 0.5],
+)
 CURVES: dict[str, Curve] = {
     "one": One(2),
     "evenly": EVENLY,
@@ -32,7 +44,8 @@ CURVES: dict[str, Curve] = {
     "equally late": a_rho(list(range(JOBS))),
     "groups equally late": GroupsByRho([a_rho([3, 0, 6]), a_rho([1, 5]), a_rho([2, 4])], a_rho([0, 1, 2]).lateness),
     "nested": NESTED,
-    "enough first": Then(IN_ORDER, np.asarray([1.0, 0.2, 3.0, 0.0, 0.5, 9.0, 1.0]), EVENLY),
+    "enough first": Then(IN_ORDER, ENOUGH, EVENLY),
+    "users side by side": USERS,
 }
 
 
@@ -59,6 +72,30 @@ def test_the_slopes_of_a_spread_are_those_between_two_near_points(name: str) -> 
     for service in np.linspace(0.07, 0.93, 9) * closed.high:
         below, (here, slope) = closed.at(float(service) - 1e-7)[0], closed.at(float(service))
         assert (here - below) / 1e-7 == pytest.approx(slope, abs=1e-4)
+
+
+@settings(max_examples=30)
+@given(service=st.lists(st.floats(1e-3, 1.0), min_size=3, max_size=3))
+def test_groups_evaluated_together_are_as_late_as_each_alone(service: list[float]) -> None:
+    start, cap = np.zeros(JOBS), np.linspace(1.0, 3.0, JOBS)
+    groups = [a_rho([3, 0, 6]), a_rho([1, 5]), a_rho([2, 4])]
+    alone = [spread(each, start, cap) for each in groups]
+    wanted = [part * each.high for part, each in zip(service, alone, strict=True)]
+    together = spread(Share(groups, wanted), start, cap)
+    for each, part in zip(alone, wanted, strict=True):
+        targets, slope = each.at(part)
+        assert targets.sum() == pytest.approx(part, abs=1e-9)
+        assert slope.sum() == pytest.approx(1.0)
+    expected = np.concatenate([each.at(part)[0] for each, part in zip(alone, wanted, strict=True)])
+    assert together.at(sum(wanted))[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_equally_late_jobs_are_at_their_caps_where_their_group_has_all_it_can_use() -> None:
+    curve, cap = a_rho(list(range(JOBS))), np.linspace(1.0, 3.0, JOBS)
+    closed = spread(curve, np.zeros(JOBS), cap)
+    closed.at(closed.high / 2)
+    assert closed.at(closed.high)[0] == pytest.approx(cap, rel=1e-14)
+    assert closed.at(closed.high + 1.0)[0] == pytest.approx(cap, rel=1e-14)
 
 
 def with_tiers(seed: int) -> AllocationProblem:

@@ -53,38 +53,29 @@ class Answer:
 
 def by_simplex(asked: Congestion) -> Answer | None:
     """Return the answer at a vertex with exact prices, for few jobs (HiGHS); None if the solver has none."""
-    k, m = len(asked.scale), len(asked.free)
-    highs, entries = _stated(asked)
-    simplex.bound(
-        highs,
-        np.concatenate([np.ones(k), np.full(k + m, -np.inf)]),
-        np.concatenate([np.full(k, np.inf), asked.room, asked.free]),
-    )
-    return _answered(highs, entries, (m, k))
-
-
-def _stated(asked: Congestion) -> tuple[Any, tuple[IntArray, IntArray]]:
-    """A solver for the question, its rows not bound yet, and where its variables lie: types and jobs."""
-    jobs, kinds = np.nonzero(asked.usable.T)
+    jobs, kinds = asked.usable.T.nonzero()
     k, m, size = len(asked.scale), len(asked.free), len(jobs)
-    entries = np.column_stack([asked.rates[kinds, jobs], np.ones(size), asked.scale[jobs]])
-    rows = np.column_stack([jobs, k + jobs, 2 * k + kinds])
-    starts = np.append(np.arange(0, 3 * size + 1, 3), 3 * size + m)
-    values = np.concatenate([entries.ravel(), -asked.elastic])
-    places = np.concatenate([rows.ravel(), 2 * k + np.arange(m)])
-    matrix = simplex.ByColumn(2 * k + m, starts, places, values)
+    lower, upper = np.full(2 * k + m, -np.inf), np.concatenate([np.full(k, np.inf), asked.room, asked.free])
+    lower[:k] = 1.0
     cost, least = np.append(np.zeros(size), 1.0), np.append(np.zeros(size), -np.inf)
-    return simplex.stated(matrix, cost, least), (kinds, jobs)
-
-
-def _answered(highs: Any, entries: tuple[IntArray, IntArray], shape: tuple[int, int]) -> Answer | None:
     try:
-        x, prices = simplex.solved(highs)
+        x, prices = simplex.least(_matrix(asked, kinds, jobs), cost, least, (lower, upper))
     except SolveFailed:
         return None
-    fractions = np.zeros(shape)
-    fractions[entries] = np.maximum(0.0, x[:-1])
-    return Answer(float(x[-1]), fractions, np.maximum(0.0, -prices[2 * shape[1] :]))
+    fractions = np.zeros((m, k))
+    fractions[kinds, jobs] = np.maximum(0.0, x[:-1])
+    return Answer(float(x[-1]), fractions, np.maximum(0.0, -prices[2 * k :]))
+
+
+def _matrix(asked: Congestion, kinds: IntArray, jobs: IntArray) -> simplex.ByColumn:
+    """Targets, times and workers, by the entries of `kinds` and `jobs` (v,), and by z, which comes last."""
+    k, m, size = len(asked.scale), len(asked.free), len(jobs)
+    values, rows = np.ones((size, 3)), np.empty((size, 3), dtype=np.int32)
+    values[:, 0], values[:, 2] = asked.rates[kinds, jobs], asked.scale[jobs]
+    rows[:, 0], rows[:, 1], rows[:, 2] = jobs, k + jobs, 2 * k + kinds
+    starts = np.append(np.arange(0, 3 * size + 1, 3), 3 * size + m)
+    places = np.concatenate([rows.ravel(), np.arange(2 * k, 2 * k + m)])
+    return simplex.ByColumn(2 * k + m, starts, places, np.concatenate([values.ravel(), -asked.elastic]))
 
 
 def by_interior_point(asked: Congestion, tolerance: float) -> Answer:

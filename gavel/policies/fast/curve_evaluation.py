@@ -1,7 +1,8 @@
 """The target curves of tiers in closed form: any point of a curve in O(jobs), where a `Path` keeps all its corners.
 
-A spread answers what a curve of `_curves` answers for one service of its group; how fast each job's target rises with
-it comes along, for Newton's method.
+Curves of one kind that stand side by side, such as those of a tier's users, are evaluated together, each at a service
+of its own: g curves of k jobs take as many calls of numpy as one. How fast each job's target rises with the service of
+its curve comes along, for Newton's method.
 """
 
 from collections.abc import Sequence
@@ -17,26 +18,48 @@ from gavel.types import FloatArray, IntArray
 
 MOST_STEPS = 100
 PRECISION = 1e-13  # relative, of a service
+LEAST = 1e-300  # to divide by, where nothing rises
 
 
-class Spread(Protocol):
-    """A curve between a start and a cap: `low` and `high` are the group's service at its ends."""
+class Spreads(Protocol):
+    """g curves between a start and a cap, over k jobs: `group` (k,) says of which curve each of `jobs` (k,) is.
+
+    `lows` and `highs` (g,) are the service of each curve at its ends.
+    """
 
     jobs: IntArray
-    low: float
-    high: float
+    group: IntArray
+    lows: FloatArray
+    highs: FloatArray
+
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Targets (k,) of `jobs` at the `service` of each curve (g,), and how fast each rises with its curve's."""
+
+
+class Spread:
+    """One curve between a start and a cap; `low` and `high` are its service at the ends.
+
+    It keeps its last answer: a search asks for targets and slopes at one place, one after the other.
+    """
+
+    def __init__(self, whole: Spreads) -> None:
+        self.jobs, self._whole = whole.jobs, whole
+        self.low, self.high = float(whole.lows[0]), float(whole.highs[0])
+        self._last: tuple[float, tuple[FloatArray, FloatArray]] | None = None
 
     def at(self, service: float) -> tuple[FloatArray, FloatArray]:
-        """Targets of `jobs`, and how fast each rises with the group's service."""
+        """Targets (k,) of `jobs`, and how fast each rises with the service."""
+        if self._last is None or self._last[0] != service:
+            self._last = service, self._whole.at(np.asarray([service]))
+        return self._last[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spreading:
-    """The target map of a spread, for `rows` of all jobs; the level is the service of the whole."""
+    """The target map of a spread for some of its jobs, at `place`; the level is the service of the whole."""
 
     spread: Spread
-    start: FloatArray
-    rows: IntArray
+    place: IntArray
 
     @property
     def end(self) -> float:
@@ -49,22 +72,18 @@ class Spreading:
         return self.spread.low
 
     def at(self, level: float) -> FloatArray:
-        """Targets of `rows`."""
-        targets = self.start.copy()
-        targets[self.spread.jobs] = self.spread.at(level)[0]
-        picked: FloatArray = targets[self.rows]
-        return picked
+        """Targets of the jobs."""
+        targets: FloatArray = self.spread.at(level)[0][self.place]
+        return targets
 
     def slope(self, level: float) -> FloatArray:
         """How fast each target rises just below the level."""
-        slopes = np.zeros_like(self.start)
-        slopes[self.spread.jobs] = self.spread.at(level)[1]
-        picked: FloatArray = slopes[self.rows]
-        return picked
+        slopes: FloatArray = self.spread.at(level)[1][self.place]
+        return slopes
 
     def of(self, jobs: IntArray) -> "Spreading":
         """The map of these jobs alone, at the same levels of the whole."""
-        return Spreading(self.spread, self.start, self.rows[jobs])
+        return Spreading(self.spread, self.place[jobs])
 
 
 def along(curve: Curve, jobs: int, rows: IntArray) -> TargetMap:
@@ -73,165 +92,202 @@ def along(curve: Curve, jobs: int, rows: IntArray) -> TargetMap:
     def between(start: FloatArray, cap: FloatArray) -> Targets:
         low, high = np.zeros(jobs), np.zeros(jobs)
         low[rows], high[rows] = start, cap
-        return Spreading(_Remembering(spread(curve, low, high)), low, rows)
+        whole = spread(curve, low, high)
+        return Spreading(whole, _places(whole.jobs, jobs)[rows])
 
     return between
 
 
-class _Remembering:
-    """A spread that keeps its last answer: a search asks for targets and slopes at one place, one after the other."""
-
-    def __init__(self, inner: Spread) -> None:
-        self.inner, self.jobs, self.low, self.high = inner, inner.jobs, inner.low, inner.high
-        self.last: tuple[float, tuple[FloatArray, FloatArray]] | None = None
-
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
-        """As the spread itself."""
-        if self.last is None or self.last[0] != service:
-            self.last = service, self.inner.at(service)
-        return self.last[1]
-
-
 def spread(curve: Curve, start: FloatArray, cap: FloatArray) -> Spread:
     """`curve` between `start` and `cap`, both (n,) over all jobs."""
-    match curve:
+    return Spread(_side_by_side([curve], start, cap))
+
+
+def _side_by_side(curves: Sequence[Curve], start: FloatArray, cap: FloatArray) -> Spreads:
+    """The curves, which have no job in common, those of one kind together."""
+    if all(type(curve) is One for curve in curves):
+        return _Ones(_jobs(curves), start, cap)
+    curves = [_without_only_children(curve) for curve in curves]
+    kinds: dict[object, list[int]] = {}
+    for index, curve in enumerate(curves):
+        kinds.setdefault((type(curve), id(curve.enough) if isinstance(curve, Then) else 0), []).append(index)
+    if len(kinds) == 1:
+        return _of_one_kind(curves, start, cap)
+    parts = [_of_one_kind([curves[index] for index in indices], start, cap) for indices in kinds.values()]
+    return _Mixed([np.asarray(indices) for indices in kinds.values()], parts)
+
+
+def _without_only_children(curve: Curve) -> Curve:
+    while isinstance(curve, Share) and len(curve.children) == 1:
+        curve = curve.children[0]
+    return curve
+
+
+def _of_one_kind(curves: Sequence[Curve], start: FloatArray, cap: FloatArray) -> Spreads:
+    match curves[0]:
         case One():
-            return _Together(np.asarray([curve.job]), np.ones(1), start, cap)
+            return _Ones(_jobs(curves), start, cap)
         case Share():
-            return _share(curve, start, cap)
+            return _Shares([each for each in curves if isinstance(each, Share)], start, cap)
         case InOrder():
-            return _InTurn(_jobs(curve.children), start, cap)
+            return _Orders([each for each in curves if isinstance(each, InOrder)], start, cap)
         case EqualRho():
-            return _EquallyLate(curve, start, cap)
+            return _late([each for each in curves if isinstance(each, EqualRho)], start, cap)
         case Then():
-            return _TwoStages(curve, start, cap)
+            return _Stages([each for each in curves if isinstance(each, Then)], start, cap)
         case GroupsByRho():
-            return _GroupsByRho(curve, start, cap)
-    raise TypeError(f"no closed form for {type(curve).__name__}")
+            return _GroupsByRho([each for each in curves if isinstance(each, GroupsByRho)], start, cap)
+    raise TypeError(f"no closed form for {type(curves[0]).__name__}")
+
+
+class _Mixed:
+    """Curves of several kinds: each of the `parts` has some of them, at the places `curves`."""
+
+    def __init__(self, curves: Sequence[IntArray], parts: Sequence[Spreads]) -> None:
+        self.curves, self.parts = curves, parts
+        self.jobs = np.concatenate([part.jobs for part in parts])
+        self.group = np.concatenate([of[part.group] for of, part in zip(curves, parts, strict=True)])
+        self.lows, self.highs = np.empty((2, sum(map(len, curves))))
+        for of, part in zip(curves, parts, strict=True):
+            self.lows[of], self.highs[of] = part.lows, part.highs
+
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Those of each part."""
+        answers = [part.at(service[of]) for of, part in zip(self.curves, self.parts, strict=True)]
+        return np.concatenate([each[0] for each in answers]), np.concatenate([each[1] for each in answers])
+
+
+class _Ones:
+    """Curves of a single job each (`One`)."""
+
+    def __init__(self, jobs: IntArray, start: FloatArray, cap: FloatArray) -> None:
+        self.jobs, self.group = jobs, np.arange(len(jobs))
+        self.lows, self.highs = start[jobs], np.maximum(start[jobs], cap[jobs])
+        self.slopes = np.ones(len(jobs))
+
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The service itself."""
+        return np.clip(service, self.lows, self.highs), self.slopes
+
+
+class _Shares:
+    """Curves in which children rise together, each by its weight (`Share`): child c is of curve `parent[c]`."""
+
+    def __init__(self, curves: Sequence[Share], start: FloatArray, cap: FloatArray) -> None:
+        self.parent = _groups([len(each.children) for each in curves])
+        self.weight = np.concatenate([np.asarray(each.weights, dtype=float) for each in curves])
+        self.below = _side_by_side([child for each in curves for child in each.children], start, cap)
+        self.jobs, self.group = self.below.jobs, self.parent[self.below.group]
+        self.lows, self.highs = (_sums(self.parent, ends, len(curves)) for ends in (self.below.lows, self.below.highs))
+        self.levels = _Levels(self.weight, self.below.lows, self.below.highs, self.parent, len(curves))
+        self.last = self._last()
+
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Each child at its share of its curve's service."""
+        low, high, parent = self.below.lows, self.below.highs, self.parent
+        wanted = self.weight * self.levels.at(service - self.lows)[parent]
+        full = (service >= self.highs)[parent]
+        rising = np.where((wanted > low) & (wanted <= high), self.weight, 0.0)
+        rising = np.where(full, self.last, rising)
+        share = rising / np.maximum(_sums(parent, rising, len(self.lows)), LEAST)[parent]
+        targets, slopes = self.below.at(np.where(full, high, np.minimum(np.maximum(wanted, low), high)))
+        return targets, slopes * share[self.below.group]
+
+    def _last(self) -> FloatArray:
+        """The weights of those children that rise just before all of their curve are at their caps, 0 for others."""
+        ends = np.where(self.below.highs > self.below.lows, self.below.highs / self.weight, -np.inf)
+        latest = np.full(len(self.lows), -np.inf)
+        np.maximum.at(latest, self.parent, ends)
+        last: FloatArray = np.where(ends >= latest[self.parent], self.weight, 0.0)
+        return last
 
 
 class _Levels:
-    """Children rise together, child c from level low_c / w_c to high_c / w_c: the level at any sum of theirs."""
+    """Children rise together, child c from level low_c / w_c to high_c / w_c: the level at any sum of theirs.
 
-    def __init__(self, weight: FloatArray, low: FloatArray, high: FloatArray) -> None:
-        rising = high > low
-        weight, low, high = weight[rising], low[rising], high[rising]
-        corners = np.concatenate([low / weight, high / weight])
-        order = np.argsort(corners, kind="stable")
-        self.corners = corners[order]
-        self.rate = np.maximum(0.0, np.cumsum(np.concatenate([weight, -weight])[order]))
-        self.risen = np.concatenate([[0.0], np.cumsum(self.rate[:-1] * np.diff(self.corners))]) if len(order) else order
+    `of` (c,) says to which of `count` curves each belongs.
+    """
 
-    def at(self, risen: float) -> float:
-        """The level at which the children have risen by `risen` together."""
+    def __init__(self, weight: FloatArray, low: FloatArray, high: FloatArray, of: IntArray, count: int) -> None:
+        rising = (high > low).nonzero()[0]
+        weight, of = weight[rising], of[rising]
+        heaviest = np.zeros(count)
+        np.maximum.at(heaviest, of, weight)
+        corners, of_corner = np.concatenate([low[rising] / weight, high[rising] / weight]), np.concatenate([of, of])
+        order = np.lexsort((corners, of_corner))
+        self.corners, self.of = corners[order], of_corner[order]
+        self.size = np.bincount(of_corner, minlength=count)
+        self.first = self.size.cumsum() - self.size
+        part = weight / heaviest[of]  # sums go over all curves: none is to drown in another's rounding
+        self.rate = np.maximum(0.0, np.concatenate([part, -part])[order].cumsum()) * heaviest[self.of]
+        gaps = np.zeros(len(order))
+        gaps[:-1] = self.corners[1:] - self.corners[:-1]
+        self.risen = _running(self.rate * gaps, self.of, self.first)
+
+    def at(self, risen: FloatArray) -> FloatArray:
+        """The level of each curve, (g,), at which its children have risen by `risen` (g,) together."""
         if not len(self.corners):
-            return 0.0
-        left = max(0, int(np.searchsorted(self.risen, risen, side="left")) - 1)
-        rate = float(self.rate[left])
-        level = float(self.corners[left]) + (risen - float(self.risen[left])) / rate if rate > 0 else np.inf
-        return min(level, float(self.corners[min(left + 1, len(self.corners) - 1)]))
+            return np.zeros(len(risen))
+        passed = np.bincount(self.of, self.risen < risen[self.of], len(risen)).astype(np.int64)
+        left = np.minimum(self.first + np.maximum(passed - 1, 0), len(self.corners) - 1)
+        right = np.minimum(left + 1, self.first + self.size - 1)
+        rate, over = self.rate[left], risen - self.risen[left]
+        level = self.corners[left] + np.divide(over, rate, out=np.full(len(rate), np.inf), where=rate > 0)
+        return np.where(self.size > 0, np.minimum(level, self.corners[right]), 0.0)
 
 
-class _Together:
-    """Jobs rise together, each by its weight (a `Share` of jobs)."""
+class _Orders:
+    """Curves in which jobs rise one after the other (`InOrder` of jobs)."""
 
-    def __init__(self, jobs: IntArray, weight: FloatArray, start: FloatArray, cap: FloatArray) -> None:
-        self.jobs, self.weight = jobs, weight
-        self.start, self.cap = start[jobs], np.maximum(start[jobs], cap[jobs])
-        self.low, self.high = float(self.start.sum()), float(self.cap.sum())
-        self.levels = _Levels(weight, self.start, self.cap)
+    def __init__(self, curves: Sequence[InOrder], start: FloatArray, cap: FloatArray) -> None:
+        sizes = np.asarray([len(each.children) for each in curves], dtype=np.int64)
+        self.group = _groups(sizes)
+        self.jobs = _jobs([child for each in curves for child in each.children])
+        self.start = start[self.jobs]
+        room = np.maximum(0.0, cap[self.jobs] - self.start)
+        self.turns = Turns(_running(room, self.group, np.cumsum(sizes) - sizes), room)
+        self.lows = _sums(self.group, self.start, len(curves))
+        self.highs = self.lows + _sums(self.group, room, len(curves))
 
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
-        """Weight times level, between start and cap."""
-        if service >= self.high:
-            return self.cap, _at_the_end(self.weight, self.start, self.cap)
-        wanted = self.weight * self.levels.at(service - self.low)
-        rising = (wanted > self.start) & (wanted <= self.cap)
-        slope = np.where(rising, self.weight, 0.0)
-        return np.clip(wanted, self.start, self.cap), slope / max(float(slope.sum()), 1e-300)
-
-
-class _Groups:
-    """Groups rise together, each by its weight (a `Share` of curves)."""
-
-    def __init__(self, children: Sequence[Spread], weights: Sequence[float]) -> None:
-        self.children, self.weight = children, np.asarray(weights, dtype=float)
-        self.jobs = np.concatenate([child.jobs for child in children])
-        self.lows = np.asarray([child.low for child in children])
-        self.highs = np.asarray([child.high for child in children])
-        self.low, self.high = float(self.lows.sum()), float(self.highs.sum())
-        self.levels = _Levels(self.weight, self.lows, self.highs)
-
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
-        """Each child at its share of the service."""
-        level = self.levels.at(min(service, self.high) - self.low)
-        wanted = self.weight * level
-        if service >= self.high:
-            share, own = _at_the_end(self.weight, self.lows, self.highs), self.highs
-        else:
-            rising = np.where((wanted > self.lows) & (wanted <= self.highs), self.weight, 0.0)
-            share, own = rising / max(float(rising.sum()), 1e-300), np.clip(wanted, self.lows, self.highs)
-        parts = [child.at(float(each)) for child, each in zip(self.children, own, strict=True)]
-        slopes = [part[1] * each for part, each in zip(parts, share, strict=True)]
-        return np.concatenate([part[0] for part in parts]), np.concatenate(slopes)
-
-
-class _InTurn:
-    """Jobs rise one after the other (an `InOrder` of jobs)."""
-
-    def __init__(self, jobs: IntArray, start: FloatArray, cap: FloatArray) -> None:
-        self.jobs, self.start = jobs, start[jobs]
-        self.turns = Turns.of_room(np.maximum(0.0, cap[jobs] - self.start))
-        self.low = float(self.start.sum())
-        self.high = self.low + float(self.turns.room.sum())
-
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Full before the job in turn, untouched after it."""
-        risen = service - self.low
+        risen = (service - self.lows)[self.group]
         return self.start + self.turns.risen(risen), self.turns.slope(risen)
 
 
-class _EquallyLate:
-    """Jobs rise to an equal finish-time fairness (an `EqualRho`), here without the corners in between."""
-
-    def __init__(self, curve: EqualRho, start: FloatArray, cap: FloatArray) -> None:
-        self.jobs = curve.jobs
-        self.groups = LateGroups(curve.lateness, _in_one_group(self.jobs), start[self.jobs], cap[self.jobs])
-        self.low, self.high = float(self.groups.lows[0]), float(self.groups.highs[0])
-
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
-        """The targets of the least rho that the service pays for."""
-        return self.groups.at(np.asarray([service]))
+def _late(curves: Sequence[EqualRho], start: FloatArray, cap: FloatArray) -> "LateGroups":
+    """Jobs of each curve rise to an equal finish-time fairness, here without the corners in between."""
+    jobs, group = np.concatenate([each.jobs for each in curves]), _groups([len(each.jobs) for each in curves])
+    lateness = _together([each.lateness for each in curves])
+    return LateGroups(lateness, jobs, group, len(curves), start[jobs], cap[jobs])
 
 
 class _GroupsByRho:
-    """Groups rise to an equal finish-time fairness, and the jobs of each (a `GroupsByRho`)."""
+    """Curves in which groups rise to an equal finish-time fairness, and the jobs of each (`GroupsByRho`)."""
 
-    def __init__(self, curve: GroupsByRho, start: FloatArray, cap: FloatArray) -> None:
-        sizes = [len(each.jobs) for each in curve.within]
-        self.group = np.repeat(np.arange(len(sizes)), sizes)
-        self.jobs = np.concatenate([each.jobs for each in curve.within])
-        parts = [(each.work, each.age_s, each.isolated_s) for each in curve.within]
-        of_jobs = Lateness(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-        self.within = LateGroups(of_jobs, self.group, start[self.jobs], cap[self.jobs])
-        lows, highs = self.within.lows, self.within.highs
-        self.between = LateGroups(curve.lateness, _in_one_group(lows), lows, highs)
-        self.low, self.high = float(lows.sum()), float(highs.sum())
+    def __init__(self, curves: Sequence[GroupsByRho], start: FloatArray, cap: FloatArray) -> None:
+        self.within = _late([group for each in curves for group in each.within], start, cap)
+        parent = _groups([len(each.within) for each in curves])
+        lateness, lows, highs = _together([each.lateness for each in curves]), self.within.lows, self.within.highs
+        self.between = LateGroups(lateness, np.arange(len(parent)), parent, len(curves), lows, highs)
+        self.jobs, self.group = self.within.jobs, parent[self.within.group]
+        self.lows, self.highs = self.between.lows, self.between.highs
 
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The point of each group's curve that its part of the service falls on."""
-        parts, rises = self.between.at(np.asarray([service]))
+        parts, rises = self.between.at(service)
         targets, slope = self.within.at(parts)
-        return targets, slope * rises[self.group]
+        return targets, slope * rises[self.within.group]
 
 
 class LateGroups:
     """Groups of jobs, each of which rises to an equal finish-time fairness of its own."""
 
-    def __init__(self, lateness: Lateness, group: IntArray, start: FloatArray, cap: FloatArray) -> None:
-        """`group`, `start` and `cap` are those of each job, (k,)."""
-        self.group, self.lateness = group, lateness
-        self.count = int(group.max(initial=-1)) + 1
+    def __init__(
+        self, lateness: Lateness, jobs: IntArray, group: IntArray, count: int, start: FloatArray, cap: FloatArray
+    ) -> None:
+        """`group`, one of `count`, `start` and `cap` are those of each of `jobs` (k,)."""
+        self.jobs, self.group, self.count, self.lateness = jobs, group, count, lateness
         self.of_level = maps.EqualRho(lateness, start, np.maximum(start, cap))
         self.lows, self.highs = self.sums(self.of_level.start), self.sums(self.of_level.cap)
         self.last = np.zeros(self.count)
@@ -241,64 +297,79 @@ class LateGroups:
     def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Targets (k,) at the `service` of each group (g,), and how fast each rises with its group's.
 
-        The level of each group is found by Newton's method, kept between two levels that are below and above.
+        The level of each group is found by Newton's method, kept between two levels that are below and above: where it
+        leaves them the straight line between these says where to go on, and every third time their middle.
         """
-        low, high = np.zeros(self.count), self.last.copy()
-        level, wanted = self.guess, np.clip(service, self.lows, self.highs)
-        for _ in range(MOST_STEPS):
-            targets, slope = self.of_level.at(level[self.group]), self.of_level.slope(level[self.group])
+        wanted = np.clip(service, self.lows, self.highs)
+        low, high, short, over = np.zeros(self.count), self.last, wanted - self.lows, wanted - self.highs
+        level = np.where(over >= 0, self.last, self.guess)
+        for step in range(MOST_STEPS):
+            targets, slope = self.of_level.at_and_slope(level[self.group])
             missing, rate = wanted - self.sums(targets), self.sums(slope)
-            if (np.abs(missing) <= PRECISION * (1.0 + wanted)).all():
+            is_open = np.abs(missing) > PRECISION * (1.0 + wanted)
+            if not is_open.any():
                 break
-            low, high = np.where(missing >= 0, level, low), np.where(missing <= 0, level, high)
+            below = missing >= 0
+            low, short = np.where(below, level, low), np.where(below, missing, short)
+            high, over = np.where(below, high, level), np.where(below, over, missing)
             newton = level + np.divide(missing, rate, out=np.full_like(rate, np.inf), where=rate > 0)
-            level = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+            part = short / np.maximum(short - over, LEAST) if step % 3 else 0.5
+            within = (newton > low) & (newton < high)
+            level = np.where(is_open, np.where(within, newton, low + part * (high - low)), level)
         self.guess = level
-        return targets, slope / np.maximum(rate, 1e-300)[self.group]
+        return targets, slope / np.maximum(rate, LEAST)[self.group]
 
     def sums(self, values: FloatArray) -> FloatArray:
         """The sum of the `values` (k,) of each group, (g,)."""
-        together: FloatArray = np.bincount(self.group, values, self.count).astype(float)
-        return together
+        return _sums(self.group, values, self.count)
 
 
-class _TwoStages:
-    """One curve until each job has enough, then another (a `Then`)."""
+class _Stages:
+    """Curves that follow one curve until each job has enough, then another (`Then`, all with the same `enough`)."""
 
-    def __init__(self, curve: Then, start: FloatArray, cap: FloatArray) -> None:
-        enough = np.maximum(start, np.minimum(cap, curve.enough))
-        self.first = spread(curve.first, start, enough)
-        self.second = spread(curve.second, enough, cap)
-        self.jobs = self.second.jobs
-        self.low, self.high = self.first.low, self.second.high
-        self.place = np.searchsorted(self.first.jobs, self.jobs, sorter=np.argsort(self.first.jobs))
-        self.place = np.argsort(self.first.jobs)[self.place]
+    def __init__(self, curves: Sequence[Then], start: FloatArray, cap: FloatArray) -> None:
+        enough = np.maximum(start, np.minimum(cap, curves[0].enough))
+        self.first = _side_by_side([each.first for each in curves], start, enough)
+        self.second = _side_by_side([each.second for each in curves], enough, cap)
+        self.jobs, self.group = self.second.jobs, self.second.group
+        self.lows, self.highs = self.first.lows, self.second.highs
+        self.place = _places(self.first.jobs, len(start))[self.jobs]
 
-    def at(self, service: float) -> tuple[FloatArray, FloatArray]:
+    def at(self, service: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The point of the stage that the service falls in."""
-        if service > self.first.high:
-            return self.second.at(service)
-        targets, slope = self.first.at(service)
-        return targets[self.place], slope[self.place]
-
-
-def _share(curve: Share, start: FloatArray, cap: FloatArray) -> Spread:
-    if all(isinstance(child, One) for child in curve.children):
-        return _Together(_jobs(curve.children), np.asarray(curve.weights, dtype=float), start, cap)
-    return _Groups([spread(child, start, cap) for child in curve.children], curve.weights)
+        later = (service > self.first.highs)[self.group]
+        early, late = (part.at(np.clip(service, part.lows, part.highs)) for part in (self.first, self.second))
+        return np.where(later, late[0], early[0][self.place]), np.where(later, late[1], early[1][self.place])
 
 
 def _jobs(children: Sequence[Curve]) -> IntArray:
     return np.asarray([child.job for child in children if isinstance(child, One)], dtype=np.int64)
 
 
-def _in_one_group(jobs: IntArray | FloatArray) -> IntArray:
-    return np.zeros(len(jobs), dtype=np.int64)
+def _places(jobs: IntArray, count: int) -> IntArray:
+    """Where each of `count` jobs lies in `jobs` (k,); 0 for those that are not there."""
+    places = np.zeros(count, dtype=np.int64)
+    places[jobs] = np.arange(len(jobs))
+    return places
 
 
-def _at_the_end(weight: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """How fast the last ones rise just before all are at their caps."""
-    ends = np.where(high > low, high / weight, -np.inf)
-    last = np.where(ends >= ends.max(initial=-np.inf), weight, 0.0)
-    share: FloatArray = last / max(float(last.sum()), 1e-300)
-    return share
+def _groups(sizes: Sequence[int] | IntArray) -> IntArray:
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
+def _together(parts: Sequence[Lateness]) -> Lateness:
+    work, age_s, isolated_s = ([getattr(each, name) for each in parts] for name in ("work", "age_s", "isolated_s"))
+    return Lateness(np.concatenate(work), np.concatenate(age_s), np.concatenate(isolated_s))
+
+
+def _sums(group: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """The sum of the `values` (k,) of each of `count` groups."""
+    together: FloatArray = np.bincount(group, values, count).astype(float)
+    return together
+
+
+def _running(values: FloatArray, group: IntArray, first: IntArray) -> FloatArray:
+    """The sum of the `values` (k,) before each in its group; groups follow one another, each from `first` (g,) on."""
+    before = values.cumsum() - values
+    inner: FloatArray = before - before[np.minimum(first, max(len(values) - 1, 0))][group] if len(values) else before
+    return inner

@@ -68,14 +68,14 @@ class Vertex:
 
     def used(self, scale: FloatArray, types: int) -> FloatArray:
         """Workers held on each type, (m,)."""
-        mixed = np.flatnonzero(self.kind_before >= 0)
+        mixed = (self.kind_before >= 0).nonzero()[0]
         held = np.bincount(self.type_index, scale * self.share, types).astype(float)
         return held + np.bincount(self.kind_before[mixed], scale[mixed] * self.before[mixed], types)
 
     def of_types(self, types: int) -> FloatArray:
         """The time fractions as a matrix (m, n)."""
         fractions = np.zeros((types, len(self.type_index)))
-        mixed = np.flatnonzero(self.kind_before >= 0)
+        mixed = (self.kind_before >= 0).nonzero()[0]
         fractions[self.kind_before[mixed], mixed] = self.before[mixed]
         fractions[self.type_index, np.arange(len(self.type_index))] += self.share
         return fractions
@@ -91,7 +91,7 @@ class Envelopes:
         step = _next(market.rates, market.scale, prices, jobs, here, here)
         self.steps = [step]
         while True:
-            further = np.flatnonzero(step.reach < most[step.jobs])
+            further = (step.reach < most[step.jobs]).nonzero()[0]
             further = further[step.reach[further] < market.best[step.jobs[further]]]
             if not len(further):
                 return
@@ -108,7 +108,7 @@ class Envelopes:
         reach = first.reach
         for step in self.steps[1:]:
             beyond = targets[step.jobs] - reach[step.jobs]
-            passed = np.flatnonzero(beyond > 0)
+            passed = (beyond > 0).nonzero()[0]
             if not len(passed):
                 break
             if slope is first.slope:
@@ -133,9 +133,9 @@ class Envelopes:
         slope, rent = first.slope.copy(), np.zeros_like(targets)
         previous = first
         for step in self.steps[1:]:
-            place = np.searchsorted(previous.jobs, step.jobs)
+            place = previous.jobs.searchsorted(step.jobs)
             reach, cost = previous.reach[place], previous.cost[place]
-            passed = np.flatnonzero(targets[step.jobs] > reach)
+            passed = (targets[step.jobs] > reach).nonzero()[0]
             jobs = step.jobs[passed]
             part = (targets[jobs] - reach[passed]) / (step.reach[passed] - reach[passed])
             kind_before[jobs], type_index[jobs] = previous.type_index[place][passed], step.type_index[passed]
@@ -149,21 +149,23 @@ class Envelopes:
     def margin(self, vertex: Vertex) -> FloatArray:
         """How far, relatively, prices may move before each job's way changes, (n,) in [0, 1]."""
         rates, scale = self.market.rates, self.market.scale
-        least = np.ones(len(scale))
+        least = np.empty(len(scale))
+        mixed = (vertex.kind_before >= 0).nonzero()[0]
         for some in blocks(len(least)):
-            for type_index, price in enumerate(self.prices):
-                rate, used = (
-                    rates[type_index, some],
-                    (vertex.type_index[some] == type_index) | (vertex.kind_before[some] == type_index),
-                )
-                paid, gained = scale[some] * price + vertex.rent[some], vertex.slope[some] * rate
-                apart = (paid - gained) / np.maximum(paid + gained, 1e-300)
-                apart[used | (rate <= 0)] = 1.0
-                np.minimum(least[some], apart, out=least[some])
-        mixed = np.flatnonzero(vertex.kind_before >= 0)
-        value = vertex.slope[mixed] * rates[vertex.type_index[mixed], mixed]
-        single = np.divide(vertex.rent[mixed], value, out=np.zeros_like(value), where=value > 0)
-        least[mixed] = np.minimum(least[mixed], single)
+            paid = scale[some] * self.prices[:, None] + vertex.rent[some]
+            gained = vertex.slope[some] * rates[:, some]
+            apart = (paid - gained) / np.maximum(paid + gained, 1e-300)
+            apart[rates[:, some] <= 0] = 1.0
+            apart[vertex.type_index[some], np.arange(apart.shape[1])] = 1.0
+            before = vertex.kind_before[some]
+            of_two = (before >= 0).nonzero()[0]
+            apart[before[of_two], of_two] = 1.0
+            least[some] = apart.min(axis=0)
+        least = np.minimum(least, 1.0)
+        if len(mixed):
+            value = vertex.slope[mixed] * rates[vertex.type_index[mixed], mixed]
+            single = np.divide(vertex.rent[mixed], value, out=np.zeros_like(value), where=value > 0)
+            least[mixed] = np.minimum(least[mixed], single)
         return least
 
     def cheapest(self, vertex: Vertex, tolerance: float) -> BoolArray:

@@ -144,14 +144,10 @@ def _placed(asked: _Asked, jobs: IntArray, left: FloatArray) -> tuple[FloatArray
     values = np.column_stack([entries, np.ones(size), scale[rows]]).ravel()
     places = np.column_stack([rows, k + rows, 2 * k + kinds]).ravel()
     matrix = simplex.ByColumn(2 * k + len(left), np.arange(0, 3 * size + 1, 3), places, values)
-    highs = simplex.stated(matrix, -asked.gain[jobs][rows] * entries, np.zeros(size))
-    simplex.bound(
-        highs,
-        np.concatenate([asked.least[jobs], np.full(k + len(left), -np.inf)]),
-        np.concatenate([np.full(k, np.inf), np.ones(k), np.maximum(0.0, left)]),
-    )
+    lower = np.concatenate([asked.least[jobs], np.full(k + len(left), -np.inf)])
+    upper = np.concatenate([np.full(k, np.inf), np.ones(k), np.maximum(0.0, left)])
     try:
-        x, prices = simplex.solved(highs)
+        x, prices = simplex.least(matrix, -asked.gain[jobs][rows] * entries, np.zeros(size), (lower, upper))
     except SolveFailed:
         return None
     fractions = np.zeros(rates.shape)

@@ -53,7 +53,7 @@ def classes(keys: Sequence[FloatArray | IntArray]) -> Classes:
     mixed = _mixed(columns)
     for grouping in (_by_slot, _by_order) if jobs > MANY else (_by_order,):
         joined = grouping(mixed)
-        if joined.fit(columns):
+        if len(joined.first) == jobs or joined.fit(columns):
             return joined
     return _all_apart(jobs)  # two keys mixed alike: rare
 

@@ -20,7 +20,7 @@ from gavel.policies.fast.reduction import Reduced, answered
 from gavel.policies.fast.targets import EqualRho, Even, InOrder, TargetMap, Targets
 from gavel.policies.fast.water_filling import Filled, fill
 from gavel.policies.tiers.curves import Curve, Lateness
-from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
+from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray, IntArray
 
 
 def evenly(problem: AllocationProblem, policy: str, weight: FloatArray, *, whole: bool) -> Allocation | None:
@@ -110,9 +110,9 @@ def by_curves(
 
     def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         rows = reduced.first
-        value, limits = np.zeros(len(rows)), [Cap(np.isin(rows, jobs), most) for jobs, most in caps]
+        value, limits = np.zeros(len(rows)), [Cap(_are_among(rows, jobs), most) for jobs, most in caps]
         for stage in stages:
-            theirs = np.flatnonzero(np.isin(rows, stage.jobs))
+            theirs = np.flatnonzero(_are_among(rows, stage.jobs))
             if not len(theirs):
                 continue
             market = reduced.market.of(theirs, stage.part)
@@ -124,6 +124,13 @@ def by_curves(
         return filled
 
     return answered(problem, policy, solve, [every])
+
+
+def _are_among(rows: IntArray, jobs: IntArray) -> BoolArray:
+    """Which of the `rows` (k,) are among the `jobs`."""
+    among = np.zeros(max(rows.max(initial=0), jobs.max(initial=0)) + 1, dtype=bool)
+    among[jobs] = True
+    return among[rows]
 
 
 def _filled(rising: TargetMap, start: FloatArray, guesses: Sequence[Guess], market: Market) -> Filled:

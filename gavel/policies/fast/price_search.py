@@ -42,7 +42,8 @@ WIDER = 3.0
 AFTER_COARSE = 0.03
 LEAST_BAND, FRESH_BAND = 1e-6, 1e-4
 PINNED = 1 - 1e-9
-ROUNDING = 1e-12
+ROUNDING, ROUGH = 1e-12, 1e-2  # relative, of the budget: of an answer, and of a sample
+MOST_LEVELS, UNPAID_AFTER = 200, 4  # levels looked at for the same prices; after so many, whether any is paid for
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +99,7 @@ class _Search:
         self.tolerance = COARSE
         self.priced: Envelopes | None = None
         self.guess_of_level = np.inf if guess is None else guess.level * WARM_LEVEL
+        self.low = 0.0  # the level that the last prices can pay for at least
         if guess is None and len(market.scale) > ALL_AT_ONCE:
             self._sample()
 
@@ -134,7 +136,7 @@ class _Search:
         level = targets.end
         for _ in range(rounds):
             priced = Envelopes(market, self.prices, targets.at(level))
-            level = largest_paid(priced, targets, level)
+            level = largest_paid(priced, targets, level, precision=ROUGH)
             wanted = targets.at(level)
             jobs = np.flatnonzero(wanted > 0)
             if len(jobs):
@@ -149,7 +151,8 @@ class _Search:
         priced = self.priced
         if priced is None or priced.prices is not self.prices:
             priced = Envelopes(self.market, self.prices, self.targets.at(self.level))
-        level = largest_paid(priced, self.targets, self.level)
+        level = largest_paid(priced, self.targets, self.level, low=self.low)
+        self.low = 0.0
         if level < self.level:
             self.level, self.proof = level, self.prices
         return priced
@@ -160,6 +163,8 @@ class _Search:
         priced = Envelopes(self.market, self.prices, wanted)
         if priced.cost(wanted)[0] > float(self.prices @ self.market.workers) * (1 + ROUNDING):
             self.level, self.proof, self.priced = self.guess_of_level, self.prices, priced
+        else:
+            self.low = self.guess_of_level
         self.guess_of_level = np.inf
 
     def _ambiguous(self, priced: Envelopes, vertex: Vertex) -> IntArray:
@@ -175,8 +180,9 @@ class _Search:
 
     def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> Answer:
         """Step 4."""
-        scale = self.market.scale
-        held = vertex.used(scale, len(self.elastic)) - _used(vertex, scale, jobs, len(self.elastic))
+        others = self.market.scale.copy()
+        others[jobs] = 0.0
+        held = vertex.used(others, len(self.elastic))
         if not len(jobs):
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
             return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
@@ -227,22 +233,36 @@ class _Search:
         return normal
 
 
-def largest_paid(priced: Envelopes, targets: Targets, high: float) -> float:
-    """Return the largest level up to `high` whose targets cost no more than all workers do."""
+def largest_paid(
+    priced: Envelopes, targets: Targets, high: float, *, low: float = 0.0, precision: float = 0.1 * ROUNDING
+) -> float:
+    """Return the largest level from `low` to `high` whose targets cost no more than all workers do.
+
+    To a relative `precision` of that cost; `low` if nothing can be paid for. By Newton's method between two levels that
+    are below and above, as far as it stays between them; else by where the straight line between these meets the
+    budget, and every third time by their middle.
+    """
     budget = float(priced.prices @ priced.market.workers) * (1 + ROUNDING)
-    low, level = 0.0, high
-    for _ in range(200):
+    begin, level, short, beyond = low, low or high, -budget, np.inf
+    for step in range(MOST_LEVELS):
         cost, slope = priced.cost(targets.at(level))
         over = cost - budget
-        if over <= 0 and level == high:
-            return high
-        if abs(over) <= 0.1 * ROUNDING * budget or high - low <= 1e-15 * high:
+        if (over <= 0 and level == high) or (over >= 0 and level == begin):
             return level
-        low, high = (low, level) if over > 0 else (level, high)
+        if abs(over) <= precision * budget or high - low <= 1e-15 * high:
+            return level
+        low, short = (low, short) if over > 0 else (level, over)
+        high, beyond = (level, over) if over > 0 else (high, beyond)
         rise = float(slope @ targets.slope(level))
-        level = level - over / rise if rise > 0 else low
-        if not low < level < high:
-            level = (low + high) / 2
+        level = level - over / rise if rise > 0 else low if over > 0 else high
+        if low < level < high:
+            continue
+        if beyond == np.inf:
+            level = high
+        elif low == begin and step == UNPAID_AFTER:
+            level = low
+        else:
+            level = low + (short / (short - beyond) if step % 3 else 0.5) * (high - low)
     return high
 
 
@@ -263,9 +283,3 @@ def _question(market: Market, elastic: FloatArray, wanted: FloatArray, held: Flo
         free=(market.workers - elastic - held) / unit,
         elastic=elastic / unit,
     ), unit
-
-
-def _used(vertex: Vertex, scale: FloatArray, jobs: IntArray, types: int) -> FloatArray:
-    """Workers that `jobs` hold at their vertex, (m,)."""
-    own = Vertex(*(getattr(vertex, name)[jobs] for name in Vertex.__slots__))
-    return own.used(scale[jobs], types)

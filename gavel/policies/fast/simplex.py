@@ -17,6 +17,9 @@ _OPTIONS: Mapping[str, bool | int | str | float] = {
     "dual_feasibility_tolerance": 1e-10,
 }
 DUAL, PRIMAL = 1, 4
+COLUMN_WISE, MINIMIZE = 1, 1  # highspy.MatrixFormat.kColwise, highspy.ObjSense.kMinimize
+
+_IDLE: list[Any] = []  # solvers that nobody uses: making one takes as long as solving for thirty jobs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,24 +34,47 @@ class ByColumn:
 
 def stated(matrix: ByColumn, cost: FloatArray, lower: FloatArray, *, method: int = DUAL) -> Any:
     """A solver for: minimise cost . x with x >= `lower` (v,); the rows matrix @ x are not bound yet."""
-    import highspy
-
-    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    for name, value in _OPTIONS.items():
-        highs.setOptionValue(name, value)
+    highs, free = _solver(), np.full(matrix.height, np.inf)
     highs.setOptionValue("simplex_strategy", method)
-    columns, rows = len(cost), matrix.height
-    by_column, least = int(highspy.MatrixFormat.kColwise), int(highspy.ObjSense.kMinimize)
-    free, any_height, whole = np.full(rows, np.inf), np.full(columns, np.inf), np.zeros(columns, dtype=np.int32)
-    starts, places = matrix.starts.astype(np.int32), matrix.rows.astype(np.int32)
-    shape = (columns, rows, len(matrix.values), by_column, least, 0.0)
-    highs.passModel(*shape, cost, lower, any_height, -free, free, starts, places, matrix.values, whole)
+    _state(highs, matrix, cost, lower, (-free, free))
     return highs
 
 
 def bound(highs: Any, lower: FloatArray, upper: FloatArray) -> None:
     """Hold every row between `lower` and `upper` (rows,)."""
     highs.changeRowsBounds(len(lower), np.arange(len(lower), dtype=np.int32), lower, upper)
+
+
+def least(
+    matrix: ByColumn, cost: FloatArray, lower: FloatArray, rows: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """The x >= `lower` (v,) of least cost . x with matrix @ x between the two bounds of `rows`, and their prices.
+
+    Raises SolveFailed. Asked once: the solver is kept for the next program, which it solves as a new one would.
+    """
+    highs = _IDLE.pop() if _IDLE else _solver()
+    _state(highs, matrix, cost, lower, rows)
+    answer = solved(highs)
+    _IDLE.append(highs)
+    return answer
+
+
+def _solver() -> Any:
+    from highspy import _Highs  # type: ignore[attr-defined]  # what `Highs` puts around it refers back to it, and stays until it is collected
+
+    highs: Any = _Highs()
+    for name, value in _OPTIONS.items():
+        highs.setOptionValue(name, value)
+    return highs
+
+
+def _state(
+    highs: Any, matrix: ByColumn, cost: FloatArray, lower: FloatArray, rows: tuple[FloatArray, FloatArray]
+) -> None:
+    columns, any_height, whole = len(cost), np.full(len(cost), np.inf), np.zeros(len(cost), dtype=np.int32)
+    starts, places = matrix.starts.astype(np.int32), matrix.rows.astype(np.int32)
+    shape = (columns, matrix.height, len(matrix.values), COLUMN_WISE, MINIMIZE, 0.0)
+    highs.passModel(*shape, cost, lower, any_height, *rows, starts, places, matrix.values, whole)
 
 
 def solved(highs: Any) -> tuple[FloatArray, FloatArray]:
@@ -60,4 +86,4 @@ def solved(highs: Any) -> tuple[FloatArray, FloatArray]:
     if status != HighsModelStatus.kOptimal:
         raise SolveFailed(f"highs answered {highs.modelStatusToString(status)}; only optimal is used")
     solution = highs.getSolution()
-    return np.asarray(solution.col_value), np.asarray(solution.row_dual)
+    return np.array(solution.col_value), np.array(solution.row_dual)

@@ -91,15 +91,19 @@ class EqualRho:
         """The level at which the first job is at its cap."""
         return float(self.lateness.level(self.cap).min())
 
-    def at(self, level: float | FloatArray) -> FloatArray:
+    def at(self, level: float) -> FloatArray:
         """The service that ends every job in time, between start and cap."""
-        wanted: FloatArray = np.clip(self.lateness.service(level), self.start, self.cap)
-        return wanted
+        return self.at_and_slope(level)[0]
 
-    def slope(self, level: float | FloatArray) -> FloatArray:
+    def slope(self, level: float) -> FloatArray:
         """The derivative of the targets of those between start and cap."""
-        wanted = self.lateness.service(level)
-        return np.where((wanted > self.start) & (wanted <= self.cap), self.lateness.slope(level), 0.0)
+        return self.at_and_slope(level)[1]
+
+    def at_and_slope(self, level: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Both, at one level or at each job's own (n,)."""
+        wanted, slope = self.lateness.service_and_slope(level)
+        rising = (wanted > self.start) & (wanted <= self.cap)
+        return np.minimum(np.maximum(wanted, self.start), self.cap), np.where(rising, slope, 0.0)
 
     def of(self, jobs: IntArray) -> "EqualRho":
         """The map of these jobs alone."""

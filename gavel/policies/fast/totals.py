@@ -142,10 +142,9 @@ def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArr
     values = np.column_stack([np.ones(len(rows)), scale[rows]]).ravel()
     places = np.column_stack([rows, k + kinds]).ravel()
     matrix = simplex.ByColumn(height, np.arange(0, 2 * len(rows) + 1, 2), places, values)
-    highs = simplex.stated(matrix, -worth[rows, kinds] / unit, np.zeros(len(rows)))
-    simplex.bound(highs, np.full(height, -np.inf), np.concatenate([np.ones(k), np.maximum(0.0, left)]))
+    within = np.full(height, -np.inf), np.concatenate([np.ones(k), np.maximum(0.0, left)])
     try:
-        x, prices = simplex.solved(highs)
+        x, prices = simplex.least(matrix, -worth[rows, kinds] / unit, np.zeros(len(rows)), within)
     except SolveFailed:
         return None
     fractions[rows, kinds] = np.clip(x, 0.0, 1.0)

@@ -61,13 +61,16 @@ class Lateness:
 
     def service(self, level: float | FloatArray) -> FloatArray:
         """Return q_i, (n,), or (k, n) for levels (k, 1); +inf where no service is enough."""
-        left = self.isolated_s - self.age_s * level
-        return np.divide(self.work * level, left, out=np.full_like(left, np.inf), where=left > 0)
+        return self.service_and_slope(level)[0]
 
-    def slope(self, level: float | FloatArray) -> FloatArray:
-        """Return how fast q_i rises with the level, (n,); 0 where no service is enough."""
+    def service_and_slope(self, level: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return q_i as `service` does, and how fast it rises with the level; 0 where no service is enough."""
         left = self.isolated_s - self.age_s * level
-        return np.divide(self.work * self.isolated_s, left**2, out=np.zeros_like(left), where=left > 0)
+        enough = left > 0
+        left = np.where(enough, left, 1.0)
+        per_left = self.work / left
+        service = np.where(enough, per_left * level, np.inf)
+        return service, np.where(enough, per_left * self.isolated_s / left, 0.0)
 
     def level(self, service: FloatArray) -> FloatArray:
         """Return the level at which each job has `service` (n,)."""
@@ -93,12 +96,12 @@ class Turns:
         before[order] = np.cumsum(room[order]) - room[order]
         return Turns(before, room)
 
-    def risen(self, together: float) -> FloatArray:
-        """Return how far each job has risen, (n,), when all have by `together`."""
+    def risen(self, together: float | FloatArray) -> FloatArray:
+        """Return how far each job has risen, (n,), when all have by `together`, one number or each job's own (n,)."""
         risen: FloatArray = np.clip(together - self.before, 0.0, self.room)
         return risen
 
-    def slope(self, together: float) -> FloatArray:
+    def slope(self, together: float | FloatArray) -> FloatArray:
         """Return 1 for the job in turn, 0 for the others, (n,)."""
         over = together - self.before
         return ((over > 0) & (over <= self.room)).astype(float)

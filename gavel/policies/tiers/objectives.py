@@ -92,13 +92,14 @@ def _in_time(problem: AllocationProblem, jobs: IntArray, enough: FloatArray, wor
     `enough` (n,) is the service needed, 0 for a deadline that is none, past or out of reach, which takes nothing.
     """
     by_weight = _by_weight(problem, jobs)
-    due = jobs[enough[jobs] > 0]
+    is_due = enough[jobs] > 0
+    due = jobs[is_due]
     if not len(due):
         return by_weight
     left_s = problem.deadline_at_s[due] - problem.now_s
     fits = that_fit(enough[due] * left_s, left_s, workers)
     first = due[np.lexsort((left_s, ~fits))]
-    return Then(_one_by_one(np.concatenate([first, np.setdiff1d(jobs, first)])), enough, by_weight)
+    return Then(_one_by_one(np.concatenate([first, jobs[~is_due]])), enough, by_weight)
 
 
 # --- building blocks ------------------------------------------------------------------------------------------------
