@@ -1,7 +1,6 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import structlog
 
@@ -39,6 +38,7 @@ from gavel.ports import (
     ThroughputEstimator,
 )
 from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, RoundPlan
+from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
 
@@ -227,14 +227,21 @@ class Driver:
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
             if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
-                tick.put(replace(job, reason=reason, message=message))
+                tick.put(changed(job, reason=reason, message=message))
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
 
     def _reconcile(self, tick: Tick) -> Actions:
         self._count_kept(tick)
         grace_s = self._settings.lease_grace_s
-        decision = reconcile(tick.round_plans, tick.jobs, tick.seen, lease_grace_s=grace_s, nodes=tick.nodes)
+        decision = reconcile(
+            tick.round_plans,
+            tick.jobs,
+            tick.seen,
+            lease_grace_s=grace_s,
+            nodes=tick.nodes,
+            told=self._exchange.told,
+        )
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
@@ -281,16 +288,15 @@ class Driver:
         self._has_new_estimates = self._has_new_estimates and not is_milestone
 
     def _execute(self, tick: Tick, decision: Actions) -> None:
-        node_of = {worker.id: worker.node for worker in tick.seen.cluster.workers}
         instructions: list[Instruction] = []
         for job in tick.changed.values():
             before = tick.snapshot.jobs.get(job.id)
             if job.checkpoint and (before is None or before.checkpoint != job.checkpoint):
                 instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
-        instructions += self._exchange.unheard(decision.instructions)
+        instructions += decision.instructions
         instructions += tick.instructions
         for lease in decision.launches:
-            instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
+            instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
             job = tick.jobs[lease.job_id]
             instructions.append(launch(lease, job, job_token=self._token_of(job)))
         if instructions:

@@ -61,7 +61,7 @@ class JobSpec:
     array_index: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: `changed` (copying.py) copies it with every report
 class Job:
     """A submitted job and its progress.
 

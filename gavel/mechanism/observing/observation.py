@@ -8,13 +8,19 @@ from math import inf
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import admission_holds, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
-from gavel.mechanism.observing.accounting import isolated, measurements_of, received, silence_of, without_lost
+from gavel.mechanism.observing.accounting import (
+    isolated,
+    isolated_rates,
+    measurements_of,
+    received,
+    silence_of,
+    without_lost,
+)
 from gavel.mechanism.planning import switch_costs
 from gavel.mechanism.planning.problem import as_known, is_schedulable
 from gavel.mechanism.tick import Tick
 from gavel.ports import ThroughputEstimator
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, JobState, Reason, WorkerId
-from gavel.types.copying import changed
 
 
 def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
@@ -105,6 +111,8 @@ class _JobUpdates:
             self._take_absence(job, is_held=key in seen or (key in planned and job.is_wanted))
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
+        if not gang.reports and gang.state is not GangState.ENDED:
+            return
         tick = self.tick
         after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, generation=gang.generation, reports=gang.reports))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
@@ -171,9 +179,18 @@ class _JobUpdates:
             return job
         if steps < 0:
             return without_lost(job, -steps)
-        competing, refined = len(self._served | {job.id}), as_known(job, self.estimator)
-        after = isolated(refined, steps, competing=competing, layout=self.layout, estimate=self.estimator.estimate)
-        return after if refined is job else changed(after, spec=job.spec)
+        own, whole = self._isolated_rates[job.id]
+        return isolated(job, steps, own_steps_per_s=own, whole_steps_per_s=whole)
+
+    @cached_property
+    def _isolated_rates(self) -> dict[JobId, tuple[float, float]]:
+        """T_iso of the jobs whose gangs reported or ended, each on its part of the cluster and on all of it."""
+        news = [gang.job_id for gang in self.tick.seen.gangs if gang.reports or gang.state is GangState.ENDED]
+        jobs = [self.tick.snapshot.jobs[job_id] for job_id in news if job_id in self.tick.snapshot.jobs]
+        competing = [len(self._served) + (job.id not in self._served) for job in jobs]
+        specs = [as_known(job, self.estimator).spec for job in jobs]
+        rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate)
+        return {job.id: each for job, each in zip(jobs, rates, strict=True)}
 
     @cached_property
     def _served(self) -> set[JobId]:

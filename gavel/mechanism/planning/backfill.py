@@ -214,9 +214,9 @@ def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
     """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
 
     def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
-        rates = [rates_of(jobs[row].spec, free.types, free.capacity, gap.estimate) for row in rows]
+        rates = rates_of([jobs[row].spec for row in rows], free.types, free.capacity, gap.estimate)
         lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
-        return np.array(rates), np.array(lag)
+        return rates, np.array(lag)
 
     ids_behind = {job_id for (job_id, _), rounds in gap.lag.items() if rounds > 0}
     sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]

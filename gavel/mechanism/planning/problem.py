@@ -199,11 +199,12 @@ def attained_service_s(job: Job, now_s: float) -> float:
 
 
 def rates_of(
-    spec: JobSpec, types: Sequence[AcceleratorType], capacity: np.ndarray[Any, Any], estimate: Estimate
+    specs: Sequence[JobSpec], types: Sequence[AcceleratorType], capacity: IntArray, estimate: Estimate
 ) -> FloatArray:
-    """Return the steps per second of the gang on each type, (m,); 0 where it cannot fit."""
-    believed = np.array([each.steps_per_s for each in estimate(spec, types)])
-    return np.where(capacity >= spec.scale_factor, believed, 0.0)
+    """Return the steps per second of n gangs on each type, (n, m); 0 where a gang cannot fit."""
+    believed = np.array([[each.steps_per_s for each in estimate(spec, types)] for spec in specs], dtype=np.float64)
+    sizes = np.array([spec.scale_factor for spec in specs], dtype=np.int64)
+    return np.where(capacity >= sizes[:, None], believed.reshape(len(specs), len(types)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
