@@ -1,6 +1,7 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 
 import structlog
 
@@ -8,7 +9,7 @@ from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.cluster.reconcile import Actions, gang_resources, launch, reconcile
+from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.commands.table import apply_commands
 from gavel.mechanism.exchange import Exchange
 from gavel.mechanism.explaining.forecast import errors_of, predictions
@@ -37,7 +38,7 @@ from gavel.ports import (
     SchedulerStore,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, RoundPlan
+from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState
 from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
@@ -185,9 +186,10 @@ class Driver:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
         if not self._settings.backfill or self.halted:
             return
+        queued = (job for job in tick.wanting if job.state is JobState.QUEUED)
         gap = gap_of(
             tick,
-            [job for job in tick.wanting if not is_capped(job.spec.tier, tick.snapshot.tiers)],
+            [job for job in queued if not is_capped(job.spec.tier, tick.snapshot.tiers)],
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
@@ -242,11 +244,12 @@ class Driver:
             nodes=tick.nodes,
             told=self._exchange.told,
         )
+        rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
                 job, line = lifecycle.step(job, _launched(lease, tick.now_s))
-                tick.put(received(job, lease.accelerator_type, rounds=_rounds_of(lease, tick.round_plans)), line)
+                tick.put(received(job, lease.accelerator_type, rounds=rounds[_gang(lease)]), line)
         return decision
 
     def _count_kept(self, tick: Tick) -> None:
@@ -313,11 +316,8 @@ class Driver:
         return min(planning_s, timing.next_pause_end_s(tick, self._settings))
 
 
-def _rounds_of(lease: Lease, rounds: Sequence[RoundPlan]) -> int:
-    """The number of `rounds` in which the gang that starts now holds its workers."""
-    return sum(
-        (each.job_id, each.generation) == (lease.job_id, lease.generation) for plan in rounds for each in plan.leases
-    )
+def _gang(lease: Lease) -> GangKey:
+    return lease.job_id, lease.generation
 
 
 def _launched(lease: Lease, at_s: float) -> Launched:

@@ -30,6 +30,7 @@ def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> Throu
     measured = [
         measurement
         for gang in tick.seen.gangs
+        if gang.reports or gang.job_id in partners
         if (job := tick.jobs.get(gang.job_id)) is not None and gang.generation == job.generation
         for measurement in (
             *measurements_of(job, gang, layout, partners.get(job.id)),
@@ -107,8 +108,10 @@ class _JobUpdates:
         in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
         planned = {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
         for job in list(tick.jobs.values()):
-            key = (job.id, job.generation)
-            self._take_absence(job, is_held=key in seen or (key in planned and job.is_wanted))
+            if job.state is JobState.QUEUED:
+                self._dismiss_if_cancelled(job)
+            elif (key := (job.id, job.generation)) not in seen and not (key in planned and job.is_wanted):
+                self._lose(job)
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
         if not gang.reports and gang.state is not GangState.ENDED:
@@ -153,25 +156,25 @@ class _JobUpdates:
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
 
-    def _take_absence(self, job: Job, *, is_held: bool) -> None:
-        """End a queued job that was cancelled; count the gang of a leased job as lost if no node and no plan has it."""
-        now_s = self.tick.now_s
-        if job.state is JobState.QUEUED and job.cancel_requested:
+    def _dismiss_if_cancelled(self, job: Job) -> None:
+        if job.cancel_requested:
             gone = Dismissed(
-                at_s=now_s,
+                at_s=self.tick.now_s,
                 kind=EventKind.CANCELLED,
                 reason=Reason.CANCELLED,
                 message="The job was cancelled before it ran.",
             )
             self.tick.put(*lifecycle.step(job, gone))
-        elif job.state is JobState.LEASED and not is_held:
-            exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
-            kind, reason = (EventKind.LOST, Reason.LOST)
-            if job.cancel_requested:
-                kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
-            message = "There is no trace of the gang."
-            end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
-            self._end(job, end)
+
+    def _lose(self, job: Job) -> None:
+        """Count the gang of a leased job as lost: no node and no plan has it."""
+        exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
+        kind, reason = (EventKind.LOST, Reason.LOST)
+        if job.cancel_requested:
+            kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
+        message, now_s = "There is no trace of the gang.", self.tick.now_s
+        end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
+        self._end(job, end)
 
     def _isolated(self, job: Job, steps: int) -> Job:
         """The job with the isolated time of `steps` more steps added, or that of lost steps (negative) taken off."""

@@ -66,17 +66,19 @@ class Gap:
 
 def gap_of(
     tick: Tick,
-    waiting: Iterable[Job],
+    waiting: Sequence[Job],
     estimator: ThroughputEstimator,
     *,
     minimum_lease_fraction: float,
     switch_cost_s: Mapping[str, float],
     planner: Planner,
 ) -> Gap | None:
-    """Return what may be filled in the round in force; None if there is no round, or too little of it is left.
+    """Return what may be filled in the round in force; None if nobody waits, or too little of the round is left.
 
     A job waits for the next round if less is left of this one than twice the switch cost of its kind.
     """
+    if not waiting:
+        return None
     record = next((each for each in reversed(tick.snapshot.round_records) if each.plan.starts_at_s <= tick.now_s), None)
     is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
     left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
