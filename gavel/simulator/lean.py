@@ -79,6 +79,7 @@ class LeanWorld:
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
+        self._solved_at_change: int | None = None  # `_active.changes` when the policy solved it; None: it failed
         self._shares = Shares(of_job=np.zeros((0, 0)), pairs=[], of_pair=np.zeros((0, 0)))
         self._rows = Rows()
         self._tally = Tally(busy_s=np.zeros((len(scenario.tiers), len(self._types))))
@@ -159,10 +160,17 @@ class LeanWorld:
         return {job: workers for row, workers in placed.items() for job in members[row]}
 
     def _allocate(self, now_s: float) -> bool:
-        """Take the decider's allocation for this round's problem. Return True unless the previous one was reused."""
+        """Take the decider's allocation for this round's problem. Return True unless the previous one was reused.
+
+        The problem is not made where the last one had the same jobs and its answer holds whatever their progress.
+        """
+        if self._solved_at_change == self._active.changes and self._decider.serves_after_progress(now_s):
+            return False
         problem = self._problem(now_s)
         self._allocation, outcome = self._decider.allocation_of(problem, self._allocation)
         self._shares = shares_of(self._allocation, problem)
+        if outcome != REUSED:  # a reused answer may be that of other jobs, restricted to these
+            self._solved_at_change = self._active.changes if outcome == SOLVED else None
         self._tally.solves += outcome == SOLVED
         self._tally.failed_solves += outcome not in (SOLVED, REUSED)
         return outcome != REUSED
@@ -170,7 +178,6 @@ class LeanWorld:
     def _selection_problem(self, *, is_new: bool) -> SelectionProblem:
         active, shares = self._active, self._shares
         self._tally.rounds += 1
-        costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
         return SelectionProblem(
             rates=active.rates,
             scale_factor=active.scale_factor,
@@ -183,10 +190,15 @@ class LeanWorld:
             is_new_allocation=is_new,
             pairs=shares.pairs,
             pair_target_fraction=shares.of_pair,
-            stay_rounds=stay_rounds([job.spec.kind for job in active.jobs], costs, self._settings.round_duration_s),
+            stay_rounds=self._stay_rounds(),
             fastest_first=active.fastest_first,
             may_fill=self._may_fill(),
         )
+
+    def _stay_rounds(self) -> FloatArray:
+        costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
+        kinds = [job.spec.kind for job in self._active.jobs] if costs else []
+        return stay_rounds(kinds, costs, self._settings.round_duration_s)
 
     def _problem(self, now_s: float) -> AllocationProblem:
         specs = [job.spec for job in self._active.jobs] if self._packing else []

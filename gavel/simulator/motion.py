@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gavel.finish_time import isolated_rate
 from gavel.mechanism.cluster.placement import Layout
 from gavel.simulator.active import Active
 from gavel.simulator.cluster import Throughput
@@ -160,11 +159,10 @@ class Motion:
         self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray, worker_s: FloatArray
     ) -> None:
         active = self._active
-        columns, sizes = active.column[running], active.scale_factor[running]
+        columns = active.column[running]
         active.received_s[running, columns] += held_s
         active.shared_s[running, columns] += shared_s
-        share = np.full(len(running), 1 / len(active.jobs))
-        own = isolated_rate(active.rates[running], self._layout.capacity, sizes, share)
+        own = active.isolated_rate(self._layout.capacity)[running]
         active.isolated_steps[running] += (steps - active.steps_done[running]) * active.whole_rate[running] / own
         active.steps_done[running] = steps
         np.add.at(self._tally.busy_s, (active.tier[running], columns), worker_s)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, SolveFailed
+from gavel.mechanism.planning.problem import problem_of
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.known import KnownThroughputs
@@ -295,3 +296,21 @@ def test_a_solve_that_fails_costs_no_round_and_is_tried_again() -> None:
     result = replay([a_trace_job(i, "steep", 400) for i in range(3)], scenario, runner=FailsAtFirst())
     assert result.tally.failed_solves == 2 and result.tally.solves >= 1
     assert len(result.rows) == 3 and result.tally.rounds < 40
+
+
+@pytest.mark.parametrize(("policy", "made"), [("max_min_fairness", 2), ("finish_time_fairness", 11)])
+def test_a_problem_is_made_only_where_its_answer_may_differ(
+    policy: str, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Two jobs arrive. 2. One ends in round 2 of 11. 3. Least attained service asks nothing but who is there."""
+    problems: list[AllocationProblem] = []
+
+    def counted(*args: Any, **fields: Any) -> AllocationProblem:
+        problems.append(problem_of(*args, **fields))
+        return problems[-1]
+
+    monkeypatch.setattr("gavel.simulator.lean.problem_of", counted)
+    scenario = a_scenario(a_cluster_of_nodes(fast=2), policy)
+    world = LeanWorld([a_trace_job(0, "steep", 430), a_trace_job(1, "steep", 60)], scenario, RUNNER)
+    assert len(list(world.rounds())) == 11
+    assert len(problems) == made and len(problems[-1].job_ids) == 1

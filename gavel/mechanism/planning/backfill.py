@@ -168,7 +168,7 @@ def fill(
         more = _filled(rest[:count], sizes, free, rates_and_lag)
         rest = rest[count:]
         placed |= more
-        if more:
+        if more and rest:
             taken = taken | {worker for workers in more.values() for worker in workers}
             free = Layout(usable(cluster, {}, taken))
     return placed

@@ -223,9 +223,17 @@ class Solved:
             return False
         if problem.now_s - self.problem.now_s < interval_s:
             return True
+        return all(_same(getattr(problem, name), getattr(self.problem, name)) for name in self._compared(solve_on))
+
+    def serves_after_progress(self, now_s: float, *, solve_on: Literal["change", "event"], interval_s: float) -> bool:
+        """Return True if the answer serves every problem in which only time has passed and the same jobs progressed."""
+        return now_s - self.problem.now_s < interval_s or PROGRESS_FIELDS.isdisjoint(self._compared(solve_on))
+
+    def _compared(self, solve_on: Literal["change", "event"]) -> list[str]:
+        """The fields in which another problem may not differ."""
         ignored = PROGRESS_FIELDS if solve_on == "event" else frozenset()
         read = FIELDS if self.allocation.reads is None else self.allocation.reads
-        return all(_same(getattr(problem, name), getattr(self.problem, name)) for name in read if name not in ignored)
+        return [name for name in read if name not in ignored]
 
 
 FIELDS = tuple(each.name for each in fields(AllocationProblem) if each.name != "warm_start")
