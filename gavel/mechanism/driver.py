@@ -242,7 +242,7 @@ class Driver:
             tick.seen,
             lease_grace_s=grace_s,
             nodes=tick.nodes,
-            told=self._exchange.told,
+            sent=self._exchange.sent,
         )
         rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)
         for lease in decision.launches:

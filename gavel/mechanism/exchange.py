@@ -12,13 +12,13 @@ class Exchange:
     """Reports that the backend handed over and the store does not have yet; extensions that were sent to the backend.
 
     A backend hands each report over once, so a failed commit must not lose it. It needs each extension only once, and
-    the reconciler makes those that were not `told`. A restart forgets all of this and does no harm: backends hand
+    the reconciler makes those that are not in `sent`. A restart forgets all of this and does no harm: backends hand
     over again what was never committed, and get an extension twice.
     """
 
     def __init__(self) -> None:
         self._reports: dict[GangKey, tuple[Report, ...]] = {}
-        self.told: dict[GangKey, ExtendLease] = {}  # the last extension that each gang was sent
+        self.sent: dict[GangKey, ExtendLease] = {}  # the last extension that each gang was sent
 
     def with_uncommitted(self, seen: Observation) -> Observation:
         """Return the observation with the uncommitted reports put first; they are kept until `committed`."""
@@ -37,9 +37,9 @@ class Exchange:
 
     def heard(self, instructions: Iterable[Instruction], gangs: Iterable[GangSeen]) -> None:
         """Note the extensions that were sent; those of gangs that are no longer there are forgotten."""
-        self.told |= {(each.job_id, each.generation): each for each in instructions if isinstance(each, ExtendLease)}
-        for gone in self.told.keys() - {_key(gang) for gang in gangs}:
-            del self.told[gone]
+        self.sent |= {(each.job_id, each.generation): each for each in instructions if isinstance(each, ExtendLease)}
+        for gone in self.sent.keys() - {_key(gang) for gang in gangs}:
+            del self.sent[gone]
 
 
 def _key(gang: GangSeen) -> GangKey:

@@ -22,7 +22,7 @@ from gavel.simulator.report import JobResult, row_of
 from gavel.simulator.rows import Rows
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
-from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held
+from gavel.types import SECONDS_PER_HOUR, FloatArray, Job, RoundRecord, mean_workers_held, worker_s_of
 from workloads.traces.job import TraceJob
 
 
@@ -139,7 +139,7 @@ class DrivenWorld:
     def _busy_s(self, jobs: Sequence[Job]) -> FloatArray:
         busy_s = np.zeros((len(self._tiers), len(self._types)))
         for job in jobs:
-            for name, seconds in job.worker_s.items():
+            for name, seconds in worker_s_of(job).items():
                 busy_s[self._tiers.index(job.spec.tier), self._types.index(name)] += seconds
         return busy_s
 
@@ -156,6 +156,6 @@ class DrivenWorld:
             fastest_s=spec.total_steps / max(rates),
             lost_s=job.attempt * cost_s,
             packed_s=sum(job.shared_s.values()),
-            cost_usd=sum(self._prices[name] * seconds / 3600.0 for name, seconds in job.worker_s.items()),
+            cost_usd=sum(self._prices[name] * seconds / SECONDS_PER_HOUR for name, seconds in worker_s_of(job).items()),
             deadline_at_s=spec.deadline_at_s,
         )

@@ -33,6 +33,7 @@ from gavel.simulator.rows import Rows
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
 from gavel.types import (
+    SECONDS_PER_HOUR,
     AcceleratorType,
     Allocation,
     AllocationProblem,
@@ -41,6 +42,7 @@ from gavel.types import (
     IntArray,
     JobState,
     WorkerId,
+    worker_s,
 )
 from workloads.traces.job import TraceJob
 
@@ -276,7 +278,7 @@ class LeanWorld:
 
     def _row(self, row: int, at_s: float) -> JobResult:
         active, job = self._active, self._active.jobs[row]
-        worker_s = (active.received_s[row] - active.shared_s[row] / 2) * job.spec.scale_factor
+        held_worker_s = worker_s(active.received_s[row], active.shared_s[row], job.spec.scale_factor)
         submitted_at_s = job.submitted_at_s
         steps = job.spec.total_steps
         return JobResult(
@@ -300,7 +302,7 @@ class LeanWorld:
             fastest_s=steps / float(active.rates[row].max()),
             lost_s=float(active.lost_s[row]),
             packed_s=float(active.shared_s[row].sum()),
-            cost_usd=float(worker_s @ self._cluster.price_usd_per_hour) / 3600.0,
+            cost_usd=float(held_worker_s @ self._cluster.price_usd_per_hour) / SECONDS_PER_HOUR,
             deadline_at_s=job.spec.deadline_at_s,
         )
 

@@ -121,14 +121,6 @@ class Job:
         return self.message or self.reason.sentence
 
     @property
-    def worker_s(self) -> dict[AcceleratorType, float]:
-        """Return the worker seconds held of each accelerator type; a worker counts half while another job was on it."""
-        return {
-            name: (held_s - self.shared_s.get(name, 0.0) / 2) * self.spec.scale_factor
-            for name, held_s in self.received_s.items()
-        }
-
-    @property
     def steps_remaining(self) -> int:
         """Return the number of steps that no accepted checkpoint covers yet."""
         return max(0, self.spec.total_steps - self.steps_done)

@@ -52,15 +52,15 @@ def a_lease(job_id: str, generation: int, expires_at_s: float, partner: str | No
     )
 
 
-def said(exchange: Exchange, lease: Lease) -> tuple[Instruction, ...]:
-    """What the reconciler wants to tell the lease's gang, which runs, at any tick."""
+def instructed(exchange: Exchange, lease: Lease) -> tuple[Instruction, ...]:
+    """What the reconciler instructs the lease's gang to do, which runs, at any tick."""
     plan = RoundPlan(
         round_index=1, parent_round_index=0, starts_at_s=0.0, duration_s=30.0, leases=(lease,), policy="test",
         allocation_digest="",
     )  # fmt: skip
     job = a_job(lease.job_id, generation=lease.generation, state=JobState.LEASED)
     seen = replace(a_view(a_gang(lease.job_id, lease.generation)), cluster=a_cluster(fast=1))
-    return reconcile([plan], {job.id: job}, seen, lease_grace_s=1.0, told=exchange.told).instructions
+    return reconcile([plan], {job.id: job}, seen, lease_grace_s=1.0, sent=exchange.sent).instructions
 
 
 def ends(instructions: Iterable[Instruction]) -> list[float]:
@@ -103,7 +103,7 @@ def test_an_extension_is_told_exactly_when_the_backend_has_not_heard_it(
     exchange, gangs = Exchange(), [a_gang(job_id, generation) for job_id in "ab" for generation in (1, 2)]
     last: dict[tuple[str, int], float] = {}
     for key, expires_at_s, arrives in ticks:
-        unheard = said(exchange, a_lease(*key, expires_at_s))
+        unheard = instructed(exchange, a_lease(*key, expires_at_s))
         assert ends(unheard) == ([] if last.get(key) == expires_at_s else [expires_at_s])
         if arrives:
             exchange.heard(unheard, gangs)
@@ -112,18 +112,18 @@ def test_an_extension_is_told_exactly_when_the_backend_has_not_heard_it(
 
 def test_an_extension_that_names_another_partner_is_told_though_the_end_is_the_same() -> None:
     exchange = Exchange()
-    exchange.heard(said(exchange, a_lease("a", 1, 10.0)), [a_gang()])
-    (packed,) = [each for each in said(exchange, a_lease("a", 1, 10.0, "b")) if isinstance(each, ExtendLease)]
+    exchange.heard(instructed(exchange, a_lease("a", 1, 10.0)), [a_gang()])
+    (packed,) = [each for each in instructed(exchange, a_lease("a", 1, 10.0, "b")) if isinstance(each, ExtendLease)]
     assert packed.shares_with == "b"
 
 
 def test_what_concerns_a_gang_that_is_gone_is_forgotten_and_stops_are_never_held_back() -> None:
     exchange, lease = Exchange(), a_lease("a", 1, 10.0)
-    exchange.heard(said(exchange, lease), [a_gang()])
-    assert said(exchange, lease) == ()
+    exchange.heard(instructed(exchange, lease), [a_gang()])
+    assert instructed(exchange, lease) == ()
     exchange.heard([], [])
-    assert ends(said(exchange, lease)) == [10.0]
+    assert ends(instructed(exchange, lease)) == [10.0]
     for _ in range(2):
-        stop = reconcile([], {}, a_view(a_gang()), lease_grace_s=1.0, told=exchange.told).instructions
+        stop = reconcile([], {}, a_view(a_gang()), lease_grace_s=1.0, sent=exchange.sent).instructions
         assert [type(each) for each in stop] == [StopGang]
         exchange.heard(stop, [a_gang()])

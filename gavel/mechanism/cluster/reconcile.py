@@ -33,13 +33,13 @@ def reconcile(
     *,
     lease_grace_s: float,
     nodes: Nodes = MappingProxyType({}),
-    told: Mapping[GangKey, ExtendLease] = MappingProxyType({}),
+    sent: Mapping[GangKey, ExtendLease] = MappingProxyType({}),
 ) -> Actions:
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
     `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
     soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. Nothing
-    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends. `told`: the
+    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the
     last extension that each gang was sent; the same one is not made again.
     """
     now_s = seen.observed_at_s
@@ -51,7 +51,7 @@ def reconcile(
     staying = {key: lease for key, lease in newest.items() if key not in leaving} if leaving else newest
     instructions = [
         *_endings(seen.gangs, jobs, newest, in_force, now_s),
-        *_extensions(seen, staying, told, lease_grace_s),
+        *_extensions(seen, staying, sent, lease_grace_s),
         *(
             StopGang(job_id=job_id, generation=generation, reason="its node is being drained")
             for job_id, generation in leaving
@@ -174,12 +174,12 @@ def _endings(
 
 
 def _extensions(
-    seen: Observation, newest: Mapping[GangKey, Lease], told: Mapping[GangKey, ExtendLease], lease_grace_s: float
+    seen: Observation, newest: Mapping[GangKey, Lease], sent: Mapping[GangKey, ExtendLease], lease_grace_s: float
 ) -> Iterable[Instruction]:
     live = (newest.get((gang.job_id, gang.generation)) for gang in seen.gangs if gang.state is not GangState.ENDED)
-    untold = [lease for lease in live if lease and not _is_told(lease, told)]
-    node_of = {worker.id: worker.node for worker in seen.cluster.workers} if untold else {}
-    for lease in untold:
+    unsent = [lease for lease in live if lease and not _is_sent(lease, sent)]
+    node_of = {worker.id: worker.node for worker in seen.cluster.workers} if unsent else {}
+    for lease in unsent:
         if all(worker in node_of for worker in lease.worker_ids):
             yield gang_resources(lease, node_of, lease_grace_s=lease_grace_s)
             yield ExtendLease(
@@ -190,7 +190,7 @@ def _extensions(
             )
 
 
-def _is_told(lease: Lease, told: Mapping[GangKey, ExtendLease]) -> bool:
-    """True if the gang was told when this lease ends, and with whom it shares its workers."""
-    last = told.get((lease.job_id, lease.generation))
+def _is_sent(lease: Lease, sent: Mapping[GangKey, ExtendLease]) -> bool:
+    """True if the gang was sent the end of this lease, and with whom it shares its workers."""
+    last = sent.get((lease.job_id, lease.generation))
     return last is not None and last.expires_at_s == lease.expires_at_s and last.shares_with == _partner(lease)

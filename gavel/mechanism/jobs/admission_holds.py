@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
 from gavel.ports import JobEvent
-from gavel.types import Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
+from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
 from gavel.types.copying import changed
 
 NAMED_MAX = 3  # how many jobs a message names
-SECONDS_PER_HOUR = 3600.0
 
 
 def held(

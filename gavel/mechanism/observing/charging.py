@@ -1,15 +1,13 @@
 """What a commit charges to the tiers: accelerator hours weighted by relative speed, and money."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
-from gavel.types import AcceleratorType, Cluster, Job, JobId, Usage, month_of
-
-SECONDS_PER_HOUR = 3600.0
+from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
 
 
 class _Held(NamedTuple):
@@ -17,7 +15,7 @@ class _Held(NamedTuple):
 
     job: Job
     accelerator_type: AcceleratorType
-    worker_s: float
+    seconds: float
 
 
 def charges(
@@ -39,8 +37,8 @@ def charges(
     hours: dict[str, float] = {}
     costs: dict[str, float] = {}
     prices = cluster.mean_price_usd_per_hour()
-    for (job, name, worker_s), speed in zip(held, _relative_speeds(held, cluster, estimator), strict=True):
-        tier, worker_hours = job.spec.tier, worker_s / SECONDS_PER_HOUR
+    for (job, name, seconds), speed in zip(held, _relative_speeds(held, cluster, estimator), strict=True):
+        tier, worker_hours = job.spec.tier, seconds / SECONDS_PER_HOUR
         hours[tier] = hours.get(tier, 0.0) + worker_hours * speed
         costs[tier] = costs.get(tier, 0.0) + worker_hours * prices.get(name, 0.0)
     month = month_of(now_s)
@@ -49,13 +47,16 @@ def charges(
     )
 
 
-def _newly_held(before: Job | None, after: Job) -> list[_Held]:
+def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
     """Worker seconds by type since `before`."""
     if before is not None and after.received_s is before.received_s:
-        return []
-    worker_s_before = before.worker_s if before else {}
-    more = ((name, worker_s - worker_s_before.get(name, 0.0)) for name, worker_s in after.worker_s.items())
-    return [_Held(after, name, worker_s) for name, worker_s in more if worker_s > 0]
+        return
+    received_s, shared_s = (before.received_s, before.shared_s) if before else ({}, {})
+    for name, until_s in after.received_s.items():
+        held_s = until_s - received_s.get(name, 0.0)
+        if held_s > 0:
+            both_s = after.shared_s.get(name, 0.0) - shared_s.get(name, 0.0)
+            yield _Held(after, name, worker_s(held_s, both_s, after.spec.scale_factor))
 
 
 def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: ThroughputEstimator) -> list[float]:
@@ -65,7 +66,8 @@ def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: Through
     specs = [as_known(each.job, estimator).spec for each in held]
     rates = rates_of(specs, tuple(column_of), capacity, estimator.estimate)
     fastest = rates.max(axis=1, initial=0.0)
+    columns = [column_of.get(each.accelerator_type) for each in held]
     return [
-        rate / most if (column := column_of.get(each.accelerator_type)) is not None and (rate := row[column]) else 1.0
-        for each, row, most in zip(held, rates.tolist(), fastest.tolist(), strict=True)
+        row[column] / most if column is not None and row[column] > 0 else 1.0
+        for column, row, most in zip(columns, rates.tolist(), fastest.tolist(), strict=True)
     ]

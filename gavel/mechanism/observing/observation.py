@@ -188,8 +188,9 @@ class _JobUpdates:
     @cached_property
     def _isolated_rates(self) -> dict[JobId, tuple[float, float]]:
         """T_iso of the jobs whose gangs reported or ended, each on its part of the cluster and on all of it."""
-        news = [gang.job_id for gang in self.tick.seen.gangs if gang.reports or gang.state is GangState.ENDED]
-        jobs = [self.tick.snapshot.jobs[job_id] for job_id in news if job_id in self.tick.snapshot.jobs]
+        stored = self.tick.snapshot.jobs
+        gangs = [gang for gang in self.tick.seen.gangs if gang.reports or gang.state is GangState.ENDED]
+        jobs = [stored[gang.job_id] for gang in gangs if gang.job_id in stored]
         competing = [len(self._served) + (job.id not in self._served) for job in jobs]
         specs = [as_known(job, self.estimator).spec for job in jobs]
         rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate)
