@@ -26,7 +26,7 @@ from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
-from gavel.simulator.outcome import Replay, Scenario, Tally
+from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
 from gavel.simulator.packing import Packing
 from gavel.simulator.report import JobResult
 from gavel.simulator.rows import Rows
@@ -50,7 +50,7 @@ Plan = tuple[float, Mapping[int, tuple[WorkerId, ...]]]
 """When a round starts, and the workers of each row's gang."""
 
 
-def replay(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunner | None = None) -> Replay:
+def simulate(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunner | None = None) -> SimulationOutcome:
     """Run until every measured job has ended, and return the outcome.
 
     Raise InvalidRequest for a job that can run nowhere, InvariantViolated when rounds pass in which no gang can run.
@@ -311,11 +311,11 @@ class LeanWorld:
         """Return how many measured jobs have ended so far."""
         return len(self._rows)
 
-    def result(self) -> Replay:
+    def result(self) -> SimulationOutcome:
         """Return the outcome so far."""
         self._tally.envy = self._motion.envy.by_tier()
         elapsed_s = (self._tally.ended_at_s - self._tally.began_at_s) * int(self._capacity.sum())
-        return Replay(
+        return SimulationOutcome(
             rows=self._rows,
             tally=self._tally,
             timeline=self._timeline,

@@ -13,7 +13,7 @@ from gavel.mechanism.observing.accounting import isolated, isolated_rates
 from gavel.policies import measures
 from gavel.ports import ThroughputEstimate
 from gavel.simulator.active import Active
-from gavel.simulator.lean import replay
+from gavel.simulator.lean import simulate
 from gavel.simulator.outcome import Scenario
 from gavel.types import FloatArray, Job, JobSpec
 from tests.builders import a_cluster, a_job, a_problem
@@ -108,7 +108,7 @@ def test_jobs_that_no_round_may_serve_are_not_counted_in_n() -> None:
 def test_the_simulator_counts_at_the_same_rate() -> None:
     only_fast = {("steep", 1, "fast"): 4.0, ("flat", 1, "fast"): 1.0, ("flat", 1, "slow"): 1.0}
     scenario: Scenario = replace(a_scenario(a_cluster(fast=2, slow=4), "max_min_fairness"), throughput=only_fast)
-    outcome = replay([a_trace_job(0, "steep", 400)], scenario)
+    outcome = simulate([a_trace_job(0, "steep", 400)], scenario)
     (row,) = outcome.rows
     assert row.rho == pytest.approx(1.0, rel=0.02)  # alone: it ends as if alone
     assert not hasattr(Active(1), "equal_rate")

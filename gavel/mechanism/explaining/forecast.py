@@ -92,7 +92,7 @@ def forecast(
     """
     fluid = _fluid(problem, allocation)
     is_new = np.array([job_id in newcomers for job_id in problem.job_ids], dtype=bool)
-    start_s, finish_s = _replayed(fluid, is_new)
+    start_s, finish_s = _service_times(fluid, is_new)
     return Forecast(
         made_at_s=problem.now_s,
         round_s=problem.round_duration_s,
@@ -254,7 +254,7 @@ def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -
     return rows[np.argsort(keys[objective], kind="stable")]
 
 
-def _replayed(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatArray]:
+def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatArray]:
     """First and last service of each job, (n,) seconds from now."""
     left, now_s = fluid.work.copy(), 0.0
     start_s, finish_s = np.full(len(left), np.inf), np.full(len(left), np.inf)

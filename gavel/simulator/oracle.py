@@ -14,7 +14,7 @@ Key = tuple[str, int, tuple[AcceleratorType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownThroughputs:
+class OracleThroughputs:
     """Implements ThroughputEstimator with a given table; 0 steps/s: the gang cannot run there.
 
     `colocated` holds the steps/s of gangs that share their workers; a pair that it lacks cannot share.
@@ -51,7 +51,7 @@ class KnownThroughputs:
             is_worth_measuring=np.zeros(rates.shape, dtype=np.bool_),
         )
 
-    def learn(self, measurements: Sequence[Measurement]) -> "KnownThroughputs":
+    def learn(self, measurements: Sequence[Measurement]) -> "OracleThroughputs":
         """Return this estimator: there is nothing to learn."""
         return self
 
