@@ -244,6 +244,8 @@ class Driver:
             nodes=tick.nodes,
             sent=self._exchange.sent,
         )
+        if not decision.launches:
+            return decision
         rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]

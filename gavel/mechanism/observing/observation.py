@@ -105,13 +105,18 @@ class _JobUpdates:
             if job is not None and gang.generation == job.generation:
                 self._take_gang(job, gang)
         seen = {(gang.job_id, gang.generation) for gang in tick.seen.gangs}
-        in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
-        planned = {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
         for job in list(tick.jobs.values()):
             if job.state is JobState.QUEUED:
                 self._dismiss_if_cancelled(job)
-            elif (key := (job.id, job.generation)) not in seen and not (key in planned and job.is_wanted):
+            elif (key := (job.id, job.generation)) not in seen and not (job.is_wanted and key in self._planned):
                 self._lose(job)
+
+    @cached_property
+    def _planned(self) -> set[tuple[JobId, int]]:
+        """The gangs of the round in force: they may still start."""
+        tick = self.tick
+        in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
+        return {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
         if not gang.reports and gang.state is not GangState.ENDED:
