@@ -51,8 +51,8 @@ def _slot() -> Iterator[None]:
 
 def tried(services: Services, change: Change, *, is_simulated: bool) -> Effects:
     """Return the live state without and with the change, from a process. Each simulation gets a fifth of its time."""
-    replay_cpu_s = services.settings.what_if_time_limit_s / 5 if is_simulated else 0.0
-    question = Question(live=live(services), change=change, replay_cpu_s=replay_cpu_s)
+    simulation_cpu_s = services.settings.what_if_time_limit_s / 5 if is_simulated else 0.0
+    question = Question(live=live(services), change=change, simulation_cpu_s=simulation_cpu_s)
     return ask_in_a_process(services, effects, question)
 
 

@@ -30,8 +30,8 @@ from benchmarks.table import Row, run
 from gavel.estimator.colocation import Completed, Profiles, ReferenceProfiles, complete
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import ThroughputEstimator
-from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.replay import simulate
+from gavel.simulator.oracle import OracleThroughputs
+from gavel.simulator.simulation import simulate
 from gavel.types import Cluster, FloatArray, IntArray, JobSpec, Measurement, Node, Worker
 from workloads.traces import readers
 from workloads.traces.job import Lines, TraceJob
@@ -303,16 +303,16 @@ def loop_rows(truth: Published, quick: bool) -> Iterator[Row]:
         path = Path(os.environ["GAVEL_DATA"]) / "gavel" / f"{name}.trace"
         trace = list(readers.published(Lines(path)))[:jobs]
         where = f"{name}, first {jobs} jobs"
-        oracle, _ = replayed(trace, truth, workers, KnownThroughputs(truth.alone))
-        hidden, profiling = replayed(trace, truth, workers, ReconciledThroughputs())
-        wrong, _ = replayed(misstated(trace, truth), truth, workers, ReconciledThroughputs())
+        oracle, _ = simulated(trace, truth, workers, OracleThroughputs(truth.alone))
+        hidden, profiling = simulated(trace, truth, workers, ReconciledThroughputs())
+        wrong, _ = simulated(misstated(trace, truth), truth, workers, ReconciledThroughputs())
         yield Row(f"{where}: mean JCT, oracle", oracle, "h")
         yield Row(f"{where}: mean JCT, matrix hidden, over the oracle's", hidden / oracle - 1, "", 0.03)
         yield Row(f"{where}: mean JCT, a third of statements wrong, over the oracle's", wrong / oracle - 1, "", 0.05)
         yield Row(f"{where}: part of the accelerator time for profiling", profiling, "", 0.01)
 
 
-def replayed(
+def simulated(
     trace: list[TraceJob], truth: Published, workers: int, estimator: ThroughputEstimator
 ) -> tuple[float, float]:
     """Mean JCT in hours and the part of the accelerator time that profiling took, on so many workers of each type."""

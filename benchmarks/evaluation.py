@@ -16,8 +16,8 @@ from benchmarks.table import Row, run
 from gavel.config import Settings
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.figures import Figures, figures, makespan_bound_h
-from gavel.simulator.lean import replay
-from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.lean import simulate
+from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.setup import cluster_of
 from workloads.traces.job import Lines
 from workloads.traces.readers import read_trace
@@ -92,9 +92,9 @@ def parity(data: Path) -> Iterator[Row]:
         yield Row(name, abs(above) if each.both_ways else above, "%", each.within_percent)
         if (each.trace, each.policy) == (CONTINUOUS, LAS):
             yield from shown("LAS", figures(result.rows))
-            yield from evaluation_speed.of_replay("speed at 36:36:36", result, 1500)
+            yield from evaluation_speed.of_simulation("speed at 36:36:36", result, 1500)
         if (each.trace, each.policy) == ("small_single_seed0", LAS):
-            yield from evaluation_speed.of_replay("speed at 12:12:12", result, 5000)
+            yield from evaluation_speed.of_simulation("speed at 12:12:12", result, 5000)
 
 
 def makespan_bound(data: Path) -> Iterator[Row]:
@@ -113,7 +113,7 @@ def many_jobs(data: Path) -> Iterator[Row]:
     jobs = with_kinds(read_trace(Lines(data / "philly_busiest_2weeks.csv")), table, seed=0)
     settings = Settings(policy=LAS, round_duration_s=360.0, **PARITY)  # type: ignore[arg-type]
     scenario = Scenario(cluster=cluster_of(PHILLY), throughput=ScaledRates(table), settings=settings)
-    result = replay(jobs, scenario, runner=InlineRunner())
+    result = simulate(jobs, scenario, runner=InlineRunner())
     yield Row("26,960 jobs of philly_busiest_2weeks on 500 GPUs", result.tally.cpu_s, "CPU s", 180.0)
     yield Row("of those, at once at most", result.tally.most_active, "jobs")
 
@@ -125,7 +125,7 @@ def simulated(
     policy: str,
     measure: tuple[int, int] | None,
     rules: dict[str, object],
-) -> Replay:
+) -> SimulationOutcome:
     """One run of a published trace with the throughputs that belong to it."""
     kind = "physical_cluster" if cluster == PHYSICAL else "simulation"
     table = read_throughputs(data / "gavel" / f"{kind}_throughputs.json")
@@ -139,7 +139,7 @@ def simulated(
         settings=settings,
         measure=measure,
     )
-    return replay(read_trace(Lines(data / "gavel" / f"{trace}.trace")), scenario, runner=InlineRunner())
+    return simulate(read_trace(Lines(data / "gavel" / f"{trace}.trace")), scenario, runner=InlineRunner())
 
 
 def shown(name: str, figures: Figures) -> Iterator[Row]:

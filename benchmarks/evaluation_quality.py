@@ -196,7 +196,7 @@ def rows(data: Path, quick: bool) -> Iterator[Row]:
 
 
 def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> Quality:
-    """Run it in the lean replay, with the published table of throughputs."""
+    """Run it in the lean simulation, with the published table of throughputs."""
     table = read_throughputs(data / "gavel" / "simulation_throughputs.json")
     cluster = cluster_of(stream.cluster)
     workload = Workload(

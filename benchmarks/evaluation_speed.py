@@ -15,7 +15,7 @@ from gavel.config import Settings
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.driven import DrivenWorld
 from gavel.simulator.lean import LeanWorld
-from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.setup import cluster_of
 from gavel.types import Allocation, AllocationProblem
 from workloads.traces.job import Lines
@@ -45,7 +45,7 @@ class _Counting(InlineRunner):
 
 def rows(data: Path) -> Iterator[Row]:
     """Both simulations under the service's own rules: its default policy, planner, backfill, a solve on change."""
-    yield from _timed("lean replay", LeanWorld, data, LEAN_TARGET)
+    yield from _timed("lean simulation", LeanWorld, data, LEAN_TARGET)
     yield from _timed("driver with its store", DrivenWorld, data, DRIVER_TARGET)
 
 
@@ -56,8 +56,8 @@ def speed(name: str, rounds_per_cpu_s: float, target: float) -> Iterator[Row]:
     yield Row(f"    {name}", per_reference, "rounds / reference workload", target * REFERENCE_S, at_least=True)
 
 
-def of_replay(name: str, result: Replay, target: float) -> Iterator[Row]:
-    """The speed of a whole replay."""
+def of_simulation(name: str, result: SimulationOutcome, target: float) -> Iterator[Row]:
+    """The speed of a whole simulation."""
     yield from speed(name, result.tally.rounds / result.tally.cpu_s, target)
 
 

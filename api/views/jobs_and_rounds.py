@@ -38,6 +38,7 @@ from gavel.types import (
     Tier,
     User,
     WorkerId,
+    worker_s_of,
 )
 
 Leases = Mapping[JobId, Lease]
@@ -197,7 +198,7 @@ def received_of_job(job: Job, types: Sequence[str], now_s: float) -> list[float]
 
 def workers_received(job: Job, types: Sequence[str], now_s: float) -> list[float]:
     """Return how many workers of each type the job has held on average since its submission, in the order of types."""
-    age_s, worker_s = max(now_s - job.submitted_at_s, 1e-9), job.worker_s
+    age_s, worker_s = max(now_s - job.submitted_at_s, 1e-9), worker_s_of(job)
     return [min(job.spec.scale_factor, worker_s.get(each, 0.0) / age_s) for each in types]
 
 

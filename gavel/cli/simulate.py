@@ -90,7 +90,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     drain: Drain = None,
     checkpoint_period_s: Checkpoints = 3600.0,
 ) -> None:
-    """Replay a workload on a simulated cluster: which policy, which size, which settings.
+    """Simulate a workload on a virtual cluster: which policy, which size, which settings.
 
     Decided by the rules of the service (gavel.toml, GAVEL_*) where no option sets another one.
 
@@ -182,13 +182,13 @@ def _show(comparison: "Comparison") -> None:
     typer.echo(f"unlike the service's defaults: {'; '.join(unlike) or 'none'}")
     table = Table(title=f"{comparison.scenario['trace']} on {comparison.scenario['cluster']}", title_justify="left")
     table.add_column("", overflow="fold")
-    for policy in comparison.replays:
+    for policy in comparison.outcomes:
         table.add_column(policy, justify="right", overflow="fold")
     figures = comparison.figures()
     for name, column in columns.shown(figures.values()).items():
         table.add_row(column.header, *(column.text(getattr(of, name)) for of in figures.values()))
-    for title, values in counted(comparison.replays.values()).items():
+    for title, values in counted(comparison.outcomes.values()).items():
         table.add_row(title, *values)
     if comparison.makespan_bound_h:
         table.caption = f"no schedule ends in under {comparison.makespan_bound_h:.4g} h"
-    Console(width=max(100, 40 + 30 * len(comparison.replays))).print(table)
+    Console(width=max(100, 40 + 30 * len(comparison.outcomes))).print(table)

@@ -21,7 +21,7 @@ from gavel.simulator.compare import Comparison
 from gavel.simulator.driven import DrivenWorld
 from gavel.simulator.figures import makespan_bound_h
 from gavel.simulator.lean import LeanWorld
-from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.rules import rules_of
 from gavel.types import Cluster
 from workloads.traces.history import Surroundings
@@ -101,7 +101,7 @@ class _World(Protocol):
     def rounds(self) -> Iterator[object]: ...
     @property
     def completed(self) -> int: ...
-    def result(self) -> Replay: ...
+    def result(self) -> SimulationOutcome: ...
 
 
 def compared(choices: Choices) -> Comparison:
@@ -138,7 +138,7 @@ def compared(choices: Choices) -> Comparison:
         scenario=choices.scenario(),
         rules=rules_of(scenarios),
         left_out=survey.left_out,
-        replays=results,
+        outcomes=results,
         tiers=[tier.name for tier in scenarios[0].tiers],
         makespan_bound_h=makespan_bound_h(survey.at_once, cluster, throughput) if is_bounded else None,
     )
@@ -167,7 +167,7 @@ def _scenario(
     )
 
 
-def _run(workload: setup.Workload, scenario: Scenario, count: int) -> Replay:
+def _run(workload: setup.Workload, scenario: Scenario, count: int) -> SimulationOutcome:
     load = partial(registry.load, folder=scenario.settings.policy_dir)
     world: _World = (DrivenWorld if scenario.needs_service else LeanWorld)(
         workload.jobs(), scenario, InlineRunner(load)

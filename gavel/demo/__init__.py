@@ -18,8 +18,8 @@ from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.estimator.tables import own_rows
 from gavel.ports import ThroughputEstimate
-from gavel.simulator.replay import SimulatedJob, simulate
 from gavel.simulator.report import Metrics, metrics, metrics_by_tier
+from gavel.simulator.simulation import SimulatedJob, simulate
 from gavel.store.sql import SqlStore
 from gavel.types import AcceleratorType, Cluster, Job, Tier
 

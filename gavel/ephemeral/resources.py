@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from operator import attrgetter
 
 from gavel.ephemeral.names import NODE_OWNER, check_amount, check_requirement, check_resource, full_name
 from gavel.errors import Conflict, InvalidResource, NotFound, StaleVersion
@@ -260,7 +261,7 @@ class ResourceTable:
         """Return the ephemeral resources that have a lease, sorted by owner, name and node; without physical ones."""
         stored = [entry.resource for entries in self._entries.values() for entry in entries.values()]
         live = [each for each in stored if each.capacity and now_s < each.lease_expires_at_s < inf]
-        return tuple(sorted(live, key=lambda each: (each.owner, each.name, each.node)))
+        return tuple(sorted(live, key=attrgetter("owner", "name", "node")))
 
     def missing(self, request: GangRequest, now_s: float) -> str:
         """Return why the gang waits: the first resource of which too little is free, and who holds it.

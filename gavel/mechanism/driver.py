@@ -1,7 +1,7 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable
 
 import structlog
 
@@ -9,7 +9,7 @@ from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.cluster.reconcile import Actions, gang_resources, launch, reconcile
+from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.commands.table import apply_commands
 from gavel.mechanism.exchange import Exchange
 from gavel.mechanism.explaining.forecast import errors_of, predictions
@@ -38,7 +38,8 @@ from gavel.ports import (
     SchedulerStore,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, RoundPlan
+from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState
+from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
 
@@ -185,9 +186,10 @@ class Driver:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
         if not self._settings.backfill or self.halted:
             return
+        queued = (job for job in tick.wanting if job.state is JobState.QUEUED)
         gap = gap_of(
             tick,
-            [job for job in tick.wanting if not is_capped(job.spec.tier, tick.snapshot.tiers)],
+            [job for job in queued if not is_capped(job.spec.tier, tick.snapshot.tiers)],
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
@@ -227,19 +229,29 @@ class Driver:
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
             if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
-                tick.put(replace(job, reason=reason, message=message))
+                tick.put(changed(job, reason=reason, message=message))
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
 
     def _reconcile(self, tick: Tick) -> Actions:
         self._count_kept(tick)
         grace_s = self._settings.lease_grace_s
-        decision = reconcile(tick.round_plans, tick.jobs, tick.seen, lease_grace_s=grace_s, nodes=tick.nodes)
+        decision = reconcile(
+            tick.round_plans,
+            tick.jobs,
+            tick.seen,
+            lease_grace_s=grace_s,
+            nodes=tick.nodes,
+            sent=self._exchange.sent,
+        )
+        if not decision.launches:
+            return decision
+        rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
                 job, line = lifecycle.step(job, _launched(lease, tick.now_s))
-                tick.put(received(job, lease.accelerator_type, rounds=_rounds_of(lease, tick.round_plans)), line)
+                tick.put(received(job, lease.accelerator_type, rounds=rounds[_gang(lease)]), line)
         return decision
 
     def _count_kept(self, tick: Tick) -> None:
@@ -281,16 +293,15 @@ class Driver:
         self._has_new_estimates = self._has_new_estimates and not is_milestone
 
     def _execute(self, tick: Tick, decision: Actions) -> None:
-        node_of = {worker.id: worker.node for worker in tick.seen.cluster.workers}
         instructions: list[Instruction] = []
         for job in tick.changed.values():
             before = tick.snapshot.jobs.get(job.id)
             if job.checkpoint and (before is None or before.checkpoint != job.checkpoint):
                 instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
-        instructions += self._exchange.unheard(decision.instructions)
+        instructions += decision.instructions
         instructions += tick.instructions
         for lease in decision.launches:
-            instructions.append(gang_resources(lease, node_of, lease_grace_s=self._settings.lease_grace_s))
+            instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
             job = tick.jobs[lease.job_id]
             instructions.append(launch(lease, job, job_token=self._token_of(job)))
         if instructions:
@@ -307,11 +318,8 @@ class Driver:
         return min(planning_s, timing.next_pause_end_s(tick, self._settings))
 
 
-def _rounds_of(lease: Lease, rounds: Sequence[RoundPlan]) -> int:
-    """The number of `rounds` in which the gang that starts now holds its workers."""
-    return sum(
-        (each.job_id, each.generation) == (lease.job_id, lease.generation) for plan in rounds for each in plan.leases
-    )
+def _gang(lease: Lease) -> GangKey:
+    return lease.job_id, lease.generation
 
 
 def _launched(lease: Lease, at_s: float) -> Launched:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
 from gavel.types import FloatArray, IntArray, WorkerId
@@ -73,6 +74,7 @@ class Active:
         self.workers: list[tuple[WorkerId, ...]] = []
         self.partner: list[int] = []
         self.orders: list[int] = []  # the sort key of each job
+        self.changes = 0  # how often a job has come or gone
         self._types = types
         self._numbers = np.zeros((0, len(SCALARS) + len(BLOCKS) * types))
         for name in COUNTS:
@@ -81,7 +83,9 @@ class Active:
 
     def _look(self) -> None:
         """Make the named columns of the array anew. They are views: writing to one writes to the array."""
+        self.changes += 1
         self._fastest_first: list[int] | None = None
+        self._isolated_rate: FloatArray | None = None
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
@@ -112,6 +116,13 @@ class Active:
     def isolated_time_s(self) -> FloatArray:
         """Return the seconds that the steps done would have taken on a 1/n share of the cluster, (n,)."""
         return np.asarray(self.isolated_steps / self.whole_rate)
+
+    def isolated_rate(self, workers: IntArray) -> FloatArray:
+        """Return each job's T_iso on a 1/n share of a cluster with these workers of each type, (n,) steps/s."""
+        if self._isolated_rate is None:
+            share = np.full(len(self.jobs), 1 / len(self.jobs))
+            self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share)
+        return self._isolated_rate
 
     def columns(self) -> JobColumns:
         """Return the jobs' part of an allocation problem. What keeps changing is copied."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gavel.simulator.figures import Figures, by_tier, figures, plain, slowdown_by_size, tier_shares
-from gavel.simulator.outcome import Replay
+from gavel.simulator.outcome import SimulationOutcome
 from gavel.simulator.page import page
 from gavel.simulator.report import JobResult
 from gavel.simulator.rules import Rule
@@ -16,12 +16,12 @@ from gavel.simulator.rules import Rule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """`replays` by policy, in the order asked for; `scenario` says what was simulated, `rules` by which settings of the
-    service, `left_out` what of the workload was not; `tiers` sorted by name.
+    """`outcomes` by policy, in the order asked for; `scenario` says what was simulated, `rules` by which settings of
+    the service, `left_out` what of the workload was not; `tiers` sorted by name.
     """
 
     scenario: Mapping[str, Any]
-    replays: Mapping[str, Replay]
+    outcomes: Mapping[str, SimulationOutcome]
     tiers: Sequence[str]
     rules: Sequence[Rule] = ()
     left_out: Sequence[str] = ()
@@ -29,7 +29,7 @@ class Comparison:
 
     def figures(self) -> dict[str, Figures]:
         """Return the figures of each policy."""
-        return {policy: figures(result.rows) for policy, result in self.replays.items()}
+        return {policy: figures(result.rows) for policy, result in self.outcomes.items()}
 
     def as_json(self) -> Iterator[str]:
         """Yield the JSON document in pieces.
@@ -39,7 +39,7 @@ class Comparison:
         bound_h = self.makespan_bound_h and float(f"{self.makespan_bound_h:.6g}")
         yield f'{{"scenario": {_json(dict(self.scenario))},\n"rules": {_json(self._rules())},\n'
         yield f'"left_out": {_json(list(self.left_out))},\n"makespan_bound_h": {_json(bound_h)},\n"policies": {{'
-        for index, (policy, result) in enumerate(self.replays.items()):
+        for index, (policy, result) in enumerate(self.outcomes.items()):
             yield f'{"," if index else ""}\n{_json(policy)}: {_json(self._result(result))[:-1]}, "jobs": ['
             for place, row in enumerate(result.rows):
                 yield f"{',' if place else ''}\n{_json(_job(row))}"
@@ -57,7 +57,7 @@ class Comparison:
             for rule in self.rules
         }
 
-    def _result(self, result: Replay) -> dict[str, Any]:
+    def _result(self, result: SimulationOutcome) -> dict[str, Any]:
         counted = result.tally
         return {
             "figures": plain(asdict(figures(result.rows))),
@@ -80,15 +80,15 @@ class Comparison:
         """Return the comparison as one HTML page that loads no other file."""
         return page(self)
 
-    def shares(self, result: Replay) -> dict[str, dict[str, float]]:
+    def shares(self, result: SimulationOutcome) -> dict[str, dict[str, float]]:
         """Return each tier's part of the busy time of each type, in [0, 1]."""
         return tier_shares(result.tally.busy_s, self.tiers, result.accelerator_types)
 
 
-def counted(replays: Iterable[Replay]) -> dict[str, list[str]]:
+def counted(outcomes: Iterable[SimulationOutcome]) -> dict[str, list[str]]:
     """Return the lines of a table of what was counted and measured during the runs, one value per run."""
     lines: dict[str, list[str]] = {}
-    for result in replays:
+    for result in outcomes:
         tally = result.tally
         solve_ms = np.quantile(tally.solve_s or [0.0], [0.5, 0.99]) * 1e3
         values = {

@@ -15,14 +15,14 @@ from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.ports import PolicyRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.envy import Envy, mean_speed
-from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.outcome import Replay, Scenario, Tally
-from gavel.simulator.replay import LEASE_GRACE_S, World
+from gavel.simulator.oracle import OracleThroughputs
+from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
 from gavel.simulator.report import JobResult, row_of
 from gavel.simulator.rows import Rows
+from gavel.simulator.simulation import LEASE_GRACE_S, World
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
-from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held
+from gavel.types import SECONDS_PER_HOUR, FloatArray, Job, RoundRecord, mean_workers_held, worker_s_of
 from workloads.traces.job import TraceJob
 
 
@@ -35,7 +35,7 @@ class DrivenWorld:
         self._types = scenario.cluster.accelerator_types
         self._tiers = sorted(tier.name for tier in scenario.tiers)
         self._tally = Tally()
-        true_rates = KnownThroughputs(scenario.throughput, scenario.colocated or {})
+        true_rates = OracleThroughputs(scenario.throughput, scenario.colocated or {})
         backend = VirtualCluster(
             scenario.cluster,
             scenario.throughput,
@@ -117,7 +117,7 @@ class DrivenWorld:
             return max(0, self._open - self._scenario.measure[0])
         return sum(self._world.store.job(job_id).state.is_terminal for job_id in self._world.submitted)
 
-    def result(self) -> Replay:
+    def result(self) -> SimulationOutcome:
         """Return the outcome so far."""
         jobs = [self._world.store.job(job_id) for job_id in self._world.submitted]
         first, last = self._scenario.measure or (0, len(jobs))
@@ -128,7 +128,7 @@ class DrivenWorld:
         tally.busy_s = self._busy_s(jobs)
         tally.envy = self._envy.by_tier()
         offered_s = (tally.ended_at_s - tally.began_at_s) * len(self._scenario.cluster.workers)
-        return Replay(
+        return SimulationOutcome(
             rows=rows,
             tally=tally,
             timeline=self._timeline,
@@ -139,7 +139,7 @@ class DrivenWorld:
     def _busy_s(self, jobs: Sequence[Job]) -> FloatArray:
         busy_s = np.zeros((len(self._tiers), len(self._types)))
         for job in jobs:
-            for name, seconds in job.worker_s.items():
+            for name, seconds in worker_s_of(job).items():
                 busy_s[self._tiers.index(job.spec.tier), self._types.index(name)] += seconds
         return busy_s
 
@@ -156,6 +156,6 @@ class DrivenWorld:
             fastest_s=spec.total_steps / max(rates),
             lost_s=job.attempt * cost_s,
             packed_s=sum(job.shared_s.values()),
-            cost_usd=sum(self._prices[name] * seconds / 3600.0 for name, seconds in job.worker_s.items()),
+            cost_usd=sum(self._prices[name] * seconds / SECONDS_PER_HOUR for name, seconds in worker_s_of(job).items()),
             deadline_at_s=spec.deadline_at_s,
         )

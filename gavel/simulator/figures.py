@@ -10,7 +10,7 @@ import numpy as np
 from gavel.errors import SolveFailed
 from gavel.simulator.cluster import Throughput
 from gavel.simulator.report import JobResult
-from gavel.types import Cluster, FloatArray
+from gavel.types import SECONDS_PER_HOUR, Cluster, FloatArray
 from workloads.traces.job import TraceJob
 
 RHO_LIMIT = 1.05  # above it, a job would have been better off alone on its 1/n share
@@ -81,7 +81,11 @@ def figures(rows: Iterable[JobResult]) -> Figures:
 
 def figures_of(seen: Gathered) -> Figures:
     """Return the figures of the gathered numbers, as `figures` does."""
-    jct, rho, floors = np.array(seen.jct_s) / 3600.0, np.array(seen.rho), np.array(seen.fastest_s) / 3600.0
+    jct, rho, floors = (
+        np.array(seen.jct_s) / SECONDS_PER_HOUR,
+        np.array(seen.rho),
+        np.array(seen.fastest_s) / SECONDS_PER_HOUR,
+    )
     return Figures(
         jobs=seen.jobs,
         mean_jct_h=_of(jct.mean, jct),
@@ -90,12 +94,12 @@ def figures_of(seen: Gathered) -> Figures:
         p99_jct_h=_of(lambda: np.quantile(jct, 0.99), jct),
         max_jct_h=_of(jct.max, jct),
         jct_floor_h=_of(floors.mean, floors),
-        makespan_h=(seen.ended_at_s - seen.began_at_s) / 3600.0 if seen.ended_at_s > -math.inf else math.nan,
+        makespan_h=(seen.ended_at_s - seen.began_at_s) / SECONDS_PER_HOUR if seen.ended_at_s > -math.inf else math.nan,
         mean_rho=_of(rho.mean, rho),
         max_rho=_of(rho.max, rho),
         share_rho_above_limit=_of((rho > RHO_LIMIT).mean, rho),
         preemptions=seen.preemptions,
-        lost_h=seen.lost_s / 3600.0,
+        lost_h=seen.lost_s / SECONDS_PER_HOUR,
         cost_usd=seen.cost_usd,
         deadlines=seen.deadlines,
         deadlines_missed=seen.deadlines_missed,
@@ -148,7 +152,7 @@ def makespan_bound_h(jobs: Sequence[TraceJob], cluster: Cluster, throughput: Thr
         for column, name in enumerate(types):
             if capacity[name] >= job.spec.scale_factor:
                 rate = throughput.get((job.spec.kind, job.spec.scale_factor, name), 0.0)
-                hours[row, column] = rate * 3600.0 / job.spec.total_steps
+                hours[row, column] = rate * SECONDS_PER_HOUR / job.spec.total_steps
     variables, rows = np.arange(n * m), np.repeat(np.arange(n), m)
     ones = sparse.csr_array((np.ones(n * m), (rows, variables)), shape=(n, n * m + 1))
     held = sparse.csr_array((np.repeat(sizes, m), (variables % m, variables)), shape=(m, n * m + 1))

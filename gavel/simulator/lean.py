@@ -26,13 +26,14 @@ from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
-from gavel.simulator.outcome import Replay, Scenario, Tally
+from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
 from gavel.simulator.packing import Packing
 from gavel.simulator.report import JobResult
 from gavel.simulator.rows import Rows
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
 from gavel.types import (
+    SECONDS_PER_HOUR,
     AcceleratorType,
     Allocation,
     AllocationProblem,
@@ -41,6 +42,7 @@ from gavel.types import (
     IntArray,
     JobState,
     WorkerId,
+    worker_s,
 )
 from workloads.traces.job import TraceJob
 
@@ -48,7 +50,7 @@ Plan = tuple[float, Mapping[int, tuple[WorkerId, ...]]]
 """When a round starts, and the workers of each row's gang."""
 
 
-def replay(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunner | None = None) -> Replay:
+def simulate(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunner | None = None) -> SimulationOutcome:
     """Run until every measured job has ended, and return the outcome.
 
     Raise InvalidRequest for a job that can run nowhere, InvariantViolated when rounds pass in which no gang can run.
@@ -79,6 +81,7 @@ class LeanWorld:
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
+        self._solved_at_change: int | None = None  # `_active.changes` when the policy solved it; None: it failed
         self._shares = Shares(of_job=np.zeros((0, 0)), pairs=[], of_pair=np.zeros((0, 0)))
         self._rows = Rows()
         self._tally = Tally(busy_s=np.zeros((len(scenario.tiers), len(self._types))))
@@ -159,10 +162,17 @@ class LeanWorld:
         return {job: workers for row, workers in placed.items() for job in members[row]}
 
     def _allocate(self, now_s: float) -> bool:
-        """Take the decider's allocation for this round's problem. Return True unless the previous one was reused."""
+        """Take the decider's allocation for this round's problem. Return True unless the previous one was reused.
+
+        The problem is not made where the last one had the same jobs and its answer holds whatever their progress.
+        """
+        if self._solved_at_change == self._active.changes and self._decider.serves_after_progress(now_s):
+            return False
         problem = self._problem(now_s)
         self._allocation, outcome = self._decider.allocation_of(problem, self._allocation)
         self._shares = shares_of(self._allocation, problem)
+        if outcome != REUSED:  # a reused answer may be that of other jobs, restricted to these
+            self._solved_at_change = self._active.changes if outcome == SOLVED else None
         self._tally.solves += outcome == SOLVED
         self._tally.failed_solves += outcome not in (SOLVED, REUSED)
         return outcome != REUSED
@@ -170,7 +180,6 @@ class LeanWorld:
     def _selection_problem(self, *, is_new: bool) -> SelectionProblem:
         active, shares = self._active, self._shares
         self._tally.rounds += 1
-        costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
         return SelectionProblem(
             rates=active.rates,
             scale_factor=active.scale_factor,
@@ -183,10 +192,15 @@ class LeanWorld:
             is_new_allocation=is_new,
             pairs=shares.pairs,
             pair_target_fraction=shares.of_pair,
-            stay_rounds=stay_rounds([job.spec.kind for job in active.jobs], costs, self._settings.round_duration_s),
+            stay_rounds=self._stay_rounds(),
             fastest_first=active.fastest_first,
             may_fill=self._may_fill(),
         )
+
+    def _stay_rounds(self) -> FloatArray:
+        costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
+        kinds = [job.spec.kind for job in self._active.jobs] if costs else []
+        return stay_rounds(kinds, costs, self._settings.round_duration_s)
 
     def _problem(self, now_s: float) -> AllocationProblem:
         specs = [job.spec for job in self._active.jobs] if self._packing else []
@@ -264,7 +278,7 @@ class LeanWorld:
 
     def _row(self, row: int, at_s: float) -> JobResult:
         active, job = self._active, self._active.jobs[row]
-        worker_s = (active.received_s[row] - active.shared_s[row] / 2) * job.spec.scale_factor
+        held_worker_s = worker_s(active.received_s[row], active.shared_s[row], job.spec.scale_factor)
         submitted_at_s = job.submitted_at_s
         steps = job.spec.total_steps
         return JobResult(
@@ -288,7 +302,7 @@ class LeanWorld:
             fastest_s=steps / float(active.rates[row].max()),
             lost_s=float(active.lost_s[row]),
             packed_s=float(active.shared_s[row].sum()),
-            cost_usd=float(worker_s @ self._cluster.price_usd_per_hour) / 3600.0,
+            cost_usd=float(held_worker_s @ self._cluster.price_usd_per_hour) / SECONDS_PER_HOUR,
             deadline_at_s=job.spec.deadline_at_s,
         )
 
@@ -297,11 +311,11 @@ class LeanWorld:
         """Return how many measured jobs have ended so far."""
         return len(self._rows)
 
-    def result(self) -> Replay:
+    def result(self) -> SimulationOutcome:
         """Return the outcome so far."""
         self._tally.envy = self._motion.envy.by_tier()
         elapsed_s = (self._tally.ended_at_s - self._tally.began_at_s) * int(self._capacity.sum())
-        return Replay(
+        return SimulationOutcome(
             rows=self._rows,
             tally=self._tally,
             timeline=self._timeline,

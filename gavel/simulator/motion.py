@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gavel.finish_time import isolated_rate
 from gavel.mechanism.cluster.placement import Layout
 from gavel.simulator.active import Active
 from gavel.simulator.cluster import Throughput
@@ -12,7 +11,7 @@ from gavel.simulator.envy import Envy, mean_speed
 from gavel.simulator.gang import ROUNDING
 from gavel.simulator.outcome import Scenario, Tally
 from gavel.simulator.timeline import Timeline
-from gavel.types import FloatArray, IntArray, WorkerId
+from gavel.types import FloatArray, IntArray, WorkerId, worker_s
 from workloads.traces.throughputs import PairThroughput
 
 
@@ -130,9 +129,9 @@ class Motion:
         steps[is_over] = total[is_over]
         held_s = np.minimum(end_s, finishes_at_s) - now_s
         shared_s = np.minimum(shared_s[running], held_s)
-        worker_s = (held_s - shared_s / 2) * active.scale_factor[running]
-        self._account(running, steps, held_s, shared_s, worker_s)
-        self._watch(now_s, end_s, running, worker_s)
+        held_worker_s = worker_s(held_s, shared_s, active.scale_factor[running])
+        self._account(running, steps, held_s, shared_s, held_worker_s)
+        self._watch(now_s, end_s, running, held_worker_s)
         return end_s, running[is_over], finishes_at_s[is_over]
 
     def _part(self, now_s: float, end_s: float) -> FloatArray:
@@ -157,22 +156,21 @@ class Motion:
     # --- what is counted ----------------------------------------------------------------------------------------
 
     def _account(
-        self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray, worker_s: FloatArray
+        self, running: IntArray, steps: FloatArray, held_s: FloatArray, shared_s: FloatArray, held_worker_s: FloatArray
     ) -> None:
         active = self._active
-        columns, sizes = active.column[running], active.scale_factor[running]
+        columns = active.column[running]
         active.received_s[running, columns] += held_s
         active.shared_s[running, columns] += shared_s
-        share = np.full(len(running), 1 / len(active.jobs))
-        own = isolated_rate(active.rates[running], self._layout.capacity, sizes, share)
+        own = active.isolated_rate(self._layout.capacity)[running]
         active.isolated_steps[running] += (steps - active.steps_done[running]) * active.whole_rate[running] / own
         active.steps_done[running] = steps
-        np.add.at(self._tally.busy_s, (active.tier[running], columns), worker_s)
+        np.add.at(self._tally.busy_s, (active.tier[running], columns), held_worker_s)
 
-    def _watch(self, now_s: float, end_s: float, running: IntArray, worker_s: FloatArray) -> None:
+    def _watch(self, now_s: float, end_s: float, running: IntArray, held_worker_s: FloatArray) -> None:
         """Record the mean number of workers that each tier holds until `end_s`, for the plots and for envy."""
         active, tiers = self._active, self._scenario.tiers
-        workers = worker_s / max(end_s - now_s, 1e-9)
+        workers = held_worker_s / max(end_s - now_s, 1e-9)
         if len(tiers) == 1 and not self._timeline.is_due:
             self._timeline.skip()
             return

@@ -85,7 +85,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replay:
+class SimulationOutcome:
     """The outcome of a run: the measured jobs in order of arrival, what was counted, and the course over time."""
 
     rows: Sequence[JobResult]

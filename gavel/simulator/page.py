@@ -9,7 +9,7 @@ import numpy as np
 from gavel.simulator import columns
 from gavel.simulator.charts import POINTS_MAX, Axes, averaged, breakable, line_chart, style
 from gavel.simulator.figures import Gathered, slowdown_by_size
-from gavel.simulator.outcome import Replay
+from gavel.simulator.outcome import SimulationOutcome
 from gavel.simulator.rules import Rule, written
 
 if TYPE_CHECKING:
@@ -77,35 +77,35 @@ def _figures(comparison: "Comparison") -> str:
         (column.header, *(column.text(getattr(of, name)) for of in of_policies.values()))
         for name, column in columns.shown(of_policies.values()).items()
     ]
-    lines.append(("utilisation %", *(f"{100 * result.utilisation:.1f}" for result in comparison.replays.values())))
+    lines.append(("utilisation %", *(f"{100 * result.utilisation:.1f}" for result in comparison.outcomes.values())))
     note = (
         f"<p>No schedule of these jobs ends in under {bound:.4g} h.</p>"
         if (bound := comparison.makespan_bound_h)
         else ""
     )
-    return f"<h2>Figures</h2>{_table(('figure', *comparison.replays), lines, 'numbers')}{note}"
+    return f"<h2>Figures</h2>{_table(('figure', *comparison.outcomes), lines, 'numbers')}{note}"
 
 
 def _slowdown(comparison: "Comparison") -> str:
-    of_policies = [slowdown_by_size(result.rows) for result in comparison.replays.values()]
+    of_policies = [slowdown_by_size(result.rows) for result in comparison.outcomes.values()]
     sizes = sorted(set().union(*of_policies))
     if len(sizes) < 2:
         return ""
     lines = [(str(size), *(f"{of.get(size, np.nan):.2f}" for of in of_policies)) for size in sizes]
     title = "<h2>Mean slowdown by size of gang</h2><p>JCT over the time alone on the fastest type.</p>"
-    return f"{title}{_table(('workers', *comparison.replays), lines, 'numbers')}"
+    return f"{title}{_table(('workers', *comparison.outcomes), lines, 'numbers')}"
 
 
 def _tiers(comparison: "Comparison") -> str:
     if len(used := _used_tiers(comparison)) < 2:
         return ""
     lines = []
-    for policy, result in comparison.replays.items():
+    for policy, result in comparison.outcomes.items():
         shares = comparison.shares(result)
         for index, tier in used.items():
             parts = [*shares[tier].values(), float(result.tally.envy[index])]
             lines.append((breakable(policy), breakable(tier), *(f"{100 * part:.1f}" for part in parts)))
-    types = next(iter(comparison.replays.values())).accelerator_types
+    types = next(iter(comparison.outcomes.values())).accelerator_types
     head = ("policy", "tier", *(f"{name} %" for name in types), "envy %")
     title = "<h2>Share of the busy time of each type, and envy, by tier</h2>"
     return f"{title}{_table(head, lines, 'numbers')}"
@@ -113,7 +113,7 @@ def _tiers(comparison: "Comparison") -> str:
 
 def _used_tiers(comparison: "Comparison") -> dict[int, str]:
     """Return the tiers that used an accelerator in any run, by their place among all tiers."""
-    busy_s = np.sum([result.tally.busy_s.sum(axis=1) for result in comparison.replays.values()], axis=0)
+    busy_s = np.sum([result.tally.busy_s.sum(axis=1) for result in comparison.outcomes.values()], axis=0)
     return {index: tier for index, tier in enumerate(comparison.tiers) if busy_s[index] > 0}
 
 
@@ -146,45 +146,45 @@ def _charts(comparison: "Comparison") -> Iterable[str]:
     )
     yield line_chart("Workers busy", Axes(COURSE, "workers"), _busy(comparison), "policy")
     yield line_chart("Jobs waiting", Axes(COURSE, "jobs"), _waiting(comparison), "policy")
-    for policy, result in comparison.replays.items():
+    for policy, result in comparison.outcomes.items():
         yield line_chart(f"Workers held by type: {policy}", Axes(COURSE, "workers"), _by_type(result), "type")
     if len(used := _used_tiers(comparison)) > 1:
-        for policy, result in comparison.replays.items():
+        for policy, result in comparison.outcomes.items():
             yield line_chart(f"Workers held by tier: {policy}", Axes(COURSE, "workers"), _by_tier(used, result), "tier")
 
 
 def _completed(comparison: "Comparison") -> Series:
-    times = {policy: Gathered.of(result.rows).jct_s for policy, result in comparison.replays.items()}
+    times = {policy: Gathered.of(result.rows).jct_s for policy, result in comparison.outcomes.items()}
     return {policy: [(x / 3600, 100 * part) for part, x in _ranked(of)] for policy, of in times.items()}
 
 
 def _rho(comparison: "Comparison") -> Series:
-    ranked = {policy: _ranked(Gathered.of(result.rows).rho) for policy, result in comparison.replays.items()}
+    ranked = {policy: _ranked(Gathered.of(result.rows).rho) for policy, result in comparison.outcomes.items()}
     return {policy: [(100 * part, rho) for part, rho in points] for policy, points in ranked.items()}
 
 
 def _busy(comparison: "Comparison") -> Series:
     return {
         policy: averaged([(at.at_s / 3600, sum(at.held_workers)) for at in result.timeline.moments])
-        for policy, result in comparison.replays.items()
+        for policy, result in comparison.outcomes.items()
     }
 
 
 def _waiting(comparison: "Comparison") -> Series:
     return {
         policy: averaged([(at.at_s / 3600, at.waiting_jobs) for at in result.timeline.moments])
-        for policy, result in comparison.replays.items()
+        for policy, result in comparison.outcomes.items()
     }
 
 
-def _by_type(result: Replay) -> Series:
+def _by_type(result: SimulationOutcome) -> Series:
     return {
         name: averaged([(at.at_s / 3600, at.held_workers[column]) for at in result.timeline.moments])
         for column, name in enumerate(result.accelerator_types)
     }
 
 
-def _by_tier(tiers: Mapping[int, str], result: Replay) -> Series:
+def _by_tier(tiers: Mapping[int, str], result: SimulationOutcome) -> Series:
     return {
         tier: averaged([(at.at_s / 3600, at.of_tiers[row]) for at in result.timeline.moments])
         for row, tier in tiers.items()

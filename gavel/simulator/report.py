@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.finish_time import finish_time_fairness
-from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState
+from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState, worker_s_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def metrics_by_tier(jobs: Sequence[Job]) -> dict[str, Metrics]:
 
 def utilisation(jobs: Sequence[Job], cluster: Cluster) -> float:
     """Return the part of all worker seconds, from first submission to last end, that gangs held; in [0, 1]."""
-    held_s = sum(sum(job.worker_s.values()) for job in jobs)
+    held_s = sum(sum(worker_s_of(job).values()) for job in jobs)
     offered_s = span_s(jobs) * len(cluster.workers)
     return held_s / offered_s if offered_s > 0 else 0.0
 

@@ -3,7 +3,7 @@
 import json
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import fields
 from tempfile import SpooledTemporaryFile
 from typing import overload
 from weakref import finalize
@@ -14,6 +14,7 @@ from gavel.simulator.report import JobResult
 from gavel.types import JobState
 
 IN_MEMORY_BYTES = 1 << 16
+FIELDS = tuple(each.name for each in fields(JobResult))
 
 
 class Rows(Sequence[JobResult]):
@@ -29,7 +30,7 @@ class Rows(Sequence[JobResult]):
         """Keep the line of the job that arrived at this place."""
         self._place.append(place)
         self._offset.append(self._file.seek(0, 2))
-        self._file.write(json.dumps(asdict(row)).encode() + b"\n")
+        self._file.write(json.dumps({name: getattr(row, name) for name in FIELDS}).encode() + b"\n")
         self._order = None
 
     def __len__(self) -> int:

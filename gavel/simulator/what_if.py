@@ -94,11 +94,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Question:
-    """A live state and a change. `replay_cpu_s`: CPU seconds for each of two simulations; 0: the fluid model only."""
+    """A live state and a change. `simulation_cpu_s`: CPU seconds for each of two simulations; 0: fluid model only."""
 
     live: Live
     change: Change
-    replay_cpu_s: float
+    simulation_cpu_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +158,8 @@ def effects(question: Question) -> Effects:
     """
     live = question.live
     return Effects(
-        before=_outcome(live, question.replay_cpu_s),
-        after=_outcome(changed(live, question.change), question.replay_cpu_s),
+        before=_outcome(live, question.simulation_cpu_s),
+        after=_outcome(changed(live, question.change), question.simulation_cpu_s),
     )
 
 
@@ -208,15 +208,15 @@ def _cluster(cluster: Cluster, change: Change) -> Cluster:
 # --- one state --------------------------------------------------------------------------------------------------
 
 
-def _outcome(live: Live, replay_cpu_s: float) -> Outcome:
+def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
     decided = _decided(live)
     problem, allocation = decided.problem, decided.allocation
     left_s = forecast(problem, allocation).finish_s
-    replayed_s = _replayed(live, decided, left_s, replay_cpu_s) if replay_cpu_s > 0 and decided.jobs else {}
+    simulated_s = _simulated(live, decided, left_s, simulation_cpu_s) if simulation_cpu_s > 0 and decided.jobs else {}
     times, rates = time_per_job(allocation, problem), problem.throughput_steps_per_s[: len(decided.jobs), 0]
     jobs = {}
     for row, job in enumerate(decided.jobs):
-        ends_in_s = replayed_s.get(job.id, float(left_s[row]))
+        ends_in_s = simulated_s.get(job.id, float(left_s[row]))
         jobs[job.id] = JobOutcome(
             job_id=job.id,
             kind=job.spec.kind,
@@ -225,7 +225,7 @@ def _outcome(live: Live, replay_cpu_s: float) -> Outcome:
             target=dict(zip(problem.accelerator_types, times[row].tolist(), strict=True)),
             steps_per_s=float(times[row] @ rates[row]),
             finish_at_s=live.now_s + ends_in_s if isfinite(ends_in_s) else None,
-            is_simulated=job.id in replayed_s,
+            is_simulated=job.id in simulated_s,
         )
     return Outcome(
         policy=live.policy,
@@ -276,7 +276,7 @@ def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict
 # --- when jobs would end ----------------------------------------------------------------------------------------
 
 
-def _replayed(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -> dict[JobId, float]:
+def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -> dict[JobId, float]:
     """Return the seconds from now to the end of each job that ends in the simulation, within `cpu_s` of CPU time."""
     rows = [row for row in range(len(decided.jobs)) if isfinite(left_s[row])]
     longest_s = max((float(left_s[row]) for row in rows), default=0.0)

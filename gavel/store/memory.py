@@ -161,7 +161,8 @@ class MemoryStore(JobsInMemory):
         jobs: dict[JobId, Job] = {}
         for job in changes.jobs:
             stored = jobs.get(job.id) or self.job(job.id)
-            check_progress(job.id, _progress(stored), _progress(job))
+            if (stored.state, stored.generation, stored.steps_done) != (job.state, job.generation, job.steps_done):
+                check_progress(job.id, _progress(stored), _progress(job))
             jobs[job.id] = changed(
                 job,
                 spec=stored.spec,

@@ -17,9 +17,16 @@ from gavel.types.allocation import (
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import Job, JobId, JobSpec, JobState
-from gavel.types.occupancy import mean_workers_held, total_by, workers_held, workers_promised
+from gavel.types.occupancy import (
+    mean_workers_held,
+    total_by,
+    worker_s,
+    worker_s_of,
+    workers_held,
+    workers_promised,
+)
 from gavel.types.operations import Operation, OperationId, OperationState
-from gavel.types.people import BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
+from gavel.types.people import SECONDS_PER_HOUR, BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
 from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
@@ -28,6 +35,7 @@ from gavel.types.terms import Term
 
 __all__ = [
     "EXPLAINED",
+    "SECONDS_PER_HOUR",
     "AcceleratorType",
     "Allocation",
     "AllocationProblem",
@@ -81,6 +89,8 @@ __all__ = [
     "mean_workers_held",
     "month_of",
     "total_by",
+    "worker_s",
+    "worker_s_of",
     "workers_held",
     "workers_promised",
 ]

@@ -61,7 +61,7 @@ class JobSpec:
     array_index: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: `changed` (copying.py) copies it with every report
 class Job:
     """A submitted job and its progress.
 
@@ -119,14 +119,6 @@ class Job:
     def explanation(self) -> str:
         """Return why the job is in its state: its message, or the sentence of its reason while it has none."""
         return self.message or self.reason.sentence
-
-    @property
-    def worker_s(self) -> dict[AcceleratorType, float]:
-        """Return the worker seconds held of each accelerator type; a worker counts half while another job was on it."""
-        return {
-            name: (held_s - self.shared_s.get(name, 0.0) / 2) * self.spec.scale_factor
-            for name, held_s in self.received_s.items()
-        }
 
     @property
     def steps_remaining(self) -> int:

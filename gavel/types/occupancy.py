@@ -7,14 +7,29 @@ jobs add up to the workers that are held.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gavel.types.allocation import Allocation, AllocationProblem, FloatArray
-from gavel.types.cluster import WorkerId
+from gavel.types.cluster import AcceleratorType, WorkerId
+from gavel.types.jobs import Job
 from gavel.types.rounds import Lease, RoundPlan
 
+Seconds = TypeVar("Seconds", float, FloatArray)
 Span = tuple[int, float, float]  # index of a lease, and from when until when it holds a worker
+
+
+def worker_s(held_s: Seconds, shared_s: Seconds, scale_factor: Any) -> Seconds:
+    """Return the worker seconds of gangs that held their workers for `held_s`, in `shared_s` of it with another job."""
+    seconds: Seconds = (held_s - shared_s / 2) * scale_factor
+    return seconds
+
+
+def worker_s_of(job: Job) -> dict[AcceleratorType, float]:
+    """Return the worker seconds that the job has held of each accelerator type."""
+    shared_s, size = job.shared_s, job.spec.scale_factor
+    return {name: worker_s(held_s, shared_s.get(name, 0.0), size) for name, held_s in job.received_s.items()}
 
 
 def workers_held(leases: Sequence[Lease]) -> list[float]:

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from gavel.types.jobs import JobId
 
+SECONDS_PER_HOUR = 3600.0  # of usage and of prices, which are by the hour
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tier:

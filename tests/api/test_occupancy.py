@@ -22,7 +22,7 @@ from gavel.config import Settings
 from gavel.ports import Changes
 from gavel.simulator.what_if import workers_of_tiers
 from gavel.store.sql import SqlStore
-from gavel.types import Allocation, Certificate, Job, JobState, Lease, RoundPlan, RoundRecord, Tier
+from gavel.types import Allocation, Certificate, Job, JobState, Lease, RoundPlan, RoundRecord, Tier, worker_s_of
 from tests.builders import a_cluster, a_problem, a_spec
 
 NOW_S, ROUND_S = 1000.0, 10.0
@@ -237,4 +237,4 @@ def check_all_outlets(store: SqlStore, drawn: list[Slot], at: float) -> None:
 
 def test_a_job_has_received_half_of_the_workers_that_it_shared() -> None:
     job: Any = Job(id="a", spec=a_spec(scale_factor=2), received_s={"fast": 10.0, "slow": 4.0}, shared_s={"fast": 6.0})
-    assert job.worker_s == {"fast": 14.0, "slow": 8.0}
+    assert worker_s_of(job) == {"fast": 14.0, "slow": 8.0}

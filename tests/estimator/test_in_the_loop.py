@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.replay import SimulatedJob, SimulationResult, simulate
+from gavel.simulator.oracle import OracleThroughputs
+from gavel.simulator.simulation import SimulatedJob, SimulationResult, simulate
 from tests.builders import a_cluster, a_spec
 
 RATES = {("steep", "fast"): 8.0, ("steep", "slow"): 1.0, ("flat", "fast"): 2.0, ("flat", "slow"): 2.0}
@@ -34,7 +34,7 @@ def test_without_a_budget_nothing_is_sent_to_measure() -> None:
 
 
 def test_what_is_hidden_costs_little_against_what_is_known() -> None:
-    oracle_s = hidden(estimator=KnownThroughputs(THROUGHPUT)).metrics.mean_jct_s
+    oracle_s = hidden(estimator=OracleThroughputs(THROUGHPUT)).metrics.mean_jct_s
     estimated_s = hidden().metrics.mean_jct_s
     assert oracle_s is not None and estimated_s is not None and estimated_s < 1.05 * oracle_s
 

@@ -14,7 +14,7 @@ from gavel.mechanism.jobs.admission_holds import held, used
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.planning.caps import capped, uncapped
 from gavel.ports import JobEdit, ThroughputEstimate, ThroughputSource
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import (
     Allocation,
     Certificate,
@@ -223,7 +223,7 @@ def test_a_limit_above_holds_the_tiers_below_and_a_new_month_frees_them() -> Non
     assert month_of(31 * 86_400.0 - 1) == "1970-01" and month_of(31 * 86_400.0) == "1970-02"
 
 
-ESTIMATOR = KnownThroughputs(
+ESTIMATOR = OracleThroughputs(
     {("mlp", size, name): rate for size in (1, 2) for name, rate in (("fast", 10.0), ("slow", 2.5))}
 )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gavel.mechanism.explaining.waiting import leased
 from gavel.mechanism.planning.backfill import Gap, backfill
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import GangSeen, GangState, Job, JobState, Lease, RoundPlan
 from tests.builders import a_cluster, a_job
 from tests.mechanism.world import GRACE_S, RATES, World, a_cluster_of_nodes
@@ -161,7 +161,7 @@ def a_gap(leases: Sequence[Lease], *, waiting: Sequence[Job], jobs: Sequence[Job
         "waiting": waiting,
         "cluster": cluster,
         "whole": cluster,
-        "estimate": KnownThroughputs({**RATES, ("mlp", 2, "slow"): 0.0}).estimate,
+        "estimate": OracleThroughputs({**RATES, ("mlp", 2, "slow"): 0.0}).estimate,
         "lag": {},
         "now_s": 4.0,
     }

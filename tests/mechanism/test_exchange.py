@@ -1,14 +1,26 @@
 """What the driver remembers of the backend between ticks: no report is lost or counted twice, nothing is told twice."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.cluster.reconcile import OWNER, resource_name
+from gavel.mechanism.cluster.reconcile import reconcile
 from gavel.mechanism.exchange import Exchange
 from gavel.ports import ExtendLease, Instruction, SetResources, StopGang
-from gavel.types import Cluster, EphemeralResource, GangSeen, GangState, Observation, Report, ReportKind
+from gavel.types import (
+    Cluster,
+    GangSeen,
+    GangState,
+    JobState,
+    Lease,
+    Observation,
+    Report,
+    ReportKind,
+    RoundPlan,
+)
+from tests.builders import a_cluster, a_job
 
 KEYS = st.tuples(st.sampled_from("ab"), st.integers(1, 2))
 
@@ -28,20 +40,35 @@ def a_view(*gangs: GangSeen) -> Observation:
     return Observation(observed_at_s=0.0, cluster=Cluster(), gangs=gangs)
 
 
-def an_extension(job_id: str, generation: int, expires_at_s: float) -> list[Instruction]:
-    """As the reconciler says it at every tick."""
-    resource = EphemeralResource(
-        name=resource_name(job_id, generation),
-        node="n",
-        capacity=1,
-        owner=OWNER,
-        lease_expires_at_s=expires_at_s + 1,
+def a_lease(job_id: str, generation: int, expires_at_s: float, partner: str | None = None) -> Lease:
+    return Lease(
+        job_id=job_id,
         generation=generation,
+        combination=(job_id, partner) if partner else (job_id,),
+        accelerator_type="fast",
+        worker_ids=("fast-0",),
+        round_index=1,
+        expires_at_s=expires_at_s,
     )
-    return [
-        SetResources(resources=(resource,)),
-        ExtendLease(job_id=job_id, generation=generation, expires_at_s=expires_at_s),
-    ]
+
+
+def instructed(exchange: Exchange, lease: Lease) -> tuple[Instruction, ...]:
+    """What the reconciler instructs the lease's gang to do, which runs, at any tick."""
+    plan = RoundPlan(
+        round_index=1, parent_round_index=0, starts_at_s=0.0, duration_s=30.0, leases=(lease,), policy="test",
+        allocation_digest="",
+    )  # fmt: skip
+    job = a_job(lease.job_id, generation=lease.generation, state=JobState.LEASED)
+    seen = replace(a_view(a_gang(lease.job_id, lease.generation)), cluster=a_cluster(fast=1))
+    return reconcile([plan], {job.id: job}, seen, lease_grace_s=1.0, sent=exchange.sent).instructions
+
+
+def ends(instructions: Iterable[Instruction]) -> list[float]:
+    """The ends of leases that the gang, and the resource that its tasks require, are told."""
+    leases = [each.expires_at_s for each in instructions if isinstance(each, ExtendLease)]
+    resources = [each.resources[0].lease_expires_at_s - 1.0 for each in instructions if isinstance(each, SetResources)]
+    assert leases == resources
+    return leases
 
 
 @given(st.lists(st.tuples(st.dictionaries(KEYS, st.integers(0, 2), min_size=4), st.booleans())))
@@ -76,27 +103,27 @@ def test_an_extension_is_told_exactly_when_the_backend_has_not_heard_it(
     exchange, gangs = Exchange(), [a_gang(job_id, generation) for job_id in "ab" for generation in (1, 2)]
     last: dict[tuple[str, int], float] = {}
     for key, expires_at_s, arrives in ticks:
-        wanted = an_extension(*key, expires_at_s)
-        unheard = exchange.unheard(wanted)
-        assert unheard == ([] if last.get(key) == expires_at_s else wanted)
+        unheard = instructed(exchange, a_lease(*key, expires_at_s))
+        assert ends(unheard) == ([] if last.get(key) == expires_at_s else [expires_at_s])
         if arrives:
             exchange.heard(unheard, gangs)
             last[key] = expires_at_s
 
 
 def test_an_extension_that_names_another_partner_is_told_though_the_end_is_the_same() -> None:
-    exchange, (_, alone) = Exchange(), an_extension("a", 1, 10.0)
-    exchange.heard([alone], [a_gang()])
-    assert isinstance(alone, ExtendLease)
-    assert exchange.unheard([alone, packed := replace(alone, shares_with="b")]) == [packed]
+    exchange = Exchange()
+    exchange.heard(instructed(exchange, a_lease("a", 1, 10.0)), [a_gang()])
+    (packed,) = [each for each in instructed(exchange, a_lease("a", 1, 10.0, "b")) if isinstance(each, ExtendLease)]
+    assert packed.shares_with == "b"
 
 
 def test_what_concerns_a_gang_that_is_gone_is_forgotten_and_stops_are_never_held_back() -> None:
-    exchange, wanted = Exchange(), an_extension("a", 1, 10.0)
-    exchange.heard(wanted, [a_gang()])
-    assert exchange.unheard(wanted) == []
+    exchange, lease = Exchange(), a_lease("a", 1, 10.0)
+    exchange.heard(instructed(exchange, lease), [a_gang()])
+    assert instructed(exchange, lease) == ()
     exchange.heard([], [])
-    assert exchange.unheard(wanted) == wanted
-    stop = StopGang(job_id="a", generation=1)
-    exchange.heard([stop], [a_gang()])
-    assert exchange.unheard([stop]) == [stop]
+    assert ends(instructed(exchange, lease)) == [10.0]
+    for _ in range(2):
+        stop = reconcile([], {}, a_view(a_gang()), lease_grace_s=1.0, sent=exchange.sent).instructions
+        assert [type(each) for each in stop] == [StopGang]
+        exchange.heard(stop, [a_gang()])

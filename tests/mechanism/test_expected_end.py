@@ -12,7 +12,7 @@ from gavel.mechanism.explaining.expected_end import JobEnd, Knowledge, job_end, 
 from gavel.mechanism.explaining.explanation import State
 from gavel.mechanism.explaining.forecast import forecast
 from gavel.ports import ThroughputEstimator
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import Job, JobState, Lease, NodeState, NodeStatus, Tier
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_forecast import a_record
@@ -20,7 +20,7 @@ from tests.mechanism.world import RATES, World
 
 NOW_S = 100.0
 TIERS = {"gold": Tier(name="gold")}
-KNOWN = KnownThroughputs({("mlp", 1, "t0"): 1.0, ("mlp", 2, "t0"): 2.0})
+KNOWN = OracleThroughputs({("mlp", 1, "t0"): 1.0, ("mlp", 2, "t0"): 2.0})
 
 
 def knowledge(state: State, estimator: ThroughputEstimator = KNOWN) -> Knowledge:
@@ -179,7 +179,7 @@ def test_what_is_said_of_a_new_job_holds_on_a_virtual_cluster() -> None:
         nodes=snapshot.nodes,
         now_s=now_s,
     )
-    predicted = job_end(world.job(job_id), knowledge(state, KnownThroughputs(RATES))).finish
+    predicted = job_end(world.job(job_id), knowledge(state, OracleThroughputs(RATES))).finish
     world.run(lambda: world.is_done(job_id, *others))
     ended_at_s = world.job(job_id).finished_at_s
     assert predicted and ended_at_s and predicted.holds(ended_at_s), (predicted, ended_at_s)

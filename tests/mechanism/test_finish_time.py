@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from gavel.finish_time import finish_time_fairness, isolated_rate
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.observing.accounting import isolated
+from gavel.mechanism.observing.accounting import isolated, isolated_rates
 from gavel.policies import measures
 from gavel.ports import ThroughputEstimate
 from gavel.simulator.active import Active
-from gavel.simulator.lean import replay
+from gavel.simulator.lean import simulate
 from gavel.simulator.outcome import Scenario
-from gavel.types import FloatArray, JobSpec
+from gavel.types import FloatArray, Job, JobSpec
 from tests.builders import a_cluster, a_job, a_problem
 from tests.mechanism.world import World
 from tests.simulator.test_lean import a_scenario, a_trace_job
@@ -24,7 +24,7 @@ TYPES = ("t0", "t1", "t2")
 
 
 def estimate_of(rates: FloatArray):  # noqa: ANN201
-    """The estimator's answer, as `accounting.isolated` asks it."""
+    """The estimator's answer, as `accounting.isolated_rates` asks it."""
 
     def estimate(spec: JobSpec, types: tuple[str, ...]) -> tuple[ThroughputEstimate, ...]:
         steps_per_s = dict(zip(TYPES, rates.tolist(), strict=True))
@@ -39,11 +39,17 @@ def estimate_of(rates: FloatArray):  # noqa: ANN201
     return estimate
 
 
+def accounted(job: Job, steps: int, *, competing: int, layout: Layout, rates: FloatArray) -> Job:
+    """The job after steps that a gang has reported, as the driver counts them."""
+    ((own, whole),) = isolated_rates([job.spec], [competing], layout, estimate_of(rates))
+    return isolated(job, steps, own_steps_per_s=own, whole_steps_per_s=whole)
+
+
 def accounted_rate(rates: FloatArray, workers: list[int], size: int, competing: int) -> float:
     """T_iso as the accounting counts a job's 1000 steps."""
     layout = Layout(a_cluster(**dict(zip(TYPES, workers, strict=True))))
     job = a_job(spec={"scale_factor": size})
-    after = isolated(job, 1000, competing=competing, layout=layout, estimate=estimate_of(rates))
+    after = accounted(job, 1000, competing=competing, layout=layout, rates=rates)
     return 1000 / after.isolated_time_s if after.isolated_time_s else 0.0
 
 
@@ -74,19 +80,17 @@ def test_the_policy_and_the_accounting_have_one_isolated_rate(
 
 def test_a_better_estimate_corrects_what_was_counted_before() -> None:
     layout = Layout(a_cluster(t0=4, t1=4, t2=4))
-    guessed, measured = (estimate_of(np.array(rates)) for rates in ([1.0, 1.0, 0.0], [4.0, 2.0, 0.0]))
-    job = isolated(a_job(), 100, competing=16, layout=layout, estimate=guessed)
-    job = isolated(job, 100, competing=8, layout=layout, estimate=measured)
+    guessed, measured = np.array([1.0, 1.0, 0.0]), np.array([4.0, 2.0, 0.0])
+    job = accounted(a_job(), 100, competing=16, layout=layout, rates=guessed)
+    job = accounted(job, 100, competing=8, layout=layout, rates=measured)
     assert job.isolated_time_s == pytest.approx(100 / 1.5 + 100 / 3.0)
 
 
 def test_where_the_job_can_run_nowhere_nothing_is_counted() -> None:
     job = a_job(isolated_time_s=5.0, isolated_steps=10.0)
     for cluster in (a_cluster(), a_cluster(t0=1)):
-        after = isolated(
-            replace(job, spec=replace(job.spec, scale_factor=2)), 10, competing=1,
-            layout=Layout(cluster), estimate=estimate_of(np.ones(3)),
-        )  # fmt: skip
+        large = replace(job, spec=replace(job.spec, scale_factor=2))
+        after = accounted(large, 10, competing=1, layout=Layout(cluster), rates=np.ones(3))
         assert after.isolated_time_s == 5.0
 
 
@@ -104,7 +108,7 @@ def test_jobs_that_no_round_may_serve_are_not_counted_in_n() -> None:
 def test_the_simulator_counts_at_the_same_rate() -> None:
     only_fast = {("steep", 1, "fast"): 4.0, ("flat", 1, "fast"): 1.0, ("flat", 1, "slow"): 1.0}
     scenario: Scenario = replace(a_scenario(a_cluster(fast=2, slow=4), "max_min_fairness"), throughput=only_fast)
-    outcome = replay([a_trace_job(0, "steep", 400)], scenario)
+    outcome = simulate([a_trace_job(0, "steep", 400)], scenario)
     (row,) = outcome.rows
     assert row.rho == pytest.approx(1.0, rel=0.02)  # alone: it ends as if alone
     assert not hasattr(Active(1), "equal_rate")

@@ -1,4 +1,4 @@
-"""The fluid replay against closed forms, and intervals that learn from what happened."""
+"""The fluid forecast against closed forms, and intervals that learn from what happened."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from gavel.mechanism.explaining.forecast import (
     predictions,
 )
 from gavel.policies.inline import InlineRunner
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import Expected, Prediction, RoundPlan, RoundRecord, Tier
 from tests.builders import a_job, a_problem
 from tests.mechanism.test_explaining import lease
@@ -108,7 +108,7 @@ def test_a_job_that_nothing_can_run_has_no_end() -> None:
     assert np.isinf(times.finish_s[1])
     assert expected_finish(times, "j1", None) is None and expected_start(times, record, "j1") is None
     assert expected_finish(times, "j9", None) is None and expected_start(times, record, "j9") is None
-    made = predictions(record, [a_job("j0"), a_job("j1", started_at_s=1.0)], KnownThroughputs({}), None)
+    made = predictions(record, [a_job("j0"), a_job("j1", started_at_s=1.0)], OracleThroughputs({}), None)
     assert [each.job_id for each in made] == ["j0"] and made[0].start is not None
 
 

@@ -5,7 +5,7 @@ from gavel.mechanism.observing.observation import apply_observation
 from gavel.mechanism.planning.problem import attained_service_s
 from gavel.mechanism.tick import Tick
 from gavel.ports import Snapshot
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Observation, Report, ReportKind
 from tests.builders import a_cluster, a_job
 
@@ -32,7 +32,7 @@ def observed(now_s: float, *jobs: Job, **gang: object) -> dict[str, Job]:
     apply_observation(
         tick,
         layout=Layout(CLUSTER),
-        estimator=KnownThroughputs(RATES),
+        estimator=OracleThroughputs(RATES),
         lost_retries=10,
         lost_backoff_s=1.0,
         colocated={},

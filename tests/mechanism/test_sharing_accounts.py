@@ -9,7 +9,7 @@ from gavel.mechanism.jobs.lifecycle import account_time
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.planning.caps import capped
 from gavel.policies.hierarchical import Hierarchical
-from gavel.types import Allocation, Certificate, GangSeen, GangState, JobState, Tier, workers_promised
+from gavel.types import Allocation, Certificate, GangSeen, GangState, JobState, Tier, worker_s_of, workers_promised
 from tests.builders import a_cluster, a_job, a_problem
 from tests.mechanism.test_admission_holds import ESTIMATOR
 
@@ -27,7 +27,7 @@ def test_the_time_beside_a_partner_is_kept_apart() -> None:
     waits = a_gang("d", started_at_s=None, state=GangState.WAITING)
     seen = account_time(job, a_gang("a"), 20.0, (before, after, waits))
     assert (seen.received_s, seen.shared_s) == ({"fast": 10.0}, {"fast": 6.0})
-    assert seen.worker_s == {"fast": 7.0}
+    assert worker_s_of(seen) == {"fast": 7.0}
     assert account_time(seen, a_gang("a"), 21.0, (after,)).shared_s == {"fast": 7.0}
 
 

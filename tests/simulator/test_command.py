@@ -210,7 +210,7 @@ READ = {
 
 
 @pytest.mark.parametrize("form", READ)
-def test_a_file_of_every_form_is_replayed(form: str, rates: Path, tmp_path: Path) -> None:
+def test_a_file_of_every_form_is_simulated(form: str, rates: Path, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     path.write_text("\n".join(READ[form]) + "\n", encoding="utf-8")
     assert simulated(path, tmp_path / "out", "--throughputs", str(rates), "--policy", "max_min_fairness")[0] == 0
@@ -243,7 +243,7 @@ def test_a_policy_of_ones_own_folder_is_compared(trace: Path, tmp_path: Path) ->
     assert mine["figures"] == fifo["figures"]
 
 
-def test_the_services_history_is_exported_and_replayed(service: Service, tmp_path: Path) -> None:
+def test_the_services_history_is_exported_and_simulated(service: Service, tmp_path: Path) -> None:
     token = service.token("operator", Scope.OPERATOR)
     with Client(service.url, token) as client:
         for steps in (500, 300):

@@ -6,8 +6,8 @@ import pytest
 
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.driven import DrivenWorld
-from gavel.simulator.lean import replay as lean
-from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.lean import simulate as lean
+from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.types import Tier
 from tests.simulator.test_lean import BESIDE, PACKED, RATES, a_cluster_of_nodes, a_scenario, a_trace_job
 from workloads.traces.job import TraceJob
@@ -20,7 +20,7 @@ JOBS = [
 ]
 
 
-def driven(jobs: list[TraceJob], scenario: Scenario) -> Replay:
+def driven(jobs: list[TraceJob], scenario: Scenario) -> SimulationOutcome:
     world = DrivenWorld(jobs, scenario, InlineRunner())
     rounds = sum(1 for _ in world.rounds())
     result = world.result()
@@ -34,7 +34,7 @@ def a_tiered_scenario(policy: str, **over: object) -> Scenario:
 
 
 @pytest.mark.parametrize(("policy", "is_packed"), [("equal_share", False), (PACKED, True)])
-def test_the_figures_are_those_of_the_lean_replay(policy: str, is_packed: bool) -> None:
+def test_the_figures_are_those_of_the_lean_simulation(policy: str, is_packed: bool) -> None:
     """Starts cost nothing and all rates are given, so both decide alike. Shared workers are counted once."""
     scenario = replace(a_tiered_scenario(policy, space_sharing=is_packed), colocated=BESIDE if is_packed else None)
     whole, quick = driven(JOBS, scenario), lean(JOBS, scenario)

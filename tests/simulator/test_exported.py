@@ -16,8 +16,8 @@ from gavel.mechanism.planning.problem import problem_from, schedulable
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.driven import DrivenWorld
-from gavel.simulator.known import KnownThroughputs
 from gavel.simulator.lean import LeanWorld
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.simulator.outcome import Scenario
 from gavel.simulator.setup import Workload, survey
 from gavel.types import AllocationProblem, Cluster, Job, JobSpec, Node, Scope, Tier, Worker
@@ -130,7 +130,7 @@ def test_the_first_round_of_the_trace_is_decided_as_in_the_service(
         schedulable(at_once, 0.0),
         cluster=CLUSTER,
         tiers={tier.name: tier for tier in (*TIERS, Tier(name="default"))},
-        matrix=KnownThroughputs(RATES).matrix,
+        matrix=OracleThroughputs(RATES).matrix,
         now_s=0.0,
         round_duration_s=10.0,
         pair_rates=None,

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, SolveFailed
+from gavel.mechanism.planning.problem import problem_of
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.cluster import VirtualCluster
-from gavel.simulator.known import KnownThroughputs
-from gavel.simulator.lean import LeanWorld, replay
-from gavel.simulator.outcome import Replay, Scenario
-from gavel.simulator.replay import LEASE_GRACE_S, World
+from gavel.simulator.lean import LeanWorld, simulate
+from gavel.simulator.oracle import OracleThroughputs
+from gavel.simulator.outcome import Scenario, SimulationOutcome
+from gavel.simulator.simulation import LEASE_GRACE_S, World
 from gavel.types import Allocation, AllocationProblem, Cluster, Node, Tier, Worker
 from tests.builders import a_spec
-from tests.simulator.test_replay import FULL
+from tests.simulator.test_simulation import FULL
 from workloads.traces.job import TraceJob
 
 Plan = tuple[float, dict[str, tuple[str, tuple[str, ...]]]]
@@ -57,7 +58,7 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
     clock = ManualClock()
     colocated = scenario.colocated or {}
     backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S, colocated=colocated)
-    world = World(backend, clock, scenario.settings, KnownThroughputs(RATES, colocated), runner=RUNNER)
+    world = World(backend, clock, scenario.settings, OracleThroughputs(RATES, colocated), runner=RUNNER)
     world.add_tiers(scenario.tiers)
     ended, _ = world.run(jobs, 100_000)
     name_of = {job.id: job.spec.name for job in ended}
@@ -191,7 +192,7 @@ def test_two_jobs_that_pay_to_pack_share_the_only_worker() -> None:
     scenario = replace(a_scenario(a_cluster_of_nodes(fast=1), PACKED, space_sharing=True), colocated=BESIDE)
     rate, together = RATES["flat", 1, "fast"], BESIDE["flat", "flat", 1, "fast"]
     first_s = 30 / together
-    result = replay(jobs, scenario)
+    result = simulate(jobs, scenario)
     assert [row.jct_s for row in result.rows] == [pytest.approx(first_s), pytest.approx(first_s + 30 / rate)]
     assert [row.packed_s for row in result.rows] == [pytest.approx(first_s)] * 2
     assert result.tally.packed > 0 and result.utilisation == pytest.approx(1.0)
@@ -211,16 +212,16 @@ def test_workers_that_are_free_within_a_round_are_given_at_once_if_that_is_wante
         a_trace_job(3, "flat", 50, at_s=6.0),
     ]
     scenario = a_scenario(a_cluster_of_nodes(4, fast=4), "fifo", backfill=backfill)
-    rows = replay([jobs[0], jobs[1], replace(jobs[2], submitted_at_s=4 / rate), jobs[3]], scenario).rows
+    rows = simulate([jobs[0], jobs[1], replace(jobs[2], submitted_at_s=4 / rate), jobs[3]], scenario).rows
     begun_s = [row.finished_at_s - row.fastest_s for row in rows]  # type: ignore[operator]
     assert begun_s[0] == pytest.approx(0.0) and rows[0].fastest_s == pytest.approx(200 / pair_rate)
     assert begun_s[1:] == pytest.approx(starts_at_s, abs=0.01)
 
 
-def a_replay(*jobs: TraceJob, policy: str = "equal_share", **over: Any) -> Replay:
+def a_simulation(*jobs: TraceJob, policy: str = "equal_share", **over: Any) -> SimulationOutcome:
     measure, cost = over.pop("measure", None), over.pop("switch_cost_s", {})
     base = a_scenario(a_cluster_of_nodes(fast=1, slow=1), policy, **over)
-    return replay(
+    return simulate(
         jobs,
         Scenario(cluster=base.cluster, throughput=RATES, settings=base.settings, measure=measure, switch_cost_s=cost),
     )
@@ -235,7 +236,7 @@ def test_only_measured_jobs_count_and_arrivals_end_with_them() -> None:
             read.append(index)
             yield a_trace_job(index, "steep", 60, at_s=15.0 * index)
 
-    result = replay(
+    result = simulate(
         endless(),
         Scenario(
             cluster=a_cluster_of_nodes(fast=1, slow=1),
@@ -249,7 +250,7 @@ def test_only_measured_jobs_count_and_arrivals_end_with_them() -> None:
 
 
 def test_a_start_costs_what_its_kind_costs() -> None:
-    (row,) = a_replay(a_trace_job(0, "steep", 100), switch_cost_s={"steep": 3.0}, policy="fifo").rows
+    (row,) = a_simulation(a_trace_job(0, "steep", 100), switch_cost_s={"steep": 3.0}, policy="fifo").rows
     assert row.jct_s == pytest.approx(3.0 + 100 / RATES["steep", 1, "fast"])
     assert row.lost_s == 3.0
 
@@ -264,17 +265,17 @@ def test_a_gang_over_two_nodes_runs_at_the_rate_of_spread_gangs() -> None:
             settings=Settings(policy="fifo", round_duration_s=10.0),
             spread=spread,
         )
-        (row,) = replay([a_trace_job(0, "steep", 100, size=2)], scenario).rows
+        (row,) = simulate([a_trace_job(0, "steep", 100, size=2)], scenario).rows
         assert row.jct_s == pytest.approx(100 / rate)
 
 
 def test_a_job_that_runs_nowhere_is_refused_by_name() -> None:
     with pytest.raises(InvalidRequest, match=r"job job-0 \(steep, 2 workers\) runs on none of fast, slow"):
-        a_replay(a_trace_job(0, "steep", 10, size=2))
+        a_simulation(a_trace_job(0, "steep", 10, size=2))
 
 
 def test_an_idle_cluster_waits_for_the_next_arrival() -> None:
-    result = a_replay(a_trace_job(0, "steep", 40), a_trace_job(1, "steep", 40, at_s=1234.5), policy="fifo")
+    result = a_simulation(a_trace_job(0, "steep", 40), a_trace_job(1, "steep", 40, at_s=1234.5), policy="fifo")
     assert [row.jct_s for row in result.rows] == [pytest.approx(40 / RATES["steep", 1, "fast"])] * 2
 
 
@@ -292,6 +293,24 @@ class FailsAtFirst(InlineRunner):
 
 def test_a_solve_that_fails_costs_no_round_and_is_tried_again() -> None:
     scenario = a_scenario(a_cluster_of_nodes(fast=1, slow=1), "fifo", solve_on="event")
-    result = replay([a_trace_job(i, "steep", 400) for i in range(3)], scenario, runner=FailsAtFirst())
+    result = simulate([a_trace_job(i, "steep", 400) for i in range(3)], scenario, runner=FailsAtFirst())
     assert result.tally.failed_solves == 2 and result.tally.solves >= 1
     assert len(result.rows) == 3 and result.tally.rounds < 40
+
+
+@pytest.mark.parametrize(("policy", "made"), [("max_min_fairness", 2), ("finish_time_fairness", 11)])
+def test_a_problem_is_made_only_where_its_answer_may_differ(
+    policy: str, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Two jobs arrive. 2. One ends in round 2 of 11. 3. Least attained service asks nothing but who is there."""
+    problems: list[AllocationProblem] = []
+
+    def counted(*args: Any, **fields: Any) -> AllocationProblem:
+        problems.append(problem_of(*args, **fields))
+        return problems[-1]
+
+    monkeypatch.setattr("gavel.simulator.lean.problem_of", counted)
+    scenario = a_scenario(a_cluster_of_nodes(fast=2), policy)
+    world = LeanWorld([a_trace_job(0, "steep", 430), a_trace_job(1, "steep", 60)], scenario, RUNNER)
+    assert len(list(world.rounds())) == 11
+    assert len(problems) == made and len(problems[-1].job_ids) == 1

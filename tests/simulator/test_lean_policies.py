@@ -1,4 +1,4 @@
-"""The lean replay decides like the driver whatever the policy: each registered one, with all that a problem can say."""
+"""The lean simulation decides like the driver whatever the policy: each registered one, with all of a problem."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from gavel.policies import registry
 from gavel.policies.registry import PolicyInfo
 from gavel.types import Cluster, Node, Tier, Worker
 from tests.simulator.test_lean import BESIDE, PUBLISHED, a_scenario, a_trace_job, assert_same
-from tests.simulator.test_replay import FULL
+from tests.simulator.test_simulation import FULL
 from workloads.traces.job import TraceJob
 
 POLICIES = registry.available()

@@ -40,7 +40,7 @@ def bytes_at_the_end(folder: Path, jobs: int) -> int:
         )
         world = LeanWorld(workload.jobs(), scenario, InlineRunner())
         rounds = sum(1 for _ in world.rounds())
-        comparison = Comparison(scenario={}, replays={"equal_share": world.result()}, tiers=["default"])
+        comparison = Comparison(scenario={}, outcomes={"equal_share": world.result()}, tiers=["default"])
         with (folder / "results.json").open("w", encoding="utf-8") as file:
             file.writelines(comparison.as_json())
         comparison.as_html()

@@ -8,10 +8,10 @@ import pytest
 from gavel.config import Settings
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.figures import figures, makespan_bound_h
-from gavel.simulator.lean import replay
-from gavel.simulator.outcome import Replay, Scenario
+from gavel.simulator.lean import simulate
+from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.setup import cluster_of
-from tests.simulator.test_replay import FULL
+from tests.simulator.test_simulation import FULL
 from workloads.traces.job import Lines
 from workloads.traces.readers import read_trace
 from workloads.traces.throughputs import read_throughputs
@@ -29,14 +29,16 @@ def data() -> Path:
     return Path(folder) / "gavel"
 
 
-def published(data: Path, trace: str, cluster: str, policy: str, measure: tuple[int, int] | None = None) -> Replay:
+def published(
+    data: Path, trace: str, cluster: str, policy: str, measure: tuple[int, int] | None = None
+) -> SimulationOutcome:
     is_physical = cluster == PHYSICAL
     table = read_throughputs(data / f"{'physical_cluster' if is_physical else 'simulation'}_throughputs.json")
     planner = "published_shuffled" if "agnostic" in policy else "published"
     fields = {"planner": planner, "solve_on": "event", "allocation_interval_s": 1920.0, "backfill": False}
     settings = Settings(policy=policy, round_duration_s=360.0, **fields)
     scenario = Scenario(cluster=cluster_of(cluster), throughput=table.rates, settings=settings, measure=measure)
-    return replay(read_trace(Lines(data / trace)), scenario, runner=InlineRunner())
+    return simulate(read_trace(Lines(data / trace)), scenario, runner=InlineRunner())
 
 
 @pytest.mark.parametrize(

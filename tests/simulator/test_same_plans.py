@@ -13,7 +13,7 @@ from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import Clock, ClusterBackend
 from gavel.simulator.cluster import VirtualCluster, program
-from gavel.simulator.known import KnownThroughputs
+from gavel.simulator.oracle import OracleThroughputs
 from gavel.store.memory import MemoryStore
 from tests.backends.clusters import LocalHarness
 from tests.builders import a_spec
@@ -37,7 +37,7 @@ def rounds_planned(
         store=store,
         backend=backend,
         runner=InlineRunner(),
-        estimator=KnownThroughputs(RATES),
+        estimator=OracleThroughputs(RATES),
         fallback=EqualShare(),
         clock=clock,
         settings=Settings(policy=policy, round_duration_s=0.8, price_moves=False),  # real ones cost something

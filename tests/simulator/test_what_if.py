@@ -44,8 +44,8 @@ def live(*tiers: str, **over: Any) -> Live:
     return Live(**fields | over)
 
 
-def tried(state: Live, replay_cpu_s: float = 5.0, **change: Any) -> Effects:
-    return effects(Question(live=state, change=Change(**change), replay_cpu_s=replay_cpu_s))
+def tried(state: Live, simulation_cpu_s: float = 5.0, **change: Any) -> Effects:
+    return effects(Question(live=state, change=Change(**change), simulation_cpu_s=simulation_cpu_s))
 
 
 def pace(outcome: Outcome, tier: str) -> float:
@@ -112,9 +112,9 @@ def test_what_cannot_be_tried_is_refused_with_the_field() -> None:
         tried(live("gold"), policy="luck")
 
 
-def test_a_replay_without_time_leaves_the_fluid_s_answer() -> None:
+def test_a_simulation_without_time_leaves_the_fluid_s_answer() -> None:
     state = live(*["gold", "silver"] * 6)
-    quick, slow = tried(state, replay_cpu_s=0.0).before, tried(state).before
+    quick, slow = tried(state, simulation_cpu_s=0.0).before, tried(state).before
     assert not any(job.is_simulated for job in quick.jobs.values()) and all(j.is_simulated for j in slow.jobs.values())
     for job_id, job in slow.jobs.items():
         other = quick.jobs[job_id].finish_at_s

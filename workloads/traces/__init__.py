@@ -1,1 +1,1 @@
-"""Workloads to replay: readers of published and real traces, and generators."""
+"""Workloads to simulate: readers of published and real traces, and generators."""

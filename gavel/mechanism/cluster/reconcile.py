@@ -3,7 +3,8 @@
 Level triggered: the same inputs give the same instructions, and after a missed round they give what is still to do.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -12,6 +13,9 @@ from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetRes
 from gavel.types import EphemeralResource, GangSeen, GangState, Job, JobId, JobState, Lease, Observation, RoundPlan
 
 OWNER = "gavel"
+
+GangKey = tuple[JobId, int]
+"""Job and generation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,37 +33,48 @@ def reconcile(
     *,
     lease_grace_s: float,
     nodes: Nodes = MappingProxyType({}),
+    sent: Mapping[GangKey, ExtendLease] = MappingProxyType({}),
 ) -> Actions:
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
     `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
     soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. Nothing
-    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends.
+    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the
+    last extension that each gang was sent; the same one is not made again.
     """
     now_s = seen.observed_at_s
-    current = next((plan for plan in reversed(rounds) if plan.starts_at_s <= now_s), None)
-    in_force = _wanted(current, jobs) if current and now_s < current.ends_at_s else {}
-    newest = {key: lease for plan in rounds for key, lease in _wanted(plan, jobs).items()}
-    gangs = _by_job(seen.gangs)
-    there = {worker.id for worker in seen.cluster.workers}
-    is_open = {worker.id for worker in usable(seen.cluster, nodes).workers}
-    launches = tuple(
-        lease
-        for lease in in_force.values()
-        if lease.expires_at_s > now_s
-        and _may_start(job := jobs[lease.job_id], lease, gangs)
-        and (there if job.state is JobState.LEASED else is_open).issuperset(lease.worker_ids)
-    )
+    wanted = [(plan, _wanted(plan, jobs)) for plan in rounds]
+    newest = {key: lease for _, leases in wanted for key, lease in leases.items()}
+    current, leases = next((each for each in reversed(wanted) if each[0].starts_at_s <= now_s), (None, {}))
+    in_force = leases if current and now_s < current.ends_at_s else {}
     leaving = dict.fromkeys(overdue(seen, nodes, lease_grace_s=lease_grace_s))
+    staying = {key: lease for key, lease in newest.items() if key not in leaving} if leaving else newest
     instructions = [
         *_endings(seen.gangs, jobs, newest, in_force, now_s),
-        *_extensions(seen, {key: lease for key, lease in newest.items() if key not in leaving}, lease_grace_s),
+        *_extensions(seen, staying, sent, lease_grace_s),
         *(
             StopGang(job_id=job_id, generation=generation, reason="its node is being drained")
             for job_id, generation in leaving
         ),
     ]
-    return Actions(launches=launches, instructions=tuple(instructions))
+    return Actions(launches=tuple(_launches(in_force.values(), jobs, seen, nodes)), instructions=tuple(instructions))
+
+
+def _launches(leases: Iterable[Lease], jobs: Mapping[JobId, Job], seen: Observation, nodes: Nodes) -> Iterator[Lease]:
+    """The leases in force whose gangs may start now, on workers that are there."""
+    gangs = _by_job(seen.gangs)
+    due = [
+        lease
+        for lease in leases
+        if lease.expires_at_s > seen.observed_at_s and _may_start(jobs[lease.job_id], lease, gangs)
+    ]
+    if not due:
+        return
+    there = {worker.id for worker in seen.cluster.workers}
+    is_open = {worker.id for worker in usable(seen.cluster, nodes).workers}
+    for lease in due:
+        if (there if jobs[lease.job_id].state is JobState.LEASED else is_open).issuperset(lease.worker_ids):
+            yield lease
 
 
 def resource_name(job_id: JobId, generation: int) -> str:
@@ -69,18 +84,18 @@ def resource_name(job_id: JobId, generation: int) -> str:
 
 def gang_resources(lease: Lease, node_of: Mapping[str, str], *, lease_grace_s: float) -> SetResources:
     """Return the gang's ephemeral resources (ESCHER, section 4): on each of its nodes one unit per task there."""
-    nodes = sorted([node_of[worker] for worker in lease.worker_ids])
+    on_node = Counter([node_of[worker] for worker in lease.worker_ids])
     name, until_s = resource_name(lease.job_id, lease.generation), lease.expires_at_s + lease_grace_s
     resources = [
         EphemeralResource(
             name=name,
             node=node,
-            capacity=nodes.count(node),
+            capacity=on_node[node],
             owner=OWNER,
             lease_expires_at_s=until_s,
             generation=lease.generation,
         )
-        for node in dict.fromkeys(nodes)
+        for node in sorted(on_node)
     ]
     return SetResources(resources=tuple(resources))
 
@@ -107,16 +122,17 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
 
 def _partner(lease: Lease) -> JobId | None:
     """The other job of a packed pair."""
+    if len(lease.combination) == 1:
+        return None
     return next((job_id for job_id in lease.combination if job_id != lease.job_id), None)
 
 
-def _wanted(plan: RoundPlan | None, jobs: Mapping[JobId, Job]) -> dict[tuple[JobId, int], Lease]:
+def _wanted(plan: RoundPlan, jobs: Mapping[JobId, Job]) -> dict[GangKey, Lease]:
     """The plan's leases of jobs that still want to run."""
-    leases = plan.leases if plan else ()
     return {
         (lease.job_id, lease.generation): lease
-        for lease in leases
-        if lease.job_id in jobs and jobs[lease.job_id].is_wanted and lease.generation >= jobs[lease.job_id].generation
+        for lease in plan.leases
+        if (job := jobs.get(lease.job_id)) is not None and lease.generation >= job.generation and job.is_wanted
     }
 
 
@@ -129,9 +145,9 @@ def _by_job(gangs: Iterable[GangSeen]) -> dict[JobId, list[GangSeen]]:
 
 def _may_start(job: Job, lease: Lease, gangs: Mapping[JobId, list[GangSeen]]) -> bool:
     """True if the gang has not been started, and every older gang of its job has ended and that is committed."""
-    others = gangs.get(job.id, [])
-    if any(gang.state is not GangState.ENDED or gang.generation >= lease.generation for gang in others):
-        return False
+    for gang in gangs.get(job.id, ()):
+        if gang.state is not GangState.ENDED or gang.generation >= lease.generation:
+            return False
     unknown_to_backend = job.state is JobState.LEASED and job.generation == lease.generation
     return unknown_to_backend or (job.state is JobState.QUEUED and job.generation < lease.generation)
 
@@ -139,8 +155,8 @@ def _may_start(job: Job, lease: Lease, gangs: Mapping[JobId, list[GangSeen]]) ->
 def _endings(
     gangs: Iterable[GangSeen],
     jobs: Mapping[JobId, Job],
-    newest: Mapping[tuple[JobId, int], Lease],
-    in_force: Mapping[tuple[JobId, int], Lease],
+    newest: Mapping[GangKey, Lease],
+    in_force: Mapping[GangKey, Lease],
     now_s: float,
 ) -> Iterable[Instruction]:
     for gang in gangs:
@@ -158,16 +174,23 @@ def _endings(
 
 
 def _extensions(
-    seen: Observation, newest: Mapping[tuple[JobId, int], Lease], lease_grace_s: float
+    seen: Observation, newest: Mapping[GangKey, Lease], sent: Mapping[GangKey, ExtendLease], lease_grace_s: float
 ) -> Iterable[Instruction]:
-    node_of = {worker.id: worker.node for worker in seen.cluster.workers}
-    for gang in seen.gangs:
-        lease = newest.get((gang.job_id, gang.generation))
-        if lease and gang.state is not GangState.ENDED and all(worker in node_of for worker in lease.worker_ids):
+    live = (newest.get((gang.job_id, gang.generation)) for gang in seen.gangs if gang.state is not GangState.ENDED)
+    unsent = [lease for lease in live if lease and not _is_sent(lease, sent)]
+    node_of = {worker.id: worker.node for worker in seen.cluster.workers} if unsent else {}
+    for lease in unsent:
+        if all(worker in node_of for worker in lease.worker_ids):
             yield gang_resources(lease, node_of, lease_grace_s=lease_grace_s)
             yield ExtendLease(
-                job_id=gang.job_id,
-                generation=gang.generation,
+                job_id=lease.job_id,
+                generation=lease.generation,
                 expires_at_s=lease.expires_at_s,
                 shares_with=_partner(lease),
             )
+
+
+def _is_sent(lease: Lease, sent: Mapping[GangKey, ExtendLease]) -> bool:
+    """True if the gang was sent the end of this lease, and with whom it shares its workers."""
+    last = sent.get((lease.job_id, lease.generation))
+    return last is not None and last.expires_at_s == lease.expires_at_s and last.shares_with == _partner(lease)

@@ -51,6 +51,7 @@ class Fluid:
     most: FloatArray  # (n,) on its fastest type
     given: FloatArray  # (n,) by the allocation in force
     tier: IntArray  # (n,) the group that the job shares with
+    rows: tuple[IntArray, ...]  # (k,) the rows of each group
     weight: FloatArray  # (n,)
     tier_weight: FloatArray  # (k,)
     guarantee: FloatArray  # (k,)
@@ -92,7 +93,7 @@ def forecast(
     """
     fluid = _fluid(problem, allocation)
     is_new = np.array([job_id in newcomers for job_id in problem.job_ids], dtype=bool)
-    start_s, finish_s = _replayed(fluid, is_new)
+    start_s, finish_s = _service_times(fluid, is_new)
     return Forecast(
         made_at_s=problem.now_s,
         round_s=problem.round_duration_s,
@@ -199,17 +200,17 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
     given = (time_per_job(allocation, problem) * rates).sum(axis=1) * per_step
     most, work = rates.max(axis=1, initial=0.0) * per_step, problem.steps_remaining * per_step
     group, groups = _groups(problem, allocation)
+    rows = tuple(np.flatnonzero(group == index) for index in range(len(groups)))
     return Fluid(
         work=work,
         most=most,
         given=given,
         tier=group,
+        rows=rows,
         weight=problem.weight,
         tier_weight=np.array([each.weight for each in groups]),
         guarantee=np.array([each.guarantee for each in groups]),
-        orders=tuple(
-            _order(each.objective, np.flatnonzero(group == index), work, most) for index, each in enumerate(groups)
-        ),
+        orders=tuple(_order(each.objective, of_group, work, most) for each, of_group in zip(groups, rows, strict=True)),
         total=max(float(given.sum()), float(workers.sum())),
     )
 
@@ -254,7 +255,7 @@ def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -
     return rows[np.argsort(keys[objective], kind="stable")]
 
 
-def _replayed(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatArray]:
+def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatArray]:
     """First and last service of each job, (n,) seconds from now."""
     left, now_s = fluid.work.copy(), 0.0
     start_s, finish_s = np.full(len(left), np.inf), np.full(len(left), np.inf)
@@ -291,8 +292,7 @@ def _shared(fluid: Fluid, alive: np.ndarray) -> FloatArray:
     floors = np.minimum(wanted, fluid.guarantee * fluid.total)
     of_tier = _level(fluid.total, fluid.tier_weight, floors, wanted)
     shared = np.zeros(len(most))
-    for index, order in enumerate(fluid.orders):
-        rows = np.flatnonzero(fluid.tier == index)
+    for index, (rows, order) in enumerate(zip(fluid.rows, fluid.orders, strict=True)):
         if order is None:
             shared[rows] = _level(float(of_tier[index]), fluid.weight[rows], np.zeros(len(rows)), most[rows])
         else:

@@ -107,11 +107,14 @@ class Shortage:
 
 def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, Reason, str]]:
     """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order."""
-    line, shortage = Line(record), Shortage(record)
-    row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
+    queued = {job.id for job in jobs.values() if job.state is JobState.QUEUED}
     for lease in record.plan.leases:
-        if lease.job_id in jobs and is_ahead(jobs[lease.job_id], lease):
+        if lease.job_id in queued and is_ahead(jobs[lease.job_id], lease):
             yield lease.job_id, *starting(lease)
+    row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
+    if queued.isdisjoint(row_of.keys() - {lease.job_id for lease in record.plan.leases}):
+        return
+    line, shortage = Line(record), Shortage(record)
     for place, job in line.in_order(jobs.values()):
         if job.state is JobState.QUEUED and job.id in row_of:
             yield job.id, *shortage.tell(job, row_of[job.id], place)

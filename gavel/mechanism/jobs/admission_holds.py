@@ -1,15 +1,14 @@
 """Jobs that wait for something other than capacity: for their user, for other jobs, for a new month of their tier."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
 from gavel.ports import JobEvent
-from gavel.types import Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
+from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
+from gavel.types.copying import changed
 
 NAMED_MAX = 3  # how many jobs a message names
-SECONDS_PER_HOUR = 3600.0
 
 
 def held(
@@ -35,7 +34,7 @@ def release(job: Job, states: Mapping[JobId, JobState], now_s: float) -> tuple[J
     left = tuple(job_id for job_id in job.waits_for if states[job_id] is not JobState.COMPLETED)
     if left == job.waits_for:
         return job, None
-    return replace(job, waits_for=left, reason=Reason.PENDING_EVALUATION, message=""), None
+    return changed(job, waits_for=left, reason=Reason.PENDING_EVALUATION, message=""), None
 
 
 def used(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], month: str) -> Usage:

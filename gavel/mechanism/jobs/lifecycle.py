@@ -41,7 +41,7 @@ def step(job: Job, event: Event) -> tuple[Job, JobEvent]:
     finish = TABLE.get((job.state, event.kind))
     if finish is None:
         raise InvalidTransition(job.id, job.state, event.kind, (f"{job.reason}: {job.message}",))
-    after = _after(replace(job, state=finish), event)
+    after = _after(changed(job, state=finish), event)
     round_index = event.round_index if isinstance(event, Launched) else None
     line = JobEvent(job_id=job.id, at_s=event.at_s, kind=event.kind, message=after.message, round_index=round_index)
     return after, line
@@ -51,7 +51,7 @@ def _after(job: Job, event: Event) -> Job:
     match event:
         case Launched():
             workers = ", ".join(event.worker_ids)
-            return replace(
+            return changed(
                 job,
                 generation=event.generation,
                 attempt=job.attempt + 1,
@@ -65,7 +65,7 @@ def _after(job: Job, event: Event) -> Job:
             )
         case Ended():
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
-            return replace(
+            return changed(
                 _closed(job, event),
                 preemptions=job.preemptions + is_preempted,
                 failures=job.failures + (event.kind is EventKind.RETRIED),
@@ -73,15 +73,15 @@ def _after(job: Job, event: Event) -> Job:
                 retry_at_s=max(job.retry_at_s, event.retry_at_s),
             )
         case Dismissed():
-            return replace(job, reason=event.reason, message=event.message, finished_at_s=event.at_s)
+            return changed(job, reason=event.reason, message=event.message, finished_at_s=event.at_s)
 
 
 def _closed(job: Job, event: Ended) -> Job:
-    job = replace(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
+    job = changed(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
     if not job.state.is_terminal:
         return job
     done = job.spec.total_steps if job.state is JobState.COMPLETED else job.steps_done
-    return replace(
+    return changed(
         job,
         steps_done=done,
         steps_reported=done,

@@ -1,5 +1,7 @@
 """Derives measurements and isolated time from jobs and the reports of their gangs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gavel.finish_time import isolated_rate
@@ -9,6 +11,7 @@ from gavel.types import (
     AcceleratorType,
     GangSeen,
     Job,
+    JobSpec,
     Measurement,
     Report,
     ReportKind,
@@ -64,21 +67,32 @@ def _is_spread(gang: GangSeen, layout: Layout) -> bool:
     return is_whole and layout.nodes(workers) > layout.fewest_nodes(name, len(workers))
 
 
-def isolated(job: Job, steps: int, *, competing: int, layout: Layout, estimate: Estimate) -> Job:
-    """Return the job with the time added that `steps` more would have taken at T_iso (gavel/finish_time.py).
+def isolated_rates(
+    specs: Sequence[JobSpec], competing: Sequence[int], layout: Layout, estimate: Estimate
+) -> list[tuple[float, float]]:
+    """Return T_iso of each job (gavel/finish_time.py) on its part of the cluster and on all of it, in steps per second.
 
-    `competing`: how many jobs may be served, this one included; each has that part of the cluster. Where the job can
-    run nowhere any more, there is no slice, and the steps, done just before, are not counted.
+    `competing`: how many jobs may be served, the job itself included; each has that part of the cluster. A job that can
+    run nowhere has 0 for both.
     """
-    rates = rates_of(job.spec, layout.types, layout.capacity, estimate)[None, :]
-    size = np.array([job.spec.scale_factor])
+    rates = rates_of(specs, layout.types, layout.capacity, estimate)
+    sizes = np.array([spec.scale_factor for spec in specs])
     own, whole = (
-        float(isolated_rate(rates, layout.capacity, size, np.array([share]))[0]) for share in (1 / competing, 1.0)
+        isolated_rate(rates, layout.capacity, sizes, share).tolist()
+        for share in (1 / np.array(competing), np.ones(len(specs)))
     )
-    if own <= 0:
+    return list(zip(own, whole, strict=True))
+
+
+def isolated(job: Job, steps: int, *, own_steps_per_s: float, whole_steps_per_s: float) -> Job:
+    """Return the job with the time added that `steps` more would have taken at its T_iso, as of `isolated_rates`.
+
+    Where the job can run nowhere any more, there is no slice, and the steps, done just before, are not counted.
+    """
+    if own_steps_per_s <= 0:
         return job
-    isolated_steps = job.isolated_steps + steps * whole / own  # in steps at T_iso of a job that has all to itself
-    return changed(job, isolated_steps=isolated_steps, isolated_time_s=isolated_steps / whole)
+    isolated_steps = job.isolated_steps + steps * whole_steps_per_s / own_steps_per_s  # in steps with all to itself
+    return changed(job, isolated_steps=isolated_steps, isolated_time_s=isolated_steps / whole_steps_per_s)
 
 
 def without_lost(job: Job, steps: int) -> Job:

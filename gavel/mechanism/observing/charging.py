@@ -1,12 +1,21 @@
 """What a commit charges to the tiers: accelerator hours weighted by relative speed, and money."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from gavel.mechanism.planning.own_rates import own_estimates
+import numpy as np
+
+from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
-from gavel.types import AcceleratorType, Cluster, Job, JobId, Usage, month_of
+from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
 
-SECONDS_PER_HOUR = 3600.0
+
+class _Held(NamedTuple):
+    """Worker seconds that a job held of a type."""
+
+    job: Job
+    accelerator_type: AcceleratorType
+    seconds: float
 
 
 def charges(
@@ -22,34 +31,43 @@ def charges(
     An hour on a job's fastest type counts as 1 accelerator hour, on another type as its relative speed. Money is
     charged at the mean price of the type's workers, whatever the speed. Jobs that share a worker pay half each.
     """
-    prices, capacity = cluster.mean_price_usd_per_hour(), cluster.capacity_workers()
+    held = [each for job in changed for each in _newly_held(before.get(job.id), job)]
+    if not held:
+        return ()
     hours: dict[str, float] = {}
     costs: dict[str, float] = {}
-    for job in changed:
-        for name, worker_s in _newly_held(before.get(job.id), job).items():
-            worker_hours = worker_s / SECONDS_PER_HOUR
-            speed = _relative_speed(job, name, capacity, estimator)
-            hours[job.spec.tier] = hours.get(job.spec.tier, 0.0) + worker_hours * speed
-            costs[job.spec.tier] = costs.get(job.spec.tier, 0.0) + worker_hours * prices.get(name, 0.0)
+    prices = cluster.mean_price_usd_per_hour()
+    for (job, name, seconds), speed in zip(held, _relative_speeds(held, cluster, estimator), strict=True):
+        tier, worker_hours = job.spec.tier, seconds / SECONDS_PER_HOUR
+        hours[tier] = hours.get(tier, 0.0) + worker_hours * speed
+        costs[tier] = costs.get(tier, 0.0) + worker_hours * prices.get(name, 0.0)
     month = month_of(now_s)
     return tuple(
         Usage(tier=tier, month=month, accelerator_hours=hours[tier], cost_usd=costs[tier]) for tier in sorted(hours)
     )
 
 
-def _newly_held(before: Job | None, after: Job) -> dict[AcceleratorType, float]:
+def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
     """Worker seconds by type since `before`."""
     if before is not None and after.received_s is before.received_s:
-        return {}
-    worker_s_before = before.worker_s if before else {}
-    more = {name: worker_s - worker_s_before.get(name, 0.0) for name, worker_s in after.worker_s.items()}
-    return {name: worker_s for name, worker_s in more.items() if worker_s > 0}
+        return
+    received_s, shared_s = (before.received_s, before.shared_s) if before else ({}, {})
+    for name, until_s in after.received_s.items():
+        held_s = until_s - received_s.get(name, 0.0)
+        if held_s > 0:
+            both_s = after.shared_s.get(name, 0.0) - shared_s.get(name, 0.0)
+            yield _Held(after, name, worker_s(held_s, both_s, after.spec.scale_factor))
 
 
-def _relative_speed(
-    job: Job, name: AcceleratorType, capacity: Mapping[AcceleratorType, int], estimator: ThroughputEstimator
-) -> float:
-    """The job's relative speed on the type, T_mj / max_j T_mj; 1 if the type has left or no rate is known."""
-    rates = {each: estimate.steps_per_s for each, estimate in own_estimates(job, estimator, capacity).items()}
-    fastest = max(rates.values(), default=0.0)
-    return rates[name] / fastest if name in rates and fastest > 0 else 1.0
+def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: ThroughputEstimator) -> list[float]:
+    """The relative speed of each job on its type, T_mj / max_j T_mj; 1 if the type has left or no rate is known."""
+    column_of = {name: column for column, name in enumerate(cluster.accelerator_types)}
+    capacity = np.array(list(cluster.capacity_workers().values()), dtype=np.int64)
+    specs = [as_known(each.job, estimator).spec for each in held]
+    rates = rates_of(specs, tuple(column_of), capacity, estimator.estimate)
+    fastest = rates.max(axis=1, initial=0.0)
+    columns = [column_of.get(each.accelerator_type) for each in held]
+    return [
+        row[column] / most if column is not None and row[column] > 0 else 1.0
+        for column, row, most in zip(columns, rates.tolist(), fastest.tolist(), strict=True)
+    ]

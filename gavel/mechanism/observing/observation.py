@@ -8,13 +8,19 @@ from math import inf
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import admission_holds, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
-from gavel.mechanism.observing.accounting import isolated, measurements_of, received, silence_of, without_lost
+from gavel.mechanism.observing.accounting import (
+    isolated,
+    isolated_rates,
+    measurements_of,
+    received,
+    silence_of,
+    without_lost,
+)
 from gavel.mechanism.planning import switch_costs
 from gavel.mechanism.planning.problem import as_known, is_schedulable
 from gavel.mechanism.tick import Tick
 from gavel.ports import ThroughputEstimator
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, JobState, Reason, WorkerId
-from gavel.types.copying import changed
 
 
 def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
@@ -24,6 +30,7 @@ def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> Throu
     measured = [
         measurement
         for gang in tick.seen.gangs
+        if gang.reports or gang.job_id in partners
         if (job := tick.jobs.get(gang.job_id)) is not None and gang.generation == job.generation
         for measurement in (
             *measurements_of(job, gang, layout, partners.get(job.id)),
@@ -98,13 +105,22 @@ class _JobUpdates:
             if job is not None and gang.generation == job.generation:
                 self._take_gang(job, gang)
         seen = {(gang.job_id, gang.generation) for gang in tick.seen.gangs}
-        in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
-        planned = {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
         for job in list(tick.jobs.values()):
-            key = (job.id, job.generation)
-            self._take_absence(job, is_held=key in seen or (key in planned and job.is_wanted))
+            if job.state is JobState.QUEUED:
+                self._dismiss_if_cancelled(job)
+            elif (key := (job.id, job.generation)) not in seen and not (job.is_wanted and key in self._planned):
+                self._lose(job)
+
+    @cached_property
+    def _planned(self) -> set[tuple[JobId, int]]:
+        """The gangs of the round in force: they may still start."""
+        tick = self.tick
+        in_force = (plan for plan in tick.round_plans if plan.starts_at_s <= tick.now_s < plan.ends_at_s)
+        return {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
+        if not gang.reports and gang.state is not GangState.ENDED:
+            return
         tick = self.tick
         after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, generation=gang.generation, reports=gang.reports))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
@@ -145,25 +161,25 @@ class _JobUpdates:
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
 
-    def _take_absence(self, job: Job, *, is_held: bool) -> None:
-        """End a queued job that was cancelled; count the gang of a leased job as lost if no node and no plan has it."""
-        now_s = self.tick.now_s
-        if job.state is JobState.QUEUED and job.cancel_requested:
+    def _dismiss_if_cancelled(self, job: Job) -> None:
+        if job.cancel_requested:
             gone = Dismissed(
-                at_s=now_s,
+                at_s=self.tick.now_s,
                 kind=EventKind.CANCELLED,
                 reason=Reason.CANCELLED,
                 message="The job was cancelled before it ran.",
             )
             self.tick.put(*lifecycle.step(job, gone))
-        elif job.state is JobState.LEASED and not is_held:
-            exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
-            kind, reason = (EventKind.LOST, Reason.LOST)
-            if job.cancel_requested:
-                kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
-            message = "There is no trace of the gang."
-            end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
-            self._end(job, end)
+
+    def _lose(self, job: Job) -> None:
+        """Count the gang of a leased job as lost: no node and no plan has it."""
+        exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
+        kind, reason = (EventKind.LOST, Reason.LOST)
+        if job.cancel_requested:
+            kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
+        message, now_s = "There is no trace of the gang.", self.tick.now_s
+        end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
+        self._end(job, end)
 
     def _isolated(self, job: Job, steps: int) -> Job:
         """The job with the isolated time of `steps` more steps added, or that of lost steps (negative) taken off."""
@@ -171,9 +187,19 @@ class _JobUpdates:
             return job
         if steps < 0:
             return without_lost(job, -steps)
-        competing, refined = len(self._served | {job.id}), as_known(job, self.estimator)
-        after = isolated(refined, steps, competing=competing, layout=self.layout, estimate=self.estimator.estimate)
-        return after if refined is job else changed(after, spec=job.spec)
+        own, whole = self._isolated_rates[job.id]
+        return isolated(job, steps, own_steps_per_s=own, whole_steps_per_s=whole)
+
+    @cached_property
+    def _isolated_rates(self) -> dict[JobId, tuple[float, float]]:
+        """T_iso of the jobs whose gangs reported or ended, each on its part of the cluster and on all of it."""
+        stored = self.tick.snapshot.jobs
+        gangs = [gang for gang in self.tick.seen.gangs if gang.reports or gang.state is GangState.ENDED]
+        jobs = [stored[gang.job_id] for gang in gangs if gang.job_id in stored]
+        competing = [len(self._served) + (job.id not in self._served) for job in jobs]
+        specs = [as_known(job, self.estimator).spec for job in jobs]
+        rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate)
+        return {job.id: each for job, each in zip(jobs, rates, strict=True)}
 
     @cached_property
     def _served(self) -> set[JobId]:

@@ -66,17 +66,19 @@ class Gap:
 
 def gap_of(
     tick: Tick,
-    waiting: Iterable[Job],
+    waiting: Sequence[Job],
     estimator: ThroughputEstimator,
     *,
     minimum_lease_fraction: float,
     switch_cost_s: Mapping[str, float],
     planner: Planner,
 ) -> Gap | None:
-    """Return what may be filled in the round in force; None if there is no round, or too little of it is left.
+    """Return what may be filled in the round in force; None if nobody waits, or too little of the round is left.
 
     A job waits for the next round if less is left of this one than twice the switch cost of its kind.
     """
+    if not waiting:
+        return None
     record = next((each for each in reversed(tick.snapshot.round_records) if each.plan.starts_at_s <= tick.now_s), None)
     is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
     left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
@@ -166,7 +168,7 @@ def fill(
         more = _filled(rest[:count], sizes, free, rates_and_lag)
         rest = rest[count:]
         placed |= more
-        if more:
+        if more and rest:
             taken = taken | {worker for workers in more.values() for worker in workers}
             free = Layout(usable(cluster, {}, taken))
     return placed
@@ -214,9 +216,9 @@ def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
     """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
 
     def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
-        rates = [rates_of(jobs[row].spec, free.types, free.capacity, gap.estimate) for row in rows]
+        rates = rates_of([jobs[row].spec for row in rows], free.types, free.capacity, gap.estimate)
         lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
-        return np.array(rates), np.array(lag)
+        return rates, np.array(lag)
 
     ids_behind = {job_id for (job_id, _), rounds in gap.lag.items() if rounds > 0}
     sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]

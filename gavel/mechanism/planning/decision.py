@@ -163,6 +163,15 @@ class Decider:
         check_allocation(allocation)
         return allocation, outcome
 
+    def serves_after_progress(self, now_s: float) -> bool:
+        """Return True if the last answer of the policy serves all problems with the same jobs, however they progress.
+
+        Whoever knows that jobs, workers and tiers are those of the last answer does not have to make the problem.
+        """
+        return self._solved is not None and self._solved.serves_after_progress(
+            now_s, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
+        )
+
     def _allocate(self, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
         """The policy's answer within its limit; else the last valid one, for the present jobs; else the equal share."""
         limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)

@@ -199,11 +199,12 @@ def attained_service_s(job: Job, now_s: float) -> float:
 
 
 def rates_of(
-    spec: JobSpec, types: Sequence[AcceleratorType], capacity: np.ndarray[Any, Any], estimate: Estimate
+    specs: Sequence[JobSpec], types: Sequence[AcceleratorType], capacity: IntArray, estimate: Estimate
 ) -> FloatArray:
-    """Return the steps per second of the gang on each type, (m,); 0 where it cannot fit."""
-    believed = np.array([each.steps_per_s for each in estimate(spec, types)])
-    return np.where(capacity >= spec.scale_factor, believed, 0.0)
+    """Return the steps per second of n gangs on each type, (n, m); 0 where a gang cannot fit."""
+    believed = np.array([[each.steps_per_s for each in estimate(spec, types)] for spec in specs], dtype=np.float64)
+    sizes = np.array([spec.scale_factor for spec in specs], dtype=np.int64)
+    return np.where(capacity >= sizes[:, None], believed.reshape(len(specs), len(types)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -222,9 +223,17 @@ class Solved:
             return False
         if problem.now_s - self.problem.now_s < interval_s:
             return True
+        return all(_same(getattr(problem, name), getattr(self.problem, name)) for name in self._compared(solve_on))
+
+    def serves_after_progress(self, now_s: float, *, solve_on: Literal["change", "event"], interval_s: float) -> bool:
+        """Return True if the answer serves every problem in which only time has passed and the same jobs progressed."""
+        return now_s - self.problem.now_s < interval_s or PROGRESS_FIELDS.isdisjoint(self._compared(solve_on))
+
+    def _compared(self, solve_on: Literal["change", "event"]) -> list[str]:
+        """The fields in which another problem may not differ."""
         ignored = PROGRESS_FIELDS if solve_on == "event" else frozenset()
         read = FIELDS if self.allocation.reads is None else self.allocation.reads
-        return all(_same(getattr(problem, name), getattr(self.problem, name)) for name in read if name not in ignored)
+        return [name for name in read if name not in ignored]
 
 
 FIELDS = tuple(each.name for each in fields(AllocationProblem) if each.name != "warm_start")

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidRequest, InvariantViolated
-from gavel.simulator.replay import NodeOutage, SimulatedJob, SimulationResult, simulate, stated
+from gavel.simulator.simulation import NodeOutage, SimulatedJob, SimulationResult, simulate, stated
 from gavel.types import JobState, Tier
 from tests.builders import a_cluster, a_spec
 
