@@ -195,12 +195,6 @@ def received_of_job(job: Job, types: Sequence[str], now_s: float) -> list[float]
     return [min(1.0, job.received_s.get(each, 0.0) / age_s) for each in types]
 
 
-def workers_received(job: Job, types: Sequence[str], now_s: float) -> list[float]:
-    """Return how many workers of each type the job has held on average since its submission, in the order of types."""
-    age_s, worker_s = max(now_s - job.submitted_at_s, 1e-9), job.worker_s
-    return [min(job.spec.scale_factor, worker_s.get(each, 0.0) / age_s) for each in types]
-
-
 def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> AllocationView:
     """Return the allocation of a round as a matrix, with a row for each of `jobs` that is in it."""
     allocation = record.allocation

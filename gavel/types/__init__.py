@@ -17,9 +17,26 @@ from gavel.types.allocation import (
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import Job, JobId, JobSpec, JobState
-from gavel.types.occupancy import mean_workers_held, total_by, workers_held, workers_promised
+from gavel.types.occupancy import (
+    mean_workers_held,
+    mean_workers_received,
+    parts_held,
+    total_by,
+    workers_held,
+    workers_promised,
+)
 from gavel.types.operations import Operation, OperationId, OperationState
-from gavel.types.people import BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
+from gavel.types.people import (
+    BearerToken,
+    Identity,
+    Scope,
+    Tier,
+    Usage,
+    User,
+    chain_of,
+    month_of,
+    shares_by_weight,
+)
 from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
@@ -79,7 +96,10 @@ __all__ = [
     "WorkerId",
     "chain_of",
     "mean_workers_held",
+    "mean_workers_received",
     "month_of",
+    "parts_held",
+    "shares_by_weight",
     "total_by",
     "workers_held",
     "workers_promised",

@@ -26,7 +26,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
   isOver = hasEnded;
 }
 
@@ -94,7 +94,7 @@ function showFacts(job) {
   });
 }
 
-async function showTimeline(current) {
+async function showTimeline(job, current) {
   const found = await get("/v1/placements", { job_id: ID, rounds: ROUNDS, limit: 200 });
   const lanes = [...new Set(found.blocks.map((block) => block.accelerator_type))].sort();
   // All workers of a gang are of one type: one block shows them all.
@@ -103,7 +103,8 @@ async function showTimeline(current) {
     const key = `${block.accelerator_type} ${block.first_round}`;
     return !seen.has(key) && seen.add(key);
   });
-  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["The job held no lease in these rounds."]));
+  const none = job.started_at_s === null ? "The job has not held workers yet." : "The rounds in which the job held workers are no longer kept.";
+  sayEmpty("timeline-empty", ...(lanes.length ? [] : [none]));
   byId("timeline-chart").hidden = lanes.length === 0;
   gantt.show({
     rounds: found.rounds.map((round) => round.round_index),

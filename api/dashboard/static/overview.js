@@ -35,7 +35,7 @@ async function askJobs() {
 async function askTiers(summary) {
   const [tiers, shares] = await Promise.all([get("/v1/tiers"), get("/v1/shares", { rounds: 40 })]);
   jobsTable.offerTiers(tiers.items.map((tier) => tier.name));
-  showTiers({ tiers: tiers.items, shares: shares.tiers, jobs: summary.tiers });
+  showTiers({ tiers: tiers.items, shares, own: summary.tiers });
 }
 
 function showTiles({ jobs, round, solve, workers, busy_workers: busy, worst }) {
