@@ -3,11 +3,12 @@
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.console import RenderableType
 
 from gavel.cli import completion, show
 from gavel.cli.connection import JobId, Json, app, connect, fail
@@ -106,7 +107,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
         _say_deadline(job)
         if wait or follow:
             job = _watch(client, job, follow)
-        _show(job, as_json)
+        _tell(client, job, as_json, show.submitted)
     raise typer.Exit(_exit_code(job))
 
 
@@ -154,9 +155,9 @@ def list_jobs(
 
 @job_commands.command("show")
 def show_job(job_id: JobId, as_json: Json = False) -> None:
-    """Show one job: its progress, why it waits, what it received."""
+    """Show one job: where it is in a sentence, then its progress and what it received."""
     with connect() as client:
-        _show(client.job(job_id), as_json)
+        _tell(client, client.job(job_id), as_json)
 
 
 @job_commands.command()
@@ -312,6 +313,14 @@ def _print_log(parts: Iterable[str]) -> None:
 
 def _show(job: Job, as_json: bool) -> None:
     show.answer(job, as_json, show.job)
+
+
+def _tell(
+    client: Client, job: Job, as_json: bool, rendered: Callable[[Job, str], RenderableType] = show.job_with
+) -> None:
+    """Show a job after the sentence that says where it is, and when it starts or ends."""
+    sentence = "" if as_json else client.explain(job["id"])["sentence"]
+    show.answer(job, as_json, lambda each: rendered(each, sentence))
 
 
 def _exit_code(job: Job) -> int:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gavel.cli import completion, show
+from gavel.cli import completion, matrices, show
 from gavel.cli.connection import Json, app, connect, fail, is_known, settings
 
 policy_commands = typer.Typer(help="List policies, or use another one.", no_args_is_help=True)
@@ -26,7 +26,7 @@ def allocations(
             typer.echo("no round has been planned yet: submit a job")
             return
         group_by = "tier_and_kind" if group else "none"
-        show.answer(client.allocations(group_by=group_by, tier=tier, kind=kind), as_json, show.allocation)
+        show.answer(client.allocations(group_by=group_by, tier=tier, kind=kind), as_json, matrices.allocation)
 
 
 @app.command()
@@ -35,7 +35,7 @@ def throughputs(
 ) -> None:
     """Show the estimated speed of each job kind with its interval, and whose claims were wrong."""
     with connect() as client:
-        show.answer(client.throughputs(job_id=job), as_json, show.throughputs)
+        show.answer(client.throughputs(job_id=job), as_json, matrices.throughputs)
 
 
 @app.command()

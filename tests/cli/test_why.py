@@ -41,7 +41,13 @@ def gavel(service: Service, waiting: str) -> Iterator[Run]:
 
 
 def test_explain_says_why_where_and_when(gavel: Run, waiting: str) -> None:
-    output = gavel("job", "explain", waiting)
+    output = " ".join(gavel("job", "explain", waiting).split())
+    assert output.startswith(
+        "fast has 2 of 2 workers free; the next round gives them away. You are next in gold; it starts"
+    )
+    assert "what helps" in output and "target" not in output and "in about" in output
+    assert gavel("job", "show", waiting).split()[:3] == ["fast", "has", "2"], "the same sentence first"
+    output = gavel("job", "explain", waiting, "--numbers")
     assert "BehindFairShare" in output and "fast: 0 of 2 leased" in output and "target" in output
     assert "nine in ten" in output
     answer = json.loads(gavel("job", "explain", waiting, "--json"))
@@ -85,3 +91,9 @@ def test_calibration_says_how_good_predictions_were(gavel: Run, service: Service
     service.change(replace(job, started_at_s=NOW_S + 1, finished_at_s=NOW_S + 120))
     output = gavel("calibration")
     assert "100% (should: 90%)" in output and "20.0 s" in output
+
+
+def test_a_submission_is_answered_in_sentences(gavel: Run) -> None:
+    output = gavel("job", "submit", "--steps", "5", "--tier", "gold", "--name", "mine", "--", "true")
+    assert "(mine)" in output and "The next round takes it into account; it starts in about" in " ".join(output.split())
+    assert "gavel job logs -f " in output

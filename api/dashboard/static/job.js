@@ -7,9 +7,9 @@ import { Gantt } from "./gantt.js";
 import { JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
-import { act, confirmed, follow, offers, quietly } from "./shell.js";
+import { act, confirmed, follow } from "./shell.js";
 import { speedOf } from "./speed.js";
-import { explanation, factsOf, fillFacts, openWhy } from "./why.js";
+import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
 
 const ID = document.body.dataset.job;
 const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
@@ -35,7 +35,6 @@ function showJob(job) {
   say("job-name", labelOf(job));
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
-  say("job-reason", [`${job.reason}: ${job.message}`, job.fix].filter(Boolean).join(" "));
   byId("job-progress").value = stepsOf(job) / job.total_steps;
   say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
@@ -127,10 +126,9 @@ async function showSpeeds(job) {
 }
 
 async function showExplained(job) {
-  if (!offers("explain")) return;
   const explained = await explanation(ID);
-  say("explain-message", explained.message);
-  fillFacts(byId("explain-facts"), factsOf(job, explained));
+  say("job-reason", sentenceOf(job, explained));
+  if (explained) fillFacts(byId("explain-facts"), factsOf(job, explained));
 }
 
 async function showStory() {
@@ -154,7 +152,6 @@ async function ask(button, verb, done) {
 }
 
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
-on("why", () => quietly(openWhy(ID)));
 on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
 on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
 on("cancel", async (button) => {

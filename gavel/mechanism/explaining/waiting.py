@@ -72,13 +72,25 @@ class Shortage:
         self._bindings: dict[bytes, Binding | None] = {}  # jobs that can use the same types wait for the same one
 
     def tell(self, job: Job, row: int, place: int) -> tuple[Reason, str]:
-        """Return why the job in that row of the problem waits: the reason, and sentences with figures."""
-        share, spec = self._shares[row], job.spec
-        reason, part = Reason.WAITING_FOR_CAPACITY, "no time now"
-        if share > TARGET_FRACTION_MIN:
-            reason, part = Reason.BEHIND_FAIR_SHARE, f"{share:.1%} of the time"
-        scarce, first = _scarce(self.binding(row), spec.scale_factor), _place(place, spec.tier)
-        return reason, f"{scarce} The allocation gives this job {part}. {first}"
+        """Return why the job in that row of the problem waits: the reason, and sentences for people."""
+        has_target = self._shares[row] > TARGET_FRACTION_MIN
+        reason = Reason.BEHIND_FAIR_SHARE if has_target else Reason.WAITING_FOR_CAPACITY
+        return reason, f"{self.what_is_short(job, row)} {place_in_tier(place, job.spec.tier)}"
+
+    def what_is_short(self, job: Job, row: int) -> str:
+        """Return a sentence on the workers that the job in that row waits for."""
+        binding, size = self.binding(row), job.spec.scale_factor
+        if binding is None:
+            return "No accelerator type of the cluster can run this job now."
+        name, workers, free = binding.accelerator_type, binding.workers, binding.workers - binding.leased_workers
+        if free > 0:
+            gives = f"; the next round gives {'it' if free == 1 else 'them'} away"
+            rest = f", and this job needs {size}" if size > free else gives
+            return f"{name} has {free} of {counted(workers, 'worker')} free{rest}."
+        total = int(self._problem.capacity_workers.sum())
+        if self._leased.total() >= total:
+            return f"All {total} workers are busy." if total > 1 else "The only worker is busy."
+        return f"All {workers} workers of {name} are busy." if workers > 1 else f"The only worker of {name} is busy."
 
     def binding(self, row: int) -> Binding | None:
         """Return the type with the highest price that the job in that row can use; None if it can use none."""
@@ -140,6 +152,14 @@ def workers_of(lease: Lease) -> str:
     return f"{counted(len(lease.worker_ids), 'worker')} of {lease.accelerator_type} ({names})"
 
 
+def place_in_tier(place: int, tier: str, *, is_own: bool = False) -> str:
+    """Return a sentence on who comes before a job that waits. `is_own`: the reader is its user."""
+    if place == 1:
+        return f"{'You are' if is_own else 'This job is'} next in {tier}."
+    verb, whose = "comes" if place == 2 else "come", "yours" if is_own else "this job"
+    return f"{counted(place - 1, 'job')} of {tier} {verb} before {whose}."
+
+
 def counted(number: int, what: str) -> str:
     """Return the number with its noun, as in "1 job" and "2 jobs"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
@@ -155,21 +175,6 @@ def leased(record: RoundRecord) -> Counter[AcceleratorType]:
         for worker in lease.worker_ids
     }
     return Counter(holding.values())
-
-
-def _scarce(binding: Binding | None, size: int) -> str:
-    if binding is None:
-        return "No accelerator type of the cluster can run this job now."
-    name, workers, free = binding.accelerator_type, binding.workers, binding.workers - binding.leased_workers
-    if free > 0:
-        return f"{name} has {free} of {counted(workers, 'worker')} free, and this job needs {size}."
-    return f"All {workers} workers of {name} are leased." if workers > 1 else f"The only worker of {name} is leased."
-
-
-def _place(place: int, tier: str) -> str:
-    if place == 1:
-        return f"This job is next in tier {tier}."
-    return f"{counted(place - 1, 'job')} of tier {tier} {'comes' if place == 2 else 'come'} before this job."
 
 
 def _prices(record: RoundRecord, usable: BoolArray) -> FloatArray | None:
