@@ -67,7 +67,7 @@ def in_state(state: str, **over: Any) -> Job:
             RUNS,
             None,
             None,
-            "Cancelled at step 0 of 100, 3 min after it was submitted. The job was cancelled.",
+            "Stopped at step 0 of 100, 3 min after it was submitted. The job was cancelled.",
         ),
     ],
 )

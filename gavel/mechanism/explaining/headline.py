@@ -58,5 +58,5 @@ def _ended(job: Job) -> str:
     after = f"{round(lasted_s / scale)} {unit} after it was submitted"
     if job.state is JobState.COMPLETED:
         return f"Completed: all {job.spec.total_steps} steps were done {after}."
-    verb = "Failed" if job.state is JobState.FAILED else "Cancelled"
+    verb = "Failed" if job.state is JobState.FAILED else "Stopped"
     return f"{verb} at step {job.steps_done} of {job.spec.total_steps}, {after}. {job.explanation}"
