@@ -6,6 +6,7 @@ import typer
 
 from gavel.cli import completion, matrices, show
 from gavel.cli.connection import Json, app, connect, fail, is_known, settings
+from gavel.cli.resolving import OneJob
 
 policy_commands = typer.Typer(help="List policies, or use another one.", no_args_is_help=True)
 app.add_typer(policy_commands, name="policy")
@@ -30,9 +31,7 @@ def allocations(
 
 
 @app.command()
-def throughputs(
-    job: Annotated[str | None, typer.Option(help="Only the estimates of this job.")] = None, as_json: Json = False
-) -> None:
+def throughputs(job: OneJob = None, as_json: Json = False) -> None:
     """Show the estimated speed of each job kind with its interval, and whose claims were wrong."""
     with connect() as client:
         show.answer(client.throughputs(job_id=job), as_json, matrices.throughputs)

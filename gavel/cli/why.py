@@ -10,8 +10,9 @@ from rich.text import Text
 
 from gavel.cli import completion, show
 from gavel.cli.admin import tier_commands
-from gavel.cli.connection import JobId, Json, app, connect, fail
+from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.jobs import job_commands
+from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
 from gavel.client import Calibration, Effects, Explanation, JobSubmit, NodesAdded, Tier, TierPreview, TierPut
 

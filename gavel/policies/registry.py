@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import gavel.policies
-from gavel.errors import InvalidRequest
+from gavel.errors import InvalidRequest, did_you_mean
 from gavel.policies._own import FilesVersion, files_version, own_policies
 from gavel.policies.programs.variants import Agnostic
 from gavel.policies.tiers.objectives import OBJECTIVES
@@ -128,12 +128,16 @@ def _made(kind: Any, spec: str, given: tuple[tuple[str, Any], ...]) -> Policy:
     return Agnostic(name=spec, policy=policy) if is_agnostic else policy
 
 
+def _no_policy(name: str, names: list[str]) -> str:
+    return f"there is no {name!r}; choose one of {', '.join(names)}{did_you_mean(name, names)}"
+
+
 def _parsed(spec: str, folder: Path | None) -> tuple[Any, dict[str, str]]:
     """The class of the policy, and the text of each parameter that is given."""
     name, _, query = spec.partition("?")
     policies = _among(name, folder)
     if name not in policies:
-        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(policies))}")
+        raise InvalidRequest("policy", _no_policy(name, sorted(policies)))
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=20) if query else []
     except ValueError as error:
