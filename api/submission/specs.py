@@ -142,9 +142,8 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
         return body.kind, tuple(entry.argv)
     if body.argv is None:
-        hint = did_you_mean(body.kind, catalogue)
-        known = f"{body.kind} is not in the catalogue ({', '.join(catalogue)}){hint}"
-        raise invalid("kind", f"{known} For your own, give argv" if hint else f"{known}; for your own, give argv")
+        names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"
+        raise invalid("kind", f"{body.kind} is not in the catalogue ({names}); for your own, give argv")
     if not body.kind.startswith(f"{user}/"):
         raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
     return body.kind, tuple(body.argv)

@@ -99,7 +99,7 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "output"),
     [
         (("job", "submit", "--steps", "0", "--", "true"), "--steps: "),
         (("job", "submit", "--steps", "5", "--scale-factor", "99", "--", "true"), "--scale-factor: "),
@@ -116,9 +116,9 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 @pytest.mark.usefixtures("jobs")
-def test_a_refusal_names_the_option_and_what_was_meant(gavel: Run, arguments: tuple[str, ...], said: str) -> None:
+def test_a_refusal_names_the_option_and_what_was_meant(gavel: Run, arguments: tuple[str, ...], output: str) -> None:
     refused = gavel(*arguments, code=2)
-    assert said in refused and "body." not in refused and "total_steps" not in refused
+    assert output in refused and "body." not in refused and "total_steps" not in refused
 
 
 def test_submit_has_an_option_for_every_field_of_the_api() -> None:
@@ -153,12 +153,12 @@ def test_ctrl_c_says_that_the_job_goes_on(service: Service, command: str) -> Non
     try:
         assert process.stdout is not None and process.stdout.readline() == "follows\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130, said
-    job_id = said.split("gavel job cancel ")[1].split("`")[0]
-    assert f"the job goes on; `gavel job logs -f {job_id}` continues, `gavel job cancel {job_id}` ends it" in said
+    assert process.returncode == 130, output
+    job_id = output.split("gavel job cancel ")[1].split("`")[0]
+    assert f"the job goes on; `gavel job logs -f {job_id}` continues, `gavel job cancel {job_id}` ends it" in output
     assert service.operator().get(f"/v1/jobs/{job_id}").json()["state"] == "QUEUED"
 
 
