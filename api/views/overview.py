@@ -189,11 +189,13 @@ def shares(
             for each in chains.get(name, ()):
                 parts[each][i] += held
     jobs = Counter(job.spec.tier for job in unfinished)
+    used = {above for name in jobs for above in chains.get(name, ())}
+    by_weight = shares_by_weight(by_name, jobs)
     return SharesView(
         rounds=[_placed(plan) for plan in plans],
         tiers=parts,
         jobs={name: jobs[name] for name in by_name},
-        by_weight=shares_by_weight(by_name, +jobs),
+        by_weight={name: by_weight[name] if name in used else 0.0 for name in by_name},
     )
 
 

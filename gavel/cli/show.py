@@ -290,10 +290,10 @@ def operation(asked: Operation) -> Table:
 
 def policies(listed: Mapping[str, Any]) -> Rows:
     """Return the policies, the current one marked, then the objectives that a tier may have."""
-    table = Rows("", "POLICY", "STATES", "FROM", spare=("FROM",), long=("STATES", "FROM"))
+    table = Rows("", "POLICY", "WHEN", "STATES", "FROM", spare=("FROM", "STATES"), long=("WHEN", "STATES", "FROM"))
     for each in listed["items"]:
         mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
-        table.add_row(mark, each["name"], each["formula"], each["source"])
+        table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
     table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"])
     return table
 

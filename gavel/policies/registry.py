@@ -40,9 +40,10 @@ class PolicyParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInfo:
-    """A policy's name, formula, source and parameters."""
+    """A policy's name, the sentence that says when to choose it, formula, source and parameters."""
 
     name: str
+    choose_when: str  # empty: a policy of the operator's own that does not say so
     formula: str
     source: str
     parameters: tuple[PolicyParameter, ...]
@@ -173,7 +174,13 @@ def _info(policy: Any) -> PolicyInfo:
     hints = get_type_hints(policy)
     own = tuple(_parameter(field, hints[field.name]) for field in fields(policy))
     everyone = PolicyParameter(name=AGNOSTIC, default="false", choices=tuple(_TRUTH))
-    return PolicyInfo(name=policy.name, formula=policy.formula, source=policy.source, parameters=(*own, everyone))
+    return PolicyInfo(
+        name=policy.name,
+        choose_when=getattr(policy, "choose_when", ""),
+        formula=policy.formula,
+        source=policy.source,
+        parameters=(*own, everyone),
+    )
 
 
 def _parameter(field: Field[Any], kind: Any) -> PolicyParameter:

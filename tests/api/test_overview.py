@@ -72,7 +72,7 @@ def test_a_tier_has_what_the_tiers_below_it_have_and_its_share_by_weight_is_amon
     tier_of = {job.id: job.spec.tier for job in jobs}
     view = shares(plans([a_lease("a", 1, "w0"), a_lease("c", 1, "w1")]), tiers, tier_of, ["w0", "w1"], jobs)
     assert view.tiers == {"vision": [0.5], "gold": [0.5], "free": [0.0], "speech": [0.5], "empty": [0.0]}
-    assert [view.by_weight[tier.name] for tier in tiers[:4]] == [0.5, 0.375, 0.125, 0.5]
+    assert [view.by_weight[tier.name] for tier in tiers] == [0.5, 0.375, 0.125, 0.5, 0.0]
     assert view.jobs == {"vision": 0, "gold": 1, "free": 1, "speech": 1, "empty": 0}
 
 

@@ -282,12 +282,6 @@ def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboar
     tab.errors[:] = [text for text in tab.errors if "ERR_FAILED" not in text]  # the requests aborted above
 
 
-def test_a_job_that_is_not_there_is_said(tab: Tab) -> None:
-    tab.page.goto("/jobs/no-such-job")
-    expect(tab.page.locator("#trouble")).to_contain_text("There is no job no-such-job")
-    tab.errors[:] = [text for text in tab.errors if "404" not in text]
-
-
 SHADES = """async () => {
   const { shade } = await import("/static/palette.js");
   const pen = document.createElement("canvas").getContext("2d");

@@ -4,7 +4,7 @@ import { get, now, send } from "./api.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
-import { JobLog } from "./joblog.js";
+import { harmless, JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
 import { act, confirmed, follow } from "./shell.js";
@@ -41,8 +41,17 @@ function showJob(job) {
   byId("job-cancel").hidden = !isAlive;
   byId("job-pause").hidden = !isAlive || job.pause_requested;
   byId("job-resume").hidden = !isAlive || !job.pause_requested;
+  showFailure(job);
   showTiles(job);
   showFacts(job);
+}
+
+function showFailure(job) {
+  byId("failure").hidden = job.state !== "FAILED";
+  const code = job.exit_code;
+  say("failure-exit", code === null ? "" : code < 0 ? `ended by signal ${-code}` : `exit code ${code}`);
+  say("failure-reason", `${job.message} ${job.fix}`);
+  say("failure-tail", harmless(job.log_tail).trimEnd());
 }
 
 function showTiles(job) {

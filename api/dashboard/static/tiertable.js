@@ -24,7 +24,7 @@ export function showTiers({ tiers, shares, own, onEdit = null }) {
     const history = (shares.tiers[tier.name] ?? []).slice(-ROUNDS);
     const held = history.length ? history.reduce((total, part) => total + part, 0) / history.length : 0;
     const [jobs, due] = [shares.jobs[tier.name] ?? 0, shares.by_weight[tier.name] ?? 0];
-    return { ...tier, depth, history, held, jobs, own: own[tier.name] ?? 0, due: Object.values(shares.jobs).some(Boolean) ? due : 0 };
+    return { ...tier, depth, history, held, jobs, own: own[tier.name] ?? 0, due };
   });
   keepRows(table.tBodies[0], rows, (row) => row.name, (row) => createRow(row, onEdit), updateRow);
 }
