@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gavel.cli import app
+from gavel.cli import app, show
 from gavel.types import Expected, JobState, Prediction, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
@@ -97,3 +97,13 @@ def test_a_submission_is_answered_in_sentences(gavel: Run) -> None:
     output = gavel("job", "submit", "--steps", "5", "--tier", "gold", "--name", "mine", "--", "true")
     assert "(mine)" in output and "The next round takes it into account; it starts in about" in " ".join(output.split())
     assert "gavel job logs -f " in output
+
+
+def test_the_answer_for_a_job_that_failed_ends_with_its_last_lines(gavel: Run, service: Service) -> None:
+    job = service.operator().post("/v1/jobs", json=BODY).json()
+    stored = replace(service.store.job(job["id"]), state=JobState.FAILED, finished_at_s=NOW_S, log_tail="a\nb\x1b\n")
+    service.change(stored)
+    job |= service.operator().get(f"/v1/jobs/{job['id']}").json()
+    lines = [str(each) for each in show.submitted(job, "Failed at step 0 of 1000.").renderables]
+    assert lines == [f"job {job['id']}", "Failed at step 0 of 1000.", "a\nb\\x1b"]
+    assert "Failed at step 0 of 1000" in gavel("job", "show", job["id"])

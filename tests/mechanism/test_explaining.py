@@ -91,6 +91,14 @@ def test_a_waiting_job_is_told_in_sentences_what_is_leased_what_it_has_and_who_c
     assert message == "All 2 workers are busy. This job is next in gold."
 
 
+def test_a_worker_whose_gang_has_ended_is_not_busy() -> None:
+    """1. A round leases both workers. 2. One of the two jobs ends. 3. The third waits for the other worker only."""
+    record = a_record("fifo", lease("j0"), lease("j1", "t1", "t1-0"))
+    jobs = {job.id: job for job in (a_job("j1", state=JobState.LEASED, generation=1), a_job("j2"))}
+    (_, _, message) = list(explain_waiting(jobs, record))[-1]
+    assert message == "The only worker of t1 is busy. This job is next in gold."
+
+
 @pytest.mark.parametrize(
     ("code", "job", "over", "figures"),
     [

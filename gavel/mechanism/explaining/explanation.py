@@ -157,7 +157,7 @@ def _in_round(job: Job, state: State) -> Why:
     record = state.record
     if record is None or job.id not in record.problem.job_ids:
         return _unseen(job, state)
-    shortage, row = Shortage(record), record.problem.job_ids.index(job.id)
+    shortage, row = Shortage(record, state.jobs), record.problem.job_ids.index(job.id)
     types, why = record.problem.accelerator_types, _running(job, record) or _waiting(job, state, record, shortage)
     return replace(
         why,

@@ -30,10 +30,10 @@ def headline(
 
 
 def in_about(seconds: float, low_s: float, high_s: float) -> str:
-    """Return an expected time from now with its interval, such as "in about 7 s (0 to 14 s)"."""
+    """Return an expected time from now with its interval, such as "in about 7 s (0 to 14 s)", or "within 4 s"."""
     scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if high_s < below_s)
     at, low, high = (max(0, round(each_s / scale)) for each_s in (seconds, low_s, high_s))
-    return f"in about {at} {unit} ({low} to {high} {unit})"
+    return f"in about {at} {unit} ({low} to {high} {unit})" if at else f"within {max(1, high)} {unit}"
 
 
 def _in(expected: Expected, now_s: float) -> str:

@@ -63,12 +63,13 @@ class Line:
 class Shortage:
     """Why a round does not serve its other jobs, and which accelerator type each of them waits for."""
 
-    def __init__(self, record: RoundRecord) -> None:
+    def __init__(self, record: RoundRecord, jobs: Mapping[JobId, Job]) -> None:
+        """`jobs`: all unfinished ones."""
         self._record, self._problem = record, record.problem
         self.target_fraction = time_per_job(record.allocation, record.problem)  # (n, m) fractions of time
         self._shares: list[float] = self.target_fraction.sum(axis=1).tolist()
         self._usable = self._problem.throughput_steps_per_s[: len(self._problem.job_ids), 0] > 0
-        self._leased = leased(record)
+        self._leased = leased(record, jobs)
         self._bindings: dict[bytes, Binding | None] = {}  # jobs that can use the same types wait for the same one
 
     def tell(self, job: Job, row: int, place: int) -> tuple[Reason, str]:
@@ -119,7 +120,7 @@ class Shortage:
 
 def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, Reason, str]]:
     """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order."""
-    line, shortage = Line(record), Shortage(record)
+    line, shortage = Line(record), Shortage(record, jobs)
     row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
     for lease in record.plan.leases:
         if lease.job_id in jobs and is_ahead(jobs[lease.job_id], lease):
@@ -165,16 +166,24 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def leased(record: RoundRecord) -> Counter[AcceleratorType]:
-    """Return how many of the workers that the allocation shares are leased to the end of the round, by type."""
+def leased(record: RoundRecord, jobs: Mapping[JobId, Job]) -> Counter[AcceleratorType]:
+    """Return how many of the workers that the allocation shares are leased to the end of the round, by type.
+
+    A lease counts while its gang is there, or may still start; `jobs` are all unfinished ones.
+    """
     plan, shared = record.plan, set(record.problem.job_ids)
     holding = {
         worker: lease.accelerator_type
         for lease in plan.leases
         if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
+        if _holds(jobs.get(lease.job_id), lease)
         for worker in lease.worker_ids
     }
     return Counter(holding.values())
+
+
+def _holds(job: Job | None, lease: Lease) -> bool:
+    return job is not None and (job.state is JobState.LEASED or is_ahead(job, lease))
 
 
 def _prices(record: RoundRecord, usable: BoolArray) -> FloatArray | None:
