@@ -96,7 +96,7 @@ def test_2_its_page_follows_the_log_and_what_it_wrote_stays_text(person: Person)
 def test_3_a_click_says_why_and_when(person: Person) -> None:
     page = go(person, f"/jobs/{person.job_id}")
     expect(page.locator("#job-reason")).to_contain_text(
-        re.compile("The gang runs on .* it is .* done and ends in about")
+        re.compile("The gang runs on .* the job is .* done and ends in about")
     )
     expect(page.locator("#explain-facts")).to_be_hidden()
     page.get_by_text("The numbers behind it").first.click()

@@ -45,7 +45,7 @@ def in_state(state: str, **over: Any) -> Job:
             RUNS,
             None,
             LATER,
-            "The gang runs on 1 worker of avx2 (avx2-0); it is 34% done and ends in about 10 min (5 to 20 min).",
+            "The gang runs on 1 worker of avx2 (avx2-0); the job is 34% done and ends in about 10 min (5 to 20 min).",
         ),
         (in_state("LEASED"), RUNS, None, None, RUNS.message),
         (

@@ -25,7 +25,7 @@ def headline(
     if start is not None:
         text = f"{text.removesuffix('.')}; it starts {_in(start, now_s)}."
     elif finish is not None and job.state is JobState.LEASED:
-        text = f"{text.removesuffix('.')}; it is {_done(job)} done and ends {_in(finish, now_s)}."
+        text = f"{text.removesuffix('.')}; the job is {_done(job)} done and ends {_in(finish, now_s)}."
     return f"{_stopped(job)}{text}"
 
 
