@@ -10,11 +10,21 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from api.services import Services
-from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force, workers_received
+from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force
 from gavel.estimator.tables import own_rows
 from gavel.ports import Snapshot, ThroughputEstimate
 from gavel.simulator.envy import Envy, mean_speed
-from gavel.types import Cluster, FloatArray, Job, JobId, JobState, RoundRecord, workers_held, workers_promised
+from gavel.types import (
+    Cluster,
+    FloatArray,
+    Job,
+    JobId,
+    JobState,
+    RoundRecord,
+    mean_workers_received,
+    workers_held,
+    workers_promised,
+)
 
 Key = TypeVar("Key", bound=tuple[str, ...])
 
@@ -123,20 +133,19 @@ def _round(record: RoundRecord) -> Iterable[Metric]:
 
 
 def _shares(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Iterable[Metric]:
-    """Yield the part of each type that a tier's unfinished jobs should have, and have had since their submission."""
+    """Yield the part of each type that a tier's unfinished jobs should have, and have had since the first came."""
     types = record.allocation.accelerator_types
     target: dict[tuple[str, ...], float] = defaultdict(float)
     received: dict[tuple[str, ...], float] = defaultdict(float)
     capacity = [max(1, count) for count in record.problem.capacity_workers.tolist()]
     targets = workers_promised(record.allocation, record.problem).tolist()
-    for job_id, workers in zip(record.problem.job_ids, targets, strict=True):
-        if job_id not in jobs:
-            continue
-        job = jobs[job_id]
-        had = workers_received(job, types, now_s)
-        for each, count, wanted, got in zip(types, capacity, workers, had, strict=True):
-            target[job.spec.tier, each] += wanted / count
-            received[job.spec.tier, each] += got / count
+    rows = {job_id: row for row, job_id in enumerate(record.problem.job_ids) if job_id in jobs}
+    had = mean_workers_received([jobs[job_id] for job_id in rows], types, now_s).tolist()
+    for (job_id, row), got in zip(rows.items(), had, strict=True):
+        for column, (name, count) in enumerate(zip(types, capacity, strict=True)):
+            key = jobs[job_id].spec.tier, name
+            target[key] += targets[row][column] / count
+            received[key] += got[column] / count
     labels = ("tier", "accelerator_type")
     yield _by("gavel_allocation_target_fraction", "Part of the type's workers the policy wants.", labels, target)
     yield _by("gavel_allocation_received_fraction", "Part of the type's workers received.", labels, received)
@@ -146,9 +155,10 @@ def _envy(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> Metri
     """Of what the unfinished jobs of each tier have held since they were submitted (DRF, NSDI '11, section 3)."""
     problem = record.problem
     rates, held = _rates(record), np.zeros((len(problem.tiers), len(problem.accelerator_types)))
-    for index, job_id in enumerate(problem.job_ids):
-        if job := jobs.get(job_id):
-            held[problem.tier_of_job[index]] += workers_received(job, problem.accelerator_types, now_s)
+    rows = [index for index, job_id in enumerate(problem.job_ids) if job_id in jobs]
+    there = [jobs[problem.job_ids[index]] for index in rows]
+    received = mean_workers_received(there, problem.accelerator_types, now_s)
+    np.add.at(held, problem.tier_of_job[rows], received)
     envy = Envy(problem.tiers)
     envy.add(held, *mean_speed(rates, problem.scale_factor, problem.tier_of_job, len(problem.tiers)), 1.0)
     gains = zip(problem.tiers, envy.by_tier().tolist(), strict=True)

@@ -17,9 +17,18 @@ GavelError
 └── BackendUnavailable    the cluster could not be observed or reached; leases carry on
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class GavelError(Exception):
     """Root of every error that Gavel raises on purpose."""
+
+
+def did_you_mean(wanted: str, names: Iterable[str]) -> str:
+    """Return "; did you mean NAME?" with the name that is spelled most like `wanted`; empty if none is like it."""
+    close = get_close_matches(wanted, list(names), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 class InvalidRequest(GavelError):

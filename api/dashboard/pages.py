@@ -13,11 +13,12 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.access.auth import PUBLIC, CookieDep, identify, start_session
+from api.access.auth import PUBLIC, CookieDep, identify, may_see, start_session
 from api.http.errors import documented, problem
 from api.services import Services, ServicesDep
 from api.submission.specs import tiers_for
-from gavel.types import Scope
+from gavel.errors import NotFound
+from gavel.types import Identity, Scope
 
 HERE = Path(__file__).parent
 MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
@@ -97,8 +98,18 @@ for each in PAGES:
 
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep) -> Response:
-    """Return the page of one job. The page asks the API for the job, which checks that the caller may see it."""
+    """Return the page of one job; a 404 page if there is no such job, or the caller may not see it."""
+    caller = identify(services, session)
+    if caller is not None and caller.scope is not Scope.JOB and not _sees(services, caller, job_id):
+        return _render("missing.html", request, 404, job_id=job_id)
     return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
+
+
+def _sees(services: Services, caller: Identity, job_id: str) -> bool:
+    try:
+        return may_see(caller, services.store.job(job_id))
+    except NotFound:
+        return False
 
 
 @router.get("/login")

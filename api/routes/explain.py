@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1", tags=["why and what if"])
 @router.get("/jobs/{job_id}/explanation", operation_id="explain_job", responses=documented(401, 403, 404, 422, 503))
 def explain_job(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep) -> ExplanationView:
     """Why the job does not run, which accelerator type it waits for, what would help, and when it starts and ends."""
-    return explain_view(visible_job(services, caller, job_id), services.knowledge())
+    return explain_view(visible_job(services, caller, job_id), services.knowledge(), caller.user)
 
 
 @router.get("/calibration", operation_id="get_calibration", responses=documented(401, 403, 503))

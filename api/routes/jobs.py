@@ -194,6 +194,10 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
     tier: Annotated[Name | None, Query()] = None,
     label: Annotated[str | None, Query(pattern=LABEL_PATTERN, max_length=192, examples=["project=vision"])] = None,
     array_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63)] = None,
+    match: Annotated[
+        str | None,
+        Query(pattern=JOB_ID_PATTERN, max_length=63, description="Whose id begins with it, or whose name it is."),
+    ] = None,
     cursor: Annotated[str | None, Query(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63)] = None,
     limit: LimitQuery = 50,
 ) -> Response:
@@ -209,6 +213,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917  one parameter a filter
         tier=tier,
         label=(key, value) if label else None,
         array_id=array_id,
+        match=match,
     )
     views: list[JobView] = []
     for _ in range(SCANNED_PAGES):

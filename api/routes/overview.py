@@ -1,6 +1,8 @@
 """The cluster at a glance: small answers for the dashboard, however many jobs and workers there are."""
 
+from bisect import bisect_right
 from dataclasses import replace
+from math import inf
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -14,6 +16,8 @@ from api.schemas.fields import JOB_ID_PATTERN
 from api.schemas.overview import Placements, Queue, SharesView, Summary
 from api.services import ServicesDep
 from api.views import overview
+from gavel.ports import ApiStore
+from gavel.types import Job, JobState
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -39,7 +43,12 @@ def get_placements(
     job_id: Annotated[str | None, Query(pattern=JOB_ID_PATTERN, max_length=63, description="Only this job.")] = None,
     limit: LimitQuery = 64,
 ) -> Placements:
-    """Which job held which worker in the last rounds, for one node or the first workers; only your jobs have names."""
+    """Which job held which worker in the last rounds, for one node or the first workers; only your jobs have names.
+
+    For one job: in the last rounds up to the one in which it last held workers, unless `before` is given.
+    """
+    if job_id is not None and before is None:
+        before = _after_last_lease(visible_job(services, caller, job_id), services.store)
     plans = services.store.rounds(before=before, limit=rounds)[::-1]
     if job_id is not None:
         visible_job(services, caller, job_id)
@@ -55,6 +64,20 @@ def get_placements(
     return view.model_copy(update={"workers": len(workers)})
 
 
+def _after_last_lease(job: Job, store: ApiStore) -> int | None:
+    """The index after that of the last round in which a job that holds no workers now held some; None: the newest."""
+    newest = store.rounds(limit=1)
+    if job.state is JobState.LEASED or job.started_at_s is None or not newest:
+        return None
+    indices = range(1, newest[0].round_index + 1)
+    return 1 + bisect_right(indices, job.accounted_until_s, key=lambda index: _starts_at_s(store, index))
+
+
+def _starts_at_s(store: ApiStore, index: int) -> float:
+    plans = store.rounds(before=index + 1, limit=1)
+    return plans[0].starts_at_s if plans else -inf  # no longer kept
+
+
 @router.get("/shares", operation_id="get_shares", responses=documented(401, 403, 422, 503))
 def get_shares(
     caller: UserOrOperator, services: ServicesDep, before: BeforeRound = None, rounds: RoundsQuery = 40
@@ -62,9 +85,13 @@ def get_shares(
     """The part of all workers that each tier's jobs held, round by round."""
     plans = services.store.rounds(before=before, limit=rounds)[::-1]
     jobs = jobs_with(services, {lease.job_id for plan in plans for lease in plan.leases})
-    tiers = [tier.name for tier in services.store.tiers()]
-    workers = len(services.store.cluster().workers)
-    return overview.shares(plans, tiers, {job_id: job.spec.tier for job_id, job in jobs.items()}, workers)
+    return overview.shares(
+        plans,
+        services.store.tiers(),
+        {job_id: job.spec.tier for job_id, job in jobs.items()},
+        [worker.id for worker in services.store.cluster().workers],
+        services.store.snapshot().jobs.values(),
+    )
 
 
 @router.get("/queue", operation_id="get_queue", responses=documented(401, 403, 422, 503))

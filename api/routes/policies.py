@@ -66,6 +66,7 @@ def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
     items = [
         PolicyView(
             name=each.name,
+            choose_when=each.choose_when,
             formula=each.formula,
             source=each.source,
             parameters={parameter.name: parameter.default for parameter in each.parameters},

@@ -26,6 +26,7 @@ class ExplanationView(View):
     """Why a job does not run, what would change that, and when it should start and end."""
 
     job_id: str
+    sentence: str = Field(description="What people read first: where the job is, and when it starts or ends.")
     code: Reason = Field(description="The first reason that holds; docs/explain.md has them all.")
     message: str
     binding: BindingView | None

@@ -91,10 +91,14 @@ class Placements(View):
 
 
 class SharesView(View):
-    """The part of all workers that each tier's jobs held in each round, oldest first."""
+    """The part of all workers that each tier's jobs held in each round, oldest first; with the tiers below it."""
 
     rounds: list[PlacedRound]
     tiers: dict[str, list[float]]
+    jobs: dict[str, int] = Field(description="Unfinished jobs by tier, everybody's.")
+    by_weight: dict[str, float] = Field(
+        description="Share of the cluster by weights alone, among the tiers with unfinished jobs; by tier."
+    )
 
 
 class QueueItem(View):

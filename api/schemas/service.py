@@ -23,6 +23,7 @@ class PolicyView(View):
     """A policy that can be configured. `parameters` by name, with their defaults as text."""
 
     name: str
+    choose_when: str = Field(description="A sentence; empty for a policy of the operator's own that has none.")
     formula: str
     source: str
     parameters: dict[str, str]

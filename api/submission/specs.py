@@ -13,7 +13,7 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
-from gavel.errors import NotFound
+from gavel.errors import NotFound, did_you_mean
 from gavel.types import Identity, JobSpec, Scope, Tier
 
 
@@ -126,7 +126,8 @@ def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> st
     if wanted is None:
         return choices[0]
     if wanted not in choices:
-        raise invalid("tier", f"{wanted} is not one of your tiers: {', '.join(choices)}")
+        hint = did_you_mean(wanted, choices)
+        raise invalid("tier", f"{wanted} is not one of your tiers: {', '.join(choices)}{hint}")
     return wanted
 
 
@@ -141,7 +142,8 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
         return body.kind, tuple(entry.argv)
     if body.argv is None:
-        raise invalid("kind", f"{body.kind} is not in the catalogue ({', '.join(catalogue)}); for your own, give argv")
+        names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"
+        raise invalid("kind", f"{body.kind} is not in the catalogue ({names}); for your own, give argv")
     if not body.kind.startswith(f"{user}/"):
         raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
     return body.kind, tuple(body.argv)

@@ -8,6 +8,7 @@ from gavel.config import Settings
 from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, state_of_now
 from gavel.mechanism.explaining.explanation import State, explain
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
+from gavel.mechanism.explaining.headline import headline
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
 from gavel.types import Cluster, Expected, Job, Prediction
 
@@ -58,11 +59,13 @@ def _of_now(
     return now, now.forecast()
 
 
-def explain_view(job: Job, knowledge: Knowledge) -> ExplanationView:
-    """Return the explanation of a job, with when it starts and ends unless it waits for a person to act."""
-    why = explain(job, knowledge.state)
+def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> ExplanationView:
+    """Return the explanation of a job for a user, with when it starts and ends unless it waits for a person to act."""
+    why, start, finish = explain(job, knowledge.state), job_start(job, knowledge), job_end(job, knowledge).finish
+    is_own = job.spec.user == reader
     return ExplanationView(
         job_id=job.id,
+        sentence=headline(job, why, start=start, finish=finish, now_s=knowledge.state.now_s, is_own=is_own),
         code=why.code,
         message=why.message,
         binding=BindingView.model_validate(why.binding, from_attributes=True) if why.binding else None,
@@ -72,8 +75,8 @@ def explain_view(job: Job, knowledge: Knowledge) -> ExplanationView:
         position=why.position,
         jobs_ahead=why.jobs_ahead,
         would_unblock=list(why.would_unblock),
-        **_instants("est_start", job_start(job, knowledge)),
-        **_instants("est_finish", job_end(job, knowledge).finish),
+        **_instants("est_start", start),
+        **_instants("est_finish", finish),
     )
 
 

@@ -38,7 +38,6 @@ from gavel.types import (
     Tier,
     User,
     WorkerId,
-    worker_s_of,
 )
 
 Leases = Mapping[JobId, Lease]
@@ -194,12 +193,6 @@ def received_of_job(job: Job, types: Sequence[str], now_s: float) -> list[float]
         return [0.0] * len(types)
     age_s = max(now_s - job.submitted_at_s, 1e-9)
     return [min(1.0, job.received_s.get(each, 0.0) / age_s) for each in types]
-
-
-def workers_received(job: Job, types: Sequence[str], now_s: float) -> list[float]:
-    """Return how many workers of each type the job has held on average since its submission, in the order of types."""
-    age_s, worker_s = max(now_s - job.submitted_at_s, 1e-9), worker_s_of(job)
-    return [min(job.spec.scale_factor, worker_s.get(each, 0.0) / age_s) for each in types]
 
 
 def allocation_view(record: RoundRecord, jobs: Mapping[JobId, Job], now_s: float) -> AllocationView:

@@ -1,7 +1,7 @@
 """The cluster at a glance, placements, tiers' shares over time: counted here, so that the answers stay small."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from api.schemas.overview import (
@@ -29,8 +29,11 @@ from gavel.types import (
     Lease,
     RoundPlan,
     RoundRecord,
+    Tier,
     WorkerId,
-    mean_workers_held,
+    chain_of,
+    parts_held,
+    shares_by_weight,
     total_by,
 )
 
@@ -166,14 +169,34 @@ def _placed(plan: RoundPlan) -> PlacedRound:
 # --- shares -----------------------------------------------------------------------------------------------------
 
 
-def shares(plans: Sequence[RoundPlan], tiers: Sequence[str], tier_of: Mapping[JobId, str], workers: int) -> SharesView:
-    """Return each tier's part of `workers` in each round; `plans` oldest first."""
-    parts: dict[str, list[float]] = {tier: [0.0] * len(plans) for tier in tiers}
+def shares(
+    plans: Sequence[RoundPlan],
+    tiers: Sequence[Tier],
+    tier_of: Mapping[JobId, str],
+    workers: Collection[WorkerId],
+    unfinished: Iterable[Job],
+) -> SharesView:
+    """Return each tier's part of all workers in each round, that of the tiers below it included; `plans` oldest first.
+
+    `unfinished`: everybody's jobs. Only their number is told, by tier.
+    """
+    by_name = {tier.name: tier for tier in tiers}
+    chains = {name: chain_of(name, by_name) for name in by_name}
+    parts: dict[str, list[float]] = {name: [0.0] * len(plans) for name in by_name}
     for i, plan in enumerate(plans):
-        held = total_by((tier_of.get(lease.job_id, "") for lease in plan.leases), mean_workers_held(plan))
-        for tier in parts.keys() & held.keys():
-            parts[tier][i] = held[tier] / max(1, workers)
-    return SharesView(rounds=[_placed(plan) for plan in plans], tiers=parts)
+        keys = (tier_of.get(lease.job_id, "") for lease in plan.leases)
+        for name, held in total_by(keys, parts_held(plan, workers)).items():
+            for each in chains.get(name, ()):
+                parts[each][i] += held
+    jobs = Counter(job.spec.tier for job in unfinished)
+    used = {above for name in jobs for above in chains.get(name, ())}
+    by_weight = shares_by_weight(by_name, jobs)
+    return SharesView(
+        rounds=[_placed(plan) for plan in plans],
+        tiers=parts,
+        jobs={name: jobs[name] for name in by_name},
+        by_weight={name: by_weight[name] if name in used else 0.0 for name in by_name},
+    )
 
 
 # --- queue ------------------------------------------------------------------------------------------------------

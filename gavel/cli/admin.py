@@ -8,6 +8,7 @@ import typer
 
 from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
+from gavel.cli.resolving import OneJob
 from gavel.cli.table import Rows
 from gavel.client import AuditEntry
 
@@ -91,9 +92,7 @@ def show_usage(
 
 @app.command()
 def audit(
-    job: Annotated[
-        str | None, typer.Option(metavar="JOB", help="Only decisions about this job; its owner may use this, too.")
-    ] = None,
+    job: OneJob = None,
     user: Annotated[str | None, typer.Option(help="That touched this user.")] = None,
     subject: Annotated[
         str | None, typer.Option(help="Only decisions about this: tier/NAME, node/NAME, user/NAME.")

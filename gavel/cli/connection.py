@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from gavel.cli.option_names import named, note_options
 from gavel.client import Client, GavelApiError, ServiceUnreachable
 
 if TYPE_CHECKING:
@@ -17,18 +18,8 @@ if TYPE_CHECKING:
     from gavel.config import Settings
 
 SERVICE = "service.json"
-Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the service's answer as JSON.", callback=note_options)]
 
-
-def _job_ids(incomplete: str) -> list[str]:
-    from gavel.cli import completion
-
-    return completion.jobs(incomplete)
-
-
-JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="Id of the job, as `gavel job list` shows it.", autocompletion=_job_ids)
-]
 
 app = typer.Typer(
     help="Schedule training jobs on mixed accelerators.",
@@ -118,11 +109,12 @@ def explain(error: GavelApiError | ServiceUnreachable) -> str:
         )
     if error.status == 401:
         return f"{used.url} does not know the token from {used.token_source}; give another with --token or GAVEL_TOKEN"
-    return str(error)
+    return named(error)
 
 
 def resolve(url: str | None, token: str | None) -> Connection:
     """Return the service to call, and as whom. End the command with a message where none can be found."""
+    url = _with_scheme(url) if url else None
     if url and token:
         return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
     state_dir = settings().state_dir
@@ -135,6 +127,11 @@ def resolve(url: str | None, token: str | None) -> Connection:
     if address[0] != local_url:  # the local operator's token is sent to the local service only
         fail(f"no token for {address[0]}: give one with --token or GAVEL_TOKEN")
     return Connection(*address, _local_token(state_dir / "operator.token"), str(state_dir / "operator.token"))
+
+
+def _with_scheme(url: str) -> str:
+    """Return the address with http:// before it if it has no scheme: `localhost:8080` is what people type."""
+    return url if "://" in url else f"http://{url}"
 
 
 def _local_url(path: Path) -> str | None:

@@ -1,23 +1,32 @@
 """Commands about jobs: `gavel job submit|submit-batch|list|show|set|pause|resume|cancel|logs|events`."""
 
 import json
+import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.console import RenderableType
 
 from gavel.cli import completion, show
-from gavel.cli.connection import JobId, Json, app, connect, fail
+from gavel.cli.connection import Json, app, connect, fail
+from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.client import TERMINAL_STATES, Client, GavelApiError, Job, JobSubmit, ServiceUnreachable
 
 job_commands = typer.Typer(help="Submit jobs; list, follow, explain, change and cancel them.", no_args_is_help=True)
 app.add_typer(job_commands, name="job")
 
 Repeated = list[str] | None
-JobIds = Annotated[list[str], typer.Argument(metavar="JOB..", help="Ids of jobs.", autocompletion=completion.jobs)]
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+UNITS = {
+    **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
+    **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40},
+}
+SIZE_HINT = "--memory {}: write a size such as 512MiB or 16GiB"
 Program = Annotated[
     Repeated,
     typer.Argument(
@@ -40,7 +49,11 @@ Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repea
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
 Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
-After = Annotated[Repeated, typer.Option(metavar="JOB", help="A job that must complete first; repeatable.")]
+Preemptible = Annotated[
+    bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
+]
+Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
 Array = Annotated[
     Repeated,
     typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
@@ -67,6 +80,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
     priority: Priority = None,
     max_retries: Retries = 0,
     after: After = None,
+    preemptible: Preemptible = True,
+    cpus: Cpus = 1,
+    memory: Memory = "0",
     array: Array = None,
     count: Count = None,
     wait: Wait = False,
@@ -98,6 +114,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
         priority=priority,
         max_retries=max_retries,
         after=after or [],
+        preemptible=preemptible,
+        cpu_cores=cpus,
+        memory_bytes=_bytes(memory),
     )
     if array or count:
         return _submit_array(wanted, array, count, wait or follow, as_json)
@@ -106,7 +125,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
         _say_deadline(job)
         if wait or follow:
             job = _watch(client, job, follow)
-        _show(job, as_json)
+        _tell(client, job, as_json, show.submitted)
     raise typer.Exit(_exit_code(job))
 
 
@@ -141,12 +160,17 @@ def list_jobs(
     tier: Annotated[str | None, typer.Option(help="Of this tier.")] = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="With this label.")] = None,
     array: Annotated[str | None, typer.Option(metavar="ID", help="Of this array.")] = None,
+    match: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Whose id begins with it, or whose name it is.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List jobs, newest first, with what each waits for."""
     with connect() as client:
-        jobs = list(client.jobs(state=state, user=user, tier=tier, label=label, array_id=array, limit=limit + 1))
+        jobs = list(
+            client.jobs(state=state, user=user, tier=tier, label=label, array_id=array, match=match, limit=limit + 1)
+        )
     show.answer(jobs[:limit], as_json, show.jobs)
     if len(jobs) > limit:
         typer.echo(f"there are more than these {limit}; see --limit", err=True)
@@ -154,19 +178,17 @@ def list_jobs(
 
 @job_commands.command("show")
 def show_job(job_id: JobId, as_json: Json = False) -> None:
-    """Show one job: its progress, why it waits, what it received."""
+    """Show one job: where it is in a sentence, then its progress and what it received."""
     with connect() as client:
-        _show(client.job(job_id), as_json)
+        _tell(client, client.job(job_id), as_json)
 
 
 @job_commands.command()
 def cancel(
-    job_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB..]", help="Ids of jobs.", autocompletion=completion.jobs)
-    ] = None,
+    job_ids: JobIdsIfAny = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="All with this label.")] = None,
     array: Annotated[str | None, typer.Option(metavar="ID", help="All of this array.")] = None,
-    keep: Annotated[Repeated, typer.Option(metavar="JOB", help="But not this one; repeatable.")] = None,
+    keep: Keep = None,
     as_json: Json = False,
 ) -> None:
     """Cancel jobs. Running ones are stopped after a checkpoint.
@@ -221,7 +243,7 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
 ) -> None:
     """Print what a job wrote."""
-    with connect() as client:
+    with connect() as client, _goes_on(job_id):
         _print_log(client.read_logs(job_id, follow=follow))
 
 
@@ -277,12 +299,34 @@ def _speeds(given: Repeated) -> dict[str, float]:
         fail(f"--throughput: {error}; write TYPE=STEPS_PER_S, such as avx512=12.5")
 
 
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9.]+) *([a-z]*)", text.strip().lower())
+    try:
+        return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
+    except (KeyError, ValueError):
+        fail(SIZE_HINT.format(text))
+
+
 def _watch(client: Client, job: Job, follow: bool) -> Job:
     """Return the job once it has ended. What was submitted goes to stderr: stdout has the log or the answer only."""
     typer.echo(f"submitted {job['id']}", err=True)
-    if follow:
-        _print_log(client.read_logs(job["id"], follow=True))
-    return _ended(client, job["id"])
+    with _goes_on(job["id"]):
+        if follow:
+            _print_log(client.read_logs(job["id"], follow=True))
+        return _ended(client, job["id"])
+
+
+@contextmanager
+def _goes_on(job_id: str) -> Iterator[None]:
+    """Say on Ctrl-C that only the command ends, not the job."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(
+            f"gavel: the job goes on; `gavel job logs -f {job_id}` continues, `gavel job cancel {job_id}` ends it",
+            err=True,
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _ended(client: Client, job_id: str) -> Job:
@@ -312,6 +356,14 @@ def _print_log(parts: Iterable[str]) -> None:
 
 def _show(job: Job, as_json: bool) -> None:
     show.answer(job, as_json, show.job)
+
+
+def _tell(
+    client: Client, job: Job, as_json: bool, rendered: Callable[[Job, str], RenderableType] = show.job_with
+) -> None:
+    """Show a job after the sentence that says where it is, and when it starts or ends."""
+    sentence = "" if as_json else client.explain(job["id"])["sentence"]
+    show.answer(job, as_json, lambda each: rendered(each, sentence))
 
 
 def _exit_code(job: Job) -> int:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from gavel.cli import completion, show
+from gavel.cli import completion, matrices, show
 from gavel.cli.connection import Json, app, connect, fail, is_known, settings
+from gavel.cli.resolving import OneJob
 
 policy_commands = typer.Typer(help="List policies, or use another one.", no_args_is_help=True)
 app.add_typer(policy_commands, name="policy")
@@ -26,16 +27,14 @@ def allocations(
             typer.echo("no round has been planned yet: submit a job")
             return
         group_by = "tier_and_kind" if group else "none"
-        show.answer(client.allocations(group_by=group_by, tier=tier, kind=kind), as_json, show.allocation)
+        show.answer(client.allocations(group_by=group_by, tier=tier, kind=kind), as_json, matrices.allocation)
 
 
 @app.command()
-def throughputs(
-    job: Annotated[str | None, typer.Option(help="Only the estimates of this job.")] = None, as_json: Json = False
-) -> None:
+def throughputs(job: OneJob = None, as_json: Json = False) -> None:
     """Show the estimated speed of each job kind with its interval, and whose claims were wrong."""
     with connect() as client:
-        show.answer(client.throughputs(job_id=job), as_json, show.throughputs)
+        show.answer(client.throughputs(job_id=job), as_json, matrices.throughputs)
 
 
 @app.command()

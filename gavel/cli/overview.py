@@ -7,6 +7,7 @@ from rich.text import Text
 
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect
+from gavel.cli.resolving import OneJob
 from gavel.cli.table import Rows
 from gavel.client import Placements, Queue, Shares, Summary
 from gavel.client.answers import Fallback
@@ -37,7 +38,7 @@ def queue(
 def placements(
     rounds: Rounds = 40,
     node: Annotated[str | None, typer.Option(help="Of this node's workers.")] = None,
-    job: Annotated[str | None, typer.Option(help="Of this job.")] = None,
+    job: OneJob = None,
     as_json: Json = False,
 ) -> None:
     """Show which job held which worker in the last rounds."""

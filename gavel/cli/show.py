@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.table import FirstThatFits, Rows
+from gavel.cli.table import Rows
 from gavel.client import (
-    Allocation,
     BearerToken,
     Cancelled,
     CatalogueEntry,
@@ -24,7 +23,6 @@ from gavel.client import (
     Node,
     Operation,
     Round,
-    ThroughputList,
     Tier,
     Usage,
     User,
@@ -47,7 +45,6 @@ STATE_STYLES = {
 CONTROLS = {code: f"\\x{code:02x}" for code in [*range(32), *range(127, 160)] if chr(code) not in "\n\t\r"}
 PIPE_WIDTH = 2000
 OTHERS = "(another user's)"  # in place of a job that the caller may not see
-PREDICTED = " ~"  # marks a throughput that was neither measured at full load nor claimed
 
 
 def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], RenderableType]) -> None:
@@ -90,6 +87,20 @@ def jobs(items: Iterable[Job]) -> Rows:
 def job(each: Job) -> Table:
     """Return all facts about one job, one line each."""
     return grid(dict(_facts(each)))
+
+
+def job_with(each: Job, sentence: str) -> Group:
+    """Return the sentence about a job, then all facts, with the code of the reason instead of its message."""
+    facts = dict(_facts(each)) | {"reason": each["reason"]}
+    return Group(harmless(sentence), grid(facts))
+
+
+def submitted(each: Job, sentence: str) -> Group:
+    """Return the answer to a submission: which job, where it is, how to follow it; if it failed, its last lines."""
+    name, job_id = f" ({each['name']})" if each["name"] else "", each["id"]
+    follow = f"To follow it: gavel job logs -f {job_id}" if each["finished_at_s"] is None else ""
+    last = harmless(each["log_tail"]).rstrip() if each["state"] == "FAILED" else ""
+    return Group(*filter(None, (f"job {job_id}{name}", harmless(sentence), follow, last)))
 
 
 def grid(facts: Mapping[str, str | Text]) -> Table:
@@ -213,58 +224,6 @@ def tokens(items: Iterable[BearerToken]) -> Rows:
     return table
 
 
-def allocation(current: Allocation) -> FirstThatFits:
-    """Return the matrix of target and received, each cell shaded by its value; else one line per entry."""
-    largest = max((value for row in current["rows"] for value in row["target"] + row["received"]), default=0.0)
-    types = [f"{name} ×{current['capacity'].get(name, 0)}" for name in current["types"]]
-    wide = Rows("JOB", "NAME", "TIER", *types, spare=("TIER", "NAME"))
-    narrow = Rows("JOB", "NAME", "ON", "TARGET", "RECEIVED", spare=("NAME",))
-    for row in current["rows"]:
-        pairs = list(zip(row["target"], row["received"], strict=True))
-        wide.add_row(row["job_id"], row["name"], row["tier"], *(_cell(*pair, largest) for pair in pairs))
-        for name, pair in zip(types, pairs, strict=True):
-            narrow.add_row(row["job_id"], row["name"], name, *(_shaded(value, largest) for value in pair))
-    remarks = [f"{row['job_id']}: {row['note']}" for row in current["rows"] if row["note"]]
-    if current["is_fallback"]:
-        remarks.append(f"fallback: the solver gave no checked answer ({current['solver_outcome']})")
-    for shape in (wide, narrow):
-        shape.title = f"{current['policy']}, round {current['round_index']}: target | received"
-        shape.caption = "\n".join(remarks) or None
-    return FirstThatFits(wide, narrow)
-
-
-def throughputs(listed: ThroughputList) -> FirstThatFits:
-    """Return steps per second, kind by type, with half the 90 % interval; rates not measured are marked."""
-    from gavel.ports import ThroughputSource as Source
-
-    marks = {Source.MEASURED.value: "", Source.STATED.value: " stated", Source.UNKNOWN.value: " ?"}
-    rows: dict[tuple[str, int, str], dict[str, str]] = {}
-    for each in (*listed["items"], *listed["interference"]):
-        half = each["high_steps_per_s"] / each["steps_per_s"] - 1
-        text = f"{each['steps_per_s']:.4g} ±{half:.0%}{marks.get(each['source'], PREDICTED)}"
-        refused = f" ({each['refused']} impossible reports)" if each["refused"] else ""
-        where = ", ".join(filter(None, [each["partner"] and f"beside {each['partner']}", _spread(each["placement"])]))
-        rows.setdefault((each["kind"], each["scale_factor"], where), {})[each["accelerator_type"]] = text + refused
-    wide = Rows("KIND", "SCALE FACTOR", "", *listed["types"])
-    narrow = Rows("KIND", "SCALE FACTOR", "", "ON", "STEPS/S", spare=("SCALE FACTOR",), long=("",))
-    for (kind, scale_factor, where), by_type in rows.items():
-        wide.add_row(kind, str(scale_factor), where, *(by_type.get(name, "") for name in listed["types"]))
-        for name, text in by_type.items():
-            narrow.add_row(kind, str(scale_factor), where, name, text)
-    off = (each for each in listed["users"] if each["is_off"])
-    remarks = [] if rows else ["nothing was measured yet: rates appear once a job has run"]
-    if any(PREDICTED in text for by_type in rows.values() for text in by_type.values()):
-        remarks.append("~ predicted, or measured beside idle workers; ± holds the true value nine times in ten")
-    remarks += [f"{each['user']}'s statements are off by a factor of {each['typical_factor']:.2g}" for each in off]
-    for shape in (wide, narrow):
-        shape.caption = "\n".join(remarks) or None
-    return FirstThatFits(wide, narrow)
-
-
-def _spread(placement: str) -> str:
-    return "" if placement == "consolidated" else placement
-
-
 def rounds(items: Iterable[Round]) -> Rows:
     """Return one line per round."""
     table = Rows("ROUND", "STARTS", "POLICY", "LEASES", spare=("POLICY", "STARTS"), long=("LEASES",))
@@ -332,10 +291,10 @@ def operation(asked: Operation) -> Table:
 
 def policies(listed: Mapping[str, Any]) -> Rows:
     """Return the policies, the current one marked, then the objectives that a tier may have."""
-    table = Rows("", "POLICY", "STATES", "FROM", spare=("FROM",), long=("STATES", "FROM"))
+    table = Rows("", "POLICY", "WHEN", "STATES", "FROM", spare=("FROM", "STATES"), long=("WHEN", "STATES", "FROM"))
     for each in listed["items"]:
         mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
-        table.add_row(mark, each["name"], each["formula"], each["source"])
+        table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
     table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"])
     return table
 
@@ -362,18 +321,6 @@ def _kind(each: Job) -> str:
 
 def _part_done(each: Job) -> float:
     return max(each["steps_done"], each["steps_reported"]) / each["total_steps"]
-
-
-def _cell(target: float, received: float, largest: float) -> Text:
-    return _shaded(target, largest) + Text(" ") + _shaded(received, largest)
-
-
-def _shaded(value: float, largest: float) -> Text:
-    """Return a number on a background between dark blue (0) and light green (the largest)."""
-    part = value / largest if largest else 0.0
-    red, green, blue = (round(low + (high - low) * part) for low, high in ((24, 140), (40, 214), (72, 90)))
-    ink = "black" if part > 0.55 else "white"
-    return Text(f" {value:.2f} ", style=f"{ink} on #{red:02x}{green:02x}{blue:02x}")
 
 
 def _number(value: float | None) -> str:

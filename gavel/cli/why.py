@@ -10,8 +10,9 @@ from rich.text import Text
 
 from gavel.cli import completion, show
 from gavel.cli.admin import tier_commands
-from gavel.cli.connection import JobId, Json, app, connect, fail
+from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.jobs import job_commands
+from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
 from gavel.client import Calibration, Effects, Explanation, JobSubmit, NodesAdded, Tier, TierPreview, TierPut
 
@@ -22,10 +23,14 @@ Weights = Annotated[list[str] | None, typer.Option("--weight", metavar="TIER=WEI
 
 
 @job_commands.command()
-def explain(job: JobId, as_json: Json = False) -> None:
-    """Show why a job does not run, which accelerator type it waits for, what would help, when it starts and ends."""
+def explain(
+    job: JobId,
+    numbers: Annotated[bool, typer.Option("--numbers", help="With the figures behind the sentence.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show in a sentence or two why a job does not run, when it starts or ends, and what would help."""
     with connect() as client:
-        show.answer(client.explain(job), as_json, lambda explanation: show.grid(facts(explanation)))
+        show.answer(client.explain(job), as_json, lambda explanation: _explained(explanation, numbers))
 
 
 @app.command()
@@ -116,6 +121,11 @@ def _nodes(text: str) -> NodesAdded:
 # --- output for people ------------------------------------------------------------------------------------------
 
 
+def _explained(explanation: Explanation, numbers: bool) -> RenderableType:
+    helps = {"what helps": "\n".join(show.harmless(each) for each in explanation["would_unblock"])}
+    return Group(show.harmless(explanation["sentence"]), show.grid(helps | (facts(explanation) if numbers else {})))
+
+
 def facts(explanation: Explanation) -> dict[str, str | Text]:
     """Return the facts of an explanation, by their titles."""
     binding = explanation["binding"]
@@ -129,12 +139,10 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
     )
     return {
         "why": Text(explanation["code"], style="bold"),
-        "that is": show.harmless(explanation["message"]),
         "short of": short,
         "target": _fractions(explanation["target_fraction"]),
         "received": _fractions(explanation["received"]),
         "place": place,
-        "would help": "\n".join(show.harmless(each) for each in explanation["would_unblock"]),
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
         ),

@@ -59,10 +59,14 @@ class JobCalls:
         tier: str | None = None,
         label: str | None = None,
         array_id: str | None = None,
+        match: str | None = None,
         limit: int | None = None,
     ) -> Items[Job]:
-        """Yield jobs, newest first, at most `limit`. Pages are fetched as they are needed."""
-        where = {"state": state, "user": user, "tier": tier, "label": label, "array_id": array_id}
+        """Yield jobs, newest first, at most `limit`. Pages are fetched as they are needed.
+
+        `match`: the beginning of an id, or a name.
+        """
+        where = {"state": state, "user": user, "tier": tier, "label": label, "array_id": array_id, "match": match}
         return paged("/v1/jobs", "cursor", "next_cursor", limit, **where)
 
     @Method

@@ -29,6 +29,9 @@ class AlloX:
     name: ClassVar[str] = "allox"
     formula: ClassVar[str] = "minimise sum_i k_i R_i / T_ij over matchings of jobs to (worker, k-th place from the end)"
     source: ClassVar[str] = "AlloX (EuroSys '20), section 4; Gavel (OSDI '20), section 7 (baseline)"
+    choose_when: ClassVar[str] = (
+        "Choose this when the mean completion time of jobs on single workers matters most, and long jobs may wait."
+    )
     order_matters: ClassVar[bool] = True
     reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
     promises: ClassVar[frozenset[str]] = frozenset()

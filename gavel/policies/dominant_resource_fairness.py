@@ -34,6 +34,9 @@ class DominantResourceFairness:
         "lexicographically maximise the sorted (a_i / e_i) max(s_i / N, cpu_i / CPU, mem_i / MEM) / w_i"
     )
     source: ClassVar[str] = "Ghodsi et al. (NSDI '11), section 4, over the effective throughput of Gavel (OSDI '20)"
+    choose_when: ClassVar[str] = (
+        "Choose this when jobs differ much in the CPU cores and memory that they need, and shares should count them."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset(
         {"weight", "cpu_cores", "memory_bytes", "cluster_cpu_cores", "cluster_memory_bytes"}

@@ -18,6 +18,9 @@ class EqualShare:
     name: ClassVar[str] = "equal_share"
     formula: ClassVar[str] = "X_ij = N_j / (n s_i), rows scaled to at most 1"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.1: the equal split X^equal; its Isolated baseline"
+    choose_when: ClassVar[str] = (
+        "Choose this when you want the simplest rule, an equal part of every type for each job, as a baseline."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "strategy_proof"})

@@ -20,6 +20,7 @@ class Fifo(ServingInOrder):
     name: ClassVar[str] = "fifo"
     formula: ClassVar[str] = "lexicographically maximise a_i / max_j T_ij in order of arrival"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (FIFO)"
+    choose_when: ClassVar[str] = "Choose this when jobs should be served strictly in the order in which they came."
     order_matters: ClassVar[bool] = True
     reads: ClassVar[frozenset[str]] = frozenset()
 

@@ -30,6 +30,9 @@ class FinishTimeFairness:
     name: ClassVar[str] = "finish_time_fairness"
     formula: ClassVar[str] = "minimise max_i w_i (age_i + R_i / a_i) / (t_i + R_i / T_iso_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2; Themis (NSDI '20), section 4.2"
+    choose_when: ClassVar[str] = (
+        "Choose this when no job should end much later than it would on a cluster part of its own."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
 

@@ -23,6 +23,7 @@ class Gandiva:
     name: ClassVar[str] = "gandiva"
     formula: ClassVar[str] = "X_rj = N_j / (u s_r) over u packed pairs and single jobs, rows scaled to at most 1"
     source: ClassVar[str] = "Gandiva (OSDI '18), section 3 (packing); Gavel (OSDI '20), section 7 (baseline)"
+    choose_when: ClassVar[str] = "Choose this when you compare with packing that knows no speeds; it is a baseline."
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset()
     promises: ClassVar[frozenset[str]] = frozenset()

@@ -37,6 +37,9 @@ class Hierarchical:
     name: ClassVar[str] = "hierarchical"
     formula: ClassVar[str] = "lexicographically maximise the sorted sigma_k / W_k subject to sigma_k >= sigma0_k"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.3 (hierarchical policies), with an objective for each tier"
+    choose_when: ClassVar[str] = (
+        "Choose this when several teams share the cluster and each tier needs its own objective, guarantee and limits."
+    )
     order_matters: ClassVar[bool] = True
     promises: ClassVar[frozenset[str]] = frozenset({"pareto"})
 

@@ -28,6 +28,9 @@ class Makespan:
     name: ClassVar[str] = "makespan"
     formula: ClassVar[str] = "minimise max_i R_i / a_i"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Makespan)"
+    choose_when: ClassVar[str] = (
+        "Choose this when a fixed set of jobs should be done as early as possible, all together."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
 

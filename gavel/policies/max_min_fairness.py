@@ -34,6 +34,7 @@ class MaxMinFairness:
     name: ClassVar[str] = "max_min_fairness"
     formula: ClassVar[str] = "lexicographically maximise the sorted s_i a_i / (w_i e_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), sections 4.1 and 4.3; LAS: Tiresias (NSDI '19)"
+    choose_when: ClassVar[str] = "Choose this when all jobs should get on equally well, the worst-off job first."
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"sharing_incentive", "pareto"})

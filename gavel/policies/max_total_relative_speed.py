@@ -35,6 +35,9 @@ class MaxTotalRelativeSpeed:
     name: ClassVar[str] = "max_total_relative_speed"
     formula: ClassVar[str] = "maximise sum_i s_i w_i f_i a_i / max_j T_ij, f_i = 1 + b ln(1 + waiting_i)"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Maximizing Total Throughput), in relative speed"
+    choose_when: ClassVar[str] = (
+        "Choose this when the cluster should do as much work as it can, with fast and slow models counted alike."
+    )
     order_matters: ClassVar[bool] = False
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
 

@@ -24,6 +24,9 @@ class MaxTotalThroughput:
     name: ClassVar[str] = "max_total_throughput"
     formula: ClassVar[str] = "maximise sum_i w_i a_i"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Maximizing Total Throughput)"
+    choose_when: ClassVar[str] = (
+        "Choose this when only the total of steps per second counts, and single jobs may wait for long."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})

@@ -33,6 +33,7 @@ class MinCost:
         "maximise sum_i s_i w_i sum_j (T_ij / p_j) / max_k (T_ik / p_k) X_ij subject to a_i >= R_i / (deadline_i - now)"
     )
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Minimizing Cost, with SLOs)"
+    choose_when: ClassVar[str] = "Choose this when accelerators are paid by the hour and jobs have deadlines."
     order_matters: ClassVar[bool] = False
     promises: ClassVar[frozenset[str]] = frozenset()
 

@@ -28,6 +28,9 @@ class PartialAllocation:
     name: ClassVar[str] = "partial_allocation"
     formula: ClassVar[str] = "X_i = X*_i (prod_(k != i) (a_k(X*) / a_k(X*_-i))^w_k)^(1 / w_i), X* proportionally fair"
     source: ClassVar[str] = "Cole, Gkatzelis, Goel (EC '13), section 3: the Partial Allocation mechanism"
+    choose_when: ClassVar[str] = (
+        "Choose this when users may state wrong throughputs to gain more, and must not profit from it."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"strategy_proof"})

@@ -25,6 +25,9 @@ class ProportionalFairness:
     name: ClassVar[str] = "proportional_fairness"
     formula: ClassVar[str] = "maximise sum_i w_i log a_i"
     source: ClassVar[str] = "Nash (1950); Kelly, Maulloo, Tan (1998); Eisenberg, Gale (1959)"
+    choose_when: ClassVar[str] = (
+        "Choose this when total speed and fairness should be balanced, with no job left without time."
+    )
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"weight"})
     promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import gavel.policies
-from gavel.errors import InvalidRequest
+from gavel.errors import InvalidRequest, did_you_mean
 from gavel.policies._own import FilesVersion, files_version, own_policies
 from gavel.policies.programs.variants import Agnostic
 from gavel.policies.tiers.objectives import OBJECTIVES
@@ -40,9 +40,10 @@ class PolicyParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyInfo:
-    """A policy's name, formula, source and parameters."""
+    """A policy's name, the sentence that says when to choose it, formula, source and parameters."""
 
     name: str
+    choose_when: str  # empty: a policy of the operator's own that does not say so
     formula: str
     source: str
     parameters: tuple[PolicyParameter, ...]
@@ -128,12 +129,16 @@ def _made(kind: Any, spec: str, given: tuple[tuple[str, Any], ...]) -> Policy:
     return Agnostic(name=spec, policy=policy) if is_agnostic else policy
 
 
+def _no_policy(name: str, names: list[str]) -> str:
+    return f"there is no {name!r}; choose one of {', '.join(names)}{did_you_mean(name, names)}"
+
+
 def _parsed(spec: str, folder: Path | None) -> tuple[Any, dict[str, str]]:
     """The class of the policy, and the text of each parameter that is given."""
     name, _, query = spec.partition("?")
     policies = _among(name, folder)
     if name not in policies:
-        raise InvalidRequest("policy", f"there is no {name!r}; choose one of {', '.join(sorted(policies))}")
+        raise InvalidRequest("policy", _no_policy(name, sorted(policies)))
     try:
         pairs = parse_qsl(query, strict_parsing=True, keep_blank_values=True, max_num_fields=20) if query else []
     except ValueError as error:
@@ -169,7 +174,13 @@ def _info(policy: Any) -> PolicyInfo:
     hints = get_type_hints(policy)
     own = tuple(_parameter(field, hints[field.name]) for field in fields(policy))
     everyone = PolicyParameter(name=AGNOSTIC, default="false", choices=tuple(_TRUTH))
-    return PolicyInfo(name=policy.name, formula=policy.formula, source=policy.source, parameters=(*own, everyone))
+    return PolicyInfo(
+        name=policy.name,
+        choose_when=getattr(policy, "choose_when", ""),
+        formula=policy.formula,
+        source=policy.source,
+        parameters=(*own, everyone),
+    )
 
 
 def _parameter(field: Field[Any], kind: Any) -> PolicyParameter:

@@ -16,6 +16,7 @@ class ShortestJobFirst(ServingInOrder):
     name: ClassVar[str] = "shortest_job_first"
     formula: ClassVar[str] = "lexicographically maximise a_i / max_j T_ij in order of R_i / max_j T_ij"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.2 (Shortest Job First)"
+    choose_when: ClassVar[str] = "Choose this when the mean completion time matters most, and long jobs may wait."
     order_matters: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"steps_remaining"})
 

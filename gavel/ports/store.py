@@ -122,7 +122,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """The jobs that a list is limited to; a field that is None limits nothing."""
+    """The jobs that a list is limited to; a field that is None limits nothing.
+
+    `match`: jobs whose id begins with it, or whose name it is.
+    """
 
     states: tuple[JobState, ...] | None = None
     user: str | None = None
@@ -130,6 +133,7 @@ class JobFilter:
     label: tuple[str, str] | None = None
     array_id: JobId | None = None
     ids: tuple[JobId, ...] | None = None
+    match: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,15 @@ def jobs_are_listed_and_counted(store: WholeStore) -> None:
 
 def jobs_are_filtered_and_come_in_pages(store: WholeStore) -> None:
     """Newest first; the cursor is the last id of a page."""
-    ids = [_submit(store, user=f"u{i % 2}", tier=f"t{i % 3}", labels={"i": str(i % 2)}).id for i in range(6)]
+    parts = [
+        {"user": f"u{i % 2}", "tier": f"t{i % 3}", "name": f"name-{i}", "labels": {"i": str(i % 2)}} for i in range(6)
+    ]
+    ids = [_submit(store, **each).id for each in parts]
+    beginning = ids[3][:-1]
+    assert [job.id for job in store.jobs(JobFilter(match=beginning)).jobs] == [
+        each for each in ids[::-1] if each.startswith(beginning)
+    ]
+    assert store.jobs(JobFilter(match="name")).jobs == () == store.jobs(JobFilter(match="%")).jobs
     _commit(store, replace(store.job(ids[0]), state=JobState.LEASED))
     first = store.jobs(JobFilter(), limit=4)
     rest = store.jobs(JobFilter(), cursor=first.next_cursor, limit=4)
@@ -41,6 +49,8 @@ def jobs_are_filtered_and_come_in_pages(store: WholeStore) -> None:
     assert store.jobs(JobFilter(), limit=6).next_cursor is None
     wanted = {
         (5, 3, 1): JobFilter(user="u1"),
+        (1,): JobFilter(match="name-1"),
+        (4,): JobFilter(match=ids[4]),
         (3, 0): JobFilter(tier="t0"),
         (4, 2, 0): JobFilter(label=("i", "0")),
         (0,): JobFilter(states=(JobState.LEASED, JobState.FAILED)),

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, Text, func, or_, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
 from gavel.ports import JobEvent, JobFilter, Page, Snapshot
 from gavel.store import audit, codec, operations
@@ -25,6 +28,23 @@ from gavel.types import ApplicationResource, Identity, Job, JobId, JobState, Rou
 
 _JOBS = JobRow.__table__
 _ROUNDS = RoundRow.__table__
+
+
+class _Name(FunctionElement[str]):
+    """The name in a job's specification, which is stored as JSON in a text."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(_Name, "sqlite")
+def _name_in_sqlite(_element: _Name, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "json_extract(jobs.spec, '$.name')"
+
+
+@compiles(_Name, "postgresql")
+def _name_in_postgresql(_element: _Name, _compiler: SQLCompiler, **_options: Any) -> str:
+    return "(jobs.spec::json ->> 'name')"
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------
@@ -69,6 +89,8 @@ def _that_fit(where: JobFilter) -> Select[Any]:
         query = query.where(JobRow.array_id == where.array_id)
     if where.ids is not None:
         query = query.where(JobRow.id.in_(where.ids))
+    if where.match is not None:
+        query = query.where(or_(JobRow.id.startswith(where.match, autoescape=True), _Name() == where.match))
     return query
 
 

@@ -19,6 +19,8 @@ from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measur
 from gavel.types.jobs import Job, JobId, JobSpec, JobState
 from gavel.types.occupancy import (
     mean_workers_held,
+    mean_workers_received,
+    parts_held,
     total_by,
     worker_s,
     worker_s_of,
@@ -26,7 +28,18 @@ from gavel.types.occupancy import (
     workers_promised,
 )
 from gavel.types.operations import Operation, OperationId, OperationState
-from gavel.types.people import SECONDS_PER_HOUR, BearerToken, Identity, Scope, Tier, Usage, User, chain_of, month_of
+from gavel.types.people import (
+    SECONDS_PER_HOUR,
+    BearerToken,
+    Identity,
+    Scope,
+    Tier,
+    Usage,
+    User,
+    chain_of,
+    month_of,
+    shares_by_weight,
+)
 from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
@@ -87,7 +100,10 @@ __all__ = [
     "WorkerId",
     "chain_of",
     "mean_workers_held",
+    "mean_workers_received",
     "month_of",
+    "parts_held",
+    "shares_by_weight",
     "total_by",
     "worker_s",
     "worker_s_of",

@@ -5,7 +5,7 @@ jobs add up to the workers that are held.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -71,6 +71,26 @@ def workers_promised(allocation: Allocation, problem: AllocationProblem) -> Floa
     workers = problem.scale_factor[rows] / members_of[lines]
     np.add.at(held, rows, allocation.time_fraction[lines] * workers[:, None])
     return held
+
+
+def parts_held(plan: RoundPlan, present: Collection[WorkerId]) -> list[float]:
+    """Return the part of all workers that each lease of the plan holds on average over its round, (leases,).
+
+    All workers are those that are `present` now and those of the plan that have gone since: the parts sum to 1 at most.
+    """
+    workers = len({*present, *(worker for lease in plan.leases for worker in lease.worker_ids)})
+    return [held / max(1, workers) for held in mean_workers_held(plan)]
+
+
+def mean_workers_received(jobs: Sequence[Job], types: Sequence[AcceleratorType], now_s: float) -> FloatArray:
+    """Return how many workers of each type each job has held on average, since the first of them was submitted, (n, m).
+
+    One period for all jobs: a job that ran before another was submitted does not count as if it ran beside it, so that
+    the jobs of a type never have received more than its workers.
+    """
+    span_s = max(now_s - min((job.submitted_at_s for job in jobs), default=now_s), 1e-9)
+    received = [[seconds.get(name, 0.0) / span_s for name in types] for seconds in map(worker_s_of, jobs)]
+    return np.array(received).reshape(len(jobs), len(types))
 
 
 def total_by(keys: Iterable[str], workers: Iterable[float]) -> dict[str, float]:

@@ -1,9 +1,10 @@
 """Users, their tiers, and the scopes of tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import prod
 
 from gavel.types.jobs import JobId
 
@@ -41,6 +42,21 @@ def chain_of(name: str, tiers: Mapping[str, Tier]) -> list[str]:
         chain.append(above)
         above = tiers[above].parent
     return chain
+
+
+def shares_by_weight(tiers: Mapping[str, Tier], used: Collection[str]) -> dict[str, float]:
+    """Return each tier's share of the cluster by weights alone: its part among its siblings, times that of its parent.
+
+    Siblings count if they, or a tier below them, are in `used`: the tiers that have jobs.
+    """
+    chains = {name: chain_of(name, tiers) for name in tiers}
+    siblings_weight: dict[str | None, float] = {}
+    for name in {above for each in used for above in chains.get(each, ())}:
+        siblings_weight[tiers[name].parent] = siblings_weight.get(tiers[name].parent, 0.0) + tiers[name].weight
+    return {
+        name: prod(tiers[each].weight / siblings_weight.get(tiers[each].parent, tiers[each].weight) for each in chain)
+        for name, chain in chains.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,6 +107,19 @@ def test_every_question_of_an_operator_has_its_metric(
     assert metrics["gavel_solve_seconds"][()] == pytest.approx(0.02)
 
 
+def test_short_jobs_that_follow_each_other_have_received_no_more_than_there_is(start: Callable[..., Service]) -> None:
+    """1. A job holds both workers for half a minute. 2. Another comes, and has had them since. 3. All they had is 1."""
+    service = start()
+    _, ann = service.user()
+    first = submit(ann, scale_factor=2)
+    service.clock.advance(30)
+    second = submit(ann, scale_factor=2)
+    service.clock.advance(30)
+    jobs = [replace(service.store.job(each), received_s={"fast": 30.0}) for each in (first, second)]
+    service.change(*jobs, round=a_record([], {first: [0.5, 0.0], second: [0.5, 0.0]}))
+    assert samples(service)["gavel_allocation_received_fraction"][("fast", "gold")] == pytest.approx(1.0)
+
+
 def test_preemptions_are_counted_for_good_and_by_every_process(
     scraped: tuple[Service, dict[str, dict[tuple[str, ...], float]]],
 ) -> None:

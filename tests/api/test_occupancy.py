@@ -222,7 +222,8 @@ def check_all_outlets(store: SqlStore, drawn: list[Slot], at: float) -> None:
     tried = workers_of_tiers(record.problem, record.allocation)
     target = samples(iter(metrics), "gavel_allocation_target_fraction")
     tier_of = {job.id: job.spec.tier for job in scene.jobs.values()}
-    overview = shares([record.plan], [tier.name for tier in TIERS], tier_of, len(CLUSTER.workers)).tiers
+    present = [worker.id for worker in CLUSTER.workers]
+    overview = shares([record.plan], TIERS, tier_of, present, scene.jobs.values()).tiers
     for tier in (each.name for each in TIERS):
         for column, name in enumerate(TYPES):
             held = tried[tier][name]

@@ -1,6 +1,6 @@
 """The cluster at a glance: counted by the service, of what the caller may see."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import httpx
@@ -9,7 +9,7 @@ import pytest
 from api.views.memo import Memo
 from api.views.overview import line_of, placements, queue, shares, summary
 from gavel.ports import Snapshot
-from gavel.types import Cluster, Fallback, JobState, Lease, Reason, RoundPlan
+from gavel.types import Cluster, Fallback, JobState, Lease, Reason, RoundPlan, Tier
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.builders import a_job
@@ -53,8 +53,27 @@ def test_another_users_job_holds_a_worker_without_a_name() -> None:
 
 def test_shares_are_parts_of_all_workers_and_a_shared_worker_counts_half() -> None:
     pair = [replace(a_lease(name, 1, "w0"), combination=("a", "b")) for name in ("a", "b")]
-    view = shares(plans([a_lease("a", 1, "w0", "w1")], pair), ["gold", "silver"], {"a": "gold", "b": "silver"}, 4)
+    tiers, present = [Tier(name="gold"), Tier(name="silver")], ["w0", "w1", "w2", "w3"]
+    view = shares(plans([a_lease("a", 1, "w0", "w1")], pair), tiers, {"a": "gold", "b": "silver"}, present, [])
     assert view.tiers == {"gold": [0.5, 0.125], "silver": [0.0, 0.125]}
+
+
+def test_shares_of_rounds_before_workers_went_are_parts_of_the_workers_of_then() -> None:
+    view = shares(plans([a_lease("a", 1, "w0", "w1")]), [Tier(name="gold")], {"a": "gold"}, ["w0"], [])
+    assert view.tiers == {"gold": [1.0]}, "not twice the cluster"
+
+
+def test_a_tier_has_what_the_tiers_below_it_have_and_its_share_by_weight_is_among_siblings_with_jobs() -> None:
+    tiers = [
+        Tier(name="vision"), Tier(name="gold", weight=3.0, parent="vision"), Tier(name="free", parent="vision"),
+        Tier(name="speech"), Tier(name="empty", weight=100.0),
+    ]  # fmt: skip
+    jobs = [a_job("a", spec={"tier": "gold"}), a_job("b", spec={"tier": "free"}), a_job("c", spec={"tier": "speech"})]
+    tier_of = {job.id: job.spec.tier for job in jobs}
+    view = shares(plans([a_lease("a", 1, "w0"), a_lease("c", 1, "w1")]), tiers, tier_of, ["w0", "w1"], jobs)
+    assert view.tiers == {"vision": [0.5], "gold": [0.5], "free": [0.0], "speech": [0.5], "empty": [0.0]}
+    assert [view.by_weight[tier.name] for tier in tiers] == [0.5, 0.375, 0.125, 0.5, 0.0]
+    assert view.jobs == {"vision": 0, "gold": 1, "free": 1, "speech": 1, "empty": 0}
 
 
 def test_positions_in_the_queue_count_jobs_that_one_may_not_see() -> None:
@@ -110,6 +129,32 @@ def test_placements_of_a_node_or_a_job_or_the_first_workers(service: Service, an
     assert service.user()[1].get(f"/v1/placements?job_id={job_id}").status_code == 404
     assert ann.get("/v1/shares").json()["tiers"]["gold"] == pytest.approx([1 / 6, 1 / 6])
     assert [each["position"] for each in ann.get("/v1/queue").json()["items"]] == [1]
+
+
+def test_a_user_is_told_how_many_jobs_a_tier_has_and_its_share_among_all(service: Service, ann: httpx.Client) -> None:
+    own, whole = ann.get("/v1/shares").json(), service.operator().get("/v1/shares").json()
+    assert own == whole and own["jobs"] == {"gold": 3} | {name: 0 for name in own["jobs"] if name != "gold"}
+    assert own["by_weight"]["gold"] == 1.0, "the only tier with jobs"
+    assert ann.get("/v1/summary").json()["tiers"] == {"gold": 2}, "her own"
+
+
+def test_the_placements_of_a_job_reach_back_to_its_last_lease(start: Callable[..., Service]) -> None:
+    """1. A gang holds two workers in round 1, and ends. 2. Fifty rounds later it is asked where it ran."""
+    service = start()
+    _, ann = service.user()
+    ended, waiting = (str(ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 9}).json()["id"]) for _ in "ab")
+    job = replace(service.store.job(ended), state=JobState.COMPLETED, generation=1, started_at_s=NOW_S)
+    over = replace(job, accounted_until_s=NOW_S + 9.5, finished_at_s=NOW_S + 11)
+    for index in range(1, 51):
+        leases = [a_lease(ended, 1, "fast-0", "fast-1")] if index == 1 else []
+        record = a_record(leases, {}, index)
+        plan = replace(record.plan, starts_at_s=NOW_S + 10.0 * (index - 1))
+        service.change(*[over] * (index == 50), round=replace(record, plan=plan))
+    of_job = ann.get(f"/v1/placements?job_id={ended}&rounds=5").json()
+    assert [(block["worker_id"], block["first_round"]) for block in of_job["blocks"]] == [("fast-0", 1), ("fast-1", 1)]
+    assert [each["round_index"] for each in of_job["rounds"]] == [1]
+    never = ann.get(f"/v1/placements?job_id={waiting}&rounds=5").json()
+    assert (never["blocks"], never["rounds"][-1]["round_index"]) == ([], 50)
 
 
 def test_a_policy_that_fails_is_named_with_what_went_wrong_and_since_when() -> None:

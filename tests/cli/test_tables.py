@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gavel.cli import show
+from gavel.cli import matrices, show
 from gavel.cli.admin import audit_table
 from gavel.cli.overview import placement_table, queue_table
 from gavel.cli.table import GAP, Rows
@@ -234,8 +234,8 @@ SHOWN: dict[str, Callable[[], Any]] = {
             "finished_at_s": None,
         }
     ),
-    "two types": lambda: show.allocation(an_allocation(2)),
-    "seven types": lambda: show.allocation(an_allocation(7)),
+    "two types": lambda: matrices.allocation(an_allocation(2)),
+    "seven types": lambda: matrices.allocation(an_allocation(7)),
 }
 
 

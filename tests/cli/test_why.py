@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gavel.cli import app
+from gavel.cli import app, show
 from gavel.types import Expected, JobState, Prediction, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
@@ -41,7 +41,13 @@ def gavel(service: Service, waiting: str) -> Iterator[Run]:
 
 
 def test_explain_says_why_where_and_when(gavel: Run, waiting: str) -> None:
-    output = gavel("job", "explain", waiting)
+    output = " ".join(gavel("job", "explain", waiting).split())
+    assert output.startswith(
+        "fast has 2 of 2 workers free; the next round gives them away. You are next in gold; it starts"
+    )
+    assert "what helps" in output and "target" not in output and "in about" in output
+    assert gavel("job", "show", waiting).split()[:3] == ["fast", "has", "2"], "the same sentence first"
+    output = gavel("job", "explain", waiting, "--numbers")
     assert "BehindFairShare" in output and "fast: 0 of 2 leased" in output and "target" in output
     assert "nine in ten" in output
     answer = json.loads(gavel("job", "explain", waiting, "--json"))
@@ -85,3 +91,19 @@ def test_calibration_says_how_good_predictions_were(gavel: Run, service: Service
     service.change(replace(job, started_at_s=NOW_S + 1, finished_at_s=NOW_S + 120))
     output = gavel("calibration")
     assert "100% (should: 90%)" in output and "20.0 s" in output
+
+
+def test_a_submission_is_answered_in_sentences(gavel: Run) -> None:
+    output = gavel("job", "submit", "--steps", "5", "--tier", "gold", "--name", "mine", "--", "true")
+    assert "(mine)" in output and "The next round takes it into account; it starts in about" in " ".join(output.split())
+    assert "gavel job logs -f " in output
+
+
+def test_the_answer_for_a_job_that_failed_ends_with_its_last_lines(gavel: Run, service: Service) -> None:
+    job = service.operator().post("/v1/jobs", json=BODY).json()
+    stored = replace(service.store.job(job["id"]), state=JobState.FAILED, finished_at_s=NOW_S, log_tail="a\nb\x1b\n")
+    service.change(stored)
+    job |= service.operator().get(f"/v1/jobs/{job['id']}").json()
+    lines = [str(each) for each in show.submitted(job, "Failed at step 0 of 1000.").renderables]
+    assert lines == [f"job {job['id']}", "Failed at step 0 of 1000.", "a\nb\\x1b"]
+    assert "Failed at step 0 of 1000" in gavel("job", "show", job["id"])

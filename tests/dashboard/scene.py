@@ -169,6 +169,7 @@ def _moved(job: Job, index: int, lease: Lease | None, rounds_held: int, now_s: f
         received_s={TYPES[index % 4]: 6.0 * rounds_held, TYPES[(index + 1) % 4]: 4.0 * rounds_held},
         isolated_time_s=rounds_held * 14.0,
         started_at_s=job.submitted_at_s + 9,
+        accounted_until_s=now_s,
         preemptions=index % 3,
         reason=Reason.BEHIND_FAIR_SHARE,
         message=f"{TYPES[index % 4]} 2/2 leased; behind by 0.0{index % 9}; {index % 5} jobs ahead in tier",

@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from gavel.ports import Changes
-from tests.builders import a_spec
+from gavel.types import JobState
+from tests.builders import a_cluster, a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import KINDS, TYPES, tell
 from workloads.catalogue import CATALOGUE
@@ -202,8 +203,8 @@ def test_shares_of_tiers_are_drawn_over_rounds(dashboard: Dashboard, tab: Tab) -
 def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
     hostile = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\"> \x1b[31mred\n"
     job = dashboard.store.submit(a_spec(tier="default", name="loud"), key=None, body_hash="", now_s=time.time()).job
-    moved = replace(job, message="<b onclick=alert(1)>why</b>")
-    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(moved,)))
+    moved = replace(job, message="<b onclick=alert(1)>why</b>", state=JobState.LEASED)
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(moved,), cluster=a_cluster(fast=1)))
     (dashboard.logs / job.id).write_bytes(hostile.encode() + b"caf\xc3")
     tab.page.goto(f"/jobs/{job.id}")
     log = tab.page.locator("#log-text")
@@ -215,7 +216,7 @@ def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
     assert "\x1b" not in (log.text_content() or "") and "[31m" not in (log.text_content() or "")
     expect(tab.page.locator("#job-reason")).to_contain_text("<b onclick=alert(1)>why</b>")
     expect(tab.page.locator("#story-list li").first).to_contain_text("job.submitted")
-    assert tab.page.title().startswith("loud · QUEUED")
+    assert tab.page.title().startswith("loud · RUNNING")
 
 
 def test_a_job_s_page_shows_its_leases_and_its_story(dashboard: Dashboard, tab: Tab) -> None:
@@ -279,12 +280,6 @@ def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboar
     tab.page.unroute_all(behavior="wait")
     expect(trouble).to_be_hidden()
     tab.errors[:] = [text for text in tab.errors if "ERR_FAILED" not in text]  # the requests aborted above
-
-
-def test_a_job_that_is_not_there_is_said(tab: Tab) -> None:
-    tab.page.goto("/jobs/no-such-job")
-    expect(tab.page.locator("#trouble")).to_contain_text("There is no job no-such-job")
-    tab.errors[:] = [text for text in tab.errors if "404" not in text]
 
 
 SHADES = """async () => {

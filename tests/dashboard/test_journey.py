@@ -95,12 +95,13 @@ def test_2_its_page_follows_the_log_and_what_it_wrote_stays_text(person: Person)
 
 def test_3_a_click_says_why_and_when(person: Person) -> None:
     page = go(person, f"/jobs/{person.job_id}")
-    page.get_by_role("button", name="Why?").click()
-    expect(page.locator("#why")).to_be_visible()
-    expect(page.locator("#why-message")).not_to_be_empty()
+    expect(page.locator("#job-reason")).to_contain_text(
+        re.compile("The gang runs on .* the job is .* done and ends in about")
+    )
+    expect(page.locator("#explain-facts")).to_be_hidden()
+    page.get_by_text("The numbers behind it").first.click()
+    expect(page.locator("#explain-facts")).to_contain_text("Target fraction of time")
     person.picture("why")
-    page.locator("#why").get_by_role("button", name="Close").click()
-    expect(page.locator("#why")).to_be_hidden()
 
 
 def test_4_a_paused_job_waits_in_the_queue_until_it_is_resumed(person: Person) -> None:

@@ -1,5 +1,6 @@
 """What a user sees of others on every page. Every test also fails on any console error (fixture `tab`)."""
 
+import re
 import time
 
 import pytest
@@ -25,6 +26,10 @@ def test_others_jobs_hold_workers_without_a_name_on_every_page(dashboard: Dashbo
         expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
         shown = tab.page.content()
         assert not any(job.id in shown or job.spec.name in shown for job in jobs), path
+    tab.page.goto("/tiers")
+    gold = tab.page.locator("#tiers-table tbody tr", has_text="gold").locator("td")
+    expect(gold.nth(3)).to_have_text("0 of 3")
+    expect(tab.page.locator("#tiers-table .bar").nth(1)).to_have_attribute("title", re.compile("by weight .* 67 %"))
     tab.page.goto("/placements")
     rows = tab.page.locator("#placements-table tbody tr")
     expect(rows.first).to_contain_text("another user's job")

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from api.views.throughputs import throughput_list
-from gavel.cli import show
+from gavel.cli import matrices
 from gavel.estimator.conformance import learned
 from gavel.estimator.reconciled import ReconciledThroughputs
 
@@ -15,7 +15,7 @@ def printed(estimator: ReconciledThroughputs) -> str:
     view = throughput_list(estimator, estimator.table(), ["fast", "slow"], may_see_kind=bool, may_see_user=bool)
     payload: Any = view.model_dump()
     console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(show.throughputs(payload))
+    console.print(matrices.throughputs(payload))
     return console.export_text()
 
 

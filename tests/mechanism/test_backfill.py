@@ -55,8 +55,9 @@ def test_a_waiting_job_is_told_how_much_of_each_type_is_leased_and_never_more_th
     others = [world.submit(LONG, **STATED) for _ in range(3)]
     world.run(lambda: world.is_done(short))
     (waiting,) = [job for job in map(world.job, others) if job.state is JobState.QUEUED]
-    assert waiting.message.startswith("The only worker of ")
-    assert leased(world.store.snapshot().round_records[-1]) == {"fast": 1, "slow": 1}
+    assert waiting.message.startswith("All 2 workers are busy.")
+    snapshot = world.store.snapshot()
+    assert leased(snapshot.round_records[-1], snapshot.jobs) == {"fast": 1, "slow": 1}
 
 
 def test_without_the_setting_both_wait_for_the_boundary() -> None:

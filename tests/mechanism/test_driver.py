@@ -129,10 +129,10 @@ def test_a_job_that_waits_is_told_why_with_figures() -> None:
     ids = [world.submit(10_000) for _ in range(6)]
     world.run(lambda: world.clock.now_s() > 11)
     waiting = [world.job(i) for i in ids if world.job(i).state is JobState.QUEUED]
-    assert waiting and all(job.message.startswith("All 2 workers of ") for job in waiting)
+    assert waiting and all(job.message.startswith("All 4 workers are busy.") for job in waiting)
     assert sorted(job.message.rpartition(". ")[2] for job in waiting) == [
-        "1 job of tier default comes before this job.",
-        "This job is next in tier default.",
+        "1 job of default comes before this job.",
+        "This job is next in default.",
     ]
 
 

@@ -82,14 +82,21 @@ def test_a_waiting_job_is_told_in_sentences_what_is_leased_what_it_has_and_who_c
     record = a_record("fifo", lease("j0"))
     messages = {job_id: message for job_id, _, message in explain_waiting({job.id: job for job in jobs}, record)}
     assert messages["j0"] == "Round 3 gives this job 1 worker of t0 (t0-0). Its gang is about to start."
-    assert messages["j1"].endswith("The allocation gives this job 100.0% of the time. This job is next in tier gold.")
+    assert messages["j1"].endswith(" This job is next in gold.")
     assert messages["j2"] == (
-        "t1 has 1 of 1 worker free, and this job needs 1. The allocation gives this job no time now."
-        " 1 job of tier gold comes before this job."
+        "t1 has 1 of 1 worker free; the next round gives it away. 1 job of gold comes before this job."
     )
     full = a_record("fifo", lease("j0"), lease("j1", "t1", "t1-0"))
     (_, _, message) = list(explain_waiting({job.id: job for job in jobs}, full))[-1]
-    assert message.startswith("The only worker of t1 is leased.")
+    assert message == "All 2 workers are busy. This job is next in gold."
+
+
+def test_a_worker_whose_gang_has_ended_is_not_busy() -> None:
+    """1. A round leases both workers. 2. One of the two jobs ends. 3. The third waits for the other worker only."""
+    record = a_record("fifo", lease("j0"), lease("j1", "t1", "t1-0"))
+    jobs = {job.id: job for job in (a_job("j1", state=JobState.LEASED, generation=1), a_job("j2"))}
+    (_, _, message) = list(explain_waiting(jobs, record))[-1]
+    assert message == "The only worker of t1 is busy. This job is next in gold."
 
 
 @pytest.mark.parametrize(
@@ -147,7 +154,7 @@ def test_a_waiting_job_is_told_the_type_that_is_short_by_the_policy_s_prices() -
     assert (why.binding.accelerator_type, why.binding.source, why.binding.price) == ("t0", "prices", 1.0)
     assert (why.binding.leased_workers, why.binding.workers) == (1, 1)
     assert why.target_fraction == {"t0": pytest.approx(1 / 3, abs=1e-6), "t1": pytest.approx(1 / 3, abs=1e-6)}
-    assert why.received == {"t0": pytest.approx(0.2)} and "gives this job 66.7% of the time" in why.message
+    assert why.received == {"t0": pytest.approx(0.2)} and why.message.startswith("All 2 workers are busy.")
     free, first, fix = why.would_unblock
     assert free == "1 more free worker of t0 would be enough."
     assert first == "The first gang on t0 ends in 100 s of running."

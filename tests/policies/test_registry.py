@@ -1,5 +1,6 @@
 """Policies are found by name, described, and told apart by their parameters."""
 
+import re
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ def test_every_policy_of_the_folder_is_listed_with_formula_source_and_parameters
     core = {"equal_share", "fifo", "finish_time_fairness", "hierarchical", "max_min_fairness", "shortest_job_first"}
     assert core <= set(listed)
     assert all(info.formula and info.source for info in listed.values())
+    assert all(re.fullmatch(r"Choose this when [^.]+\.", info.choose_when) for info in listed.values())
     assert [(p.name, p.default, p.choices) for p in listed["fifo"].parameters] == [
         ("backfill", "true", ("true", "false")),
         ("time_limit_s", "60", ()),

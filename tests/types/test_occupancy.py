@@ -2,7 +2,8 @@
 
 import pytest
 
-from gavel.types import Lease, RoundPlan, mean_workers_held, workers_held
+from gavel.types import Lease, RoundPlan, mean_workers_held, mean_workers_received, parts_held, workers_held
+from tests.builders import a_job
 
 
 def a_lease(job_id: str, *workers: str, partner: str = "", **over: float) -> Lease:
@@ -39,3 +40,16 @@ def test_who_outlives_the_partner_has_the_whole_worker_from_then_on() -> None:
     assert mean_workers_held(a_plan(first, last)) == pytest.approx([0.2, 0.8])
     beyond = a_lease("c", "w1", starts_at_s=90.0, expires_at_s=200.0)
     assert mean_workers_held(a_plan(beyond)) == [1.0]
+
+
+def test_parts_are_of_all_workers_that_were_there() -> None:
+    plan = a_plan(a_lease("a", "w0", "gone"), a_lease("b", "w1", expires_at_s=105.0))
+    assert parts_held(plan, ["w0", "w1", "w2"]) == pytest.approx([0.5, 0.125])
+    assert parts_held(a_plan(), []) == []
+
+
+def test_what_jobs_received_counts_from_when_the_first_of_them_came() -> None:
+    early = a_job("a", submitted_at_s=0.0, received_s={"fast": 30.0})
+    late = a_job("b", submitted_at_s=90.0, received_s={"fast": 10.0}, spec={"scale_factor": 2})
+    assert mean_workers_received([early, late], ["fast", "slow"], 100.0).tolist() == [[0.3, 0.0], [0.2, 0.0]]
+    assert mean_workers_received([], ["fast"], 100.0).shape == (0, 1)

@@ -47,6 +47,7 @@ export function fillTable(table, headings, rows) {
   const body = rows.map(([first, ...rest]) =>
     make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((text) => make("td", {}, text))));
   table.replaceChildren(make("thead", {}, head), make("tbody", {}, ...body));
+  labelCells(table);
 }
 
 /** Keep one row per item in a table body, in order; `update(row, item)` fills rows that `create(item)` made. */
@@ -61,4 +62,15 @@ export function keepRows(body, items, keyOf, create, update) {
     if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
   });
   for (const row of known.values()) row.remove();
+  labelCells(body.parentElement);
+}
+
+/** Give each cell of a table the heading of its column, which narrow screens show beside it (panels.css). */
+export function labelCells(table) {
+  const headings = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent);
+  for (const row of [...table.tBodies].flatMap((body) => [...body.rows])) {
+    [...row.cells].forEach((cell, i) => {
+      if (cell.dataset.label !== headings[i]) cell.dataset.label = headings[i] ?? "";
+    });
+  }
 }

@@ -4,12 +4,12 @@ import { get, now, send } from "./api.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
-import { JobLog } from "./joblog.js";
+import { harmless, JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
-import { act, confirmed, follow, offers, quietly } from "./shell.js";
+import { act, confirmed, follow } from "./shell.js";
 import { speedOf } from "./speed.js";
-import { explanation, factsOf, fillFacts, openWhy } from "./why.js";
+import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
 
 const ID = document.body.dataset.job;
 const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
@@ -26,7 +26,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
   isOver = hasEnded;
 }
 
@@ -35,15 +35,23 @@ function showJob(job) {
   say("job-name", labelOf(job));
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
-  say("job-reason", [`${job.reason}: ${job.message}`, job.fix].filter(Boolean).join(" "));
   byId("job-progress").value = stepsOf(job) / job.total_steps;
   say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
   byId("job-pause").hidden = !isAlive || job.pause_requested;
   byId("job-resume").hidden = !isAlive || !job.pause_requested;
+  showFailure(job);
   showTiles(job);
   showFacts(job);
+}
+
+function showFailure(job) {
+  byId("failure").hidden = job.state !== "FAILED";
+  const code = job.exit_code;
+  say("failure-exit", code === null ? "" : code < 0 ? `ended by signal ${-code}` : `exit code ${code}`);
+  say("failure-reason", `${job.message} ${job.fix}`);
+  say("failure-tail", harmless(job.log_tail).trimEnd());
 }
 
 function showTiles(job) {
@@ -94,7 +102,7 @@ function showFacts(job) {
   });
 }
 
-async function showTimeline(current) {
+async function showTimeline(job, current) {
   const found = await get("/v1/placements", { job_id: ID, rounds: ROUNDS, limit: 200 });
   const lanes = [...new Set(found.blocks.map((block) => block.accelerator_type))].sort();
   // All workers of a gang are of one type: one block shows them all.
@@ -103,7 +111,8 @@ async function showTimeline(current) {
     const key = `${block.accelerator_type} ${block.first_round}`;
     return !seen.has(key) && seen.add(key);
   });
-  sayEmpty("timeline-empty", ...(lanes.length ? [] : ["The job held no lease in these rounds."]));
+  const none = job.started_at_s === null ? "The job has not held workers yet." : "The rounds in which the job held workers are no longer kept.";
+  sayEmpty("timeline-empty", ...(lanes.length ? [] : [none]));
   byId("timeline-chart").hidden = lanes.length === 0;
   gantt.show({
     rounds: found.rounds.map((round) => round.round_index),
@@ -126,10 +135,9 @@ async function showSpeeds(job) {
 }
 
 async function showExplained(job) {
-  if (!offers("explain")) return;
   const explained = await explanation(ID);
-  say("explain-message", explained.message);
-  fillFacts(byId("explain-facts"), factsOf(job, explained));
+  say("job-reason", sentenceOf(job, explained));
+  if (explained) fillFacts(byId("explain-facts"), factsOf(job, explained));
 }
 
 async function showStory() {
@@ -153,7 +161,6 @@ async function ask(button, verb, done) {
 }
 
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
-on("why", () => quietly(openWhy(ID)));
 on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
 on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
 on("cancel", async (button) => {

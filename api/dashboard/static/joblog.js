@@ -8,11 +8,17 @@ const RETRY_MS = 5000;
 const ESCAPES = /\u001b(?:\[[0-?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
+/** Text that a job wrote, without what controls a terminal. */
+export const harmless = (text) => text.replace(/\r\n?/g, "\n").replace(ESCAPES, "").replace(CONTROLS, "\ufffd");
+
 /** Shows a job's log in #log-text while the page is visible. */
 export class JobLog {
   constructor(id) {
     Object.assign(this, { id, offset: 0, source: null, isOver: false });
     this.element = byId("log-text");
+    this.text = "";
+    this.search = byId("log-search");
+    this.search.addEventListener("input", () => this.show());
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     window.addEventListener("pagehide", () => this.close());
     this.open();
@@ -51,13 +57,21 @@ export class JobLog {
 
   describe() {
     say("log-note", this.isOver ? "complete" : "follows the job");
-    sayEmpty("log-empty", ...(this.element.textContent ? [] : ["The job has written nothing yet."]));
+    sayEmpty("log-empty", ...(this.text ? [] : ["The job has written nothing yet."]));
   }
 
   append(text) {
-    const shown = text.replace(/\r\n?/g, "\n").replace(ESCAPES, "").replace(CONTROLS, "\ufffd");
+    this.text = (this.text + harmless(text)).slice(-KEPT_CHARACTERS);
+    this.show();
+  }
+
+  /** The whole log, at its end if the reader was there; while something is sought, the lines that have it. */
+  show() {
+    const wanted = this.search.value.toLowerCase();
+    const lines = wanted ? this.text.split("\n").filter((line) => line.toLowerCase().includes(wanted)) : [];
     const isAtEnd = this.element.scrollHeight - this.element.scrollTop - this.element.clientHeight < 40;
-    this.element.textContent = (this.element.textContent + shown).slice(-KEPT_CHARACTERS);
-    if (isAtEnd) this.element.scrollTop = this.element.scrollHeight;
+    this.element.textContent = wanted ? lines.join("\n") : this.text;
+    say("log-matches", wanted ? `${lines.length} ${lines.length === 1 ? "line has" : "lines have"} it` : "");
+    if (isAtEnd && !wanted) this.element.scrollTop = this.element.scrollHeight;
   }
 }

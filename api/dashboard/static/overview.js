@@ -8,6 +8,7 @@ import { JobsTable } from "./jobs.js";
 import { PlacementsPanel, showNotes } from "./placing.js";
 import { follow, quietly } from "./shell.js";
 import { showTiers } from "./tiertable.js";
+import { showUpcoming } from "./upcoming.js";
 
 const JOBS_SHOWN = 100;
 const SLOW_MS = 4000; // received fractions and shares change slowly
@@ -21,7 +22,7 @@ async function step(summary) {
   const index = summary.round?.round_index ?? null;
   const isDue = index !== lastRound || Date.now() - lastSlow > SLOW_MS;
   const asked = [askJobs(), placements.refresh(index)];
-  if (isDue) asked.push(heatmap.refresh(summary.solve !== null), askTiers(summary));
+  if (isDue) asked.push(heatmap.refresh(summary.solve !== null), askTiers(summary), showUpcoming());
   await Promise.all(asked);
   if (isDue) [lastRound, lastSlow] = [index, Date.now()];
   showNotes(summary.notes);
@@ -35,7 +36,7 @@ async function askJobs() {
 async function askTiers(summary) {
   const [tiers, shares] = await Promise.all([get("/v1/tiers"), get("/v1/shares", { rounds: 40 })]);
   jobsTable.offerTiers(tiers.items.map((tier) => tier.name));
-  showTiers({ tiers: tiers.items, shares: shares.tiers, jobs: summary.tiers });
+  showTiers({ tiers: tiers.items, shares, own: summary.tiers });
 }
 
 function showTiles({ jobs, round, solve, workers, busy_workers: busy, worst }) {

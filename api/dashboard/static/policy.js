@@ -16,6 +16,7 @@ async function step() {
   shown = JSON.stringify(policies);
   const current = infoOf(policies.current);
   say("current-policy", policies.current);
+  say("current-when", current?.choose_when ?? "");
   say("current-formula", current?.formula ?? "");
   say("current-source", current?.source ?? "");
   showPolicies();
@@ -25,10 +26,10 @@ async function step() {
 const infoOf = (spec) => policies.items.find((each) => each.name === spec.split("?")[0]);
 
 function showPolicies() {
-  const headings = ["Policy", "Formula", "Parameters", "From", ...(isOperator ? ["Switch"] : [])];
+  const headings = ["Policy", "Choose it when", "Formula", "Parameters", "From", ...(isOperator ? ["Switch"] : [])];
   const rows = policies.items.map((each) => {
     const parameters = Object.entries(each.parameters).map(([name, value]) => `${name}=${value}`).join(", ");
-    const cells = [make("td", { className: "formula" }, each.formula), make("td", {}, parameters), make("td", {}, each.source)];
+    const cells = [make("td", { className: "when" }, each.choose_when), make("td", { className: "formula" }, each.formula), make("td", {}, parameters), make("td", {}, each.source)];
     const button = make("button", { type: "button", onclick: () => open(each.name) }, "Try");
     button.setAttribute("aria-label", `Try policy ${each.name}`);
     return make("tr", {}, make("th", { scope: "row" }, each.name), ...cells, ...(isOperator ? [make("td", {}, button)] : []));
@@ -48,6 +49,7 @@ function open(name) {
 /** The switch is possible after a shadow run of the policy, or at once where the service has no shadow runs. */
 function explain() {
   const wanted = byId("switch-form").elements.policy.value;
+  say("switch-when", infoOf(wanted)?.choose_when ?? "");
   say("switch-formula", infoOf(wanted)?.formula ?? "There is no such policy.");
   byId("shadow-run").hidden = !offers("what-if");
   byId("switch-yes").disabled = offers("what-if") && tried !== wanted;

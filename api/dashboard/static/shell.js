@@ -1,7 +1,7 @@
 // What every page has: the top bar, a loop that keeps the page current, and what this service and caller can do.
 
 import { askHealth, get, now } from "./api.js";
-import { byId, say } from "./dom.js";
+import { byId, labelCells, say } from "./dom.js";
 import { count } from "./format.js";
 import { onChange } from "./live.js";
 
@@ -62,6 +62,7 @@ async function refresh(step) {
   const [summary, isAlive] = await Promise.all([get("/v1/summary"), askHealth()]);
   round = summary.round;
   await step(summary);
+  document.querySelectorAll("table").forEach(labelCells);
   lamp(isAlive ? "ok" : "bad", isAlive ? "scheduler running" : "scheduler not running");
   showRound();
   document.body.dataset.ready = "yes";

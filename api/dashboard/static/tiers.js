@@ -25,8 +25,7 @@ async function step(summary) {
   }
   fillTable(byId("shares-table"), ["Round", ...names],
     rounds.map((round, i) => [String(round), ...names.map((name) => percent(shares.tiers[name]?.[i] ?? 0))]).slice(-ROUNDS_OF_TABLE));
-  const newest = Object.fromEntries(names.map((name) => [name, (shares.tiers[name] ?? []).slice(-ROUNDS_OF_TABLE)]));
-  showTiers({ tiers: tiers.items, shares: newest, jobs: summary.tiers, onEdit: editor && ((name) => editor.open(name)) });
+  showTiers({ tiers: tiers.items, shares, own: summary.tiers, onEdit: editor && ((name) => editor.open(name)) });
 }
 
 const refresh = follow(step);

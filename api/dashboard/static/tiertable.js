@@ -2,15 +2,17 @@
 
 import { byId, keepRows, make, say, sayEmpty } from "./dom.js";
 import { percent } from "./format.js";
+import { isOperator } from "./shell.js";
 
-const HEADINGS = ["Tier", "Objective", "Weight", "Guarantee", "Jobs", "Share", "History"];
+const HEADINGS = ["Tier", "Objective", "Weight", "Guarantee", isOperator ? "Jobs" : "Your jobs", "Share", "History"];
+const ROUNDS = 40; // that the share is the mean of
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * Fill #tiers-table. `shares`: fraction of all workers by tier and round; `jobs`: number of unfinished jobs by tier;
+ * Fill #tiers-table. `shares`: the answer of /v1/shares; `own`: number of the reader's unfinished jobs by tier;
  * `onEdit(tier)`: what the button in each row does; without it there is no button.
  */
-export function showTiers({ tiers, shares, jobs, onEdit = null }) {
+export function showTiers({ tiers, shares, own, onEdit = null }) {
   sayEmpty("tiers-empty", ...(tiers.length ? [] : ["No tier yet. An operator creates one:", "$ gavel tier set default --weight 1"]));
   const table = byId("tiers-table");
   table.hidden = tiers.length === 0;
@@ -18,13 +20,11 @@ export function showTiers({ tiers, shares, jobs, onEdit = null }) {
     const headings = onEdit ? [...HEADINGS, "Change"] : HEADINGS;
     table.append(make("thead", {}, make("tr", {}, ...headings.map(heading))), make("tbody"));
   }
-  const isLeaf = (tier) => !tiers.some((other) => other.parent === tier.name);
-  const weights = tiers.reduce((total, tier) => total + (jobs[tier.name] ? tier.weight : 0), 0);
   const rows = asTree(tiers).map(([tier, depth]) => {
-    const history = shares[tier.name] ?? [];
+    const history = (shares.tiers[tier.name] ?? []).slice(-ROUNDS);
     const held = history.length ? history.reduce((total, part) => total + part, 0) / history.length : 0;
-    const due = jobs[tier.name] && isLeaf(tier) && !tier.parent ? tier.weight / weights : 0;
-    return { ...tier, depth, history, held, jobs: jobs[tier.name] ?? 0, due };
+    const [jobs, due] = [shares.jobs[tier.name] ?? 0, shares.by_weight[tier.name] ?? 0];
+    return { ...tier, depth, history, held, jobs, own: own[tier.name] ?? 0, due };
   });
   keepRows(table.tBodies[0], rows, (row) => row.name, (row) => createRow(row, onEdit), updateRow);
 }
@@ -37,7 +37,7 @@ function asTree(tiers, parent = null, depth = 0) {
 }
 
 function heading(text) {
-  const isNumber = ["Weight", "Guarantee", "Jobs"].includes(text);
+  const isNumber = ["Weight", "Guarantee", "Jobs", "Your jobs"].includes(text);
   return make("th", { scope: "col", className: isNumber ? "number" : "" }, text);
 }
 
@@ -64,7 +64,7 @@ function updateRow(row, tier) {
   say(objective, tier.objective.replaceAll("_", " "));
   say(weight, tier.weight);
   say(guarantee, percent(tier.guarantee));
-  say(jobs, tier.jobs);
+  say(jobs, isOperator ? tier.jobs : `${tier.own} of ${tier.jobs}`);
   const [bar, text] = share.firstChild.children;
   bar.firstChild.style.width = percent(Math.min(1, tier.held)).replace(" ", "");
   bar.lastChild.hidden = tier.due === 0;

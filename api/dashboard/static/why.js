@@ -17,11 +17,14 @@ export async function openWhy(id) {
   say("why-title", `Why is ${labelOf(job)} where it is?`);
   say("why-state", job.state);
   byId("why-state").dataset.state = job.state;
-  say("why-message", explained?.message || job.message);
+  say("why-message", sentenceOf(job, explained));
   fillFacts(byId("why-facts"), { Tier: job.tier, "Job kind": job.kind, ...factsOf(job, explained) });
   byId("why-link").href = `/jobs/${encodeURIComponent(id)}`;
   if (!byId("why").open) byId("why").showModal();
 }
+
+/** What people read first about a job: where it is, when it starts or ends, what would help. */
+export const sentenceOf = (job, explained) => [explained?.sentence || job.message, ...(explained?.would_unblock ?? [job.fix])].join(" ").trim();
 
 /** The explanation as names and texts; without one (null), the reason of the job itself. */
 export function factsOf(job, explained) {
@@ -31,7 +34,6 @@ export function factsOf(job, explained) {
     "Received fraction of time": partsOf(explained.received),
     "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
-    "What would help": explained.would_unblock.join(" "),
     Starts: when(explained, "start"),
     Finishes: when(explained, "finish"),
   } : {};

@@ -93,10 +93,12 @@ class Placements(TypedDict):
 
 
 class Shares(TypedDict):
-    """The part of all workers that each tier's jobs held in each round, oldest first."""
+    """The part of all workers that each tier's jobs held in each round, oldest first; with the tiers below it."""
 
     rounds: list[PlacedRound]
     tiers: dict[str, list[float]]
+    jobs: dict[str, int]  # Unfinished jobs by tier, everybody's.
+    by_weight: dict[str, float]  # Share of the cluster by weights alone, among the tiers with unfinished jobs; by tier.
 
 
 class QueueItem(TypedDict):
@@ -130,6 +132,7 @@ class Policy(TypedDict):
     """A policy that can be configured. `parameters` by name, with their defaults as text."""
 
     name: str
+    choose_when: str  # A sentence; empty for a policy of the operator's own that has none.
     formula: str
     source: str
     parameters: dict[str, str]

@@ -22,6 +22,7 @@ class Explanation(TypedDict):
     """Why a job does not run, what would change that, and when it should start and end."""
 
     job_id: str
+    sentence: str  # What people read first: where the job is, and when it starts or ends.
     code: Reason  # The first reason that holds; docs/explain.md has them all.
     message: str
     binding: Binding | None

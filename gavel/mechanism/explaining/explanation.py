@@ -42,7 +42,8 @@ class Why:
 
     `target_fraction` and `received` are fractions of time by type: of the allocation, and since the submission.
     `lag_rounds`: on the type where it lags most. `position` counts from 1 among the jobs of the tier that wait, the
-    largest lag first; None for a job that does not wait there. `would_unblock` are sentences.
+    largest lag first; None for a job that does not wait there. `would_unblock` are sentences; `shortage` is the one of
+    the message that says which workers it waits for, empty if it waits for none.
     """
 
     code: Reason
@@ -53,6 +54,7 @@ class Why:
     lag_rounds: float = 0.0
     position: int | None = None
     would_unblock: tuple[str, ...] = ()
+    shortage: str = ""
 
     @property
     def jobs_ahead(self) -> int:
@@ -155,7 +157,7 @@ def _in_round(job: Job, state: State) -> Why:
     record = state.record
     if record is None or job.id not in record.problem.job_ids:
         return _unseen(job, state)
-    shortage, row = Shortage(record), record.problem.job_ids.index(job.id)
+    shortage, row = Shortage(record, state.jobs), record.problem.job_ids.index(job.id)
     types, why = record.problem.accelerator_types, _running(job, record) or _waiting(job, state, record, shortage)
     return replace(
         why,
@@ -196,7 +198,8 @@ def _waiting(job: Job, state: State, record: RoundRecord, shortage: Shortage) ->
     code, message = shortage.tell(job, row, place)
     binding = shortage.binding(row)
     helps = _would_unblock(job, state, record, binding) if binding else ()
-    return Why(code=code, message=message, binding=binding, position=place, would_unblock=helps)
+    short = shortage.what_is_short(job, row)
+    return Why(code=code, message=message, binding=binding, position=place, would_unblock=helps, shortage=short)
 
 
 def _would_unblock(job: Job, state: State, record: RoundRecord, binding: Binding) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from gavel.types import (
     JobId,
     Prediction,
     RoundRecord,
-    chain_of,
+    shares_by_weight,
 )
 
 MOST_STEPS = 48  # of a forecast, however many jobs end in it
@@ -228,24 +228,9 @@ def _groups(problem: AllocationProblem, allocation: Allocation) -> tuple[IntArra
     """The group of each job, (n,): its tier, or one for all where the policy knows no tiers."""
     if allocation.policy != TIERED:
         return np.zeros(len(problem.job_ids), dtype=np.int64), [_Group(allocation.policy, 1.0, 0.0)]
-    weights = _tree_weights(problem)
+    used = {problem.tiers[index].name for index in set(problem.tier_of_job.tolist())}
+    weights = shares_by_weight({tier.name: tier for tier in problem.tiers}, used)
     return problem.tier_of_job, [_Group(t.objective, weights[t.name], t.guarantee) for t in problem.tiers]
-
-
-def _tree_weights(problem: AllocationProblem) -> dict[str, float]:
-    """Each tier's weight against all others: its part among its siblings with jobs, times that of the tier above."""
-    tiers = {tier.name: tier for tier in problem.tiers}
-    chains = {name: chain_of(name, tiers) for name in tiers}
-    alive = {above for index in set(problem.tier_of_job.tolist()) for above in chains[problem.tiers[index].name]}
-    siblings_weight: dict[str | None, float] = {}
-    for name in alive:
-        siblings_weight[tiers[name].parent] = siblings_weight.get(tiers[name].parent, 0.0) + tiers[name].weight
-    return {
-        name: math.prod(
-            tiers[each].weight / siblings_weight.get(tiers[each].parent, tiers[each].weight) for each in chain
-        )
-        for name, chain in chains.items()
-    }
 
 
 def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -> IntArray | None:

@@ -63,22 +63,35 @@ class Line:
 class Shortage:
     """Why a round does not serve its other jobs, and which accelerator type each of them waits for."""
 
-    def __init__(self, record: RoundRecord) -> None:
+    def __init__(self, record: RoundRecord, jobs: Mapping[JobId, Job]) -> None:
+        """`jobs`: all unfinished ones."""
         self._record, self._problem = record, record.problem
         self.target_fraction = time_per_job(record.allocation, record.problem)  # (n, m) fractions of time
         self._shares: list[float] = self.target_fraction.sum(axis=1).tolist()
         self._usable = self._problem.throughput_steps_per_s[: len(self._problem.job_ids), 0] > 0
-        self._leased = leased(record)
+        self._leased = leased(record, jobs)
         self._bindings: dict[bytes, Binding | None] = {}  # jobs that can use the same types wait for the same one
 
     def tell(self, job: Job, row: int, place: int) -> tuple[Reason, str]:
-        """Return why the job in that row of the problem waits: the reason, and sentences with figures."""
-        share, spec = self._shares[row], job.spec
-        reason, part = Reason.WAITING_FOR_CAPACITY, "no time now"
-        if share > TARGET_FRACTION_MIN:
-            reason, part = Reason.BEHIND_FAIR_SHARE, f"{share:.1%} of the time"
-        scarce, first = _scarce(self.binding(row), spec.scale_factor), _place(place, spec.tier)
-        return reason, f"{scarce} The allocation gives this job {part}. {first}"
+        """Return why the job in that row of the problem waits: the reason, and sentences for people."""
+        has_target = self._shares[row] > TARGET_FRACTION_MIN
+        reason = Reason.BEHIND_FAIR_SHARE if has_target else Reason.WAITING_FOR_CAPACITY
+        return reason, f"{self.what_is_short(job, row)} {place_in_tier(place, job.spec.tier)}"
+
+    def what_is_short(self, job: Job, row: int) -> str:
+        """Return a sentence on the workers that the job in that row waits for."""
+        binding, size = self.binding(row), job.spec.scale_factor
+        if binding is None:
+            return "No accelerator type of the cluster can run this job now."
+        name, workers, free = binding.accelerator_type, binding.workers, binding.workers - binding.leased_workers
+        if free > 0:
+            gives = f"; the next round gives {'it' if free == 1 else 'them'} away"
+            rest = f", and this job needs {size}" if size > free else gives
+            return f"{name} has {free} of {counted(workers, 'worker')} free{rest}."
+        total = int(self._problem.capacity_workers.sum())
+        if self._leased.total() >= total:
+            return f"All {total} workers are busy." if total > 1 else "The only worker is busy."
+        return f"All {workers} workers of {name} are busy." if workers > 1 else f"The only worker of {name} is busy."
 
     def binding(self, row: int) -> Binding | None:
         """Return the type with the highest price that the job in that row can use; None if it can use none."""
@@ -112,9 +125,9 @@ def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[
         if lease.job_id in queued and is_ahead(jobs[lease.job_id], lease):
             yield lease.job_id, *starting(lease)
     row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
-    if queued.isdisjoint(row_of.keys() - {lease.job_id for lease in record.plan.leases}):
+    if queued.isdisjoint(row_of):
         return
-    line, shortage = Line(record), Shortage(record)
+    line, shortage = Line(record), Shortage(record, jobs)
     for place, job in line.in_order(jobs.values()):
         if job.state is JobState.QUEUED and job.id in row_of:
             yield job.id, *shortage.tell(job, row_of[job.id], place)
@@ -143,36 +156,37 @@ def workers_of(lease: Lease) -> str:
     return f"{counted(len(lease.worker_ids), 'worker')} of {lease.accelerator_type} ({names})"
 
 
+def place_in_tier(place: int, tier: str, *, is_own: bool = False) -> str:
+    """Return a sentence on who comes before a job that waits. `is_own`: the reader is its user."""
+    if place == 1:
+        return f"{'You are' if is_own else 'This job is'} next in {tier}."
+    verb, whose = "comes" if place == 2 else "come", "yours" if is_own else "this job"
+    return f"{counted(place - 1, 'job')} of {tier} {verb} before {whose}."
+
+
 def counted(number: int, what: str) -> str:
     """Return the number with its noun, as in "1 job" and "2 jobs"."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def leased(record: RoundRecord) -> Counter[AcceleratorType]:
-    """Return how many of the workers that the allocation shares are leased to the end of the round, by type."""
+def leased(record: RoundRecord, jobs: Mapping[JobId, Job]) -> Counter[AcceleratorType]:
+    """Return how many of the workers that the allocation shares are leased to the end of the round, by type.
+
+    A lease counts while its gang is there, or may still start; `jobs` are all unfinished ones.
+    """
     plan, shared = record.plan, set(record.problem.job_ids)
     holding = {
         worker: lease.accelerator_type
         for lease in plan.leases
         if lease.expires_at_s >= plan.ends_at_s and (lease.job_id in shared or lease.starts_at_s is not None)
+        if _holds(jobs.get(lease.job_id), lease)
         for worker in lease.worker_ids
     }
     return Counter(holding.values())
 
 
-def _scarce(binding: Binding | None, size: int) -> str:
-    if binding is None:
-        return "No accelerator type of the cluster can run this job now."
-    name, workers, free = binding.accelerator_type, binding.workers, binding.workers - binding.leased_workers
-    if free > 0:
-        return f"{name} has {free} of {counted(workers, 'worker')} free, and this job needs {size}."
-    return f"All {workers} workers of {name} are leased." if workers > 1 else f"The only worker of {name} is leased."
-
-
-def _place(place: int, tier: str) -> str:
-    if place == 1:
-        return f"This job is next in tier {tier}."
-    return f"{counted(place - 1, 'job')} of tier {tier} {'comes' if place == 2 else 'come'} before this job."
+def _holds(job: Job | None, lease: Lease) -> bool:
+    return job is not None and (job.state is JobState.LEASED or is_ahead(job, lease))
 
 
 def _prices(record: RoundRecord, usable: BoolArray) -> FloatArray | None:

@@ -1,0 +1,49 @@
+"""The option of a command that sets a field of the API, so that a refusal names what was typed and not the field."""
+
+import typer
+
+from gavel.client import GavelApiError
+
+OPTIONS = {  # where the option is not the field's own name
+    "accelerator_hours_per_month": "--hours",
+    "array_id": "--array",
+    "budget_usd_per_month": "--budget",
+    "cpu_cores": "--cpus",
+    "deadline_at_s": "--deadline",
+    "default_priority": "--priority",
+    "job_id": "--job",
+    "labels": "--label",
+    "memory_bytes": "--memory",
+    "nodes_added": "--add",
+    "nodes_gone": "--remove",
+    "parameters": "--array",
+    "throughputs": "--throughput",
+    "total_steps": "--steps",
+}
+PARTS_OF_REQUESTS = ("body", "query", "job")  # that a field's path begins with
+_of_command: set[str] = set()
+
+
+def option_of(field: str) -> str:
+    """Return the option for a field of the API, such as `--steps` for `total_steps`."""
+    return OPTIONS.get(field, "--" + field.replace("_", "-"))
+
+
+def note_options(context: typer.Context, value: bool) -> bool:
+    """Remember the options of the command that runs now: only these are named. Every command has --json, which asks."""
+    _of_command.clear()
+    _of_command.update(option for each in context.command.params for option in each.opts)
+    return value
+
+
+def named(error: GavelApiError) -> str:
+    """Return a refusal for people: with the option for the field that was refused, if the command has one."""
+    path = (error.field or "").split(".")
+    while path[0] in PARTS_OF_REQUESTS:
+        path.pop(0)
+        if not path:
+            return str(error)
+    option = "PROGRAM" if path[0] == "argv" else option_of(path[0])
+    if option not in _of_command and not (option == "PROGRAM" and "program" in _of_command):
+        return str(error)
+    return f"{' '.join([option, *path[1:]])}: {error.detail.removeprefix(f'{error.field}: ')}"

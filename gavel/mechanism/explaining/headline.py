@@ -1,0 +1,62 @@
+"""The sentences that people read first about a job: where it is, what it waits for, when it starts or ends.
+
+The command line and the dashboard show them as they are; the figures behind them are those of the explanation.
+"""
+
+from gavel.mechanism.explaining.explanation import Why
+from gavel.mechanism.explaining.waiting import place_in_tier
+from gavel.types import Expected, Job, JobState
+
+UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h"), (float("inf"), 86_400.0, "days"))
+
+
+def headline(
+    job: Job, why: Why, *, start: Expected | None, finish: Expected | None, now_s: float, is_own: bool = False
+) -> str:
+    """Return one to three sentences on the job. `is_own`: the reader is its user.
+
+    `start` and `finish`: when it is expected to start, if it waits, and to end.
+    """
+    if job.state.is_terminal:
+        return _ended(job)
+    text = why.message
+    if why.position is not None and why.shortage:
+        text = f"{why.shortage} {place_in_tier(why.position, job.spec.tier, is_own=is_own)}"
+    if start is not None:
+        text = f"{text.removesuffix('.')}; it starts {_in(start, now_s)}."
+    elif finish is not None and job.state is JobState.LEASED:
+        text = f"{text.removesuffix('.')}; the job is {_done(job)} done and ends {_in(finish, now_s)}."
+    return f"{_stopped(job)}{text}"
+
+
+def in_about(seconds: float, low_s: float, high_s: float) -> str:
+    """Return an expected time from now with its interval, such as "in about 7 s (0 to 14 s)", or "within 4 s"."""
+    scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if high_s < below_s)
+    at, low, high = (max(0, round(each_s / scale)) for each_s in (seconds, low_s, high_s))
+    return f"in about {at} {unit} ({low} to {high} {unit})" if at else f"within {max(1, high)} {unit}"
+
+
+def _in(expected: Expected, now_s: float) -> str:
+    return in_about(expected.at_s - now_s, expected.low_s - now_s, expected.high_s - now_s)
+
+
+def _done(job: Job) -> str:
+    return f"{max(job.steps_done, job.steps_reported) / job.spec.total_steps:.0%}"
+
+
+def _stopped(job: Job) -> str:
+    """What a job that ran before, and waits now, should not worry about; empty for any other."""
+    if job.state is not JobState.QUEUED or job.attempt == 0 or not job.is_wanted:
+        return ""
+    step = f"step {job.steps_done} of {job.spec.total_steps}" if job.steps_done else "its first step"
+    return f"It has stopped for now and goes on from {step}. "
+
+
+def _ended(job: Job) -> str:
+    lasted_s = max(0.0, (job.finished_at_s or job.submitted_at_s) - job.submitted_at_s)
+    scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if lasted_s < below_s)
+    after = f"{round(lasted_s / scale)} {unit} after it was submitted"
+    if job.state is JobState.COMPLETED:
+        return f"Completed: all {job.spec.total_steps} steps were done {after}."
+    verb = "Failed" if job.state is JobState.FAILED else "Stopped"
+    return f"{verb} at step {job.steps_done} of {job.spec.total_steps}, {after}. {job.explanation}"

@@ -1,0 +1,176 @@
+"""What the command line understands and answers: names of jobs, addresses, options in refusals, what was meant."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from api.schemas import JobSubmit
+from gavel.cli import app
+from gavel.cli.connection import resolve
+from gavel.cli.jobs import submit
+from gavel.cli.option_names import option_of
+from gavel.types import Scope
+from tests.api.conftest import Service, service
+
+__all__ = ["service"]
+
+Run = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def jobs(service: Service) -> dict[str, str]:
+    """The ids of jobs by name; two of them are called twin."""
+    names = ("alpha", "beta", "twin", "twin")
+    bodies = [{"argv": ["x"], "total_steps": 9, "tier": "gold", "name": name} for name in names]
+    made = [service.operator().post("/v1/jobs", json=body).json() for body in bodies]
+    return {f"{job['name']}-{i}" if job["name"] == "twin" else job["name"]: job["id"] for i, job in enumerate(made)}
+
+
+@pytest.fixture
+def gavel(service: Service) -> Iterator[Run]:
+    env = {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR), "COLUMNS": "200"}
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = CliRunner().invoke(app, arguments, env=env)
+        if done.exception and not isinstance(done.exception, SystemExit):
+            from gavel.cli.connection import explain
+
+            assert code == 2, done.exception
+            return explain(done.exception)  # type: ignore[arg-type]  # as `main` does
+        assert done.exit_code == code, (done.output, done.exception)
+        return done.output
+
+    yield run
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("job", "show", "alpha", "--json"),
+        ("job", "pause", "alpha", "--json"),
+        ("job", "resume", "alpha", "--json"),
+        ("job", "set", "alpha", "--weight", "2", "--json"),
+        ("job", "explain", "alpha", "--json"),
+        ("job", "events", "alpha", "--json"),
+        ("placements", "--job", "alpha", "--json"),
+        ("audit", "--job", "alpha", "--json"),
+        ("throughputs", "--job", "alpha", "--json"),
+        ("job", "submit", "--steps", "5", "--after", "alpha", "--json", "--", "true"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_that_takes_a_job_takes_its_name(
+    gavel: Run, jobs: dict[str, str], command: tuple[str, ...]
+) -> None:
+    answer: Any = json.loads(gavel(*command))
+    if "id" in answer and "submit" not in command:
+        assert answer["id"] == jobs["alpha"]
+    if "submit" in command:
+        assert answer["after"] == [jobs["alpha"]]
+
+
+def test_the_beginning_of_an_id_is_enough_while_one_job_has_it(gavel: Run, jobs: dict[str, str]) -> None:
+    together = jobs["beta"][:4]
+    only = jobs["beta"]
+    shortest = next(only[:n] for n in range(1, 17) if sum(each.startswith(only[:n]) for each in jobs.values()) == 1)
+    assert json.loads(gavel("job", "show", shortest, "--json"))["name"] == "beta"
+    refused = gavel("job", "cancel", together, code=2)
+    assert "means several jobs; name one by its id" in refused and jobs["alpha"] in refused and "alpha" in refused
+
+
+def test_a_name_that_two_jobs_have_is_answered_with_both(gavel: Run, jobs: dict[str, str]) -> None:
+    refused = gavel("job", "cancel", "twin", code=2)
+    assert jobs["twin-2"] in refused and jobs["twin-3"] in refused and "QUEUED" in refused
+    assert "PAUSED" not in gavel("job", "show", jobs["twin-2"])
+
+
+def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: dict[str, str]) -> None:
+    assert "no job has the id or the name alpah; did you mean alpha?" in gavel("job", "show", "alpah", code=2)
+    assert "`gavel job list` shows the jobs" in gavel("job", "show", "0Z_?", code=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (("job", "submit", "--steps", "0", "--", "true"), "--steps: "),
+        (("job", "submit", "--steps", "5", "--scale-factor", "99", "--", "true"), "--scale-factor: "),
+        (("job", "submit", "--steps", "5", "--env", "GAVEL_X=1", "--", "true"), "--env GAVEL_X: "),
+        (("job", "submit", "--steps", "5", "--tier", "golden", "--", "true"), "did you mean gold?"),
+        (("job", "submit", "--steps", "5", "--kind", "mlp-b265"), "did you mean mlp-b256?"),
+        (("job", "submit", "--steps", "5", "--after", "alpah", "--", "true"), "did you mean alpha?"),
+        (("job", "submit", "--steps", "5", "--memory", "lots", "--", "true"), "--memory lots: write a size"),
+        (("policy", "set", "fiffo"), "did you mean fifo?"),
+        (("tier", "set", "gold", "--guarantee", "2"), "--guarantee: "),
+        (("job", "sbmit"), "submit"),
+        (("job", "submit", "--stepz", "5"), "--steps"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+@pytest.mark.usefixtures("jobs")
+def test_a_refusal_names_the_option_and_what_was_meant(gavel: Run, arguments: tuple[str, ...], output: str) -> None:
+    refused = gavel(*arguments, code=2)
+    assert output in refused and "body." not in refused and "total_steps" not in refused
+
+
+def test_submit_has_an_option_for_every_field_of_the_api() -> None:
+    group = get_command(app)
+    command = group.commands["job"].commands["submit"]  # type: ignore[attr-defined]
+    options = {name for each in command.params for name in each.opts}
+    fields = set(JobSubmit.model_json_schema()["properties"]) - {"argv"}
+    assert {option_of(each) for each in fields} <= options, "an option that `gavel job submit --help` lacks"
+    assert submit.__doc__ is not None
+
+
+def test_what_submit_states_arrives(gavel: Run) -> None:
+    options = ("--no-preemptible", "--cpus", "1", "--memory", "1.5GiB", "--max-retries", "2", "--priority", "0")
+    job = json.loads(gavel("job", "submit", "--steps", "5", *options, "--json", "--", "true"))
+    assert (job["preemptible"], job["cpu_cores"], job["memory_bytes"], job["max_retries"]) == (False, 1, 3 << 29, 2)
+
+
+def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service, tmp_path: Path) -> None:
+    assert resolve("localhost:8080", "t").url == "http://localhost:8080"
+    assert resolve("https://gavel.example", "t").url == "https://gavel.example"
+    assert "ok" in gavel("--url", service.url.removeprefix("http://"), "health")
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("command", ["job logs -f alpha", "job submit --follow --steps 5 -- true"])
+def test_ctrl_c_says_that_the_job_goes_on(service: Service, command: str) -> None:
+    env = {**os.environ, "GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-X", "faulthandler", "-c", FOLLOWER, *command.split()],
+        env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "follows\n"
+        process.send_signal(signal.SIGINT)
+        _, output = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, output
+    job_id = output.split("gavel job cancel ")[1].split("`")[0]
+    assert f"the job goes on; `gavel job logs -f {job_id}` continues, `gavel job cancel {job_id}` ends it" in output
+    assert service.operator().get(f"/v1/jobs/{job_id}").json()["state"] == "QUEUED"
+
+
+FOLLOWER = """
+from gavel.cli import jobs, main
+
+begin = jobs._print_log
+
+def say(parts):
+    print("follows", flush=True)
+    begin(parts)
+
+jobs._print_log = say
+main()
+"""

@@ -1,0 +1,107 @@
+"""What a person sees first: why a job failed, what comes next, a page for what is not there; on a telephone, too."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from api.dashboard.pages import PAGES
+from gavel.ports import Changes
+from gavel.types import Job, JobState
+from tests.dashboard.conftest import Dashboard, Tab
+from tests.dashboard.scene import tell
+
+pytestmark = pytest.mark.browser
+
+PHONE = {"width": 390, "height": 844}
+LOST = """() => [...document.querySelectorAll('table :is(button, a, .badge, progress), nav a, main button')]
+  .filter((each) => each.checkVisibility() && !each.closest('dialog:not([open])'))
+  .filter((each) => { const box = each.getBoundingClientRect(); return box.left < 0 || box.right > innerWidth + 1; })
+  .map((each) => each.outerHTML.slice(0, 80))"""
+CUT = """() => [...document.querySelectorAll('.sentence, .note, td.reason, .lines li')]
+  .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1).map((each) => each.outerHTML)"""
+
+
+def fail(dashboard: Dashboard, job: Job) -> None:
+    tail = "step 30\nTraceback (most recent call last):\nValueError: the \x1b[31mloss\x1b[0m is <nan>\n"
+    ended = {"finished_at_s": time.time(), "started_at_s": time.time() - 9, "exit_code": 3, "log_tail": tail}
+    failed = replace(job, state=JobState.FAILED, message="The program ended with exit code 3.", **ended)
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(failed,)))
+    (dashboard.logs / job.id).write_text("".join(f"step {i} loss {i / 7:.2f}\n" for i in range(200)) + tail)
+
+
+def test_a_failed_job_s_page_begins_with_the_reason_and_the_end_of_its_log(dashboard: Dashboard, tab: Tab) -> None:
+    job = next(each for each in tell(dashboard.store, time.time(), jobs=6, rounds=3) if each.state is JobState.LEASED)
+    fail(dashboard, job)
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#job-reason")).to_contain_text("Failed at step")
+    expect(tab.page.locator("#failure-title")).to_have_text("Why it failed exit code 3")
+    expect(tab.page.locator("#failure-reason")).to_contain_text("The program ended with exit code 3.")
+    expect(tab.page.locator("#failure-tail")).to_have_text(
+        "step 30\nTraceback (most recent call last):\nValueError: the loss is <nan>"
+    )
+    box, log = tab.page.locator("#failure").bounding_box(), tab.page.locator("#log-text")
+    assert box is not None and box["y"] < 400, "at the top"
+    expect(log).to_contain_text("step 199")
+    tab.page.get_by_label("Search the log").fill("LOSS 1.")
+    expect(tab.page.locator("#log-matches")).to_have_text("7 lines have it")
+    assert (log.text_content() or "").splitlines()[0] == "step 7 loss 1.00"
+    with tab.page.expect_download() as download:
+        tab.page.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == f"{job.id}.log"
+    assert "step 199" in download.value.path().read_text()
+
+
+def test_a_job_that_is_not_there_has_a_page_that_says_so(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time(), jobs=2, rounds=1)
+    answer = tab.page.goto("/jobs/0000000000000000")
+    assert answer is not None and answer.status == 404
+    expect(tab.page.locator("main")).to_contain_text("There is no job 0000000000000000, or it belongs to another user.")
+    tab.errors.clear()  # the browser itself reports the 404
+    tab.page.get_by_role("link", name="Back to the overview").click()
+    expect(tab.page.locator("#jobs-table tbody tr")).to_have_count(2)
+
+
+def test_the_overview_begins_with_what_failed_what_completed_and_what_comes(dashboard: Dashboard, tab: Tab) -> None:
+    tell(dashboard.store, time.time())
+    tab.page.goto("/")
+    expect(tab.page.locator("#failed-list")).to_contain_text("rnn-9")
+    expect(tab.page.locator("#completed-list")).to_contain_text("rnn-4")
+    expect(tab.page.locator("#next-list li")).to_have_count(4)
+    places = [tab.page.locator(each).bounding_box() for each in ("#now", "#allocation")]
+    assert places[0] is not None and places[1] is not None and places[0]["y"] < places[1]["y"]
+    assert tab.page.evaluate(CUT) == []
+
+
+def test_on_a_telephone_every_state_and_button_is_on_the_screen(dashboard: Dashboard, tab: Tab) -> None:
+    jobs = tell(dashboard.store, time.time(), jobs=12, rounds=5)
+    tab.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    for path in (*PAGES, f"/jobs/{jobs[0].id}"):
+        tab.page.goto(path)
+        expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+        assert tab.page.evaluate(LOST) == [], path
+        assert tab.page.evaluate(CUT) == [], path
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    tab.page.goto("/")
+    box = tab.page.locator("#jobs-table").bounding_box()
+    foot = tab.page.locator("footer.foot").bounding_box()
+    assert box is not None and foot is not None and box["y"] + box["height"] < foot["y"], (
+        "cards need no scrolling inside"
+    )
+    card = tab.page.locator("#jobs-table tbody tr").first
+    for label in ("State", "Progress", "Why"):
+        expect(card.locator(f"[data-label={label}]")).to_be_visible()
+
+
+def test_a_job_keeps_its_colour_on_other_pages_and_later(dashboard: Dashboard, tab: Tab) -> None:
+    jobs = tell(dashboard.store, time.time(), jobs=6, rounds=3)
+    colours = "async (ids) => { const { colourOf } = await import('/static/palette.js'); return ids.map(colourOf); }"
+    ids = [job.id for job in jobs]
+    tab.page.goto("/")
+    expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+    first = tab.page.evaluate(colours, ids)
+    assert len(set(first)) == len(ids)
+    tab.page.goto("/placements")
+    expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+    assert tab.page.evaluate(colours, ids[::-1]) == first[::-1]
