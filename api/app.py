@@ -20,6 +20,7 @@ from api.metrics import StoreCollector
 from api.routes import (
     audit,
     batches,
+    code,
     explain,
     jobs,
     live,
@@ -48,6 +49,7 @@ DESCRIPTION = (
 PARTS = (
     jobs,
     batches,
+    code,
     explain,
     audit,
     logs,
@@ -88,7 +90,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.rates = RateLimit(services.settings.requests_per_user_per_s)
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
-    app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes)
+    app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes, code_path=code.router.prefix)
     app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
     errors.install(app)
     app.router.routes += ROUTES

@@ -12,6 +12,7 @@ from api.views.grouping import grouped_view
 from api.views.memo import Memo
 from api.views.overview import Queued, line_of
 from api.views.throughputs import Estimators, stored_estimators
+from gavel.backends.code_store import CodeStore
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
@@ -31,6 +32,11 @@ def installed_catalogue() -> Mapping[str, CatalogueEntry]:
     }
 
 
+def code_store(settings: Settings) -> CodeStore:
+    """Return the store of the code that jobs run."""
+    return CodeStore(settings.state_dir.resolve(), limit_bytes=settings.code_bytes, kept_s=settings.keep_code_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Ports and settings. `read_log(job_id, offset, limit_bytes)` returns bytes and the next offset to ask for."""
@@ -44,10 +50,15 @@ class Services:
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended lately; empty: it did not end
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
+    code: CodeStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
     lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
     matrices: Memo[AllocationView] = field(default_factory=lambda: Memo(grouped_view, kept_s=1.0))
+
+    def __post_init__(self) -> None:
+        """Open the store of code versions, whose folder the settings name."""
+        object.__setattr__(self, "code", code_store(self.settings))
 
     def estimator(self) -> ReconciledThroughputs:
         """Return the throughput estimator of the estimates that the scheduler committed last."""

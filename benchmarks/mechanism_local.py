@@ -32,7 +32,7 @@ LIMIT_S = 30.0
 NODE = "here"
 TRAIN = """
 import pickle
-from workloads.runtime import job
+from gavel_runtime import job
 
 model = {"weights": [0.5] * 4096}
 

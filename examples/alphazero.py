@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from gavel.ephemeral.libraries import CoLocation, LoadBalancing
 from gavel.ephemeral.libraries.primitives import Library
-from workloads.runtime import job
+from gavel_runtime import job
 
 BOARDS, PLANES, SIDE = 256, 17, 19
 FEATURES = PLANES * SIDE * SIDE

@@ -1,10 +1,10 @@
-"""Logistic regression. By hand: `python examples/train.py`; else `gavel job submit examples/train.py --steps 3000`."""
+"""Logistic regression. By hand: `python examples/train.py`; else `gavel job submit --steps 3000 examples/train.py`."""
 
 from pathlib import Path
 
 import numpy as np
 
-from workloads.runtime import job
+from gavel_runtime import job
 
 generator = np.random.default_rng(0)
 features = generator.standard_normal((4096, 256))

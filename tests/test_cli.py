@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gavel.cli import show
-from gavel.cli.jobs import argv_of
+from gavel.cli.program import argv_of
 from gavel.policies.inline import InlineRunner
 from gavel.ports import Changes
 from gavel.store.sql import SqlStore
@@ -115,6 +115,9 @@ def test_a_setting_out_of_bounds_is_named(bare: Shell) -> None:
         (("job", "submit", "--steps", "5", "--env", "SEED", "--", "true"), "NAME=VALUE"),
         (("job", "submit", "--steps", "5", "--throughput", "fast=quick", "--", "true"), "TYPE=STEPS_PER_S"),
         (("job", "submit", "--", "true"), "--steps"),
+        (("job", "submit", "train.py", "--steps", "5"), "gavel job submit --steps N train.py"),
+        (("job", "submit", "--steps", "5", "--workdir", "gone", "true"), "--workdir gone"),
+        (("job", "submit", "--steps", "5", "--env-file", "gone", "true"), "--env-file gone"),
         (("user", "set", "ann"), "--tier"),
     ],
 )
@@ -180,13 +183,40 @@ def test_a_submit_carries_every_option(service: Service, shell: Shell) -> None:
     (shell.folder / "train.py").touch()
     options = "--steps 5000 --name first --tier gold --scale-factor 2 --weight 2.5 --env SEED=7=8 --label team=vision"
     out = shell.ok(
-        "job", "submit", "train.py", *options.split(), "--throughput", "fast=12.5", "--json", "--", "--rate", "0.1"
+        "job", "submit", *options.split(), "--throughput", "fast=12.5", "--json", "train.py", "--rate", "0.1"
     )
     job = service.store.job(json.loads(out)["id"])
-    assert job.spec.argv == ("python", str(shell.folder.resolve() / "train.py"), "--rate", "0.1")
+    assert job.spec.argv == ("python", "train.py", "--rate", "0.1") and job.spec.workdir == str(shell.folder)
     assert (job.spec.name, job.spec.tier, job.spec.scale_factor, job.spec.weight) == ("first", "gold", 2, 2.5)
     assert (dict(job.spec.env), dict(job.spec.labels)) == ({"SEED": "7=8"}, {"team": "vision"})
     assert dict(job.spec.throughput_steps_per_s) == {"fast": 12.5} and job.spec.total_steps == 5000
+
+
+def test_the_callers_environment_goes_with_a_program(service: Service, shell: Shell) -> None:
+    """1 the folder, the interpreter of the active environment and the variables of a file, 2 what is named wins."""
+    (shell.folder / "train.py").touch()
+    (shell.folder / "mine.env").write_text("# of the project\nexport SEED=3\nPROXY='a b'\n")
+    own = shell.folder / "own" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.symlink_to(sys.executable)
+    shell.env["VIRTUAL_ENV"] = str(shell.folder / "own")
+    submit = ("job", "submit", "--steps", "5", "--json", "--env-file", "mine.env")
+    spec = service.store.job(json.loads(shell.ok(*submit, "--env", "SEED=4", "train.py", "--steps", "9"))["id"]).spec
+    assert (spec.argv, spec.workdir) == (("python", "train.py", "--steps", "9"), str(shell.folder))
+    assert (spec.python, dict(spec.env)) == (str(own), {"SEED": "4", "PROXY": "a b"})
+    named = ("--python", "/usr/bin/python3", "--workdir", "own")
+    spec = service.store.job(json.loads(shell.ok(*submit, *named, "train.py"))["id"]).spec
+    assert (spec.argv[1], spec.workdir) == (str(shell.folder / "train.py"), str(shell.folder / "own"))
+    assert spec.python == "/usr/bin/python3"
+
+
+def test_the_interpreter_of_a_folder_is_taken_where_none_is_active(shell: Shell) -> None:
+    (shell.folder / "train.py").touch()
+    own = shell.folder / ".venv" / "bin" / "python"
+    assert json.loads(shell.ok("job", "submit", "--steps", "5", "--json", "train.py"))["python"] == ""
+    own.parent.mkdir(parents=True)
+    own.symlink_to(sys.executable)
+    assert json.loads(shell.ok("job", "submit", "--steps", "5", "--json", "train.py"))["python"] == str(own)
 
 
 def test_a_submit_the_service_refuses_prints_its_reason(shell: Shell) -> None:

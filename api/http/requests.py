@@ -12,6 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gavel.code_tree import BODY_BYTES
+
 log = structlog.get_logger("gavel.api")
 
 ID_HEADER = "X-Request-Id"
@@ -26,22 +28,28 @@ _NEXT_ID = itertools.count(
 
 
 class BodyLimit:
-    """ASGI middleware that answers 413 when more than `limit_bytes` of a request body are read."""
+    """ASGI middleware that answers 413 when more of a request body is read than allowed.
 
-    def __init__(self, app: ASGIApp, limit_bytes: int) -> None:
+    That is `limit_bytes`, or for paths that begin with `code_path` the limit of code.
+    """
+
+    def __init__(self, app: ASGIApp, limit_bytes: int, code_path: str) -> None:
         self.app = app
         self._limit_bytes = limit_bytes
+        self._code_path = code_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request and count the bytes that are read."""
         read_bytes = 0
+        is_code = str(scope.get("path", "")).startswith(self._code_path)
+        limit_bytes = BODY_BYTES if is_code else self._limit_bytes
 
         async def counted() -> Message:
             nonlocal read_bytes
             message = await receive()
             read_bytes += len(message.get("body", b""))
-            if read_bytes > self._limit_bytes:
-                raise HTTPException(413, f"the body is larger than {self._limit_bytes} bytes")
+            if read_bytes > limit_bytes:
+                raise HTTPException(413, f"the body is larger than {limit_bytes} bytes")
             return message
 
         await self.app(scope, counted if scope["type"] == "http" else receive, send)

@@ -12,7 +12,7 @@ from api.routes.parameters import IdempotencyKey
 from api.rules import Rules
 from api.schemas import CancelBatch, CancelledView, JobArraySubmit, JobBatchSubmit, JobBatchView
 from api.services import Services, ServicesDep
-from api.submission.specs import check_predecessors, spec_of, specs_of_array
+from api.submission.specs import check_stored, spec_of, specs_of_array
 from gavel.ports import JobFilter
 from gavel.types import Identity, JobSpec, Scope
 
@@ -71,7 +71,7 @@ def cancel_batch(body: CancelBatch, caller: UserOrOperator, services: ServicesDe
 
 
 def _array(body: JobArraySubmit, caller: Identity, services: Services, rules: Rules) -> list[JobSpec]:
-    check_predecessors(body.job, caller, services)
+    check_stored(body.job, caller, services)
     return specs_of_array(body, caller, rules)
 
 
@@ -81,7 +81,7 @@ def _specs(body: JobBatchSubmit, caller: Identity, services: Services, rules: Ru
     for index, job in enumerate(body.jobs):
         try:
             specs.append(spec_of(job, caller, rules))
-            check_predecessors(job, caller, services)
+            check_stored(job, caller, services)
         except Problem as error:
             if error.status != 422:
                 raise

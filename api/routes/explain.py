@@ -15,7 +15,7 @@ from api.rules import rules_of
 from api.schemas import JobSubmit, TierPut
 from api.schemas.explain import CalibrationView, EffectsView, ExplanationView, VerificationView, WhatIf
 from api.services import Services, ServicesDep
-from api.submission.specs import check_predecessors, spec_of
+from api.submission.specs import check_stored, spec_of
 from api.views.forecasts import calibration_view, explain_view
 from api.what_if import ask_in_a_process, effects_view, tried, verification_view
 from gavel.simulator.round_again import decided_again, stored_round
@@ -85,5 +85,5 @@ def _change(body: WhatIf, caller: Identity, services: Services) -> Change:
 
 
 def _spec(body: JobSubmit, caller: Identity, services: Services) -> JobSpec:
-    check_predecessors(body, caller, services)
+    check_stored(body, caller, services)
     return spec_of(body, caller, rules_of(services))

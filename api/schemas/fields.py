@@ -28,9 +28,11 @@ TypeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)
 
 Argument = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
 
-VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]*$", max_length=127)]
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=127)]
 
 VariableValue = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
+
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\u0000-\u001f]*$", max_length=4096)]
 
 LabelKey = Annotated[str, StringConstraints(pattern=LABEL_KEY_PATTERN, max_length=63)]
 

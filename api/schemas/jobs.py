@@ -6,7 +6,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from api.schemas.code import CodeOfJob, CodeView
 from api.schemas.fields import (
+    AbsolutePath,
     Argument,
     JobIdText,
     Kind,
@@ -68,7 +70,17 @@ class JobSubmit(Request):
     env: dict[VariableName, VariableValue] = Field(
         default_factory=dict,
         max_length=128,
-        description="Environment of every rank; names beginning with GAVEL_ are taken.",
+        description="Environment of every rank; a variable that the service sets is refused with the reason.",
+    )
+    workdir: AbsolutePath | None = Field(
+        None, description="Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job."
+    )
+    python: AbsolutePath | None = Field(
+        None,
+        description="Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.",
+    )
+    code: CodeOfJob | None = Field(
+        None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
     )
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=32)
     throughputs: dict[TypeName, StepsPerSecond] = Field(
@@ -233,6 +245,9 @@ class JobView(View):
     version: int
     argv: list[str]
     env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
+    workdir: str = Field(description="Empty: the job runs in a folder of its own.")
+    python: str = Field(description="Empty: the job runs with the service's interpreter.")
+    code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
     steps_done: int
     steps_reported: int

@@ -13,14 +13,16 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
+from api.submission.code import check_code
 from gavel.errors import NotFound, did_you_mean
-from gavel.types import Identity, JobSpec, Scope, Tier
+from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
+from gavel.types.environment import ARRAY_INDEX, reserved
 
 
 def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     """Return the job's specification. Raise a 422 or 503 problem that says what to change.
 
-    See `check_predecessors` too.
+    See `check_stored` too.
     """
     tier = _tier(body.tier, caller, rules.tiers)
     kind, argv = _kind_and_argv(body, caller.user, rules.catalogue)
@@ -35,6 +37,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         total_steps=body.total_steps,
         name=body.name or "",
         env=dict(body.env),
+        workdir=body.workdir or "",
+        python=body.python or "",
+        code=CodeVersion(**body.code.model_dump()) if body.code else None,
         scale_factor=body.scale_factor,
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
@@ -67,8 +72,8 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
     """Return a specification for each combination of the parameters, the last varying fastest. Raise as `spec_of`."""
     spec = spec_of(body.job, caller, rules)
     for name in body.parameters:
-        if name.startswith("GAVEL_"):
-            raise invalid(f"parameters.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+        if why := reserved(name):
+            raise invalid(f"parameters.{name}", why)
     if body.count is not None:
         combinations: list[dict[str, str]] = [{}] * body.count
     else:
@@ -98,8 +103,9 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
     return wanted
 
 
-def check_predecessors(body: JobSubmit, caller: Identity, services: Services) -> None:
-    """Raise a 422 problem for a job to wait for that the caller may not see."""
+def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
+    """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
+    check_code(body.code, services)
     for job_id in body.after:
         _check_predecessor(job_id, caller, services)
 
@@ -135,11 +141,12 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
     """Return kind and argv. A catalogue kind brings its own program, so that all measurements of it are comparable."""
     if body.kind is None:
         argv = tuple(body.argv or ())
-        return f"{user}/{body.name or _digest(argv)}", argv
+        return f"{user}/{body.name or _digest(argv, body.workdir)}", argv
     entry = catalogue.get(body.kind)
     if entry is not None:
         if body.argv is not None and body.argv != entry.argv:
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
+        _check_is_plain(body)
         return body.kind, tuple(entry.argv)
     if body.argv is None:
         names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"
@@ -149,18 +156,23 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
     return body.kind, tuple(body.argv)
 
 
-ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
-GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"  # the only setting of the job runtime that a user may set
+def _check_is_plain(body: JobSubmit) -> None:
+    """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
+    for name in ("workdir", "python", "code"):
+        if getattr(body, name) is not None:
+            raise invalid(name, f"kind {body.kind} brings its own program and interpreter; leave {name} out")
 
 
-def _digest(argv: tuple[str, ...]) -> str:
-    return hashlib.sha256(json.dumps(argv).encode()).hexdigest()[:12]
+def _digest(argv: tuple[str, ...], workdir: str | None) -> str:
+    """Return what tells programs without a name apart: the same script of another folder is another program."""
+    program = argv if workdir is None else (workdir, *argv)
+    return hashlib.sha256(json.dumps(program).encode()).hexdigest()[:12]
 
 
 def _check_env(env: Mapping[str, str]) -> None:
     for name in env:
-        if name.startswith("GAVEL_") and name != GANG_TIMEOUT:
-            raise invalid(f"env.{name}", "names beginning with GAVEL_ are set by the service; choose another")
+        if why := reserved(name):
+            raise invalid(f"env.{name}", why)
 
 
 def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:

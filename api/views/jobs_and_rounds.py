@@ -21,6 +21,7 @@ from api.schemas import (
     UserView,
     WorkerView,
 )
+from api.schemas.code import CodeView
 from api.schemas.resources import ResourceView
 from gavel import finish_time
 from gavel.ports import AuditEntry, JobEvent
@@ -112,6 +113,9 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         version=job.version,
         argv=list(spec.argv),
         env=list(spec.env),
+        workdir=spec.workdir,
+        python=spec.python,
+        code=None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
         labels=dict(spec.labels),
         steps_done=job.steps_done,
         steps_reported=job.steps_reported,

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from gavel.backends.code_store import code_dir
 from gavel.backends.gang import read_object
 from gavel.backends.launch import Places
 from gavel.backends.machine import write_json
+from gavel.backends.runtime import runtime_dir
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.errors import InvalidRequest
 from gavel.types import EphemeralResource, JobId, Term
@@ -27,6 +29,7 @@ class StateFolder:
     def __init__(self, path: Path, term: Term | None = None) -> None:
         self._path = path.resolve()
         self._state_dir_lock = StateDirLock(self._path, term)
+        self._runtime = runtime_dir(self._path)
         self._fences = {
             path.parent.name: int((read_object(path) or {"fence": 0})["fence"])
             for path in (self._path / "gangs").glob("*/fence.json")
@@ -43,6 +46,8 @@ class StateFolder:
     def places(self, job_id: JobId, generation: int) -> Places:
         """Return the paths of one gang's files. Raises InvalidRequest."""
         places = Places(
+            runtime=self._runtime,
+            code_store=code_dir(self._path),
             gang=self._path / "gangs" / job_id / str(generation),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,

@@ -1,7 +1,5 @@
 """The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
-import importlib.util
-import os
 import secrets
 import sys
 from collections.abc import Mapping
@@ -11,19 +9,24 @@ from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.ports import LaunchGang
-
-RESERVED_PREFIXES = ("GAVEL_", "LD_")
-FREE_NAMES = ("GAVEL_GANG_TIMEOUT_S", "GAVEL_ARRAY_INDEX")
+from gavel.types.environment import ARRAY_INDEX, reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The paths of a job's files."""
+    """The paths of a job's files. `runtime` is the folder with the package that jobs import."""
 
+    runtime: Path
+    code_store: Path
     gang: Path
     work: Path
     checkpoints: Path
     log: Path
+
+    @property
+    def copy(self) -> Path:
+        """Return where the job's own copy of its code is."""
+        return self.work / "code"
 
     def make(self) -> None:
         """Make every folder, open to this user only."""
@@ -31,22 +34,13 @@ class Places:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def is_reserved(name: str) -> bool:
-    """Return True for a variable that a job may not set."""
-    return name.startswith(RESERVED_PREFIXES) and name not in FREE_NAMES
-
-
 def base_environment() -> dict[str, str]:
     """Return the environment of every process of ours, without the service's own, which may hold secrets."""
-    environment = {
+    return {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
     }
-    package = importlib.util.find_spec("workloads")
-    if package is not None and package.submodule_search_locations:
-        environment["PYTHONPATH"] = os.path.dirname(next(iter(package.submodule_search_locations)))
-    return environment
 
 
 def launch_json(
@@ -62,6 +56,9 @@ def launch_json(
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+    theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
+
+    search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
 
     def rank(index: int) -> dict[str, Any]:
         accelerator = accelerators[gang.worker_ids[index]]
@@ -83,16 +80,18 @@ def launch_json(
         }
         if gang.job_token:
             own["GAVEL_JOB_TOKEN"] = gang.job_token
-        theirs = {name: value for name, value in gang.env.items() if not is_reserved(name)}
-        env = {**theirs, **base, "HOME": str(places.work), **accelerator.env, **own}
+        env = {**base, **search, "HOME": str(places.work), **accelerator.env, **theirs, **own}
+        env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
     return {
         "job_id": gang.job_id,
         "generation": gang.generation,
         "user": gang.user,
-        "argv": list(gang.argv),
-        "cwd": str(places.work),
+        "argv": [_program(gang), *gang.argv[1:]],
+        "python": gang.python,
+        "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
+        "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
@@ -102,3 +101,8 @@ def launch_json(
         "log_path": str(places.log),
         "log_bytes": log_bytes,
     }
+
+
+def _program(gang: LaunchGang) -> str:
+    """Return the program to run: for `python` the job's own interpreter, whatever its PATH says."""
+    return gang.python if gang.python and gang.argv[0] in ("python", "python3") else gang.argv[0]

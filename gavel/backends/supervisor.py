@@ -85,6 +85,7 @@ class Supervisor:
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
+        self._lost = ""
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
@@ -94,7 +95,8 @@ class Supervisor:
         self._prepare()
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
-        if not self._lease.check():
+        self._copy_code()
+        if not self._lease.check() and not self._lost:
             self._start()
         while self._step():
             pass
@@ -117,7 +119,24 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._selector.register(wake, selectors.EVENT_READ)
 
+    def _copy_code(self) -> None:
+        """Make the job's copy of its code. Where that fails the disk is at fault, so the gang counts as lost."""
+        code = self._launch.get("code")
+        if not code:
+            return
+        from gavel.backends.code_copy import copy_code  # it loads more than a supervisor needs otherwise
+
+        try:
+            copy_code(code["store"], code["digest"], code["copy"])
+        except OSError as problem:
+            self._lost = f"cannot copy its code: {problem}"
+
     def _start(self) -> None:
+        python = self._launch.get("python", "")
+        if python and not os.access(python, os.X_OK):
+            node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
+            self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
+            return
         self._ranks = start_ranks(self._launch)
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
@@ -223,6 +242,8 @@ class Supervisor:
 
     def _verdict(self) -> tuple[str, int, str]:
         """Return outcome, exit code and message."""
+        if self._lost:
+            return "lost", 0, self._lost
         if self._not_started:
             return "not_started", 127, self._not_started
         if not self._ranks:

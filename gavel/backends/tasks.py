@@ -12,12 +12,12 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from gavel.backends.launch import is_reserved
 from gavel.backends.machine import Lines, append_json, write_json
 from gavel.ephemeral.names import NODE_OWNER, check_requirement
 from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member
 from gavel.errors import InvalidRequest
 from gavel.types import JobId
+from gavel.types.environment import reserved
 
 TASKS_MAX = 1_000
 """Tasks of one gang that wait or run."""
@@ -139,9 +139,9 @@ def _checked(name: str, number: int, line: Mapping[str, Any], job_id: JobId) -> 
         raise InvalidRequest("argv", "must be a program and its arguments, a list of texts")
     if not isinstance(env, dict) or not all(_is_text(each) for each in (*env, *env.values())):
         raise InvalidRequest("env", "must be texts by name")
-    reserved = [each for each in env if is_reserved(each)]
-    if reserved:
-        raise InvalidRequest("env", f"{', '.join(reserved)} cannot be set")
+    for each in env:
+        if why := reserved(each):
+            raise InvalidRequest("env", f"{each} cannot be set: {why}")
     return Task(name, number, tuple(argv), _full_requirement(requires, job_id), env)
 
 

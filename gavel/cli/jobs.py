@@ -1,80 +1,76 @@
 """Commands about jobs: `gavel job submit|submit-batch|list|show|set|pause|resume|cancel|logs|events`."""
 
 import json
-import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 from rich.console import RenderableType
 
-from gavel.cli import completion, show
+from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
+from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
+from gavel.cli.job_file import JobFile, SubmitCommand, job_file_of, options_given, placed, read_job_file
+from gavel.cli.program import argv_of, of_caller, read_env_file, steps_of, workdir_of
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
-from gavel.client import TERMINAL_STATES, Client, GavelApiError, Job, JobSubmit, ServiceUnreachable
+from gavel.cli.submit_options import (
+    Array,
+    Count,
+    Cpus,
+    Deadline,
+    Env,
+    EnvFile,
+    File,
+    Follow,
+    Kind,
+    Label,
+    Memory,
+    Name,
+    Preemptible,
+    Priority,
+    Program,
+    Python,
+    Repeated,
+    Retries,
+    ScaleFactor,
+    Snapshot,
+    Speed,
+    Steps,
+    SubmitTier,
+    Wait,
+    Weight,
+    Workdir,
+    bytes_of,
+    pairs,
+    speeds,
+)
+from gavel.client import Client, Job, JobSubmit
 
 job_commands = typer.Typer(help="Submit jobs; list, follow, explain, change and cancel them.", no_args_is_help=True)
 app.add_typer(job_commands, name="job")
 
-Repeated = list[str] | None
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-UNITS = {
-    **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
-    **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40},
-}
-SIZE_HINT = "--memory {}: write a size such as 512MiB or 16GiB"
-Program = Annotated[
-    Repeated,
-    typer.Argument(
-        metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; its own options follow after --."
-    ),
-]
-Steps = Annotated[int, typer.Option(help="Training steps until the job is complete.")]
-Kind = Annotated[
-    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
-]
-Name = Annotated[str | None, typer.Option(help="A name for people.")]
-SubmitTier = Annotated[
-    str | None, typer.Option(help="One of your tiers; default: your first.", autocompletion=completion.tiers)
-]
-ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.")]
-Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
-Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
-Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
-Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
-Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
-Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
-Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
-Preemptible = Annotated[
-    bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
-]
-Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
-Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
-Array = Annotated[
-    Repeated,
-    typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
-]
-Count = Annotated[int | None, typer.Option(min=1, help="Submit it so many times, as an array.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
 
-
-@job_commands.command()
+@job_commands.command(cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
 def submit(  # noqa: PLR0913  one option per field of a job
+    context: typer.Context,
     *,
     program: Program = None,
-    steps: Steps,
+    file: File = None,
+    steps: Steps = None,
     kind: Kind = None,
     name: Name = None,
     tier: SubmitTier = None,
     scale_factor: ScaleFactor = 1,
     weight: Weight = 1.0,
     deadline: Deadline = None,
+    workdir: Workdir = Path(),
+    snapshot: Snapshot = True,
+    python: Python = None,
     env: Env = None,
+    env_file: EnvFile = None,
     label: Label = None,
     throughput: Speed = None,
     priority: Priority = None,
@@ -89,44 +85,45 @@ def submit(  # noqa: PLR0913  one option per field of a job
     follow: Follow = False,
     as_json: Json = False,
 ) -> None:
-    """Submit a job.
+    """Submit a job. Options of this command stand before the program; all that follows the program is its own.
 
-    gavel job submit train.py --steps 5000 --tier gold
+    gavel job submit --steps 5000 --tier gold train.py --lr 0.1
 
     gavel job submit --kind mlp-b256 --steps 500 --wait
 
-    gavel job submit --steps 100 -- ./train --rate 0.1
+    gavel job submit --steps 100 --array RATE=0.1,0.01 ./train --rate {RATE}
 
-    gavel job submit --steps 100 --array RATE=0.1,0.01 -- ./train --rate {RATE}
+    gavel job submit --file job.yaml --tier silver
     """
-    wanted = JobSubmit(
-        argv=argv_of(program or []),
+    given, job_file = options_given(context), read_job_file(file) if file else JobFile()
+    program = program or job_file.fields.get("argv") or []
+    folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
+    stated = JobSubmit(
+        argv=argv_of(program, folder),
         kind=kind,
         name=name,
-        total_steps=steps,
+        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
         tier=tier,
         scale_factor=scale_factor,
         weight=weight,
         deadline_at_s=None if deadline is None else time.time() + deadline,
-        env=_pairs("--env", env),
-        labels=_pairs("--label", label),
-        throughputs=_speeds(throughput),
+        env={**(read_env_file(env_file) if env_file else {}), **pairs("--env", env)},
+        labels=pairs("--label", label),
+        throughputs=speeds(throughput),
         priority=priority,
         max_retries=max_retries,
         after=after or [],
         preemptible=preemptible,
         cpu_cores=cpus,
-        memory_bytes=_bytes(memory),
+        memory_bytes=bytes_of(memory),
     )
-    if array or count:
-        return _submit_array(wanted, array, count, wait or follow, as_json)
-    with connect() as client:
-        job = client.submit(**wanted)
-        _say_deadline(job)
-        if wait or follow:
-            job = _watch(client, job, follow)
-        _tell(client, job, as_json, show.submitted)
-    raise typer.Exit(_exit_code(job))
+    with connect() as client, placed(job_file):
+        wanted = job_file.merged(stated, given)
+        if program and "code" not in job_file.fields:
+            wanted |= of_caller(client, program, folder, python or job_file.fields.get("python"), snapshot)
+        if array or count:
+            return _submit_array(client, wanted, array, count, wait or follow, as_json)
+        _submit(client, wanted, wait or follow, follow, as_json)
 
 
 @job_commands.command("submit-batch")
@@ -184,6 +181,14 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
 
 
 @job_commands.command()
+def spec(job_id: JobId, as_json: Json = False) -> None:
+    """Print the job file that submits this job again, with the same code: gavel job spec ID > job.yaml."""
+    with connect() as client:
+        job = client.job(job_id)
+    typer.echo(json.dumps(job) if as_json else job_file_of(job).rstrip())
+
+
+@job_commands.command()
 def cancel(
     job_ids: JobIdsIfAny = None,
     label: Annotated[str | None, typer.Option(metavar="KEY=VALUE", help="All with this label.")] = None,
@@ -232,7 +237,7 @@ def edit(
     """Change an unfinished job, from the next round on."""
     if weight is None and priority is None and label is None:
         fail("say what to change: --weight, --priority or --label")
-    labels = None if label is None else _pairs("--label", label)
+    labels = None if label is None else pairs("--label", label)
     with connect() as client:
         _show(client.edit(job_id, weight=weight, priority=priority, labels=labels), as_json)
 
@@ -243,8 +248,8 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the job has ended.")] = False,
 ) -> None:
     """Print what a job wrote."""
-    with connect() as client, _goes_on(job_id):
-        _print_log(client.read_logs(job_id, follow=follow))
+    with connect() as client, goes_on(job_id):
+        print_log(client.read_logs(job_id, follow=follow))
 
 
 @job_commands.command()
@@ -254,104 +259,32 @@ def events(job_id: JobId, as_json: Json = False) -> None:
         show.answer(list(client.events(job_id)), as_json, show.events)
 
 
-def _submit_array(wanted: JobSubmit, array: Repeated, count: int | None, is_waiting: bool, as_json: bool) -> None:
-    parameters = {name: values.split(",") for name, values in _pairs("--array", array).items()} or None
+def _submit(client: Client, wanted: JobSubmit, is_waiting: bool, follow: bool, as_json: bool) -> None:
+    job = client.submit(**wanted)
+    _say_deadline(job)
+    if is_waiting:
+        job = watch(client, job, follow)
+    _tell(client, job, as_json, show.submitted)
+    raise typer.Exit(exit_code(job))
+
+
+def _submit_array(
+    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, is_waiting: bool, as_json: bool
+) -> None:
+    parameters = {name: values.split(",") for name, values in pairs("--array", array).items()} or None
     if parameters and count:
         fail("--array and --count: give one of them")
-    with connect() as client:
-        made = client.submit_array(wanted, parameters=parameters, count=count)
-        ended = [_ended(client, job["id"]) for job in made["items"]] if is_waiting else made["items"]
+    made = client.submit_array(wanted, parameters=parameters, count=count)
+    jobs = [ended(client, job["id"]) for job in made["items"]] if is_waiting else made["items"]
     if not as_json:
         typer.echo(f"array {made['array_id']}", err=True)
-    show.answer(ended, as_json, show.jobs)
-    raise typer.Exit(max(_exit_code(job) for job in ended))
+    show.answer(jobs, as_json, show.jobs)
+    raise typer.Exit(max(exit_code(job) for job in jobs))
 
 
 def _say_deadline(job: Job) -> None:
     if job["deadline"]:
         typer.echo(f"deadline: {job['deadline']['outlook']} ({job['deadline']['message']})", err=True)
-
-
-def argv_of(program: list[str]) -> list[str] | None:
-    """Return the program to run: a Python file with python and its absolute path; empty: the catalogue's program."""
-    if not program:
-        return None
-    if program[0].endswith(".py"):
-        path = Path(program[0]).resolve()
-        if not path.is_file():
-            fail(f"there is no file {path}")
-        return ["python", str(path), *program[1:]]
-    return program
-
-
-def _pairs(option: str, given: Repeated) -> dict[str, str]:
-    split = [item.partition("=") for item in given or []]
-    for name, equals, _ in split:
-        if not equals:
-            fail(f"{option} {name}: write NAME=VALUE")
-    return {name: value for name, _, value in split}
-
-
-def _speeds(given: Repeated) -> dict[str, float]:
-    try:
-        return {name: float(value) for name, value in _pairs("--throughput", given).items()}
-    except ValueError as error:
-        fail(f"--throughput: {error}; write TYPE=STEPS_PER_S, such as avx512=12.5")
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"([0-9.]+) *([a-z]*)", text.strip().lower())
-    try:
-        return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
-    except (KeyError, ValueError):
-        fail(SIZE_HINT.format(text))
-
-
-def _watch(client: Client, job: Job, follow: bool) -> Job:
-    """Return the job once it has ended. What was submitted goes to stderr: stdout has the log or the answer only."""
-    typer.echo(f"submitted {job['id']}", err=True)
-    with _goes_on(job["id"]):
-        if follow:
-            _print_log(client.read_logs(job["id"], follow=True))
-        return _ended(client, job["id"])
-
-
-@contextmanager
-def _goes_on(job_id: str) -> Iterator[None]:
-    """Say on Ctrl-C that only the command ends, not the job."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo(
-            f"gavel: the job goes on; `gavel job logs -f {job_id}` continues, `gavel job cancel {job_id}` ends it",
-            err=True,
-        )
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _ended(client: Client, job_id: str) -> Job:
-    """Return the job once it has ended: by the events of its user's jobs, or by polling where there are no events."""
-    try:
-        for event in client.watch(kinds=["job"]):
-            if event["event"] != "job":  # after `hello`: the job may have ended before the stream began
-                job = client.job(job_id)
-            elif event["data"]["id"] == job_id:
-                job = cast(Job, event["data"])
-            else:
-                continue
-            if job["state"] in TERMINAL_STATES:
-                return job
-    except (GavelApiError, ServiceUnreachable):
-        pass
-    return client.wait(job_id)
-
-
-def _print_log(parts: Iterable[str]) -> None:
-    """Print log text as it is; on a terminal without control characters."""
-    on_terminal = sys.stdout.isatty()
-    for part in parts:
-        sys.stdout.write(show.harmless(part) if on_terminal else part)
-        sys.stdout.flush()
 
 
 def _show(job: Job, as_json: bool) -> None:
@@ -364,11 +297,3 @@ def _tell(
     """Show a job after the sentence that says where it is, and when it starts or ends."""
     sentence = "" if as_json else client.explain(job["id"])["sentence"]
     show.answer(job, as_json, lambda each: rendered(each, sentence))
-
-
-def _exit_code(job: Job) -> int:
-    """Return the job's exit code as a shell shows it (128 + signal); 1 if the job has none."""
-    if job["state"] not in ("FAILED", "CANCELLED"):
-        return 0
-    code = job["exit_code"] or 1
-    return 128 - code if code < 0 else code

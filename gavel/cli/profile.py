@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gavel.cli.connection import app, fail, refusals
-from gavel.cli.jobs import Program, argv_of
+from gavel.cli.program import argv_of
+from gavel.cli.submit_options import Program
 
 if TYPE_CHECKING:
     from gavel.backends.local import LocalBackend
@@ -30,13 +31,13 @@ Seconds = Annotated[
 ]
 
 
-@app.command()
+@app.command(context_settings={"allow_interspersed_args": False})
 def profile(*, program: Program = None, seconds: Seconds = 10.0) -> None:
     """Measure a training script on every accelerator type of this machine; no service is needed.
 
-    gavel profile train.py --seconds 20
+    gavel profile --seconds 20 train.py
 
-    The script takes its steps from workloads.runtime, as any job does. All workers train at once, as under load.
+    The script takes its steps from gavel_runtime, as any job does. All workers train at once, as under load.
     """
     argv = argv_of(program or [])
     if argv is None:
@@ -45,7 +46,7 @@ def profile(*, program: Program = None, seconds: Seconds = 10.0) -> None:
     with refusals():
         estimates = measured(argv, seconds)
     if not estimates:
-        fail("no step was reported: the script must loop over workloads.runtime's job.steps(), and long enough")
+        fail("no step was reported: the script must loop over gavel_runtime's job.steps(), and long enough")
     typer.echo(table(estimates))
 
 
@@ -174,11 +175,7 @@ def _check(seen: "Observation") -> None:
         if gang.exit is not None:
             log = gang.exit.log_tail or gang.exit.message
             where = f"with code {gang.exit.exit_code} on {gang.worker_ids[0]}"
-            fix = (
-                ""
-                if gang.exit.exit_code
-                else ", too early: let it loop over workloads.runtime's job.steps() to the end"
-            )
+            fix = "" if gang.exit.exit_code else ", too early: let it loop over gavel_runtime's job.steps() to the end"
             raise InvalidRequest("program", f"ended {where}{fix}. It wrote:\n{log}")
 
 

@@ -1,7 +1,6 @@
 """How answers look on a terminal. Each function returns what Rich prints for one answer."""
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -11,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gavel.cli.program import program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -140,8 +140,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
 def _submitted(each: Job) -> list[tuple[str, str]]:
     """Return what was submitted and is not shown elsewhere."""
     return [
-        ("program", harmless(shlex.join(each["argv"]))),
-        ("environment sets", harmless(", ".join(each["env"]))),
+        *((name, harmless(text)) for name, text in program_rows(each)),
         ("labels", harmless(", ".join(f"{name}={value}" for name, value in each["labels"].items()))),
         ("each worker needs", f"{each['cpu_cores']} CPU cores, {each['memory_bytes']} bytes of memory"),
         ("weight, priority", f"{each['weight']:g}, {each['priority']}"),

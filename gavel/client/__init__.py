@@ -16,6 +16,7 @@ Answers are the API's JSON objects as they came, typed in answers/; bodies.py ty
 from gavel.client import answers, bodies
 from gavel.client.answers import *  # noqa: F403  all of them, as its __all__ lists them
 from gavel.client.bodies import *  # noqa: F403
+from gavel.client.code import CodeCalls
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.events import EventCalls, WatchEvent
 from gavel.client.explain import ExplainCalls
@@ -32,7 +33,9 @@ __all__ += answers.__all__
 __all__ += bodies.__all__
 
 
-class Calls(JobCalls, EventCalls, PeopleCalls, NodeCalls, ResourceCalls, SchedulingCalls, OverviewCalls, ExplainCalls):
+class Calls(
+    JobCalls, CodeCalls, EventCalls, PeopleCalls, NodeCalls, ResourceCalls, SchedulingCalls, OverviewCalls, ExplainCalls
+):
     """All calls, defined once for both clients."""
 
 

@@ -8,6 +8,9 @@ from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
     "CancelBatch",
+    "CodeFile",
+    "CodeOfJob",
+    "CodeVersionPut",
     "DrainRequest",
     "Expected",
     "JobArraySubmit",
@@ -27,6 +30,14 @@ __all__ = [
 ]
 
 
+class CodeOfJob(TypedDict):
+    """Which code version a job runs. Commit and changes are what the caller says; the digest is what runs."""
+
+    digest: str
+    commit: NotRequired[str]  # The git commit that the files came from; empty outside git.
+    is_modified: NotRequired[bool]  # Files differ from the commit.
+
+
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
@@ -40,7 +51,14 @@ class JobSubmit(TypedDict):
     tier: NotRequired[str | None]  # One of your tiers; default: your first.
     weight: NotRequired[float]  # Relative to your other jobs in the tier.
     deadline_at_s: NotRequired[float | None]  # Seconds since the Unix epoch; one that has passed is refused.
-    env: NotRequired[Mapping[str, str]]  # Environment of every rank; names beginning with GAVEL_ are taken.
+    # Environment of every rank; a variable that the service sets is refused with the reason.
+    env: NotRequired[Mapping[str, str]]
+    # Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job.
+    workdir: NotRequired[str | None]
+    # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.
+    python: NotRequired[str | None]
+    # A stored code version: the job runs in a copy of its own, taken from `workdir`.
+    code: NotRequired[CodeOfJob | None]
     labels: NotRequired[Mapping[str, str]]
     # Known speed of the whole gang by accelerator type, in steps per second; it is measured anyway.
     throughputs: NotRequired[Mapping[str, float]]
@@ -83,6 +101,22 @@ class CancelBatch(TypedDict):
     label: NotRequired[str | None]
     array_id: NotRequired[str | None]
     keep: NotRequired[Sequence[str]]
+
+
+class CodeFile(TypedDict):
+    """One file of a code version."""
+
+    path: str  # Below the folder, with `/`.
+    size_bytes: NotRequired[int]
+    chunks: NotRequired[Sequence[str]]  # SHA-256 of each 262144 bytes, in order; the last may be shorter.
+    is_executable: NotRequired[bool]
+    target: NotRequired[str]  # What a symbolic link leads to; empty for a plain file.
+
+
+class CodeVersionPut(TypedDict):
+    """All files of a working directory."""
+
+    files: Sequence[CodeFile]
 
 
 class NodesAdded(TypedDict):

@@ -33,6 +33,7 @@ class Ask:
     params: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     json: Any = None
+    content: bytes | None = None
     patience_s: float = 0.0
 
 

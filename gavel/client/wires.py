@@ -49,8 +49,8 @@ class Wire:
     def _request(self, ask: Ask) -> dict[str, Any]:
         """Return the arguments of httpx's `build_request`."""
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + ask.patience_s)
-        options = {"params": ask.params, "headers": ask.headers, "json": ask.json, "timeout": timeout}
-        return {"method": ask.method, "url": ask.path, **options}
+        options = {"params": ask.params, "headers": ask.headers, "json": ask.json, "content": ask.content}
+        return {"method": ask.method, "url": ask.path, "timeout": timeout, **options}
 
 
 class SyncWire(Wire):

@@ -40,6 +40,9 @@ class LaunchGang:
     total_steps: int
     checkpoint: str | None  # name of the accepted checkpoint to restore
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
+    workdir: str = ""  # where the ranks run; "": in the job's own folder
+    code: str = ""  # digest of the code version that the gang runs in a copy of; "": none
+    python: str = ""  # path of the interpreter; "": the service's
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 
 

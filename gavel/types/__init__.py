@@ -16,7 +16,7 @@ from gavel.types.allocation import (
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
-from gavel.types.jobs import Job, JobId, JobSpec, JobState
+from gavel.types.jobs import CodeVersion, Job, JobId, JobSpec, JobState
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -57,6 +57,7 @@ __all__ = [
     "BoolArray",
     "Certificate",
     "Cluster",
+    "CodeVersion",
     "Combination",
     "EphemeralResource",
     "Expected",

@@ -29,6 +29,18 @@ _TERMINAL = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeVersion:
+    """Which code a job runs: the digest of its files, and the git commit that they came from.
+
+    `commit` is empty outside git; `is_modified` says that files differ from the commit.
+    """
+
+    digest: str
+    commit: str = ""
+    is_modified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
 
@@ -36,7 +48,8 @@ class JobSpec:
     what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight among the user's
     jobs; in tiers that serve in order it reorders those that follow one another. `max_retries`: how often a program
     that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
-    the id of the first.
+    the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
+    empty folder of the job. `python` is the path of the interpreter; "": the service's.
     """
 
     kind: str
@@ -59,6 +72,9 @@ class JobSpec:
     after: tuple[JobId, ...] = ()
     array_id: JobId | None = None
     array_index: int | None = None
+    workdir: str = ""
+    python: str = ""
+    code: CodeVersion | None = None
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: `changed` (copying.py) copies it with every report

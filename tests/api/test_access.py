@@ -66,6 +66,7 @@ def everybody(service: Service) -> Everybody:
     )
 
 
+NO_DIGEST = "0" * 64
 # route: what (bob, ann, the job's token, a token of another job of hers, the operator) are answered
 MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs": (200, 200, 403, 403, 200),
@@ -120,6 +121,9 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
+    "GET /v1/code-versions": (200, 200, 403, 403, 200),
+    "POST /v1/code-versions": (200, 200, 403, 403, 200),
+    f"PUT /v1/code-versions/{NO_DIGEST}/chunks": (404, 404, 403, 403, 404),
 }
 BODIES: dict[str, Any] = {
     "POST /v1/jobs": PROGRAM,
@@ -134,6 +138,7 @@ BODIES: dict[str, Any] = {
     "PUT /v1/policies/current": {"policy": "max_min_fairness"},
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
+    "POST /v1/code-versions": {"files": []},
     "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 
@@ -308,7 +313,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
-    names |= {"tokens/0000000000000000": "tokens/{token_id}"}
+    names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

@@ -29,6 +29,8 @@ ASKED: dict[str, Any] = {
     "memory_bytes": 123456789,
     "priority": -2,
     "max_retries": 4,
+    "workdir": "/home/ann/project",
+    "python": "/home/ann/project/.venv/bin/python",
 }
 
 
@@ -36,7 +38,9 @@ ASKED: dict[str, Any] = {
 def asked(service: Service) -> tuple[str, httpx.Client, dict[str, Any], str]:
     name, ann = service.user()
     first = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
-    body = ASKED | {"after": [first], "kind": f"{name}/all"}
+    digest = ann.post("/v1/code-versions", json={"files": []}).json()["digest"]
+    code = {"digest": digest, "commit": "c" * 40, "is_modified": True}
+    body = ASKED | {"after": [first], "kind": f"{name}/all", "code": code}
     answer = ann.post("/v1/jobs", json=body)
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"]), ann, body, name
@@ -77,6 +81,7 @@ def test_the_command_line_shows_every_field(
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
+        "code": f"{body['code']['digest'][:12]} of commit {'c' * 12} with changes",
     }
     for field in JobSubmit.model_fields:
         assert shown.get(field, str(body[field])) in text, field

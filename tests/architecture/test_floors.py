@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = sorted(path for room in ("gavel", "api", "workloads") for path in (ROOT / room).rglob("*.py"))
+PRODUCT = sorted(path for room in ("gavel", "api", "workloads", "runtime") for path in (ROOT / room).rglob("*.py"))
 FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 400
 BANNED_MODULES = {"utils", "util", "helpers", "common", "misc", "manager"}

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CODE = sorted(
     path
-    for room in ("gavel", "api", "workloads", "benchmarks", "scripts", "tests")
+    for room in ("gavel", "api", "workloads", "runtime", "benchmarks", "scripts", "tests")
     for path in (ROOT / room).rglob("*.py")
 )
 PROSE = sorted(

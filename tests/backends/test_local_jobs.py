@@ -2,6 +2,7 @@
 
 import stat
 import sys
+import venv
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.backends.clusters import LocalHarness, directory, eventually, script
 
 TRAINING = """
 import time
-from workloads.runtime import job
+from gavel_runtime import job
 
 def save(folder):
     (folder / "state").write_text("saved")
@@ -31,7 +32,7 @@ for step in job.steps(checkpoint=save, restore=restore):
 
 TORCH = """
 import os, torch, torch.distributed as dist
-from workloads.runtime import job
+from gavel_runtime import job
 meet = "file://" + os.environ["GAVEL_GANG_DIR"] + "/torch"
 dist.init_process_group("gloo", init_method=meet, rank=job.rank, world_size=job.world_size)
 mine = torch.tensor([float(job.rank + 1) ** 2])
@@ -49,11 +50,13 @@ END
 """
 
 
-def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
+def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
     harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GAVEL_DATABASE_URL", "postgresql://secret")
-    requested = {"MINE": "yes", "GAVEL_GENERATION": "99", "LD_PRELOAD": "/tmp/x.so", "PATH": "/tmp", "HOME": "/root"}
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    requested = {"MINE": "yes", "PATH": path, "PYTHONPATH": "/mine", "LD_LIBRARY_PATH": "/lib", "HOME": "/home/ann"}
+    requested |= {"GAVEL_GENERATION": "99", "GAVEL_GANG_TIMEOUT_S": "9", "RANK": "7"}
     tell = "env -0 > env; python -c 'import workloads, sys; print(sys.executable)'; pwd"
     harness.backend.execute(script(harness, tell, env=requested, checkpoint="1-50", start_step=50, job_token="t"))
     end = exit_of(harness, "j1")
@@ -61,15 +64,18 @@ def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
     assert end.log_tail.splitlines() == [sys.executable, str(work)]
     seen = dict(line.split("=", 1) for line in (work / "env").read_text().split("\0") if line)
     checkpoints = harness.folder / "checkpoints" / "j1"
+    (runtime,) = (harness.folder / "runtime").iterdir()
     secret, expires = seen.pop("GAVEL_GANG_KEY"), float(seen.pop("GAVEL_LEASE_EXPIRES_BOOTTIME_S"))
     assert len(secret) == 32
     assert 0 < expires - supervisor.boottime_s() < 60
     assert {name: seen[name] for name in seen if name not in ("PWD", "SHLVL", "_")} == {
         "MINE": "yes",
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": str(work),
+        "PATH": path,
+        "HOME": "/home/ann",
+        "LD_LIBRARY_PATH": "/lib",
+        "GAVEL_GANG_TIMEOUT_S": "9",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PYTHONPATH": f"{runtime}:/mine",
         "PYTHONUNBUFFERED": "1",
         "GAVEL_JOB_ID": "j1",
         "GAVEL_GENERATION": "1",
@@ -85,6 +91,35 @@ def test_a_jobs_environment_is_scrubbed_and_reserved_names_win(
         "GAVEL_NODE": "here",
         "GAVEL_JOB_TOKEN": "t",
     }
+
+
+def test_the_runtime_alone_is_on_the_path_of_a_job(harness: LocalHarness, tmp_path: Path) -> None:
+    """1 an interpreter of the user's own without packages, 2 it imports the runtime, 3 and nothing else of ours."""
+    venv.create(tmp_path / "own", with_pip=False, symlinks=True)
+    tries = "for m in 'gavel_runtime', 'gavel', 'api', 'workloads', 'numpy': print(m, find_spec(m) is not None)"
+    tell = f'{tmp_path}/own/bin/python -c "from importlib.util import find_spec\n{tries}"'
+    harness.backend.execute(script(harness, tell))
+    lines = ["gavel_runtime True", "gavel False", "api False", "workloads False", "numpy False"]
+    assert exit_of(harness, "j1").log_tail.splitlines() == lines
+    (folder,) = (harness.folder / "runtime").iterdir()
+    assert [path.name for path in folder.iterdir()] == ["gavel_runtime"]
+
+
+def test_a_gang_runs_in_its_folder_with_its_interpreter(harness: LocalHarness, tmp_path: Path) -> None:
+    """1 `python` is the job's interpreter, also for what its program starts, 2 in the folder that was named."""
+    venv.create(tmp_path / "own", with_pip=False, symlinks=True)
+    own = str(tmp_path / "own" / "bin" / "python")
+    show = "import os, subprocess, sys; print(sys.executable, os.getcwd()); sys.stdout.flush()"
+    show += "; subprocess.run(['python', '-c', 'import sys; print(sys.prefix)'])"
+    harness.backend.execute(script(harness, "", argv=("python", "-c", show), python=own, workdir=str(tmp_path)))
+    assert exit_of(harness, "j1").log_tail.splitlines() == [f"{own} {tmp_path}", str(tmp_path / "own")]
+
+
+def test_an_interpreter_that_is_not_on_the_node_is_named(harness: LocalHarness) -> None:
+    harness.backend.execute(script(harness, "", argv=("python", "train.py"), python="/gone/bin/python"))
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.NOT_STARTED
+    assert "the interpreter /gone/bin/python is not on node here" in end.message
 
 
 def test_folders_of_a_job_are_this_users_only(harness: LocalHarness) -> None:

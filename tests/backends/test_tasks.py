@@ -15,7 +15,7 @@ from gavel.ports import LaunchGang, SetResources
 from gavel.types import GangState
 from tests.backends.clusters import LocalHarness, accelerators, eventually
 
-ASK = "import sys, time; from workloads.runtime import job\n"
+ASK = "import sys, time; from gavel_runtime import job\n"
 SHOW = "import os; print('ran on', os.environ['GAVEL_NODE'], flush=True)"
 
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gavel.ports import Changes
-from gavel.types import JobState
+from gavel.types import CodeVersion, JobState
 from tests.builders import a_cluster, a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import KINDS, TYPES, tell
@@ -244,6 +244,9 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
         weight=2.5,
         priority=-2,
         max_retries=4,
+        workdir="/home/ann/project",
+        python="/home/ann/.venv/bin/python",
+        code=CodeVersion(digest="d" * 64, commit="c" * 40, is_modified=True),
         scale_factor=2,
         after=(first.id,),
         deadline_at_s=time.time() + 5000,
@@ -264,6 +267,7 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
             "2.5, -2",
         ),
         *("0 of 4", "Scale factor2", first.id, "Deadline", "ann, gold", "123\u202f456 bytes"),
+        *("/home/ann/project", "/home/ann/.venv/bin/python", f"{'d' * 12} of commit {'c' * 12} with changes"),
     ):
         expect(facts).to_contain_text(text)
 

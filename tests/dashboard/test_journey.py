@@ -21,7 +21,7 @@ pytestmark = pytest.mark.browser
 PICTURES = Path(__file__).parents[2] / "artifacts" / "dashboard"
 PROGRAM = """
 import time
-from workloads.runtime import job
+from gavel_runtime import job
 
 for step in job.steps(total=100_000):
     print(f"step {step} <img src=x onerror=document.title='taken'> \\x1b[31mred\\x1b[0m", flush=True)

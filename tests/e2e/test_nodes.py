@@ -15,7 +15,7 @@ LIMIT_S = 60
 TRAINS = [
     sys.executable,
     "-c",
-    "import time\nfrom workloads.runtime import job\n"
+    "import time\nfrom gavel_runtime import job\n"
     "save = lambda path: (path / 'weights').write_text('some')\n"
     "load = lambda path: (path / 'weights').read_text()\n"
     "for step in job.steps(checkpoint=save, restore=load): time.sleep(0.02)",

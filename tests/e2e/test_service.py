@@ -17,7 +17,7 @@ LIMIT_S = 90
 HOSTILE = {
     "exits-1": ("import sys; print('the data set is missing'); sys.exit(1)", "the data set is missing"),
     "leaves-early": (
-        "from workloads.runtime import job\nfor step in job.steps():\n    if step == 3: break",
+        "from gavel_runtime import job\nfor step in job.steps():\n    if step == 3: break",
         "left early",
     ),
 }

@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import time
-from workloads.runtime import job
+from gavel_runtime import job
 for step in job.steps():
     time.sleep(0.02)
 """
@@ -16,7 +16,7 @@ for step in job.steps():
 
 def profile(folder: Path, text: str) -> "subprocess.CompletedProcess[str]":
     (folder / "script.py").write_text(text)
-    command = [sys.executable, "-m", "gavel.cli", "profile", "script.py", "--seconds", "2"]
+    command = [sys.executable, "-m", "gavel.cli", "profile", "--seconds", "2", "script.py"]
     environment = {"PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "HOME": str(folder)}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False

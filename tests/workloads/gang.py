@@ -9,14 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from workloads._lease import boottime_s
+from gavel_runtime._lease import boottime_s
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 60.0
 COUNT = """
 import json, os, time
 from pathlib import Path
-from workloads.runtime import job
+from gavel_runtime import job
 
 done = []
 
@@ -137,7 +137,12 @@ class Gang:
 def launch(argv: tuple[str, ...], environment: dict[str, str]) -> subprocess.Popen[str]:
     """A python process with this environment and no other; output and errors together."""
     given = ("-c", *argv) if len(argv) == 1 else argv
-    base = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "LANG": "C.UTF-8"}
+    base = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT / "runtime"),
+        "OPENBLAS_NUM_THREADS": "1",
+        "LANG": "C.UTF-8",
+    }
     return subprocess.Popen(
         (sys.executable, "-B", *given),
         env=base | environment,

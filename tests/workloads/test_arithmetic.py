@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workloads._checkpoint import write_checkpoint
-from workloads._lease import READ_EVERY_S, Lease, LeaseFile, parse_lease
-from workloads._reports import METRICS_MAX, Meter, Reports, merged_metrics
+from gavel_runtime._checkpoint import write_checkpoint
+from gavel_runtime._lease import READ_EVERY_S, Lease, LeaseFile, parse_lease
+from gavel_runtime._reports import METRICS_MAX, Meter, Reports, merged_metrics
 
 EXAMPLES = 2000 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
 quickly = settings(max_examples=EXAMPLES)

@@ -9,7 +9,7 @@ import pytest
 from tests.workloads.gang import Gang, counting, until
 
 GATHER = """
-from workloads.runtime import job
+from gavel_runtime import job
 
 for step in job.steps():
     gathered = job.all_gather(b"%d of rank %d" % (step, job.rank) * 20_000)
@@ -111,7 +111,7 @@ def test_strangers_at_the_hub_do_not_disturb_the_gang(gang: Gang) -> None:
 
 
 def test_ranks_that_do_different_things_are_told_so(gang: Gang) -> None:
-    script = "from workloads.runtime import job\nfor step in job.steps():\n    job.rank and job.all_gather(b'')"
+    script = "from gavel_runtime import job\nfor step in job.steps():\n    job.rank and job.all_gather(b'')"
     codes, outputs = gang.start(script, ranks=range(2)).finish()
     assert codes == [1, 1]
     assert "rank 1 called all_gather where this rank expected it to have ended its step" in outputs[0]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gavel_runtime._lease import boottime_s
 from tests.workloads.gang import Gang, counting, launch, until
-from workloads._lease import boottime_s
 
 
 def saved_steps(gang: Gang, name: str) -> list[int]:
@@ -59,7 +59,8 @@ def test_an_extended_lease_keeps_the_same_process_running(gang: Gang) -> None:
 HOLD = """
 import json, os, time
 from pathlib import Path
-from workloads.runtime import boottime_s, job
+from gavel_runtime import job
+from gavel_runtime._lease import boottime_s
 
 lease = Path(os.environ["GAVEL_GANG_DIR"], "lease.json")
 
@@ -203,7 +204,7 @@ def test_metrics_come_with_the_reports(gang: Gang) -> None:
 
 
 def test_a_checkpoint_without_a_restore_function_is_refused(gang: Gang) -> None:
-    script = "from workloads.runtime import job\nlist(job.steps())"
+    script = "from gavel_runtime import job\nlist(job.steps())"
     codes, outputs = gang.start(script, total=4, start=2, checkpoint=gang.root).finish()
     assert codes == [1]
     assert f"restore: there is a checkpoint at {gang.root}" in outputs[0]
@@ -240,9 +241,9 @@ def test_outside_gavel_a_job_goes_on_from_the_newest_checkpoint_of_a_given_folde
 def test_the_runtime_loads_the_standard_library_only(tmp_path: Path) -> None:
     script = """
 import sys
-from workloads.runtime import job
+from gavel_runtime import job
 tops = {name.partition(".")[0] for name in sys.modules}
-print(sorted(tops - set(sys.stdlib_module_names) - {"__main__", "workloads"} - BEFORE))
+print(sorted(tops - set(sys.stdlib_module_names) - {"__main__", "gavel_runtime"} - BEFORE))
 """
     before = "import sys\nBEFORE = {name.partition('.')[0] for name in sys.modules}\n"
     assert run_alone(before + script, tmp_path) == (0, "[]\n")

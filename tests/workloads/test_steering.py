@@ -19,10 +19,10 @@ IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 STEER = """
 import sys
 from gavel.errors import InvalidResource
-from workloads._service import ServiceError
-from workloads.runtime import job
+from gavel_runtime._service import ServiceError
+from gavel_runtime import job
 
-SHOW = "from workloads.runtime import job; print('ran on', job.node, job.cluster().get_cluster_state() != {})"
+SHOW = "from gavel_runtime import job; print('ran on', job.node, job.cluster().get_cluster_state() != {})"
 
 
 def refused(what):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from gavel_runtime import Job
+from gavel_runtime._service import JobCluster, ServiceError
+from gavel_runtime._setting import setting_from
+from gavel_runtime._tasks import Task, ask_for_task
 from tests.workloads.gang import Gang, until
-from workloads._service import JobCluster, ServiceError
-from workloads._setting import setting_from
-from workloads._tasks import Task, ask_for_task
-from workloads.runtime import Job
 
 
 def say(directory: Path, file: str, **line: object) -> None:
@@ -63,7 +63,7 @@ def test_outside_gavel_there_is_nobody_to_ask() -> None:
 
 def test_tasks_of_ranks_and_of_tasks_are_named_apart_and_tasks_do_no_steps(gang: Gang) -> None:
     script = """
-from workloads.runtime import job
+from gavel_runtime import job
 
 print([job.launch(["true"], requires={"x": 1}).name for _ in range(2)])
 if job.world_size == 1:

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workloads.runtime import job
+from gavel_runtime import job
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]

@@ -77,12 +77,20 @@ function tile(name, text, note) {
 
 const pairs = (object, write) => Object.entries(object).map(write).join(", ");
 
+function codeOf(code) {
+  const version = code.digest.slice(0, 12);
+  return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}` : version;
+}
+
 function showFacts(job) {
   fillFacts(byId("facts"), {
     Id: job.id,
     "Job kind": job.kind,
     "User, tier": `${job.user}, ${job.tier}`,
     Program: job.argv.join(" "),
+    "Working directory": job.workdir,
+    Interpreter: job.python,
+    Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),
     "Scale factor": job.scale_factor,
     "Each worker needs": `${count(job.cpu_cores)} CPU cores, ${count(job.memory_bytes)} bytes of memory`,

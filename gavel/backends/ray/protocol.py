@@ -12,7 +12,7 @@ from gavel.backends.gang import GangKey
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"

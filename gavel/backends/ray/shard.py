@@ -237,7 +237,7 @@ def shared_places(launch: ShardLaunch, own: Places) -> Places:
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
-    return Places(gang=own.gang, work=own.work, checkpoints=checkpoints, log=own.log)
+    return replace(own, checkpoints=checkpoints)
 
 
 def launch_of(record: Mapping[str, Any]) -> ShardLaunch:

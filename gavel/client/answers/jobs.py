@@ -5,6 +5,15 @@ Made by scripts/client_types.py of the API's description: change that, then `mak
 
 from typing import Any, Literal, TypedDict
 
+
+class Code(TypedDict):
+    """Which code a job runs."""
+
+    digest: str  # SHA-256 of the list of files with their contents.
+    commit: str  # The git commit that the files came from; empty outside git.
+    is_modified: bool  # Files differ from the commit.
+
+
 DeadlineOutlook = Literal["met", "at_risk", "missed", "unknown"]
 """Whether a deadline will be met, by the present estimate."""
 
@@ -94,6 +103,9 @@ class Job(TypedDict):
     version: int
     argv: list[str]
     env: list[str]  # The names only: values may be secrets, and are never shown.
+    workdir: str  # Empty: the job runs in a folder of its own.
+    python: str  # Empty: the job runs with the service's interpreter.
+    code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
@@ -166,3 +178,17 @@ class Cancelled(TypedDict):
 
     cancelling: list[str]
     skipped: list[str]
+
+
+class CodeLimits(TypedDict):
+    """What the service takes as the code of a job, and where jobs run."""
+
+    max_bytes: int  # Most that the files of a code version may have together; 0: none is taken.
+    machine: str  # Boot id of the one machine that jobs run on, whose paths are theirs; empty: a cluster of several.
+
+
+class CodeVersion(TypedDict):
+    """A code version, and which of its chunks have to be sent; without any it is complete."""
+
+    digest: str
+    missing: list[str]

@@ -115,6 +115,9 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         start_step=job.steps_done,
         total_steps=job.spec.total_steps,
         checkpoint=job.checkpoint,
+        workdir=job.spec.workdir,
+        python=job.spec.python,
+        code=job.spec.code.digest if job.spec.code else "",
         job_token=job_token,
         shares_with=_partner(lease),
     )

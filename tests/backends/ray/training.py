@@ -4,7 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from workloads.runtime import job
+from gavel_runtime import job
 
 count = 0
 

@@ -1,20 +1,4 @@
-"""The library inside a job: which steps to do, when to checkpoint, how the ranks of a gang agree.
-
-    from workloads.runtime import job
-
-    for step in job.steps(checkpoint=save, restore=load):
-        train(step)
-    print("trained")          # reached only when the training is complete
-
-Standard library only. It talks to the service through files (docs/gang-protocol.md), so a job runs on when the service
-is down, and stops by itself when its lease is over. Outside Gavel the same script runs from 0 to `total`.
-
-A job may steer tasks of its own by ephemeral resources (docs/ephemeral-resources.md):
-
-    job.set_resource("near", 2)                                                   # on this rank's node
-    players = [job.launch(["python", "play.py"], requires={"near": 1}) for _ in range(2)]
-    codes = [player.wait() for player in players]
-"""
+"""One process's view of its job: its steps, its place in the gang, its tasks."""
 
 import itertools
 import os
@@ -24,19 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
-from workloads._hub import GO, STOP, GangError, Hub, Meeting, Spoke, join_hub, open_hub
-from workloads._leader import EXIT_PREEMPTED, Leader, Save
-from workloads._lease import boottime_s
-from workloads._reports import merged_metrics
-from workloads._setting import Setting, setting_from
-from workloads._tasks import Task, ask_for_task
+from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
+from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
+from gavel_runtime._lease import boottime_s
+from gavel_runtime._reports import merged_metrics
+from gavel_runtime._setting import Setting, setting_from
+from gavel_runtime._tasks import Task, ask_for_task
 
 if TYPE_CHECKING:  # loads HTTP, which most jobs never need
-    from workloads._service import JobCluster, NodeSpec, Units
-
-__all__ = ["GangError", "Job", "Task", "job"]
+    from gavel_runtime._service import JobCluster, NodeSpec, Units
 
 Restore = Callable[[Path], object]
 CHECKPOINT_EVERY_S = 60.0
@@ -206,7 +188,7 @@ class Job:
 
         Raises RuntimeError outside Gavel.
         """
-        from workloads._service import JobCluster
+        from gavel_runtime._service import JobCluster
 
         if not (self._setting.service_url and self._setting.job_token):
             raise RuntimeError("not run by a Gavel service, so there is no cluster to ask (GAVEL_URL, GAVEL_JOB_TOKEN)")
@@ -234,7 +216,7 @@ class _StopSignal:
     def __call__(self) -> bool:
         return self._came
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "_StopSignal":
         if self._is_main:
             self._before = signal.signal(signal.SIGTERM, self._remember)
         return self

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from workloads._checkpoint import write_checkpoint
-from workloads._hub import END, GO, STOP, Hub
-from workloads._lease import Lease, LeaseFile, boottime_s
-from workloads._reports import Meter, Reports
-from workloads._setting import Setting
+from gavel_runtime._checkpoint import write_checkpoint
+from gavel_runtime._hub import END, GO, STOP, Hub
+from gavel_runtime._lease import Lease, LeaseFile, boottime_s
+from gavel_runtime._reports import Meter, Reports
+from gavel_runtime._setting import Setting
 
 EXIT_PREEMPTED = 75
 PROGRESS_EVERY_S = 0.5

@@ -1,0 +1,44 @@
+"""The code version of a job: whether all of it is stored, and which versions nobody needs any more."""
+
+from api.http.errors import invalid
+from api.schemas.code import CodeOfJob
+from api.services import Services
+from gavel.errors import InvalidRequest
+from gavel.ports import JobFilter
+from gavel.types import JobId, JobState
+
+UNFINISHED = tuple(state for state in JobState if not state.is_terminal)
+
+
+def check_takes_code(services: Services) -> None:
+    """Raise a 422 problem where jobs run on machines that do not have the service's files."""
+    if services.settings.backend != "local":
+        raise invalid("code", "jobs run on a Ray cluster here; leave it out, and give a workdir that every node has")
+
+
+def check_code(code: CodeOfJob | None, services: Services) -> None:
+    """Mark the code version as used. Raise a 422 problem unless all of it is stored."""
+    if code is None:
+        return
+    check_takes_code(services)
+    try:
+        services.code.use(code.digest)
+    except InvalidRequest as error:
+        raise invalid(error.field, error.message) from None
+
+
+def clear_unused(services: Services) -> None:
+    """Delete what no unfinished job runs and nobody has used for long; at most once an hour."""
+    if services.code.is_clear_due():
+        services.code.clear(_unfinished(services))
+
+
+def _unfinished(services: Services) -> dict[JobId, str]:
+    """Return the unfinished jobs that run a code version, with its digest."""
+    digests: dict[JobId, str] = {}
+    cursor: JobId | None = None
+    while True:
+        page = services.store.jobs(JobFilter(states=UNFINISHED), cursor=cursor, limit=200)
+        digests |= {job.id: job.spec.code.digest for job in page.jobs if job.spec.code is not None}
+        if (cursor := page.next_cursor) is None:
+            return digests

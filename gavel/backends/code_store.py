@@ -1,0 +1,131 @@
+"""The code versions that jobs run, stored once: trees of files, and the chunks that the files consist of.
+
+Every piece is named by its digest and written whole or not at all, so several processes may write at once, and an
+upload that was cut off goes on where it was.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from gavel.backends.code_copy import chunk_path, tree_path
+from gavel.code_tree import TreeFile, chunk_sizes, digest_of, problem_of, read_tree, too_large, tree_text, unpacked
+from gavel.errors import InvalidRequest, NotFound
+from gavel.types import JobId
+
+CLEAR_EVERY_S = 3600.0
+
+
+def code_dir(state_dir: Path) -> Path:
+    """Return the folder of the store."""
+    return state_dir / "code"
+
+
+class CodeStore:
+    """The store below `state_dir`. A version has at most `limit_bytes`; one that nobody used for `kept_s` may go."""
+
+    def __init__(self, state_dir: Path, *, limit_bytes: int, kept_s: float) -> None:
+        self._folder = code_dir(state_dir)
+        self._work = state_dir / "work"
+        self.limit_bytes = limit_bytes
+        self._kept_s = kept_s
+        self._clear_at_s = 0.0
+
+    def put(self, files: Sequence[TreeFile]) -> tuple[str, tuple[str, ...]]:
+        """Store the tree; return its digest and the chunks that are missing. Raises InvalidRequest, OSError."""
+        problem = problem_of(files) or too_large({each.path: each.size_bytes for each in files}, self.limit_bytes)
+        if problem:
+            raise InvalidRequest("files", problem)
+        text = tree_text(files)
+        digest = digest_of(text)
+        self._write(tree_path(str(self._folder), digest), text)
+        return digest, self._missing(files)
+
+    def put_chunks(self, digest: str, body: bytes) -> tuple[str, ...]:
+        """Store the chunks of a body that belong to the version; return those that are missing still.
+
+        Raises NotFound for an unknown version, InvalidRequest, OSError.
+        """
+        files = self.files(digest)
+        wanted = {chunk for each in files for chunk in each.chunks}
+        try:
+            chunks = {digest_of(chunk): chunk for chunk in unpacked(body)}
+        except ValueError as problem:
+            raise InvalidRequest("body", str(problem)) from problem
+        if others := chunks.keys() - wanted:
+            raise InvalidRequest("body", f"chunk {min(others)} is no part of it; a file changed while it was read?")
+        for name, chunk in chunks.items():
+            self._write(chunk_path(str(self._folder), name), chunk)
+        return self._missing(files)
+
+    def files(self, digest: str) -> tuple[TreeFile, ...]:
+        """Return the files of a version. Raises NotFound."""
+        try:
+            return read_tree(Path(tree_path(str(self._folder), digest)).read_bytes())
+        except FileNotFoundError:
+            raise NotFound(f"no code version {digest}") from None
+
+    def use(self, digest: str) -> None:
+        """Mark a version as used now. Raises InvalidRequest unless all of it is stored."""
+        try:
+            missing = self._missing(self.files(digest))
+        except NotFound:
+            raise InvalidRequest("code.digest", f"no code version {digest}; store it first") from None
+        if missing:
+            raise InvalidRequest("code.digest", f"{len(missing)} chunks of {digest} are missing; send them first")
+        os.utime(tree_path(str(self._folder), digest))
+
+    def is_clear_due(self) -> bool:
+        """Return True once an hour: it is time to clear."""
+        now_s = time.monotonic()
+        if now_s < self._clear_at_s:
+            return False
+        self._clear_at_s = now_s + CLEAR_EVERY_S
+        return True
+
+    def clear(self, unfinished: Mapping[JobId, str]) -> None:
+        """Delete what nobody has used for `kept_s`: versions, their chunks, and the copies of jobs.
+
+        `unfinished`: the jobs that have not ended, with the digest of what each runs; all of that stays.
+        """
+        used = set(unfinished.values())
+        before_s = time.time() - self._kept_s
+        trees = list((self._folder / "trees").glob("*.json"))
+        for path in trees:
+            with suppress(FileNotFoundError):
+                if path.stat().st_mtime < before_s and path.stem not in used:
+                    path.unlink()
+        kept = {chunk for path in trees if path.exists() for each in self.files(path.stem) for chunk in each.chunks}
+        for chunk in (self._folder / "chunks").glob("*/*"):
+            with suppress(FileNotFoundError):
+                if chunk.name not in kept and chunk.stat().st_mtime < before_s:
+                    chunk.unlink()
+        for copy in self._work.glob("*/code"):
+            if copy.parent.name not in unfinished and copy.stat().st_mtime < before_s:
+                shutil.rmtree(copy, ignore_errors=True)
+
+    def _missing(self, files: Sequence[TreeFile]) -> tuple[str, ...]:
+        sizes = chunk_sizes(files)
+        return tuple(chunk for chunk, size in sizes.items() if not _has(chunk_path(str(self._folder), chunk), size))
+
+    def _write(self, name: str, content: bytes) -> None:
+        if _has(name, len(content)):
+            return
+        path = Path(name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(content)
+        temporary.rename(path)
+
+
+def _has(path: str, size: int) -> bool:
+    """Return whether the piece is stored, and mark it as used now. One that lost power cut short counts as absent."""
+    try:
+        os.utime(path)
+        return os.stat(path).st_size == size
+    except FileNotFoundError:
+        return False

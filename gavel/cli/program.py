@@ -1,0 +1,131 @@
+"""What of the caller goes with a job: its program, its working directory, its interpreter, its environment."""
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+
+from gavel.backends.machine import boot_id
+from gavel.cli.connection import fail
+from gavel.client import Client, CodeOfJob, Job, JobSubmit
+
+UNTRACKED_NAMED = 3
+
+
+def argv_of(program: Sequence[str], workdir: Path | None = None) -> list[str] | None:
+    """Return the program to run; None without one: the catalogue's.
+
+    A Python file becomes `python` and its path: below `workdir` relative to it, elsewhere absolute.
+    """
+    if not program:
+        return None
+    if not program[0].endswith(".py"):
+        return list(program)
+    path = Path(os.path.abspath(program[0]))  # links are kept: they may be part of the working directory
+    if not path.is_file():
+        fail(f"there is no file {path}")
+    is_below = workdir is not None and path.is_relative_to(workdir)
+    return ["python", str(path.relative_to(workdir) if is_below and workdir else path), *program[1:]]
+
+
+def steps_of(given: int | None, program: list[str]) -> int:
+    """Return the number of steps. End the command with a message without one."""
+    if given is not None:
+        return given
+    if "--steps" in program:
+        fail(
+            f"--steps stands after {program[0]}, so it is that program's; write gavel job submit --steps N {program[0]}"
+        )
+    fail("--steps: say how many training steps the job has")
+
+
+def workdir_of(given: Path) -> Path:
+    """Return the absolute path of the folder. End the command if there is none."""
+    folder = Path(os.path.abspath(given.expanduser()))
+    if not folder.is_dir():
+        fail(f"--workdir {given}: there is no such folder")
+    return folder
+
+
+def of_caller(client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool) -> JobSubmit:
+    """Return the fields that say where the program runs, and with which interpreter, after storing its code."""
+    limits = client.code_limits()
+    interpreter = python_of(python, folder, os.environ, is_here=limits["machine"] == boot_id())
+    own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
+    if snapshot and limits["max_bytes"]:
+        own["code"] = stored_code(client, program, folder)
+    elif snapshot:
+        typer.echo(f"the service takes no code: the job runs in {folder} itself, as it is on its nodes", err=True)
+    return cast(JobSubmit, {name: value for name, value in own.items() if value is not None})
+
+
+def stored_code(client: Client, program: Sequence[str], workdir: Path) -> CodeOfJob:
+    """Store the files of the working directory; return what the job is submitted with.
+
+    What git does not track is named on stderr. End the command if the folder is too large, or a file cannot be read.
+    """
+    from gavel.client.worktree import CodeTooLarge, worktree_of
+
+    words = (argv_of(program, workdir) or ())[:2]
+    own = [word for word in words if not os.path.isabs(word) and (workdir / word).is_file()]
+    try:
+        worktree = worktree_of(workdir, own)
+        stored = client.store_code(worktree)
+    except (CodeTooLarge, OSError) as error:
+        fail(f"--snapshot: {error}")
+    if worktree.untracked:
+        named = ", ".join(worktree.untracked[:UNTRACKED_NAMED])
+        more = f" and {len(worktree.untracked) - UNTRACKED_NAMED} more" * (len(worktree.untracked) > UNTRACKED_NAMED)
+        typer.echo(f"git does not track {named}{more}: not a part of the job's code (git add them)", err=True)
+    return stored
+
+
+def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], *, is_here: bool) -> str | None:
+    """Return the path of the interpreter that was named, else of the caller's own; None: the service's.
+
+    The caller's own is that of `$VIRTUAL_ENV`, of `$CONDA_PREFIX`, or of a `.venv` in the working directory or here. It
+    counts only where jobs run on this machine (`is_here`): another one has other paths.
+    """
+    if given:
+        return os.path.abspath(os.path.expanduser(given))  # a link is kept: it is what makes a virtual environment
+    if not is_here:
+        return None
+    prefixes = [
+        environment.get("VIRTUAL_ENV"),
+        environment.get("CONDA_PREFIX"),
+        workdir / ".venv",
+        Path.cwd() / ".venv",
+    ]
+    paths = [Path(prefix).absolute() / "bin" / "python" for prefix in prefixes if prefix]
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+
+
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the variables of a file of lines NAME=VALUE, quoted or not; `#` begins a comment. Nothing is expanded."""
+    from dotenv import dotenv_values
+
+    if not path.is_file():
+        fail(f"--env-file {path}: there is no such file")
+    values = dotenv_values(path, interpolate=False)
+    for name, value in values.items():
+        if value is None:
+            fail(f"--env-file {path}: {name} has no value; write NAME=VALUE")
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def program_rows(job: Job) -> list[tuple[str, str]]:
+    """Return what a job runs and where, each part with its name for people."""
+    code, version = job["code"], ""
+    if code:
+        commit = f" of commit {code['commit'][:12]}{' with changes' * code['is_modified']}" if code["commit"] else ""
+        version = f"{code['digest'][:12]}{commit}"
+    return [
+        ("program", shlex.join(job["argv"])),
+        ("working directory", job["workdir"]),
+        ("code", version),
+        ("interpreter", job["python"]),
+        ("environment sets", ", ".join(job["env"])),
+    ]

@@ -1,0 +1,94 @@
+"""The options of `gavel job submit`, and how their texts are read."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gavel.cli import completion
+from gavel.cli.connection import fail
+
+Repeated = list[str] | None
+UNITS = {
+    **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
+    **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40},
+}
+SIZE_HINT = "--memory {}: write a size such as 512MiB or 16GiB"
+Program = Annotated[
+    Repeated,
+    typer.Argument(
+        metavar="[PROGRAM [ARGUMENT..]]", help="A .py file or any program; what follows it are its own arguments."
+    ),
+]
+Steps = Annotated[
+    int | None, typer.Option(help="Training steps until the job is complete; must be given.", show_default=False)
+]
+File = Annotated[
+    Path | None, typer.Option("--file", "-f", metavar="FILE", help="A job file (YAML); options go before its fields.")
+]
+Workdir = Annotated[Path, typer.Option(metavar="DIR", help="Folder that the program runs in.", show_default="here")]
+Snapshot = Annotated[
+    bool,
+    typer.Option(help="Run in a copy of what git tracks there (outside git: of all files), not in the folder itself."),
+]
+Python = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
+    ),
+]
+EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
+Kind = Annotated[
+    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
+]
+Name = Annotated[str | None, typer.Option(help="A name for people.")]
+SubmitTier = Annotated[
+    str | None, typer.Option(help="One of your tiers; default: your first.", autocompletion=completion.tiers)
+]
+ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.")]
+Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
+Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
+Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
+Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
+Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
+Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
+Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
+Preemptible = Annotated[
+    bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
+]
+Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
+Array = Annotated[
+    Repeated,
+    typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
+]
+Count = Annotated[int | None, typer.Option(min=1, help="Submit it so many times, as an array.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
+
+
+def pairs(option: str, given: Repeated) -> dict[str, str]:
+    """Return the names and values of an option's texts NAME=VALUE. End the command at one that is none."""
+    split = [item.partition("=") for item in given or []]
+    for name, equals, _ in split:
+        if not equals:
+            fail(f"{option} {name}: write NAME=VALUE")
+    return {name: value for name, _, value in split}
+
+
+def speeds(given: Repeated) -> dict[str, float]:
+    """Return the steps per second that `--throughput` gives for each accelerator type."""
+    try:
+        return {name: float(value) for name, value in pairs("--throughput", given).items()}
+    except ValueError as error:
+        fail(f"--throughput: {error}; write TYPE=STEPS_PER_S, such as avx512=12.5")
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of a size as people write it, such as 512MiB."""
+    match = re.fullmatch(r"([0-9.]+) *([a-z]*)", text.strip().lower())
+    try:
+        return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
+    except (KeyError, ValueError):
+        fail(SIZE_HINT.format(text))

@@ -1,0 +1,56 @@
+"""The clients' calls about the code that jobs run."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from gavel.client.answers import CodeLimits, CodeVersion
+from gavel.client.bodies import CodeOfJob
+from gavel.client.script import Method, Script, call, get, part
+from gavel.client.worktree import Worktree, worktree_of
+from gavel.code_tree import CHUNK_BYTES, packed
+
+CHUNKS_A_REQUEST = 16  # about four megabytes
+
+
+class CodeCalls:
+    """Calls about code, part of both clients."""
+
+    @Method
+    def code_limits(self) -> Script[CodeLimits]:
+        """Return what the service takes as the code of a job, and where jobs run."""
+        return get("/v1/code-versions")
+
+    @Method
+    def store_code(self, workdir: str | Path | Worktree, also: Sequence[str] = ()) -> Script[CodeOfJob]:
+        """Store the files of a folder and return what `submit(code=..)` takes; see `worktree_of` for which files.
+
+        Only what the service lacks is sent; a call that was cut off goes on where it was when it is made again. Raise
+        CodeTooLarge, OSError, GavelApiError if a file changes meanwhile. Files are read in the calling thread.
+        """
+        return _stored(workdir if isinstance(workdir, Worktree) else worktree_of(Path(workdir).absolute(), also))
+
+
+def _stored(worktree: Worktree) -> Script[CodeOfJob]:
+    limits: CodeLimits = yield from get("/v1/code-versions")
+    worktree.check_size(limits["max_bytes"])
+    files = list(worktree.files())
+    body = {"files": [asdict(each) for each in files]}
+    stored: CodeVersion = yield from call("POST", "/v1/code-versions", may_repeat=True, json=body)
+    path = f"/v1/code-versions/{part(stored['digest'])}/chunks"
+    headers = {"Content-Type": "application/octet-stream"}
+    for batch in _batches(worktree.chunks(files, stored["missing"])):
+        yield from call("PUT", path, may_repeat=True, content=packed(batch), headers=headers)
+    return {"digest": stored["digest"], "commit": worktree.commit, "is_modified": worktree.is_modified}
+
+
+def _batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield the chunks in lists of about as many bytes."""
+    batch: list[bytes] = []
+    for chunk in chunks:
+        batch.append(chunk)
+        if sum(map(len, batch)) >= CHUNKS_A_REQUEST * CHUNK_BYTES or len(batch) >= 64 * CHUNKS_A_REQUEST:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,152 @@
+"""The files of a working directory that go with a job: what git tracks, or all that .gavelignore leaves."""
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gavel.code_tree import CHUNK_BYTES, FILES_MAX, TreeFile, digest_of, too_large
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+IGNORE_FILE = ".gavelignore"
+NEVER = (".git", ".gavel/", ".venv/", "__pycache__/")
+
+
+class CodeTooLarge(ValueError):
+    """The working directory has more than the service takes; the message names the largest folders."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    """What is to be stored of a folder. `sizes`: bytes by path below it; `untracked`: files that git does not know."""
+
+    folder: Path
+    sizes: Mapping[str, int]
+    commit: str = ""
+    is_modified: bool = False
+    untracked: tuple[str, ...] = ()
+
+    def check_size(self, limit_bytes: int) -> None:
+        """Raise CodeTooLarge if the service would refuse it."""
+        if problem := too_large(self.sizes, limit_bytes):
+            cure = f"list what the job does not need in {IGNORE_FILE}, or use the folder itself with --no-snapshot"
+            raise CodeTooLarge(f"{self.folder}: {problem}; {cure}")
+
+    def files(self) -> Iterator[TreeFile]:
+        """Yield each file with the digests of its chunks, read now. Raises OSError."""
+        for path in self.sizes:
+            yield _described(self.folder, path)
+
+    def chunks(self, files: Iterable[TreeFile], wanted: Iterable[str]) -> Iterator[bytes]:
+        """Yield the contents of the wanted chunks, in order of the files. Raises OSError."""
+        left = set(wanted)
+        for each in files:
+            for index, chunk in enumerate(each.chunks):
+                if chunk in left:
+                    left.remove(chunk)
+                    yield _read(self.folder / each.path, index)
+
+
+def worktree_of(folder: Path, also: Iterable[str] = ()) -> Worktree:
+    """Return the files of a folder; those of `also` (paths below it) in any case. Raises OSError.
+
+    In a git repository they are the files that git tracks below the folder, as they are now, elsewhere all files. In
+    both, what `.gavelignore` names (in the form of .gitignore) is left out.
+    """
+    ignored, also = _ignored(folder), list(_inside(folder, also))
+    tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    if tracked is None:
+        return Worktree(folder=folder, sizes=_sizes(folder, [*_walked(folder, ignored), *also]))
+    paths = [path for path in tracked.split("\0") if path and not ignored.match_file(path)]
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    others = (_git(folder, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    return Worktree(
+        folder=folder,
+        sizes=_sizes(folder, [*paths, *also]),
+        commit=(_git(folder, "rev-parse", "--verify", "-q", "HEAD") or "").strip(),
+        is_modified=bool(changes),
+        untracked=tuple(path for path in others if path and not ignored.match_file(path) and path not in set(also)),
+    )
+
+
+def _inside(folder: Path, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths that lead below the folder, and through no link: a link goes with a job as a link."""
+    top = os.path.realpath(folder)
+    for path in map(os.path.normpath, paths):
+        above = os.path.dirname(path)
+        is_below = path.split("/")[0] != ".."
+        if is_below and os.path.realpath(folder / above) == os.path.normpath(os.path.join(top, above)):
+            yield path
+
+
+def _ignored(folder: Path) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec
+
+    path = folder / IGNORE_FILE
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return GitIgnoreSpec.from_lines([*NEVER, *lines])
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git prints; None where there is no git or no repository."""
+    program = shutil.which("git")
+    if program is None:
+        return None
+    command = (program, "-C", str(folder), *arguments)
+    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    return os.fsdecode(ran.stdout) if ran.returncode == 0 else None
+
+
+def _walked(folder: Path, ignored: "GitIgnoreSpec") -> Iterator[str]:
+    """Yield the paths of all files that are not ignored, no more than show that there are too many."""
+    count = 0
+    for where, folders, names in os.walk(folder):
+        below = os.path.relpath(where, folder)
+        prefix = "" if below == "." else f"{below}/"
+        links = [name for name in folders if os.path.islink(os.path.join(where, name))]
+        folders[:] = [name for name in folders if name not in links and not ignored.match_file(f"{prefix}{name}/")]
+        for name in (*names, *links):
+            if not ignored.match_file(prefix + name):
+                count += 1
+                yield prefix + name
+        if count > 2 * FILES_MAX:
+            return
+
+
+def _sizes(folder: Path, paths: Iterable[str]) -> dict[str, int]:
+    """Return the size of each file and link; what is neither, or is gone, is left out."""
+    sizes = {}
+    for path in sorted(set(paths)):
+        try:
+            status = os.lstat(folder / path)
+        except FileNotFoundError:  # deleted, and git still tracks it
+            continue
+        if stat.S_ISREG(status.st_mode):
+            sizes[path] = status.st_size
+        elif stat.S_ISLNK(status.st_mode):
+            sizes[path] = 0
+    return sizes
+
+
+def _described(folder: Path, path: str) -> TreeFile:
+    full = folder / path
+    if full.is_symlink():
+        return TreeFile(path=path, target=os.readlink(full))
+    with open(full, "rb") as file:
+        status, chunks, size = os.fstat(file.fileno()), [], 0
+        while chunk := file.read(CHUNK_BYTES):
+            chunks.append(digest_of(chunk))
+            size += len(chunk)
+    return TreeFile(path=path, size_bytes=size, chunks=tuple(chunks), is_executable=bool(status.st_mode & 0o100))
+
+
+def _read(path: Path, index: int) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(index * CHUNK_BYTES)
+        return file.read(CHUNK_BYTES)

@@ -1,0 +1,165 @@
+"""The store of code versions: what is put in comes out as a job's own copy, and each piece is kept once."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.backends.code_copy import chunk_path, copy_code
+from gavel.backends.code_store import CodeStore
+from gavel.code_tree import CHUNK_BYTES, TreeFile, chunk_sizes, digest_of, packed, problem_of, too_large, unpacked
+from gavel.errors import InvalidRequest, NotFound
+
+LIMIT_BYTES = 10 << 20
+NAMES = st.text("abé.~ ", min_size=1, max_size=3).filter(lambda name: name not in (".", ".."))
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+CONTENTS = st.binary(max_size=9) | st.integers(0, 3).map(lambda count: b"x" * (count * CHUNK_BYTES + count))
+
+
+def described(path: str, content: bytes) -> TreeFile:
+    chunks = tuple(digest_of(content[at : at + CHUNK_BYTES]) for at in range(0, len(content), CHUNK_BYTES))
+    return TreeFile(path=path, size_bytes=len(content), chunks=chunks)
+
+
+def stored(store: CodeStore, contents: dict[str, bytes]) -> str:
+    """Store these files, as a client does; their digest."""
+    digest, missing = store.put([described(path, content) for path, content in contents.items()])
+    by_name = {
+        digest_of(content[at : at + CHUNK_BYTES]): content[at : at + CHUNK_BYTES]
+        for content in contents.values()
+        for at in range(0, len(content), CHUNK_BYTES)
+    }
+    assert store.put_chunks(digest, packed(by_name[name] for name in missing)) == ()
+    store.use(digest)
+    return digest
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CodeStore:
+    return CodeStore(tmp_path, limit_bytes=LIMIT_BYTES, kept_s=3600)
+
+
+@settings(max_examples=30)
+@given(files=st.dictionaries(PATHS, CONTENTS, max_size=5))
+def test_a_copy_has_what_was_stored(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    whole = {path: files[path] for path in files if not any(other.startswith(f"{path}/") for other in files)}
+    folder = tmp_path_factory.mktemp("one")
+    digest = stored(CodeStore(folder, limit_bytes=LIMIT_BYTES, kept_s=3600), whole)
+    copy_code(str(folder / "code"), digest, str(folder / "copy"))
+    assert read(folder / "copy") == whole
+
+
+def test_a_job_that_changes_its_copy_changes_nothing_else(store: CodeStore, tmp_path: Path) -> None:
+    digest = stored(store, {"train.py": b"first"})
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"))
+    with open(tmp_path / "one" / "train.py", "r+b") as file:
+        file.write(b"other")
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"))  # the job's next gang goes on with its own files
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "two"))
+    assert read(tmp_path / "one") == {"train.py": b"other"} and read(tmp_path / "two") == {"train.py": b"first"}
+
+
+def test_links_and_programs_stay_what_they_are(store: CodeStore, tmp_path: Path) -> None:
+    program = replace(described("run", b"#!/bin/sh\n"), is_executable=True)
+    digest, _ = store.put([program, TreeFile(path="latest", target="run")])
+    store.put_chunks(digest, packed([b"#!/bin/sh\n"]))
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+    assert os.access(tmp_path / "copy" / "run", os.X_OK) and os.readlink(tmp_path / "copy" / "latest") == "run"
+
+
+def test_a_change_is_all_that_is_missing(store: CodeStore) -> None:
+    content = os.urandom(20 * CHUNK_BYTES)
+    stored(store, {"data": content, "a.py": b"a"})
+    changed = content[: 7 * CHUNK_BYTES] + b"!" + content[7 * CHUNK_BYTES + 1 :]
+    _, missing = store.put([described("data", changed), described("a.py", b"a")])
+    assert missing == (digest_of(changed[7 * CHUNK_BYTES : 8 * CHUNK_BYTES]),)
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ([TreeFile(path="/etc/passwd")], "does not lead below"),
+        ([TreeFile(path="a/../../b")], "does not lead below"),
+        ([TreeFile(path="a//b")], "does not lead below"),
+        ([TreeFile(path="a\0b")], "does not lead below"),
+        ([TreeFile(path="a", target="/etc"), TreeFile(path="a/b")], "no folder"),
+        ([TreeFile(path="a"), TreeFile(path="a")], "twice"),
+        ([TreeFile(path="a", size_bytes=1)], "0 chunks"),
+        ([TreeFile(path="a", size_bytes=LIMIT_BYTES + 1, chunks=("0" * 64,) * 41)], "largest are a (10.5 MB)"),
+    ],
+)
+def test_files_that_cannot_be_written_below_a_folder_are_refused(
+    store: CodeStore, files: list[TreeFile], problem: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="files") as refused:
+        store.put(files)
+    assert problem in str(refused.value)
+
+
+def test_the_largest_folders_are_named() -> None:
+    sizes = {"data/a/x": 5_000_000, "data/y": 4_000_000, "logs/z": 2_000_000, "train.py": 10, "b/c": 20}
+    assert too_large(sizes, 20_000_000) == ""
+    named = "11.0 MB are more than the 1.0 MB that the service takes; largest are data/ (9.0 MB), logs/ (2.0 MB), b/"
+    assert too_large(sizes, 1_000_000).startswith(named)
+
+
+def test_only_chunks_of_the_version_are_taken(store: CodeStore) -> None:
+    digest, _ = store.put([described("a", b"a")])
+    with pytest.raises(InvalidRequest, match="no part of it"):
+        store.put_chunks(digest, packed([b"other"]))
+    with pytest.raises(InvalidRequest, match="cut short"):
+        store.put_chunks(digest, packed([b"a"])[:-1])
+    with pytest.raises(InvalidRequest, match="1 chunks"):
+        store.use(digest)
+    with pytest.raises(InvalidRequest, match="store it first"):
+        store.use("0" * 64)
+    with pytest.raises(NotFound):
+        store.put_chunks("0" * 64, b"")
+
+
+def test_a_chunk_that_was_cut_short_is_asked_for_again(store: CodeStore, tmp_path: Path) -> None:
+    digest = stored(store, {"a": b"whole"})
+    path = Path(chunk_path(str(tmp_path / "code"), digest_of(b"whole")))
+    path.write_bytes(b"who")
+    with pytest.raises(OSError, match="cut short"):
+        copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+    assert not (tmp_path / "copy").exists()
+    assert stored(store, {"a": b"whole"}) == digest
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+    assert read(tmp_path / "copy") == {"a": b"whole"}
+
+
+def test_what_nobody_uses_goes_after_its_time(store: CodeStore, tmp_path: Path) -> None:
+    """1 three versions, two old ones, two jobs' copies, 2 an unfinished job keeps its own, 3 the rest goes."""
+    old, in_use, new = (stored(store, {"shared": b"s", "own": name}) for name in (b"old", b"used", b"new"))
+    for job_id in ("ended", "living"):
+        (tmp_path / "work" / job_id / "code").mkdir(parents=True)
+    long_ago_s = time.time() - 7200
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (long_ago_s, long_ago_s))
+    store.use(new)
+    store.clear({"living": in_use})
+    assert [path.parent.name for path in (tmp_path / "work").glob("*/code")] == ["living"]
+    with pytest.raises(NotFound):
+        store.files(old)
+    assert not Path(chunk_path(str(tmp_path / "code"), digest_of(b"old"))).exists()
+    for digest in (in_use, new):
+        store.use(digest)
+
+
+@given(st.lists(st.binary(max_size=20), max_size=5))
+def test_packed_chunks_come_back(chunks: list[bytes]) -> None:
+    assert list(unpacked(packed(chunks))) == chunks
+
+
+def test_the_size_of_each_chunk_is_its_own() -> None:
+    files = [described("a", b"x" * (CHUNK_BYTES + 7)), described("b", b"y")]
+    assert list(chunk_sizes(files).values()) == [CHUNK_BYTES, 7, 1] and problem_of(files) == ""

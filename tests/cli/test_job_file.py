@@ -1,0 +1,134 @@
+"""Job files and `#GAVEL` lines: they say what options say, and a mistake is named with line and column."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from gavel.cli import app
+from gavel.cli.job_file import FIELDS
+from scripts.job_file_schema import SCHEMA, schema
+from tests.api.conftest import Service, service
+
+__all__ = ["service"]
+
+Run = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def gavel(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command of a new user in an empty folder: exit code, output (of --json the answer), errors."""
+    monkeypatch.chdir(tmp_path)
+    name, _ = service.user()
+    env = {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token(name), "VIRTUAL_ENV": "", "CONDA_PREFIX": ""}
+
+    def run(*arguments: str) -> tuple[int, Any, str]:
+        done = CliRunner().invoke(app, arguments, env=env)
+        is_answer = done.exit_code == 0 and "--json" in arguments
+        return done.exit_code, json.loads(done.stdout) if is_answer else done.stdout, done.stderr
+
+    return run
+
+
+def write(text: str, name: str = "job.yaml") -> None:
+    Path(name).write_text(text)
+
+
+WHOLE = """
+# everything that options say
+argv: [train.py, --lr, "0.1"]
+name: from-file
+total_steps: 50
+tier: silver
+weight: 2.5
+scale_factor: 2
+env: {SEED: 7, DEBUG: yes}
+labels: {team: vision}
+throughputs: {fast: 12.5}
+max_retries: 3
+preemptible: false
+cpu_cores: 2
+"""
+
+
+def test_a_file_says_what_options_say_and_options_go_before_it(gavel: Run, service: Service) -> None:
+    write("print(1)", "train.py")
+    write(WHOLE)
+    code, job, errors = gavel("job", "submit", "-f", "job.yaml", "--tier", "gold", "--env", "SEED=8", "--json")
+    assert code == 0, errors
+    assert (job["argv"], job["name"], job["tier"]) == (["python", "train.py", "--lr", "0.1"], "from-file", "gold")
+    assert (job["total_steps"], job["weight"], job["scale_factor"]) == (50, 2.5, 2)
+    assert (job["preemptible"], job["cpu_cores"], job["max_retries"]) == (False, 2, 3)
+    assert dict(service.store.job(job["id"]).spec.env) == {"SEED": "8", "DEBUG": "yes"}
+    assert job["workdir"] == str(Path.cwd()) and job["code"] is not None
+
+
+def test_the_file_of_a_job_submits_the_same_again(gavel: Run) -> None:
+    """1 a job, 2 its file, 3 the folder changes, 4 the file submits the same code; values of env are not in it."""
+    write("print(1)", "train.py")
+    write(WHOLE)
+    _, job, _ = gavel("job", "submit", "-f", "job.yaml", "--json")
+    code, text, errors = gavel("job", "spec", job["id"])
+    assert code == 0, errors
+    assert "SEED" in text and "7" not in yaml.safe_load(text).get("env", {})
+    assert set(yaml.safe_load(text)) <= set(FIELDS)
+    write(text, "again.yaml")
+    write("print(2)", "train.py")
+    code, again, errors = gavel("job", "submit", "-f", "again.yaml", "--json")
+    assert code == 0, errors
+    same = [name for name in FIELDS if name != "env" and again[name] != job[name]]
+    assert same == [] and again["id"] != job["id"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("total_steps: 5\nargv: [x]\n  teir: gold\n", "job.yaml:3:"),
+        ("total_steps: 5\nteir: gold\n", "job.yaml:2:1: there is no field teir; did you mean tier?"),
+        ("total_steps: 5\nqqqq: gold\n", "job.yaml:2:1: there is no field qqqq; there are kind, argv"),
+        ("total_steps: 5\ntotal_steps: 6\n", "job.yaml:2:1: total_steps is there twice"),
+        ("- 5\n", "job.yaml:1:1: a job file has fields"),
+        ("", "job.yaml:1:1: a job file has fields"),
+        ("argv: [x]\ntotal_steps: many\n", "job.yaml:2:1: "),
+        ("argv: [x]\ntotal_steps: 5\n\ntier: platinum\n", "job.yaml:4:1: "),
+        ("argv: [x]\n", "--steps"),
+    ],
+)
+def test_a_mistake_is_named_with_line_and_column(gavel: Run, text: str, message: str) -> None:
+    write(text)
+    code, _, errors = gavel("job", "submit", "-f", "job.yaml")
+    assert code == 2 and message in errors and len(errors.splitlines()) == 1
+    code, _, errors = gavel("job", "submit", "-f", "gone.yaml")
+    assert code == 2 and "gone.yaml" in errors
+
+
+def test_a_script_may_carry_options(gavel: Run) -> None:
+    """1 those of its first comment lines count, 2 the command line goes before them, 3 a bad one names its line."""
+    write(
+        "#!/usr/bin/env python\n#GAVEL --steps 70 --name 'in-script'\n#GAVEL --tier silver\nx = 1\n#GAVEL --bad\n",
+        "a.py",
+    )
+    code, job, errors = gavel("job", "submit", "--tier", "gold", "--json", "a.py", "--steps", "9")
+    assert code == 0, errors
+    assert (job["total_steps"], job["name"], job["tier"]) == (70, "in-script", "gold")
+    assert job["argv"] == ["python", "a.py", "--steps", "9"]
+    write("#GAVEL steps 70\n", "b.py")
+    code, _, errors = gavel("job", "submit", "b.py")
+    assert code == 2 and "b.py:1: steps is no option" in errors
+    write("#GAVEL --name 'open\n", "c.py")
+    code, _, errors = gavel("job", "submit", "c.py")
+    assert code == 2 and "c.py:1: " in errors
+
+
+def test_the_published_schema_is_fresh_and_takes_what_is_taken() -> None:
+    assert SCHEMA.read_text() == schema(), "run .venv/bin/python -m scripts.job_file_schema"
+    described = json.loads(schema())
+    assert tuple(described["properties"]) == FIELDS and described["additionalProperties"] is False
+    jsonschema_rs.meta.validate(described)
+    assert jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5})
+    assert not jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5, "teir": "gold"})

@@ -1,0 +1,84 @@
+"""Which files of a working directory go with a job."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gavel.client.worktree import CodeTooLarge, Worktree, worktree_of
+from gavel.code_tree import FILES_MAX
+
+IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **IDENTITY}
+    ran = subprocess.run(["git", "-C", folder, *arguments], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.strip()
+
+
+def write(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = folder / name.replace("__", "/").replace("_py", ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    write(folder, train_py="print(1)", lib__model_py="x = 1", gone_py="")
+    git(tmp_path, "init", "-q", "project")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def test_in_git_it_is_what_git_tracks_as_it_is_now(repository: Path) -> None:
+    """1 a clean tree, 2 a changed file, a deleted and a new one, 3 the new one is named unless it is the script."""
+    clean = worktree_of(repository)
+    assert sorted(clean.sizes) == ["gone.py", "lib/model.py", "train.py"]
+    assert (clean.commit, clean.is_modified, clean.untracked) == (git(repository, "rev-parse", "HEAD"), False, ())
+    write(repository, train_py="print(22)", new_py="")
+    (repository / "gone.py").unlink()
+    now = worktree_of(repository)
+    assert dict(now.sizes) == {"lib/model.py": 5, "train.py": 9}
+    assert now.is_modified and now.untracked == ("new.py",)
+    write(repository.parent, outside_py="")
+    (repository / "linked").symlink_to(repository / "lib")
+    also = worktree_of(repository, ["./new.py", "linked/model.py", "../outside.py"])
+    assert sorted(also.sizes) == ["lib/model.py", "new.py", "train.py"] and also.untracked == ("linked",)
+
+
+def test_a_folder_of_a_repository_has_its_own_files_only(repository: Path) -> None:
+    assert list(worktree_of(repository / "lib").sizes) == ["model.py"]
+
+
+def test_outside_git_it_is_all_that_the_ignore_file_leaves(tmp_path: Path) -> None:
+    write(tmp_path, train_py="", data__large="x", runs__one__log="x", keep__log="y", __gavel__token="t")
+    write(tmp_path, **{".gavel__operator.token": "secret", ".venv__bin__python": "", "lib____pycache____a.pyc": ""})
+    (tmp_path / ".gavelignore").write_text("# large\n/data/\n*log\n!keep/log\n")
+    (tmp_path / "link").symlink_to("train.py")
+    (tmp_path / "folder").symlink_to("keep")
+    os.mkfifo(tmp_path / "pipe")
+    tree = worktree_of(tmp_path)
+    kept = [path for path in tree.sizes if "pycache" not in path and "gavel/token" not in path]
+    assert kept == [".gavelignore", "folder", "keep/log", "link", "train.py"]
+    assert tree.commit == "" and not tree.is_modified
+    by_path = {each.path: each for each in tree.files()}
+    assert (by_path["link"].target, by_path["folder"].target, by_path["link"].chunks) == ("train.py", "keep", ())
+
+
+def test_the_ignore_file_counts_in_git_as_well(repository: Path) -> None:
+    (repository / ".gavelignore").write_text("lib/\n")
+    assert sorted(worktree_of(repository).sizes) == ["gone.py", "train.py"]
+
+
+def test_a_folder_that_is_too_large_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    write(tmp_path, data__one="x" * 3000, train_py="y")
+    with pytest.raises(CodeTooLarge, match=r"data/ .*\.gavelignore.*--no-snapshot"):
+        worktree_of(tmp_path).check_size(1000)
+    many = Worktree(folder=tmp_path, sizes={f"d/{index}": 0 for index in range(FILES_MAX + 1)})
+    with pytest.raises(CodeTooLarge, match=r"most are in d/ \(50001\)"):
+        many.check_size(1000)
