@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gavel.client as module
+from gavel import code_tree
 from gavel.client import Client, GavelApiError, ServiceUnreachable, answers, bodies, script
 from gavel.client.errors import refusal
 from gavel.types import JobState, Lease, Scope
@@ -60,13 +61,19 @@ def test_the_client_names_no_type_of_an_answer_twice() -> None:
     assert sorted(module.__all__) == sorted(set(module.__all__))
 
 
+def imported_by(path: Path) -> set[str]:
+    """The modules that a file imports, but for those of the standard library."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    return {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
+
+
 def test_the_client_imports_nothing_of_ours_but_itself() -> None:
     for path in Path(module.__file__).parent.rglob("*.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
-        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-        names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
-        others = {name for name in names if name.partition(".")[0] not in sys.stdlib_module_names}
-        assert {name for name in others if not f"{name}.".startswith("gavel.client.")} <= {"httpx"}
+        others = {name for name in imported_by(path) if not f"{name}.".startswith("gavel.client.")}
+        assert others <= {"httpx", "pathspec", "gavel.code_tree"}, path
+    assert imported_by(Path(code_tree.__file__)) == set(), "service, client and supervisor read it"
 
 
 def test_a_job_can_be_submitted_read_listed_and_cancelled(service: Service, ann: Client) -> None:

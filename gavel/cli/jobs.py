@@ -99,10 +99,10 @@ def submit(  # noqa: PLR0913  one option per field of a job
     program = program or job_file.fields.get("argv") or []
     folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
     stated = JobSubmit(
+        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
         argv=argv_of(program, folder),
         kind=kind,
         name=name,
-        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
         tier=tier,
         scale_factor=scale_factor,
         weight=weight,
