@@ -1,4 +1,4 @@
-"""The command line: `gavel serve`, `gavel job submit train.py --steps 5000`, `gavel job list`, .. (`gavel --help`).
+"""The command line: `gavel serve`, `gavel job submit --steps 5000 train.py`, `gavel job list`, .. (`gavel --help`).
 
 A thing with a name or an id is a group, by its singular noun, with a verb: `gavel tier set`, `gavel round show`.
 A question about the whole service is one word: `gavel queue`, `gavel top`.
