@@ -73,8 +73,10 @@ IN_ORDER = ("fifo", "shortest_job_first", "throughput")
 EXCEPTIONS = {
     *((each, "split") for each in IN_ORDER),  # each part has a cap of its own, and comes as early, short, fast as all
     *((each, "split_unevenly") for each in IN_ORDER),
-    *((each, "throughputs") for each in TIER_OBJECTIVES if each != "fifo"),  # believed until measured
+    *((each, "throughputs") for each in TIER_OBJECTIVES),  # believed until measured
 }
+
+RARE = 3913  # of 1,000 seeds about 5 show that throughputs matter in a FIFO tier; this one does
 
 
 def problem_of(jobs: Sequence[Wanted], workers: list[int], objective: str) -> AllocationProblem:
@@ -140,7 +142,8 @@ def taken_from_others(objective: str, statement: UserClaim, seed: int) -> float:
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_what_a_user_states_takes_from_other_users_only_where_that_is_known(statement: str, objective: str) -> None:
     if (objective, statement) in EXCEPTIONS:
-        losses = (taken_from_others(objective, STATEMENTS[statement], seed) for seed in range(40))
+        seeds = (*range(40), RARE)
+        losses = (taken_from_others(objective, STATEMENTS[statement], seed) for seed in seeds)
         assert any(lost > 10 * TOLERANCE for lost in losses), "no exception any more: say so in docs/tiers.md"
         return
 
