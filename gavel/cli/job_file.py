@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +18,7 @@ from typer.core import TyperCommand
 from gavel.cli.connection import fail
 from gavel.cli.option_names import option_of
 from gavel.client import GavelApiError, Job, JobSubmit
+from gavel.errors import did_you_mean
 
 FIELDS = tuple(JobSubmit.__annotations__)
 TEXTS = ("env", "labels")  # whose values are texts, whatever YAML takes them for
@@ -73,9 +73,8 @@ def _places(path: Path, node: Any) -> dict[str, str]:
     for key, _ in node.value:
         where = f"{path}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
         if key.value not in FIELDS:
-            close = get_close_matches(key.value, FIELDS, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(FIELDS)}"
-            fail(f"{where}: there is no field {key.value}; {hint}")
+            hint = did_you_mean(key.value, FIELDS) or f"; there are {', '.join(FIELDS)}"
+            fail(f"{where}: there is no field {key.value}{hint}")
         if key.value in places:
             fail(f"{where}: {key.value} is there twice")
         places[key.value] = where
