@@ -119,7 +119,19 @@ class CodeStore:
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.rename(path)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until the names in the folder are on the disk: an acknowledged job's code outlives a loss of power."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _has(path: str, size: int) -> bool:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends.code_copy import chunk_path, copy_code
-from gavel.backends.code_store import CodeStore
+from gavel.backends.code_copy import chunk_path, copy_code, tree_path
+from gavel.backends.code_store import CodeStore, code_dir
 from gavel.code_tree import CHUNK_BYTES, TreeFile, chunk_sizes, digest_of, packed, problem_of, too_large, unpacked
 from gavel.errors import InvalidRequest, NotFound
 
@@ -163,3 +163,19 @@ def test_packed_chunks_come_back(chunks: list[bytes]) -> None:
 def test_the_size_of_each_chunk_is_its_own() -> None:
     files = [described("a", b"x" * (CHUNK_BYTES + 7)), described("b", b"y")]
     assert list(chunk_sizes(files).values()) == [CHUNK_BYTES, 7, 1] and problem_of(files) == ""
+
+
+def test_what_is_stored_is_on_the_disk_before_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def noted(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    digest = stored(CodeStore(tmp_path, limit_bytes=LIMIT_BYTES, kept_s=1e6), {"a": b"code"})
+    folder, written = str(code_dir(tmp_path)), [Path(each) for each in synced]
+    for piece in (Path(tree_path(folder, digest)), Path(chunk_path(folder, digest_of(b"code")))):
+        assert any(each.parent == piece.parent and piece.name in each.name for each in written), "its content"
+        assert piece.parent in written, "its name"
