@@ -11,8 +11,8 @@ import pytest
 from gavel.backends import supervisor
 from gavel.backends.harness import exit_of, find, gang, is_in, launch, stop
 from gavel.errors import InvalidRequest, InvalidResource
-from gavel.ports import ForgetGang, KeepCheckpoint
-from gavel.types import GangOutcome, GangState, ReportKind
+from gavel.ports import ExtendLease, ForgetGang, KeepCheckpoint
+from gavel.types import GangOutcome, GangState, Observation, ReportKind
 from tests.backends.clusters import LocalHarness, directory, eventually, script
 
 TRAINING = """
@@ -208,11 +208,22 @@ def test_a_log_goes_on_over_gangs_and_stays_when_they_are_forgotten(harness: Loc
         harness.backend.read_log("j1", -1)
 
 
+def reports(view: Observation) -> bool:
+    gang = find(view, "j1")
+    return gang is not None and bool(gang.reports)
+
+
+def renews(harness: LocalHarness) -> bool:
+    """Extend the lease of a gang that still starts, however long that takes here; never a reason to wait no longer."""
+    harness.backend.execute([ExtendLease(job_id="j1", generation=1, expires_at_s=harness.now_s() + 3)])
+    return False
+
+
 def test_the_runtime_trains_through_a_lease_and_resumes(harness: LocalHarness) -> None:
     """1 a gang of two trains until its lease ends and leaves a checkpoint, 2 the next gang goes on from there."""
     train = {"argv": ("python", "-c", TRAINING), "total_steps": 100_000}
-    first = script(harness, "", "a-0", "a-1", lease_expires_at_s=harness.now_s() + 5, **train)
-    harness.backend.execute(first)
+    harness.backend.execute(script(harness, "", "a-0", "a-1", lease_expires_at_s=harness.now_s() + 3, **train))
+    harness.wait_until(lambda view: reports(view) or renews(harness))
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.PREEMPTED, 75), end
     seen = find(harness.backend.observe(), "j1")
