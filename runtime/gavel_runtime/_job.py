@@ -207,7 +207,11 @@ def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[in
 
 
 class _StopSignal:
-    """A context manager that records SIGTERM; a call returns whether one came. Only works in the main thread."""
+    """A context manager that records SIGTERM; a call returns whether one came. Only works in the main thread.
+
+    A process that leaves because its lease is over ignores the signal from then on: the supervisor sends it at the same
+    instant, and it would kill the process in the middle of its exit, before its exit code and its own cleaning up.
+    """
 
     def __init__(self) -> None:
         self._came = False
@@ -225,7 +229,8 @@ class _StopSignal:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._is_main:
-            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
+            leaves = isinstance(error, SystemExit) and error.code == EXIT_PREEMPTED
+            signal.signal(signal.SIGTERM, signal.SIG_IGN if leaves else self._before or signal.SIG_DFL)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self._came = True

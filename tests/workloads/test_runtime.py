@@ -114,6 +114,27 @@ def test_sigterm_ends_the_job_between_steps_with_a_checkpoint(gang: Gang) -> Non
     assert gang.reports()[-1]["checkpoint"] == f"7-{gang.done()}"
 
 
+def test_a_job_that_leaves_already_is_not_torn_out_of_it_by_a_signal(gang: Gang) -> None:
+    """Rank and supervisor see the end of the lease at the same instant, so the signal may come while the rank ends."""
+    cleans_up = """
+import atexit
+def clean_up():
+    Path("leaves").touch()
+    while not Path("signalled").exists():
+        time.sleep(0.01)
+    print("cleaned up")
+atexit.register(clean_up)
+"""
+    first, last = counting().split("done = []")
+    gang.start(f"{first}{cleans_up}done = []{last}", total=100_000)
+    until(lambda: gang.done() > 3)
+    gang.lease(0.1)
+    until((gang.root / "leaves").exists)
+    gang.ranks[0].send_signal(signal.SIGTERM)
+    (gang.root / "signalled").touch()
+    assert gang.finish() == ([75], ["cleaned up\n"])
+
+
 def test_sigterm_ends_the_job_as_usual_once_its_training_is_complete(gang: Gang) -> None:
     script = counting() + "Path('after').touch()\ntime.sleep(60)\n"
     gang.start(script, total=2)
