@@ -262,11 +262,9 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
     if problem.pair_rates is not None:  # pairs that the policy named
         there = set(problem.job_ids)
         combinations += tuple(each for each in last.combinations if len(each) == 2 and there.issuperset(each))
-    fractions = np.zeros((len(combinations), len(problem.accelerator_types)))
+    rows = [row_of.get(members, len(row_of)) for members in combinations]
     columns = [last.accelerator_types.index(name) for name in problem.accelerator_types]
-    for row, members in enumerate(combinations):
-        if members in row_of:
-            fractions[row] = last.time_fraction[row_of[members], columns]
+    fractions = np.vstack([last.time_fraction, np.zeros(len(last.accelerator_types))])[np.ix_(rows, columns)]
     fractions[: len(problem.combinations)][problem.throughput_steps_per_s[:, 0] <= 0] = 0.0
     return replace(
         last,
