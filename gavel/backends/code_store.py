@@ -123,6 +123,7 @@ class CodeStore:
             os.fsync(file.fileno())
         temporary.rename(path)
         _sync_folder(path.parent)
+        _sync_folder(path.parent.parent)  # the folder itself may be new
 
 
 def _sync_folder(path: Path) -> None:

@@ -179,3 +179,4 @@ def test_what_is_stored_is_on_the_disk_before_the_answer(tmp_path: Path, monkeyp
     for piece in (Path(tree_path(folder, digest)), Path(chunk_path(folder, digest_of(b"code")))):
         assert any(each.parent == piece.parent and piece.name in each.name for each in written), "its content"
         assert piece.parent in written, "its name"
+        assert piece.parent.parent in written, "the name of its folder, which is new"
