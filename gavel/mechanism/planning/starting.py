@@ -13,6 +13,7 @@ from gavel.types import GangState, Job, JobId, JobState, typical_s
 
 LEASES_WITHOUT_CHECKPOINT = 2  # as usual; later ones grow
 LONGER_BY = 2.0  # than the longest so far
+HAND_OVER_S = 1e-3  # a gang that starts so late in its round has had the whole round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class LeaseSoFar:
 
 def stays(lease: LeaseSoFar, starts_at_s: float, *, start_limit_s: float) -> bool:
     """Return True if the gang stays in the round that starts at `starts_at_s`, whatever the allocation says."""
-    ran_s = starts_at_s - lease.started_at_s
+    ran_s = starts_at_s - lease.started_at_s + HAND_OVER_S
     if lease.has_saved or max(ran_s, lease.longest_without_checkpoint_s) >= start_limit_s:
         return False
     if lease.training_since_s is None or starts_at_s < lease.training_since_s + lease.checkpoint_s:
