@@ -53,6 +53,9 @@ class Settings(BaseSettings):
         description="Who goes first: the largest lag, or the published ratio (types in a fixed or shuffled order).",
     )
     minimum_run_s: float = Field(0.0, ge=0, le=86_400, description="A gang that was started stays at least so long.")
+    start_limit_s: float = Field(
+        600.0, ge=0, le=86_400, description="A gang stays until it trains, and can keep it, but no longer than this."
+    )
     solve_on: Literal["change", "event"] = Field(
         "change", description="Solve anew when what the policy reads changed, or on arrivals, ends and new workers."
     )

@@ -269,6 +269,10 @@ class JobView(View):
     preemptions: int
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
     rounds_received: dict[str, int]
+    no_progress: str = Field(description="Why no lease is expected to end with a checkpoint; empty: one may.")
+    startup_s: float | None = Field(description="From the start of its last program to its loop over steps.")
+    restore_s: float | None = Field(description="What the loading of its checkpoint took then.")
+    checkpoint_s: float | None = Field(description="What the writing of its last checkpoint took.")
     metrics: dict[str, float]
     exit_code: int | None
     log_tail: str

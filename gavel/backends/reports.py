@@ -60,9 +60,7 @@ class ReportReader:
         kind = ReportKind(payload["kind"])
         step = _whole(payload["step"], self._step, self._total_steps)
         steps = _whole(payload.get("steps", 0), 0, step - self._step)
-        seconds = _finite(payload.get("seconds", 0.0))
-        if seconds < 0:
-            raise ValueError("seconds below 0")
+        seconds = _duration_s(payload.get("seconds", 0.0))
         if kind is ReportKind.FINISHED and step != self._total_steps:
             raise ValueError("finished before the last step")
         return Report(
@@ -73,6 +71,9 @@ class ReportReader:
             seconds=seconds,
             checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
             metrics=_metrics(payload.get("metrics", {})),
+            startup_s=_duration_or_none(payload.get("startup_s")),
+            restore_s=_duration_or_none(payload.get("restore_s")),
+            checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
         )
 
     def _checkpoint(self, name: object, kind: ReportKind, step: int) -> str | None:
@@ -96,6 +97,18 @@ def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError("not a finite number")
     return float(value)
+
+
+def _duration_s(value: object) -> float:
+    """Return the seconds. Raise ValueError if they are no finite number, or below 0."""
+    seconds = _finite(value)
+    if seconds < 0:
+        raise ValueError("seconds below 0")
+    return seconds
+
+
+def _duration_or_none(value: object) -> float | None:
+    return None if value is None else _duration_s(value)
 
 
 def _metrics(reported: object) -> dict[str, float]:

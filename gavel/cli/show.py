@@ -130,11 +130,19 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
+        ("start-up", _startup(each)),
+        ("no progress", harmless(each["no_progress"])),
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
         ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
         *_submitted(each),
     ]
+
+
+def _startup(each: Job) -> str:
+    """Return what the job's last start-up, restore and checkpoint took, those that are known."""
+    durations = (("", each["startup_s"]), ("restore ", each["restore_s"]), ("checkpoint ", each["checkpoint_s"]))
+    return ", ".join(f"{name}{seconds:.1f} s" for name, seconds in durations if seconds is not None)
 
 
 def _submitted(each: Job) -> list[tuple[str, str]]:

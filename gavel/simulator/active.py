@@ -28,6 +28,10 @@ SCALARS = (
     "preemptions",
     "lost_s",
     "alone_rate",
+    "started_at_s",
+    "begun_steps",
+    "leases_without_checkpoint",
+    "longest_without_checkpoint_s",
 )
 BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
 COUNTS = ("column", "scale_factor", "priority", "tier")
@@ -39,7 +43,8 @@ class Active:
     Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is one deletion. `column` is the
     column of the type that a job's gang runs on, -1: it waits; `workers` those it holds; `partner` the place in the
     trace of the job that it shares them with, -1: none; `running_rate` the steps/s it makes there, `alone_rate` what it
-    would make without a partner. It has done `base_steps` when `training_from_s` comes.
+    would make without a partner. It has done `base_steps` when `training_from_s` comes; its lease began at
+    `started_at_s` with `begun_steps`. Leases without a checkpoint are those without a step.
     """
 
     stated_weight: FloatArray
@@ -57,6 +62,10 @@ class Active:
     preemptions: FloatArray
     lost_s: FloatArray
     alone_rate: FloatArray
+    started_at_s: FloatArray
+    begun_steps: FloatArray
+    leases_without_checkpoint: FloatArray
+    longest_without_checkpoint_s: FloatArray
     rates: FloatArray
     received_s: FloatArray
     shared_s: FloatArray

@@ -86,6 +86,7 @@ class VirtualCluster:
         now_s = self._advance()
         for gang in self._gangs.values():
             if gang.state is GangState.RUNNING:
+                gang.report_start(now_s)
                 is_due = now_s - gang.checkpointed_at_s >= self._checkpoint_period_s
                 gang.report(ReportKind.CHECKPOINT if is_due else ReportKind.PROGRESS, gang.step_at(now_s))
                 gang.checkpointed_at_s = now_s if is_due else gang.checkpointed_at_s
@@ -197,7 +198,8 @@ class VirtualCluster:
             self._end_due_s = None
             gang = self._gangs[matched.gang]
             gang.state, gang.started_at_s = GangState.RUNNING, now_s
-            gang.training_from_s = now_s + self._cost_s(gang.launched.argv[-1])
+            gang.startup_s = self._cost_s(gang.launched.argv[-1])
+            gang.training_from_s = now_s + gang.startup_s
             gang.checkpointed_at_s = now_s
             gang.reported_step = gang.launched.start_step
             self._meet(gang, now_s)

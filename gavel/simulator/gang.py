@@ -14,7 +14,8 @@ ROUNDING = 1e-6  # steps: the rounding error allowed below a whole step
 class VirtualGang:
     """One gang and its progress.
 
-    `base_steps` are done at the instant `training_from_s`, which is at first its start plus the switch cost.
+    `base_steps` are done at the instant `training_from_s`, which is at first its start plus the switch cost, its
+    `startup_s`.
     `rate_steps_per_s` is its present rate, `alone_steps_per_s` its rate on workers of its own.
     """
 
@@ -36,6 +37,7 @@ class VirtualGang:
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
     checkpointed_at_s: float = -inf
+    startup_s: float = 0.0
 
     @property
     def key(self) -> Gang:
@@ -65,6 +67,13 @@ class VirtualGang:
         self.training_from_s = max(self.training_from_s, at_s)
         self.rate_steps_per_s = rate_steps_per_s
         self.begun_late_s = unfinished_s - (self.base_steps - self.reported_step) / rate_steps_per_s
+
+    def report_start(self, now_s: float) -> None:
+        """Append the first report once it trains, as the runtime does."""
+        if self.sequence == 0 and now_s >= self.training_from_s:
+            self.sequence = 1
+            first = Report(sequence=1, kind=ReportKind.PROGRESS, step=self.reported_step, startup_s=self.startup_s)
+            self.reports.append(first)
 
     def _unfinished_s(self, at_s: float) -> float:
         """Return the seconds of training since the last step that was reported."""

@@ -89,6 +89,7 @@ class Commit:
             "nodes": changes.nodes,
             "resources": changes.resources,
             "policy": changes.policy,
+            "startup_times": changes.startup_times,
         }
         self._documents = {name: codec.pack_document(each) for name, each in documents.items() if each is not None}
 

@@ -44,6 +44,7 @@ from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
 from gavel.types.rounds import EphemeralResource, Lease, PlanInputs, PlannedJobs, Planner, RoundPlan, RoundRecord
+from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "RoundPlan",
     "RoundRecord",
     "Scope",
+    "StartupTimes",
     "Term",
     "Tier",
     "Usage",
@@ -105,7 +107,9 @@ __all__ = [
     "month_of",
     "parts_held",
     "shares_by_weight",
+    "times_of",
     "total_by",
+    "typical_s",
     "worker_s",
     "worker_s_of",
     "workers_held",

@@ -41,7 +41,11 @@ class ReportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it."""
+    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it.
+
+    The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py); None
+    in others, and from a runtime that does not measure them.
+    """
 
     sequence: int
     kind: ReportKind
@@ -51,6 +55,9 @@ class Report:
     checkpoint: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     is_representative: bool = True
+    startup_s: float | None = None
+    restore_s: float | None = None
+    checkpoint_s: float | None = None
 
 
 class GangState(StrEnum):

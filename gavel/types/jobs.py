@@ -89,7 +89,11 @@ class Job:
     `shared_s` is the time in which another job was on the same workers.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
-    `trained_s` and `trained_steps` are what the newest gang has reported as training.
+    `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
+    at which its training began, None before its first report. `startup_s`, `restore_s` and `checkpoint_s` are the last
+    that a gang reported (gavel/types/startup.py). `leases_without_checkpoint` counts the leases since the last accepted
+    checkpoint, the longest lasted `longest_without_checkpoint_s`; `no_progress` says why none is expected any more,
+    and what helps, empty while there is hope.
     """
 
     id: JobId
@@ -111,6 +115,13 @@ class Job:
     retry_at_s: float = 0.0
     trained_s: float = 0.0
     trained_steps: int = 0
+    training_since_s: float | None = None
+    startup_s: float | None = None
+    restore_s: float | None = None
+    checkpoint_s: float | None = None
+    leases_without_checkpoint: int = 0
+    longest_without_checkpoint_s: float = 0.0
+    no_progress: str = ""
     reason: Reason = Reason.PENDING_EVALUATION
     message: str = ""
     preemptions: int = 0
@@ -130,6 +141,11 @@ class Job:
     def is_wanted(self) -> bool:
         """True while the user wants the job to run: it has not ended, and no pause or cancellation is requested."""
         return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
+
+    @property
+    def has_saved(self) -> bool:
+        """True once a checkpoint of the newest gang was accepted; its name begins with the gang's generation."""
+        return self.checkpoint is not None and self.checkpoint.startswith(f"{self.generation}-")
 
     @property
     def explanation(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
-from gavel_runtime._lease import boottime_s
+from gavel_runtime._lease import boottime_s, running_s
 from gavel_runtime._reports import merged_metrics
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
@@ -121,6 +121,7 @@ class Job:
                 checkpoint_every_s=checkpoint_every_s,
                 metrics=self._metrics,
                 asked_to_stop=stop_signal,
+                startup_s=running_s(started_s),
                 restore_s=boottime_s() - started_s,
             )
             yield from leader.steps(total_steps)

@@ -20,7 +20,8 @@ Save = Callable[[Path], object]
 class Leader:
     """The loop of rank 0. `metrics` is read at each report; `asked_to_stop()` is true once a signal came.
 
-    `restore_s` is how many seconds loading the checkpoint took: the first estimate of how long writing one takes.
+    `startup_s` is how many seconds passed from the start of the process to the loop over its steps, `restore_s` how
+    many loading the checkpoint took: the first estimate of how long writing one takes.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Leader:
         checkpoint_every_s: float,
         metrics: Mapping[str, float],
         asked_to_stop: Callable[[], bool],
+        startup_s: float,
         restore_s: float,
     ) -> None:
         gang_dir = setting.gang_dir
@@ -46,6 +48,7 @@ class Leader:
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
+        self._first_durations_s = {"startup_s": startup_s, "restore_s": restore_s}
         self._checkpoint_s = restore_s
         self._start = self._saved = setting.start_step
         self._saved_at_s = self._reported_at_s = boottime_s()
@@ -54,7 +57,8 @@ class Leader:
         """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
         start = self._start
         if start < total:
-            self._report("progress", start)  # shows the service that this program counts its steps
+            # shows the service that this program counts its steps, and when its training begins
+            self._report("progress", start, durations_s=self._first_durations_s)
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):
@@ -122,12 +126,28 @@ class Leader:
         path = write_checkpoint(self._directory, f"{self._generation}-{step}", self._save)
         self._saved, self._saved_at_s = step, boottime_s()
         self._checkpoint_s = self._saved_at_s - started_s
-        self._report("checkpoint", step, checkpoint=path.name, durable=True)
+        durations_s = {"checkpoint_s": self._checkpoint_s}
+        self._report("checkpoint", step, checkpoint=path.name, durations_s=durations_s, durable=True)
         self._meter.resume(boottime_s())
 
-    def _report(self, kind: str, step: int, *, checkpoint: str | None = None, durable: bool = False) -> None:
+    def _report(
+        self,
+        kind: str,
+        step: int,
+        *,
+        checkpoint: str | None = None,
+        durations_s: Mapping[str, float] | None = None,
+        durable: bool = False,
+    ) -> None:
         steps, seconds = self._meter.take()
         self._reported_at_s = boottime_s()
         self._reports.write(
-            kind, step, steps=steps, seconds=seconds, metrics=self._metrics, checkpoint=checkpoint, durable=durable
+            kind,
+            step,
+            steps=steps,
+            seconds=seconds,
+            metrics=self._metrics,
+            checkpoint=checkpoint,
+            durations_s=durations_s,
+            durable=durable,
         )

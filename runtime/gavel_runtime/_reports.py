@@ -77,13 +77,24 @@ class Reports:
         seconds: float,
         metrics: Mapping[str, float],
         checkpoint: str | None = None,
+        durations_s: Mapping[str, float] | None = None,
         durable: bool = False,
     ) -> None:
-        """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written."""
+        """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written.
+
+        `durations_s` has fields of the line by name: `startup_s` and `restore_s`, or `checkpoint_s`.
+        """
         if self._file is None:
             return
         self._sequence += 1
-        line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
+        line: dict[str, object] = {
+            "sequence": self._sequence,
+            "kind": kind,
+            "step": step,
+            "steps": steps,
+            "seconds": round(seconds, 6),
+        }
+        line |= {name: round(duration_s, 6) for name, duration_s in (durations_s or {}).items()}
         extra = {"metrics": dict(metrics), "checkpoint": checkpoint}
         encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
         if os.write(self._file, encoded) != len(encoded):

@@ -66,6 +66,9 @@ def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
         {"seconds": math.nan},
         {"seconds": math.inf},
         {"seconds": "1"},
+        {"startup_s": -1},
+        {"restore_s": math.inf},
+        {"checkpoint_s": "1"},
         {"metrics": [1]},
         {"kind": "finished", "step": 99},
         {"kind": "checkpoint"},
@@ -83,6 +86,13 @@ def test_a_report_that_cannot_be_true_is_counted_and_ignored(path: Path, bad: di
     write(path, line(**bad) + line(sequence=2))
     assert [report.sequence for report in read.read()] == [2]
     assert read.malformed == 1
+
+
+def test_durations_are_read_where_a_runtime_reports_them(path: Path) -> None:
+    write(path, line(startup_s=3.5, restore_s=0) + line(sequence=2, step=21, steps=1))
+    first, second = reader(path).read()
+    assert (first.startup_s, first.restore_s, first.checkpoint_s) == (3.5, 0.0, None)
+    assert (second.startup_s, second.restore_s, second.checkpoint_s) == (None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,11 @@ function codeOf(code) {
   return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}` : version;
 }
 
+function startupOf(job) {
+  const durations = [["", job.startup_s], ["restore ", job.restore_s], ["checkpoint ", job.checkpoint_s]];
+  return durations.filter(([, seconds]) => seconds !== null).map(([name, seconds]) => `${name}${seconds.toFixed(1)} s`).join(", ");
+}
+
 function showFacts(job) {
   fillFacts(byId("facts"), {
     Id: job.id,
@@ -103,6 +108,8 @@ function showFacts(job) {
     After: job.after.join(", "),
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
+    "Start-up": startupOf(job),
+    "No progress": job.no_progress,
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
     "Rounds received": pairs(job.rounds_received, ([type, rounds]) => `${type} ${rounds}`),
     "Exit code": job.exit_code ?? "",

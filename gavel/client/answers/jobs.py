@@ -56,6 +56,7 @@ Reason = Literal[
     "ProgramFailed",
     "ProgramNotStarted",
     "StepsMissing",
+    "NoProgress",
     "LostTooOften",
     "DependencyFailed",
 ]
@@ -93,7 +94,8 @@ class Job(TypedDict):
     # ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its
     # steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the
     # job could not be started. * `StepsMissing`: The program of the job ended without an error before all steps were
-    # done. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
+    # done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
+    # `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
     # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
@@ -125,6 +127,10 @@ class Job(TypedDict):
     preemptions: int
     received_s: dict[str, float]  # Wall time held, by accelerator type.
     rounds_received: dict[str, int]
+    no_progress: str  # Why no lease is expected to end with a checkpoint; empty: one may.
+    startup_s: float | None  # From the start of its last program to its loop over steps.
+    restore_s: float | None  # What the loading of its checkpoint took then.
+    checkpoint_s: float | None  # What the writing of its last checkpoint took.
     metrics: dict[str, float]
     exit_code: int | None
     log_tail: str

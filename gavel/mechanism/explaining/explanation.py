@@ -64,7 +64,7 @@ class Why:
 
 def explain(job: Job, state: State) -> Why:
     """Return the first reason that holds, with figures, and what would change it."""
-    explanation = blocked(job, state) or _starts_again(job, state) or _in_round(job, state)
+    explanation = blocked(job, state) or _starts_again(job, state) or _without_progress(job, _in_round(job, state))
     fix = explanation.code.fix(job.id)
     helps = (*explanation.would_unblock, *((fix,) if fix else ()))
     return replace(explanation, received=_received(job, state), would_unblock=helps)
@@ -164,6 +164,13 @@ def _in_round(job: Job, state: State) -> Why:
         target_fraction=dict(zip(types, shortage.target_fraction[row].tolist(), strict=True)),
         lag_rounds=max((rounds for (each, _), rounds in record.lag_rounds.items() if each == job.id), default=0.0),
     )
+
+
+def _without_progress(job: Job, why: Why) -> Why:
+    """What keeps the job from progress goes before what the round says, whether it waits or runs again."""
+    if not job.no_progress:
+        return why
+    return replace(why, code=Reason.NO_PROGRESS, message=f"{job.no_progress} {why.message}".rstrip(), shortage="")
 
 
 def _unseen(job: Job, state: State) -> Why:

@@ -58,6 +58,7 @@ def _after(job: Job, event: Event) -> Job:
                 report_sequence=0,
                 trained_s=0.0,
                 trained_steps=0,
+                training_since_s=None,
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason=Reason.LAUNCHED,
@@ -65,8 +66,11 @@ def _after(job: Job, event: Event) -> Job:
             )
         case Ended():
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
+            is_vain = is_preempted and event.held_s > 0 and not job.has_saved
             return changed(
                 _closed(job, event),
+                leases_without_checkpoint=job.leases_without_checkpoint + is_vain,
+                longest_without_checkpoint_s=max(job.longest_without_checkpoint_s, event.held_s if is_vain else 0.0),
                 preemptions=job.preemptions + is_preempted,
                 failures=job.failures + (event.kind is EventKind.RETRIED),
                 losses=job.losses + (event.kind is EventKind.LOST),
@@ -101,8 +105,16 @@ def take_reports(job: Job, event: Reported) -> Job:
     for report in event.reports:
         if report.sequence <= job.report_sequence or report.step > job.spec.total_steps:
             continue
-        job = _after_report(job, report)
+        since_s = job.training_since_s if job.report_sequence else _training_since_s(report, event)
+        job = changed(_after_report(job, report), training_since_s=since_s)
     return job
+
+
+def _training_since_s(first: Report, event: Reported) -> float:
+    """The instant at which the training began: by the durations in the first report, else when it was seen."""
+    if event.started_at_s is None or first.startup_s is None:
+        return event.at_s
+    return event.started_at_s + first.startup_s + (first.restore_s or 0.0)
 
 
 def _after_report(job: Job, report: Report) -> Job:
@@ -116,7 +128,11 @@ def _after_report(job: Job, report: Report) -> Job:
         values["metrics"] = {**job.metrics, **report.metrics}
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
         values |= {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
-        values["losses"] = 0 if report.step > job.steps_done else job.losses
+        if report.step > job.steps_done:
+            values |= {"losses": 0, "leases_without_checkpoint": 0, "longest_without_checkpoint_s": 0.0}
+            values["no_progress"] = ""
+    durations = {"startup_s": report.startup_s, "restore_s": report.restore_s, "checkpoint_s": report.checkpoint_s}
+    values |= {name: duration_s for name, duration_s in durations.items() if duration_s is not None}
     return changed(job, **values)
 
 
@@ -180,6 +196,7 @@ def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
         reason=reason,
         message=message,
         exit=gang.exit,
+        held_s=0.0 if gang.started_at_s is None else max(0.0, (gang.ended_at_s or now_s) - gang.started_at_s),
     )
 
 

@@ -1,8 +1,9 @@
 """Measures what a move costs: the part of the time that a gang held its workers which went into start and stop."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 
-from gavel.types import GangOutcome, GangSeen, Job
+from gavel.types import GangOutcome, GangSeen, Job, StartupTimes
 
 WEIGHT_OF_NEWEST = 0.3
 ANY_OTHER = ""  # stands for every kind that nobody has measured, as in `PlanInputs.switch_cost_s`
@@ -30,3 +31,15 @@ def blended(costs_s: Mapping[str, float], kind: str, cost_s: float) -> dict[str,
         return cost_s if before is None else before + WEIGHT_OF_NEWEST * (cost_s - before)
 
     return {**costs_s, kind: mixed(costs_s.get(kind)), ANY_OTHER: mixed(costs_s.get(ANY_OTHER))}
+
+
+def with_startups(costs_s: Mapping[str, float], times: Iterable[StartupTimes]) -> Mapping[str, float]:
+    """Return the costs by kind, in seconds; a kind of which no gang has ended costs what its gangs reported so far.
+
+    That is a checkpoint, a start-up and a restore, on the accelerator type where they take longest.
+    """
+    reported_s: dict[str, float] = defaultdict(float)
+    for each in times:
+        if each.kind not in costs_s:
+            reported_s[each.kind] = max(reported_s[each.kind], each.move_s)
+    return {**costs_s, **reported_s} if reported_s else costs_s
