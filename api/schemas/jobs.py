@@ -26,7 +26,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
-from gavel.types import Reason
+from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
 
@@ -58,7 +58,12 @@ class JobSubmit(Request):
         description="Program and arguments; never a shell line. Catalogue kinds bring theirs.",
     )
     name: Name | None = Field(None, description="For people; need not be unique.")
-    total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is complete.")
+    total_steps: int | None = Field(
+        None,
+        ge=1,
+        le=TOTAL_STEPS_MAX,
+        description="Training steps until the job is complete. Default: the program says it, job.steps(total=N).",
+    )
     scale_factor: int = Field(
         1, ge=1, le=1024, description="Accelerators (all of one type) that the gang needs at once."
     )
@@ -251,7 +256,8 @@ class JobView(View):
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None = Field(description="As submitted, else as the program said; null while nobody has.")
+    has_stated_steps: bool = Field(description="Whether the submission said `total_steps`.")
     scale_factor: int
     weight: float
     preemptible: bool

@@ -147,6 +147,8 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
         if body.argv is not None and body.argv != entry.argv:
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
         _check_is_plain(body)
+        if body.total_steps is None:
+            raise invalid("total_steps", f"say how many steps; the program of kind {body.kind} does not say it")
         return body.kind, tuple(entry.argv)
     if body.argv is None:
         names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"

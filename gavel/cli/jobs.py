@@ -14,7 +14,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import JobFile, SubmitCommand, job_file_of, options_given, placed, read_job_file
-from gavel.cli.program import argv_of, of_caller, read_env_file, steps_of, workdir_of
+from gavel.cli.program import argv_of, of_caller, program_of, read_env_file, workdir_of
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
     Array,
@@ -96,10 +96,10 @@ def submit(  # noqa: PLR0913  one option per field of a job
     gavel job submit --file job.yaml --tier silver
     """
     given, job_file = options_given(context), read_job_file(file) if file else JobFile()
-    program = program or job_file.fields.get("argv") or []
+    program = program_of(program, job_file.fields, steps)
     folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
     stated = JobSubmit(
-        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
+        total_steps=steps,
         argv=argv_of(program, folder),
         kind=kind,
         name=name,

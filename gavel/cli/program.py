@@ -31,15 +31,16 @@ def argv_of(program: Sequence[str], workdir: Path | None = None) -> list[str] | 
     return ["python", str(path.relative_to(workdir) if is_below and workdir else path), *program[1:]]
 
 
-def steps_of(given: int | None, program: list[str]) -> int:
-    """Return the number of steps. End the command with a message without one."""
-    if given is not None:
-        return given
-    if "--steps" in program:
-        fail(
-            f"--steps stands after {program[0]}, so it is that program's; write gavel job submit --steps N {program[0]}"
-        )
-    fail("--steps: say how many training steps the job has")
+def program_of(given: list[str] | None, fields: Mapping[str, Any], steps: int | None) -> list[str]:
+    """Return the words of the program: those of the command line, else of the job file.
+
+    Say that a `--steps` among them is the program's own: somebody may have meant the job's.
+    """
+    program: list[str] = given or fields.get("argv") or []
+    if steps is None and "--steps" in program:
+        words = f"for the job's own write gavel job submit --steps N {program[0]}"
+        typer.echo(f"--steps stands after {program[0]}, so it is that program's; {words}", err=True)
+    return program
 
 
 def workdir_of(given: Path) -> Path:

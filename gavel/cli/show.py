@@ -76,7 +76,7 @@ def jobs(items: Iterable[Job]) -> Rows:
             _kind(each),
             each["tier"],
             _state(each),
-            f"{_part_done(each):.0%}",
+            _part_done(each),
             each["accelerator_type"] or "",
             _number(each["rho"]),
             harmless(each["message"]),
@@ -311,15 +311,17 @@ def _state(each: Job) -> Text:
 
 
 def _progress(each: Job) -> str:
-    return f"{max(each['steps_done'], each['steps_reported'])}/{each['total_steps']} {_part_done(each):4.0%}"
+    steps, total_steps = max(each["steps_done"], each["steps_reported"]), each["total_steps"]
+    return f"{steps}, steps unknown yet" if total_steps is None else f"{steps}/{total_steps} {steps / total_steps:4.0%}"
 
 
 def _kind(each: Job) -> str:
     return each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")
 
 
-def _part_done(each: Job) -> float:
-    return max(each["steps_done"], each["steps_reported"]) / each["total_steps"]
+def _part_done(each: Job) -> str:
+    steps = max(each["steps_done"], each["steps_reported"])
+    return "" if each["total_steps"] is None else f"{steps / each['total_steps']:.0%}"
 
 
 def _number(value: float | None) -> str:

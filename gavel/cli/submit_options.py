@@ -22,7 +22,11 @@ Program = Annotated[
     ),
 ]
 Steps = Annotated[
-    int | None, typer.Option(help="Training steps until the job is complete; must be given.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Training steps until the job is complete; default: the program says it, job.steps(total=N).",
+        show_default=False,
+    ),
 ]
 File = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A job file (YAML); options go before its fields.")

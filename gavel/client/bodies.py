@@ -46,7 +46,8 @@ class JobSubmit(TypedDict):
     kind: NotRequired[str | None]
     argv: NotRequired[Sequence[str] | None]  # Program and arguments; never a shell line. Catalogue kinds bring theirs.
     name: NotRequired[str | None]  # For people; need not be unique.
-    total_steps: int  # Training steps until the job is complete.
+    # Training steps until the job is complete. Default: the program says it, job.steps(total=N).
+    total_steps: NotRequired[int | None]
     scale_factor: NotRequired[int]  # Accelerators (all of one type) that the gang needs at once.
     tier: NotRequired[str | None]  # One of your tiers; default: your first.
     weight: NotRequired[float]  # Relative to your other jobs in the tier.

@@ -41,7 +41,10 @@ class ReportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it."""
+    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it.
+
+    `total_steps` is how many steps the program says the job has, where its user did not.
+    """
 
     sequence: int
     kind: ReportKind
@@ -49,6 +52,7 @@ class Report:
     steps: int = 0
     seconds: float = 0.0
     checkpoint: str | None = None
+    total_steps: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     is_representative: bool = True
 

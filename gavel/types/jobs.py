@@ -8,6 +8,7 @@ from gavel.types.cluster import AcceleratorType
 from gavel.types.reasons import Reason
 
 JobId = str
+TOTAL_STEPS_MAX = 10**12  # of a job
 
 
 class JobState(StrEnum):
@@ -49,14 +50,15 @@ class JobSpec:
     jobs; in tiers that serve in order it reorders those that follow one another. `max_retries`: how often a program
     that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
     the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
-    empty folder of the job. `python` is the path of the interpreter; "": the service's.
+    empty folder of the job. `python` is the path of the interpreter; "": the service's. `total_steps` None: the program
+    says how long it is (see `Job.total_steps`).
     """
 
     kind: str
     user: str
     tier: str
     argv: tuple[str, ...]
-    total_steps: int
+    total_steps: int | None = None
     name: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     scale_factor: int = 1
@@ -90,6 +92,7 @@ class Job:
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training.
+    `program_steps` is how many steps the program said it has, where its user did not.
     """
 
     id: JobId
@@ -111,6 +114,7 @@ class Job:
     retry_at_s: float = 0.0
     trained_s: float = 0.0
     trained_steps: int = 0
+    program_steps: int | None = None
     reason: Reason = Reason.PENDING_EVALUATION
     message: str = ""
     preemptions: int = 0
@@ -137,6 +141,17 @@ class Job:
         return self.message or self.reason.sentence
 
     @property
-    def steps_remaining(self) -> int:
-        """Return the number of steps that no accepted checkpoint covers yet."""
-        return max(0, self.spec.total_steps - self.steps_done)
+    def total_steps(self) -> int | None:
+        """Return how many steps the job has: as submitted, else as its program said; None while nobody has said it."""
+        return self.program_steps if self.spec.total_steps is None else self.spec.total_steps
+
+    @property
+    def steps_so_far(self) -> int:
+        """Return the steps done, those that only a report says included."""
+        return max(self.steps_done, self.steps_reported)
+
+    @property
+    def position(self) -> str:
+        """Return where the job is, for sentences: `step 5 of 10`, or `step 5` while its length is not known."""
+        of_total = "" if self.total_steps is None else f" of {self.total_steps}"
+        return f"step {self.steps_done}{of_total}"

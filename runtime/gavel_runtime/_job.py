@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
 from gavel_runtime._lease import boottime_s
+from gavel_runtime._length import total_of
 from gavel_runtime._reports import merged_metrics
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
@@ -92,13 +93,12 @@ class Job:
         called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
         `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that
         code after the loop runs only when training is complete; every rank stops after the same step.
-        `total` is the number of steps outside Gavel; inside, the number of the submitted job is used.
+        `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
+        none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
         """
         setting = self._setting
-        total_steps = total if setting.total_steps is None else setting.total_steps
-        if total_steps is None:
-            raise ValueError("total: not run by Gavel, so say how many steps: job.steps(total=1000)")
+        total_steps = total_of(setting, total)
         if setting.checkpoint is not None and restore is None:
             raise ValueError(f"restore: there is a checkpoint at {setting.checkpoint}; pass a function that loads it")
         return self._steps(total_steps, checkpoint, restore, checkpoint_every_s)

@@ -36,6 +36,8 @@ class Leader:
     ) -> None:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
+        self._says_length = setting.total_steps is None
+        self._unsaid_steps: int | None = None
         self._hub = hub
         self._directory = setting.checkpoint_dir
         self._save = save if setting.checkpoint_dir is not None else None
@@ -53,6 +55,7 @@ class Leader:
     def steps(self, total: int) -> Iterator[int]:
         """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
         start = self._start
+        self._unsaid_steps = total if self._says_length else None
         if start < total:
             self._report("progress", start)  # shows the service that this program counts its steps
         self._meter.resume(boottime_s())
@@ -129,5 +132,13 @@ class Leader:
         steps, seconds = self._meter.take()
         self._reported_at_s = boottime_s()
         self._reports.write(
-            kind, step, steps=steps, seconds=seconds, metrics=self._metrics, checkpoint=checkpoint, durable=durable
+            kind,
+            step,
+            steps=steps,
+            seconds=seconds,
+            metrics=self._metrics,
+            checkpoint=checkpoint,
+            more={"total_steps": self._unsaid_steps},
+            durable=durable,
         )
+        self._unsaid_steps = None

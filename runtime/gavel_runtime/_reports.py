@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 METRICS_MAX = 16
 METRIC_NAME_LENGTH_MAX = 64
@@ -77,14 +78,18 @@ class Reports:
         seconds: float,
         metrics: Mapping[str, float],
         checkpoint: str | None = None,
+        more: Mapping[str, object] = MappingProxyType({}),
         durable: bool = False,
     ) -> None:
-        """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written."""
+        """Append one line, with what `more` has, too; flush it to disk if `durable`.
+
+        Raises OSError, also if only a part could be written.
+        """
         if self._file is None:
             return
         self._sequence += 1
         line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
-        extra = {"metrics": dict(metrics), "checkpoint": checkpoint}
+        extra = {"metrics": dict(metrics), "checkpoint": checkpoint, **more}
         encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
         if os.write(self._file, encoded) != len(encoded):
             raise OSError(f"reports.jsonl: report {self._sequence} was cut short, the disk is full")

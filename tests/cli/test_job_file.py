@@ -96,7 +96,6 @@ def test_the_file_of_a_job_submits_the_same_again(gavel: Run) -> None:
         ("", "job.yaml:1:1: a job file has fields"),
         ("argv: [x]\ntotal_steps: many\n", "job.yaml:2:1: "),
         ("argv: [x]\ntotal_steps: 5\n\ntier: platinum\n", "job.yaml:4:1: "),
-        ("argv: [x]\n", "--steps"),
     ],
 )
 def test_a_mistake_is_named_with_line_and_column(gavel: Run, text: str, message: str) -> None:
@@ -132,3 +131,14 @@ def test_the_published_schema_is_fresh_and_takes_what_is_taken() -> None:
     jsonschema_rs.meta.validate(described)
     assert jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5})
     assert not jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5, "teir": "gold"})
+
+
+def test_a_job_without_steps_is_accepted_and_its_job_file_has_none(gavel: Run) -> None:
+    write("argv: [x]\n")
+    code, job, _ = gavel("job", "submit", "-f", "job.yaml", "--json")
+    assert code == 0
+    assert (job["total_steps"], job["has_stated_steps"]) == (None, False)
+    _, shown, _ = gavel("job", "show", job["id"])
+    assert "0, steps unknown yet" in shown
+    _, spec, _ = gavel("job", "spec", job["id"])
+    assert "total_steps" not in spec

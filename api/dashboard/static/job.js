@@ -7,6 +7,7 @@ import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
+import { showProgress } from "./progress.js";
 import { act, confirmed, follow } from "./shell.js";
 import { speedOf } from "./speed.js";
 import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
@@ -35,8 +36,9 @@ function showJob(job) {
   say("job-name", labelOf(job));
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
-  byId("job-progress").value = stepsOf(job) / job.total_steps;
-  say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
+  showProgress(byId("job-progress"), stepsOf(job), job.total_steps);
+  say("job-steps", job.total_steps === null ? `${count(stepsOf(job))} steps so far, how many there are is unknown yet`
+    : `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
   byId("job-pause").hidden = !isAlive || job.pause_requested;
@@ -56,9 +58,9 @@ function showFailure(job) {
 
 function showTiles(job) {
   const speed = speedOf(job);
-  const left = job.total_steps - stepsOf(job);
+  const left = job.total_steps === null ? null : job.total_steps - stepsOf(job);
   tile("speed", speed === null ? "–" : quantity(speed), job.worker_ids.length ? `on ${job.worker_ids.join(", ")}` : "not running");
-  tile("left", count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
+  tile("left", left === null ? "unknown" : count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
   tile("rho", fixed(job.rho), job.rho === null ? "" : "1 or less is fair");
   const started = job.started_at_s === null ? "" : `started after ${duration(job.started_at_s - job.submitted_at_s)}`;
   say("tile-age-label", job.jct_s === null ? "Age" : "Completion time");

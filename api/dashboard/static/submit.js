@@ -88,6 +88,7 @@ async function submit(event) {
 
 function choose() {
   for (const what of ["kind", "argv"]) byId(`submit-what-${what}`).hidden = form.elements.what.value !== what;
+  form.elements.total_steps.required = form.elements.what.value === "kind"; // own programs may say it
 }
 
 form.addEventListener("submit", submit);

@@ -109,7 +109,8 @@ class Job(TypedDict):
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None  # As submitted, else as the program said; null while nobody has.
+    has_stated_steps: bool  # Whether the submission said `total_steps`.
     scale_factor: int
     weight: float
     preemptible: bool

@@ -77,10 +77,11 @@ def _after(job: Job, event: Event) -> Job:
 
 
 def _closed(job: Job, event: Ended) -> Job:
+    so_far = job.steps_so_far
     job = changed(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
     if not job.state.is_terminal:
         return job
-    done = job.spec.total_steps if job.state is JobState.COMPLETED else job.steps_done
+    done = (job.total_steps or so_far) if job.state is JobState.COMPLETED else job.steps_done
     return changed(
         job,
         steps_done=done,
@@ -99,7 +100,8 @@ def take_reports(job: Job, event: Reported) -> Job:
     if event.generation != job.generation or job.state.is_terminal:
         return job
     for report in event.reports:
-        if report.sequence <= job.report_sequence or report.step > job.spec.total_steps:
+        total_steps = job.total_steps or report.total_steps
+        if report.sequence <= job.report_sequence or (total_steps is not None and report.step > total_steps):
             continue
         job = _after_report(job, report)
     return job
@@ -112,6 +114,8 @@ def _after_report(job: Job, report: Report) -> Job:
         "trained_s": job.trained_s + max(0.0, report.seconds),
         "trained_steps": job.trained_steps + max(0, report.steps),
     }
+    if job.total_steps is None and report.total_steps is not None:
+        values["program_steps"] = report.total_steps
     if report.metrics:
         values["metrics"] = {**job.metrics, **report.metrics}
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
@@ -184,9 +188,9 @@ def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
 
 
 def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, Reason, str]:
-    where = f"on {on} at step {job.steps_done} of {job.spec.total_steps}"
+    where = f"on {on} at {job.position}"
     if end.outcome is GangOutcome.EXITED and end.exit_code == 0 and _did_all_steps(job):
-        return EventKind.FINISHED, Reason.COMPLETED, f"The job has completed {job.spec.total_steps} steps."
+        return EventKind.FINISHED, Reason.COMPLETED, _completed(job)
     if job.cancel_requested:
         return EventKind.CANCELLED, Reason.CANCELLED, f"The job was cancelled {where}."
     match end.outcome:
@@ -216,4 +220,11 @@ def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, Rea
 
 def _did_all_steps(job: Job) -> bool:
     # A program that never reported does not use the runtime: its own exit code 0 is all there is to go by.
-    return job.steps_done >= job.spec.total_steps or job.report_sequence == 0
+    # So it is for one that has not said how long it is.
+    return job.total_steps is None or job.steps_done >= job.total_steps or job.report_sequence == 0
+
+
+def _completed(job: Job) -> str:
+    if job.total_steps is None:
+        return "The program has ended with exit code 0; it did not say how many steps it has."
+    return f"The job has completed {job.total_steps} steps."
