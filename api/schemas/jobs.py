@@ -276,6 +276,8 @@ class JobView(View):
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
     rounds_received: dict[str, int]
     metrics: dict[str, float]
+    phases_s: dict[str, float] = Field(description="Seconds in phases that its program marked as no training.")
+    work_units_per_s: float | None = Field(description="Units of work per second of training, if it reports them.")
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None = Field(description="Where it runs now.")

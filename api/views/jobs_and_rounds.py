@@ -137,6 +137,8 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         received_s=dict(job.received_s),
         rounds_received=dict(job.rounds_received),
         metrics={name: value for name, value in job.metrics.items() if math.isfinite(value)},
+        phases_s=dict(job.phases_s),
+        work_units_per_s=job.work.units / job.work.seconds if job.work.seconds > 0 else None,
         exit_code=job.exit_code,
         log_tail=job.log_tail,
         accelerator_type=None if lease is None else lease.accelerator_type,

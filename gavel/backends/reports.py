@@ -12,6 +12,10 @@ from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 LINE_BYTES = 1 << 14
 METRICS_MAX = 16
 METRIC_NAME_CHARACTERS = 64
+PHASES_MAX = 8
+PHASE_NAME_CHARACTERS = 32
+PHASE_S_MAX = 1e9
+WORK_MAX = 1e18
 
 
 class ReportReader:
@@ -80,6 +84,8 @@ class ReportReader:
             steps=steps,
             seconds=seconds,
             checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
+            work=_bounded(payload.get("work", 0.0), WORK_MAX),
+            phases_s=_phases(payload.get("phases", {})),
             total_steps=None if total_steps == self._total_steps else total_steps,
             metrics=_metrics(payload.get("metrics", {})),
         )
@@ -115,6 +121,22 @@ def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError("not a finite number")
     return float(value)
+
+
+def _bounded(value: object, most: float) -> float:
+    number = _finite(value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{number} is not a number from 0 to {most:g}")
+    return number
+
+
+def _phases(reported: object) -> dict[str, float]:
+    """Return the seconds of each phase; raise ValueError for what the runtime does not write."""
+    if not isinstance(reported, dict) or len(reported) > PHASES_MAX:
+        raise ValueError(f"phases are no object of at most {PHASES_MAX} names")
+    if any(not 0 < len(name) <= PHASE_NAME_CHARACTERS for name in reported):
+        raise ValueError("a phase without a proper name")
+    return {name: _bounded(seconds, PHASE_S_MAX) for name, seconds in reported.items()}
 
 
 def _metrics(reported: object) -> dict[str, float]:

@@ -117,6 +117,17 @@ def read_env_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def phases_text(job: Job) -> str:
+    """Return the time that a job spent in each phase besides training, with its share of the time that it ran."""
+    held_s = sum(job["received_s"].values())
+    named = sorted(job["phases_s"].items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} {seconds:.0f} s{_share(seconds, held_s)}" for name, seconds in named)
+
+
+def _share(seconds: float, of_s: float) -> str:
+    return f" ({min(1.0, seconds / of_s):.0%})" if of_s > 0 else ""
+
+
 def program_rows(job: Job) -> list[tuple[str, str]]:
     """Return what a job runs and where, each part with its name for people."""
     code, version = job["code"], ""

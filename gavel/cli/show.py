@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.program import program_rows
+from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -123,6 +123,8 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("progress", _progress(each)),
         ("runs on", ", ".join(each["worker_ids"])),
         ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
+        ("besides training", harmless(phases_text(each))),
+        ("units of work", "" if each["work_units_per_s"] is None else f"{each['work_units_per_s']:.4g} a second"),
         ("rho", _number(each["rho"])),
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),

@@ -79,6 +79,15 @@ class JobSpec:
     code: CodeVersion | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """Units of work that a program has reported, with the steps and the seconds of training in which it did them."""
+
+    units: float = 0.0
+    steps: int = 0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, kw_only=True)  # without slots: `changed` (copying.py) copies it with every report
 class Job:
     """A submitted job and its progress.
@@ -92,6 +101,8 @@ class Job:
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training.
+    `phases_s` is the time in phases that are no training, by name; `outside_s` that of the newest gang since its first
+    report. `work` is 0 for a program that reports no units of work.
     `program_steps` is how many steps the program said it has, where its user did not.
     """
 
@@ -115,6 +126,9 @@ class Job:
     trained_s: float = 0.0
     trained_steps: int = 0
     program_steps: int | None = None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    outside_s: float = 0.0
+    work: WorkDone = WorkDone()
     reason: Reason = Reason.PENDING_EVALUATION
     message: str = ""
     preemptions: int = 0

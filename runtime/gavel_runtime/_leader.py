@@ -7,6 +7,7 @@ from pathlib import Path
 from gavel_runtime._checkpoint import write_checkpoint
 from gavel_runtime._hub import END, GO, STOP, Hub
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
+from gavel_runtime._marks import Marks
 from gavel_runtime._reports import Meter, Reports
 from gavel_runtime._setting import Setting
 
@@ -33,6 +34,7 @@ class Leader:
         metrics: Mapping[str, float],
         asked_to_stop: Callable[[], bool],
         restore_s: float,
+        marks: Marks,
     ) -> None:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
@@ -48,6 +50,7 @@ class Leader:
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
+        self._marks = marks
         self._checkpoint_s = restore_s
         self._start = self._saved = setting.start_step
         self._saved_at_s = self._reported_at_s = boottime_s()
@@ -58,6 +61,7 @@ class Leader:
         self._unsaid_steps = total if self._says_length else None
         if start < total:
             self._report("progress", start)  # shows the service that this program counts its steps
+        self._marks.take_step()  # what was before the first step
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):
@@ -100,9 +104,11 @@ class Leader:
         return self._stops() or not self._lease.has_room_for(0.0)
 
     def _step_done(self, step: int) -> None:
-        self._a_rank_stops |= self._hub.step_done()
+        stops, outside_s = self._hub.step_done()
+        self._a_rank_stops |= stops
+        own_s, work = self._marks.take_step()
         now_s = boottime_s()
-        self._meter.step_done(now_s)
+        self._meter.step_done(now_s, max(outside_s, own_s), work)
         if self._meter.steps and now_s - self._reported_at_s >= PROGRESS_EVERY_S:
             self._report("progress", step)
 
@@ -138,7 +144,11 @@ class Leader:
             seconds=seconds,
             metrics=self._metrics,
             checkpoint=checkpoint,
-            more={"total_steps": self._unsaid_steps},
+            more={
+                "total_steps": self._unsaid_steps,
+                "phases": self._marks.take_phases(),
+                "work": self._meter.take_work(),
+            },
             durable=durable,
         )
         self._unsaid_steps = None

@@ -176,3 +176,31 @@ def test_a_program_of_unknown_length_may_end_at_any_step(path: Path) -> None:
     reports = reader(path, total_steps=None)
     write(path, line(kind="finished", step=33))
     assert [(report.step, report.total_steps) for report in reports.read()] == [(33, 33)]
+
+
+def test_phases_and_work_are_taken_as_they_are(path: Path) -> None:
+    write(path, line(phases={"eval": 1.5}, work=640))
+    (report,) = reader(path).read()
+    assert (report.phases_s, report.work) == ({"eval": 1.5}, 640.0)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"phases": []},
+        {"phases": {"eval": -1}},
+        {"phases": {"eval": 1e10}},
+        {"phases": {"": 1}},
+        {"phases": {"x" * 33: 1}},
+        {"phases": {f"phase-{n}": 1 for n in range(9)}},
+        {"phases": {"eval": "1"}},
+        {"work": -1},
+        {"work": 1e19},
+        {"work": None},
+    ],
+    ids=str,
+)
+def test_phases_and_work_that_cannot_be_are_no_report(path: Path, over: dict[str, Any]) -> None:
+    reports = reader(path)
+    write(path, line(**over))
+    assert (reports.read(), reports.malformed) == ((), 1)

@@ -106,10 +106,17 @@ function showFacts(job) {
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
+    "Besides training": pairs(job.phases_s, ([name, seconds]) => `${name} ${duration(seconds)}${shareOf(seconds, job)}`),
+    "Units of work per second": job.work_units_per_s === null ? "" : quantity(job.work_units_per_s),
     "Rounds received": pairs(job.rounds_received, ([type, rounds]) => `${type} ${rounds}`),
     "Exit code": job.exit_code ?? "",
     "To stop it": job.finished_at_s === null ? `gavel job cancel ${job.id}` : "",
   });
+}
+
+function shareOf(seconds, job) {
+  const held = Object.values(job.received_s).reduce((total, each) => total + each, 0);
+  return held > 0 ? ` (${percent(Math.min(1, seconds / held))})` : "";
 }
 
 async function showTimeline(job, current) {

@@ -127,6 +127,8 @@ class Job(TypedDict):
     received_s: dict[str, float]  # Wall time held, by accelerator type.
     rounds_received: dict[str, int]
     metrics: dict[str, float]
+    phases_s: dict[str, float]  # Seconds in phases that its program marked as no training.
+    work_units_per_s: float | None  # Units of work per second of training, if it reports them.
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None  # Where it runs now.

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
+from gavel.mechanism.jobs.phases import phases_and_work
 from gavel.ports import JobEvent
 from gavel.types import (
     AcceleratorType,
@@ -58,6 +59,7 @@ def _after(job: Job, event: Event) -> Job:
                 report_sequence=0,
                 trained_s=0.0,
                 trained_steps=0,
+                outside_s=0.0,
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason=Reason.LAUNCHED,
@@ -114,6 +116,8 @@ def _after_report(job: Job, report: Report) -> Job:
         "trained_s": job.trained_s + max(0.0, report.seconds),
         "trained_steps": job.trained_steps + max(0, report.steps),
     }
+    if report.phases_s or report.work > 0:
+        values |= phases_and_work(job, report)
     if job.total_steps is None and report.total_steps is not None:
         values["program_steps"] = report.total_steps
     if report.metrics:
