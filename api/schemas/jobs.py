@@ -10,6 +10,7 @@ from api.schemas.code import CodeOfJob, CodeView
 from api.schemas.fields import (
     AbsolutePath,
     Argument,
+    ArgumentName,
     JobIdText,
     Kind,
     Label,
@@ -49,7 +50,7 @@ class JobSubmit(Request):
     kind: Kind | None = Field(
         None,
         description="What determines the speed: a catalogue name, or `user/name` with your own user."
-        " Default: `user/` and the job's name, or a digest of argv.",
+        " Default: made of the script and those arguments that usually change its speed; see `kind_args`.",
     )
     argv: list[Argument] | None = Field(
         None,
@@ -106,6 +107,11 @@ class JobSubmit(Request):
         default_factory=list,
         max_length=100,
         description="Jobs that must complete first; this job fails if one of them does not.",
+    )
+    kind_args: list[ArgumentName] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Names of further arguments that change the speed, and so belong to the default kind.",
     )
 
     @model_validator(mode="after")
@@ -238,6 +244,8 @@ class JobView(View):
     id: str
     name: str
     kind: str
+    kind_from: str = Field(description="What the service made the kind of; empty: it was stated at the submit.")
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState

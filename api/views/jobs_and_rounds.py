@@ -101,6 +101,8 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         id=job.id,
         name=spec.name,
         kind=spec.kind,
+        kind_from=spec.kind_from,
+        kind_args=list(spec.kind_args),
         user=spec.user,
         tier=spec.tier,
         state=shown_state(job, lease),

@@ -90,6 +90,8 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
 
     view = cast(Mapping[str, Any], job)
     fields = {name: view[name] for name in FIELDS if name != "env" and view[name] not in ("", None, [], {})}
+    if view["kind_from"]:
+        fields.pop("kind", None)
     if not view["has_stated_steps"]:
         fields.pop("total_steps", None)
     if fields.get("deadline_at_s", 0) <= (time.time() if now_s is None else now_s):

@@ -26,6 +26,7 @@ from gavel.cli.submit_options import (
     File,
     Follow,
     Kind,
+    KindArgs,
     Label,
     Memory,
     Name,
@@ -61,6 +62,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     file: File = None,
     steps: Steps = None,
     kind: Kind = None,
+    kind_args: KindArgs = None,
     name: Name = None,
     tier: SubmitTier = None,
     scale_factor: ScaleFactor = 1,
@@ -102,6 +104,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
         total_steps=steps,
         argv=argv_of(program, folder),
         kind=kind,
+        kind_args=kind_args or [],
         name=name,
         tier=tier,
         scale_factor=scale_factor,
@@ -119,11 +122,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
     )
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
-        if program and "code" not in job_file.fields:
-            wanted |= of_caller(client, program, folder, python or job_file.fields.get("python"), snapshot)
-        if array or count:
-            return _submit_array(client, wanted, array, count, wait or follow, as_json)
-        _submit(client, wanted, wait or follow, follow, as_json)
+        wanted |= of_caller(client, program, folder, python, snapshot, job_file.fields)
+        _submit(client, wanted, array, count, wait=wait or follow, follow=follow, as_json=as_json)
 
 
 @job_commands.command("submit-batch")
@@ -259,10 +259,14 @@ def events(job_id: JobId, as_json: Json = False) -> None:
         show.answer(list(client.events(job_id)), as_json, show.events)
 
 
-def _submit(client: Client, wanted: JobSubmit, is_waiting: bool, follow: bool, as_json: bool) -> None:
+def _submit(
+    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, *, wait: bool, follow: bool, as_json: bool
+) -> None:
+    if array or count:
+        return _submit_array(client, wanted, array, count, wait, as_json)
     job = client.submit(**wanted)
     _say_deadline(job)
-    if is_waiting:
+    if wait:
         job = watch(client, job, follow)
     _tell(client, job, as_json, show.submitted)
     raise typer.Exit(exit_code(job))

@@ -51,10 +51,17 @@ def workdir_of(given: Path) -> Path:
     return folder
 
 
-def of_caller(client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool) -> JobSubmit:
-    """Return the fields that say where the program runs, and with which interpreter, after storing its code."""
+def of_caller(
+    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, fields: Mapping[str, Any]
+) -> JobSubmit:
+    """Return the fields that say where the program runs, and with which interpreter, after storing its code.
+
+    None for a catalogue's program, and where a job file (`fields`) says which code to run.
+    """
+    if not program or "code" in fields:
+        return {}
     limits = client.code_limits()
-    interpreter = python_of(python, folder, os.environ, is_here=limits["machine"] == boot_id())
+    interpreter = python_of(python or fields.get("python"), folder, os.environ, is_here=limits["machine"] == boot_id())
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
     if snapshot and limits["max_bytes"]:
         own["code"] = stored_code(client, program, folder)

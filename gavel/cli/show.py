@@ -119,6 +119,8 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("reason", harmless(f"{each['reason']}. {each['message']}")),
         ("what helps", harmless(each["fix"])),
         ("kind", _kind(each)),
+        ("kind is made of", harmless(each["kind_from"])),
+        ("kind has also", ", ".join(each["kind_args"])),
         ("user, tier", f"{each['user']}, {each['tier']}"),
         ("progress", _progress(each)),
         ("runs on", ", ".join(each["worker_ids"])),

@@ -44,7 +44,14 @@ Python = Annotated[
 ]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
-    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
+    str | None,
+    typer.Option(
+        help="Job kind: of the catalogue, or user/name; default: the script and the arguments that change its speed.",
+        autocompletion=completion.kinds,
+    ),
+]
+KindArgs = Annotated[
+    Repeated, typer.Option(metavar="NAME", help="An argument that changes the speed, too, such as crop; repeatable.")
 ]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 SubmitTier = Annotated[

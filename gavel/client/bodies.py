@@ -41,8 +41,8 @@ class CodeOfJob(TypedDict):
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
-    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: `user/` and the job's
-    # name, or a digest of argv.
+    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: made of the script and
+    # those arguments that usually change its speed; see `kind_args`.
     kind: NotRequired[str | None]
     argv: NotRequired[Sequence[str] | None]  # Program and arguments; never a shell line. Catalogue kinds bring theirs.
     name: NotRequired[str | None]  # For people; need not be unique.
@@ -71,6 +71,8 @@ class JobSubmit(TypedDict):
     priority: NotRequired[int | None]
     max_retries: NotRequired[int]  # How many times a failed program is started again.
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
+    # Names of further arguments that change the speed, and so belong to the default kind.
+    kind_args: NotRequired[Sequence[str]]
 
 
 class JobPatch(TypedDict):

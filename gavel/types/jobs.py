@@ -45,13 +45,14 @@ class CodeVersion:
 class JobSpec:
     """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
 
-    `kind` names only what determines speed (model, batch size). `argv` is never a shell line. `throughput_steps_per_s`:
-    what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight among the user's
-    jobs; in tiers that serve in order it reorders those that follow one another. `max_retries`: how often a program
-    that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
-    the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
-    empty folder of the job. `python` is the path of the interpreter; "": the service's. `total_steps` None: the program
-    says how long it is (see `Job.total_steps`).
+    `kind` names only what determines speed (model, batch size); `kind_from` says what the service made it of, "": it
+    was stated; `kind_args` names arguments that belong to it besides the usual ones. `argv` is never a shell line.
+    `throughput_steps_per_s`: what the user states per accelerator type, for the gang. Each step of `priority` doubles
+    the weight among the user's jobs; in tiers that serve in order it reorders those that follow one another.
+    `max_retries`: how often a program that failed is started again. `after`: jobs that must have completed first. The
+    jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
+    there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
+    service's. `total_steps` None: the program says how long it is (see `Job.total_steps`).
     """
 
     kind: str
@@ -60,6 +61,8 @@ class JobSpec:
     argv: tuple[str, ...]
     total_steps: int | None = None
     name: str = ""
+    kind_from: str = ""
+    kind_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     scale_factor: int = 1
     weight: float = 1.0

@@ -88,6 +88,7 @@ function showFacts(job) {
   fillFacts(byId("facts"), {
     Id: job.id,
     "Job kind": job.kind,
+    "Kind is made of": job.kind_from,
     "User, tier": `${job.user}, ${job.tier}`,
     Program: job.argv.join(" "),
     "Working directory": job.workdir,

@@ -74,6 +74,8 @@ class Job(TypedDict):
     id: str
     name: str
     kind: str
+    kind_from: str  # What the service made the kind of; empty: it was stated at the submit.
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState
