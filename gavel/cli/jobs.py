@@ -13,8 +13,9 @@ from rich.console import RenderableType
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
-from gavel.cli.job_file import JobFile, SubmitCommand, job_file_of, options_given, placed, read_job_file
+from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
 from gavel.cli.program import argv_of, of_caller, program_of, read_env_file, workdir_of
+from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
     Array,
@@ -32,6 +33,7 @@ from gavel.cli.submit_options import (
     Name,
     Preemptible,
     Priority,
+    Profile,
     Program,
     Python,
     Repeated,
@@ -60,6 +62,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     *,
     program: Program = None,
     file: File = None,
+    profile: Profile = None,
     steps: Steps = None,
     kind: Kind = None,
     kind_args: KindArgs = None,
@@ -97,9 +100,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
 
     gavel job submit --file job.yaml --tier silver
     """
-    given, job_file = options_given(context), read_job_file(file) if file else JobFile()
+    given, job_file = options_given(context), submit_fields(file, profile)
     program = program_of(program, job_file.fields, steps)
-    folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
+    folder = workdir_of(job_file.workdir(workdir, given))
     stated = JobSubmit(
         total_steps=steps,
         argv=argv_of(program, folder),
@@ -121,9 +124,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
         memory_bytes=bytes_of(memory),
     )
     with connect() as client, placed(job_file):
-        wanted = job_file.merged(stated, given)
-        wanted |= of_caller(client, program, folder, python, snapshot, job_file.fields)
-        _submit(client, wanted, array, count, wait=wait or follow, follow=follow, as_json=as_json)
+        own = of_caller(client, program, folder, python, snapshot, job_file.fields)
+        _submit(client, job_file.merged(stated, given) | own, array, count, wait or follow, follow, as_json)
 
 
 @job_commands.command("submit-batch")
@@ -260,7 +262,7 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
 
 def _submit(
-    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, *, wait: bool, follow: bool, as_json: bool
+    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, wait: bool, follow: bool, as_json: bool
 ) -> None:
     if array or count:
         return _submit_array(client, wanted, array, count, wait, as_json)

@@ -31,6 +31,9 @@ Steps = Annotated[
 File = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A job file (YAML); options go before its fields.")
 ]
+Profile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A profile of gavel.yaml, here or in a folder above this one.")
+]
 Workdir = Annotated[Path, typer.Option(metavar="DIR", help="Folder that the program runs in.", show_default="here")]
 Snapshot = Annotated[
     bool,

@@ -142,3 +142,9 @@ def test_a_job_without_steps_is_accepted_and_its_job_file_has_none(gavel: Run) -
     assert "0, steps unknown yet" in shown
     _, spec, _ = gavel("job", "spec", job["id"])
     assert "total_steps" not in spec
+
+
+def test_a_formatter_s_blank_after_the_sign_changes_nothing(gavel: Run) -> None:
+    write("# GAVEL --weight 3\n# GAVEL runs this script\nprint(1)\n", "train.py")
+    code, job, _ = gavel("job", "submit", "--json", "train.py")
+    assert (code, job["weight"]) == (0, 3.0)
