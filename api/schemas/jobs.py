@@ -166,6 +166,23 @@ class JobPatch(Request):
     labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32)
 
 
+class JobResubmit(Request):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    model_config = example(max_retries=3, env={"SEED": "8"})
+
+    name: Name | None = None
+    total_steps: int | None = Field(None, ge=1, le=TOTAL_STEPS_MAX)
+    scale_factor: int | None = Field(None, ge=1, le=1024)
+    tier: Name | None = None
+    weight: Weight | None = None
+    deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="One that has passed meanwhile is left out.")
+    env: dict[VariableName, VariableValue] = Field(default_factory=dict, max_length=128)
+    labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32, description="Replace all labels.")
+    priority: Priority | None = None
+    max_retries: int | None = Field(None, ge=0, le=1000)
+
+
 class CancelBatch(Request):
     """Which unfinished jobs to cancel: those that match every given filter, except those to keep."""
 
@@ -298,6 +315,7 @@ class JobView(View):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -153,6 +153,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         pause_requested=job.pause_requested,
         array_id=spec.array_id,
         array_index=spec.array_index,
+        resubmit_of=spec.resubmit_of,
         deadline=None,
     )
 

@@ -68,6 +68,9 @@ Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repea
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
 Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
+MaxRetries = Annotated[int | None, typer.Option(min=0, help="How many times a failed program is started again.")]
+NewWeight = Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")]
+NewScaleFactor = Annotated[int | None, typer.Option(help="Accelerators the gang needs at once.")]
 Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]

@@ -16,6 +16,7 @@ __all__ = [
     "JobArraySubmit",
     "JobBatchSubmit",
     "JobPatch",
+    "JobResubmit",
     "JobSubmit",
     "NodesAdded",
     "PolicyPut",
@@ -81,6 +82,21 @@ class JobPatch(TypedDict):
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
     labels: NotRequired[Mapping[str, str] | None]
+
+
+class JobResubmit(TypedDict):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    name: NotRequired[str | None]
+    total_steps: NotRequired[int | None]
+    scale_factor: NotRequired[int | None]
+    tier: NotRequired[str | None]
+    weight: NotRequired[float | None]
+    deadline_at_s: NotRequired[float | None]  # One that has passed meanwhile is left out.
+    env: NotRequired[Mapping[str, str]]
+    labels: NotRequired[Mapping[str, str] | None]  # Replace all labels.
+    priority: NotRequired[int | None]
+    max_retries: NotRequired[int | None]
 
 
 class JobBatchSubmit(TypedDict):

@@ -77,6 +77,7 @@ class JobSpec:
     after: tuple[JobId, ...] = ()
     array_id: JobId | None = None
     array_index: int | None = None
+    resubmit_of: JobId | None = None  # the job that was submitted again as this one
     workdir: str = ""
     python: str = ""
     code: CodeVersion | None = None

@@ -148,3 +148,15 @@ def test_a_formatter_s_blank_after_the_sign_changes_nothing(gavel: Run) -> None:
     write("# GAVEL --weight 3\n# GAVEL runs this script\nprint(1)\n", "train.py")
     code, job, _ = gavel("job", "submit", "--json", "train.py")
     assert (code, job["weight"]) == (0, 3.0)
+
+
+def test_a_job_is_submitted_again_with_what_options_change(gavel: Run, service: Service) -> None:
+    _, old, _ = gavel("job", "submit", "--json", "--env", "SEED=1", "--label", "a=b", "--weight", "2", "true")
+    code, new, _ = gavel(
+        "job", "resubmit", old["id"], "--json", "--env", "MODE=x", "--steps", "9", "--max-retries", "2"
+    )
+    assert (code, new["resubmit_of"], new["weight"]) == (0, old["id"], 2.0)
+    assert (new["total_steps"], new["max_retries"], new["labels"]) == (9, 2, {"a": "b"})
+    assert dict(service.store.job(new["id"]).spec.env) == {"SEED": "1", "MODE": "x"}
+    _, shown, _ = gavel("job", "show", new["id"])
+    assert f"submitted again from {old['id']}" in " ".join(shown.split())

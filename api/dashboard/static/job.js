@@ -1,6 +1,6 @@
 // One job: what it waits for, where it ran, how fast it is where, its history and its log.
 
-import { get, now, send } from "./api.js";
+import { freshKey, get, now, send } from "./api.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
@@ -41,6 +41,7 @@ function showJob(job) {
     : `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
+  byId("job-resubmit").hidden = job.state !== "FAILED";
   byId("job-pause").hidden = !isAlive || job.pause_requested;
   byId("job-resume").hidden = !isAlive || !job.pause_requested;
   showFailure(job);
@@ -104,6 +105,7 @@ function showFacts(job) {
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),
     "Deadline's outlook": job.deadline ? `${job.deadline.outlook.replace("_", " ")}: ${job.deadline.message}` : "",
     After: job.after.join(", "),
+    "Submitted again from": job.resubmit_of ?? "",
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
@@ -181,6 +183,11 @@ async function ask(button, verb, done) {
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
 on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
 on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
+on("resubmit", async (button) => {
+  const made = await act(button, () => send("POST", `${PATH}/resubmit`, {}, { "Idempotency-Key": freshKey() }),
+    "The job is submitted again.");
+  if (made) location.assign(`/jobs/${encodeURIComponent(made.id)}`);
+});
 on("cancel", async (button) => {
   if (await confirmed("Cancel this job? This cannot be undone.", "Cancel the job")) {
     await ask(button, "cancel", "The job ends as soon as its gang has stopped.");
