@@ -50,12 +50,12 @@ def kind_of(user: str, argv: Sequence[str], workdir: str | None, more: Collectio
     sizes = {name: value for name, value in sorted(named.items()) if name in wanted}
     batches = [name for name in sizes if name in BATCH_SIZES and re.fullmatch(r"[1-9][0-9]{0,8}", sizes[name])]
     batch = batches[0] if len(batches) == 1 else None
-    told = [*program, *_unnamed(arguments)]
+    counted = [*program, *_unnamed(arguments)]
     others = sorted((name, value) for name, value in sizes.items() if name != batch)
-    digest = hashlib.sha256(json.dumps([workdir or "", told, others]).encode()).hexdigest()[:8].translate(_LETTERS)
+    digest = hashlib.sha256(json.dumps([workdir or "", counted, others]).encode()).hexdigest()[:8].translate(_LETTERS)
     suffix = f"-b{sizes[batch]}" if batch else ""
     listed = ", ".join(f"{name}={value}" if value else name for name, value in sizes.items())
-    return f"{user}/{_stem(program)}-{digest}{suffix}", " ".join(told) + (f" with {listed}" if listed else "")
+    return f"{user}/{_stem(program)}-{digest}{suffix}", " ".join(counted) + (f" with {listed}" if listed else "")
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -165,8 +165,8 @@ def options_in(program: str) -> list[str]:
         for number, line in enumerate(islice(file, LINES_READ), start=1):
             if line.strip() and not line.startswith("#"):
                 break
-            if found := OPTION_LINES.match(line):
-                options += _words(line[found.end() :], f"{program}:{number}")
+            if match := OPTION_LINES.match(line):
+                options += _words(line[match.end() :], f"{program}:{number}")
     return options
 
 
