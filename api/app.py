@@ -30,6 +30,7 @@ from api.routes import (
     overview,
     policies,
     resources,
+    resubmit,
     scheduling,
     service,
     tiers,
@@ -48,6 +49,7 @@ DESCRIPTION = (
 
 PARTS = (
     jobs,
+    resubmit,
     batches,
     code,
     explain,

@@ -34,7 +34,12 @@ def installed_catalogue() -> Mapping[str, CatalogueEntry]:
 
 def code_store(settings: Settings) -> CodeStore:
     """Return the store of the code that jobs run."""
-    return CodeStore(settings.state_dir.resolve(), limit_bytes=settings.code_bytes, kept_s=settings.keep_code_s)
+    return CodeStore(
+        settings.state_dir.resolve(),
+        limit_bytes=settings.code_bytes,
+        kept_s=settings.keep_code_s,
+        user_limit_bytes=settings.user_code_bytes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,8 +100,14 @@ class Settings(BaseSettings):
     code_bytes: int = Field(
         500_000_000, ge=0, le=1 << 40, description="Largest code version: the files that a job takes from its caller."
     )
+    user_code_bytes: int = Field(
+        20_000_000_000, ge=0, le=1 << 50, description="Code versions of one user together; the same chunk counts once."
+    )
     keep_code_s: float = Field(
-        30 * 86_400.0, ge=3_600, le=3e9, description="How long code stays that no unfinished job runs."
+        30 * 86_400.0,
+        ge=3_600,
+        le=3e9,
+        description="How long code, and the folders in which jobs worked, stay after the last use.",
     )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(

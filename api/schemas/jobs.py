@@ -10,6 +10,7 @@ from api.schemas.code import CodeOfJob, CodeView
 from api.schemas.fields import (
     AbsolutePath,
     Argument,
+    ArgumentName,
     JobIdText,
     Kind,
     Label,
@@ -26,7 +27,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
-from gavel.types import Reason
+from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
 
@@ -49,7 +50,7 @@ class JobSubmit(Request):
     kind: Kind | None = Field(
         None,
         description="What determines the speed: a catalogue name, or `user/name` with your own user."
-        " Default: `user/` and the job's name, or a digest of argv.",
+        " Default: made of the script and those arguments that usually change its speed; see `kind_args`.",
     )
     argv: list[Argument] | None = Field(
         None,
@@ -58,7 +59,12 @@ class JobSubmit(Request):
         description="Program and arguments; never a shell line. Catalogue kinds bring theirs.",
     )
     name: Name | None = Field(None, description="For people; need not be unique.")
-    total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is complete.")
+    total_steps: int | None = Field(
+        None,
+        ge=1,
+        le=TOTAL_STEPS_MAX,
+        description="Training steps until the job is complete. Default: the program says it, job.steps(total=N).",
+    )
     scale_factor: int = Field(
         1, ge=1, le=1024, description="Accelerators (all of one type) that the gang needs at once."
     )
@@ -101,6 +107,11 @@ class JobSubmit(Request):
         default_factory=list,
         max_length=100,
         description="Jobs that must complete first; this job fails if one of them does not.",
+    )
+    kind_args: list[ArgumentName] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Names of further arguments that change the speed, and so belong to the default kind.",
     )
 
     @model_validator(mode="after")
@@ -153,6 +164,23 @@ class JobPatch(Request):
     weight: Weight | None = None
     priority: Priority | None = None
     labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32)
+
+
+class JobResubmit(Request):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    model_config = example(max_retries=3, env={"SEED": "8"})
+
+    name: Name | None = None
+    total_steps: int | None = Field(None, ge=1, le=TOTAL_STEPS_MAX)
+    scale_factor: int | None = Field(None, ge=1, le=1024)
+    tier: Name | None = None
+    weight: Weight | None = None
+    deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="One that has passed meanwhile is left out.")
+    env: dict[VariableName, VariableValue] = Field(default_factory=dict, max_length=128)
+    labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32, description="Replace all labels.")
+    priority: Priority | None = None
+    max_retries: int | None = Field(None, ge=0, le=1000)
 
 
 class CancelBatch(Request):
@@ -233,6 +261,8 @@ class JobView(View):
     id: str
     name: str
     kind: str
+    kind_from: str = Field(description="What the service made the kind of; empty: it was stated at the submit.")
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState
@@ -251,7 +281,8 @@ class JobView(View):
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None = Field(description="As submitted, else as the program said; null while nobody has.")
+    has_stated_steps: bool = Field(description="Whether the submission said `total_steps`.")
     scale_factor: int
     weight: float
     preemptible: bool
@@ -274,6 +305,8 @@ class JobView(View):
     restore_s: float | None = Field(description="What the loading of its checkpoint took then.")
     checkpoint_s: float | None = Field(description="What the writing of its last checkpoint took.")
     metrics: dict[str, float]
+    phases_s: dict[str, float] = Field(description="Seconds in phases that its program marked as no training.")
+    work_units_per_s: float | None = Field(description="Units of work per second of training, if it reports them.")
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None = Field(description="Where it runs now.")
@@ -286,6 +319,7 @@ class JobView(View):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -34,11 +34,11 @@ def clear_unused(services: Services) -> None:
 
 
 def _unfinished(services: Services) -> dict[JobId, str]:
-    """Return the unfinished jobs that run a code version, with its digest."""
+    """Return the unfinished jobs, each with the digest of the code version that it runs ("": none)."""
     digests: dict[JobId, str] = {}
     cursor: JobId | None = None
     while True:
         page = services.store.jobs(JobFilter(states=UNFINISHED), cursor=cursor, limit=200)
-        digests |= {job.id: job.spec.code.digest for job in page.jobs if job.spec.code is not None}
+        digests |= {job.id: job.spec.code.digest if job.spec.code else "" for job in page.jobs}
         if (cursor := page.next_cursor) is None:
             return digests

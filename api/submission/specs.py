@@ -14,6 +14,7 @@ from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import check_code
+from api.submission.kinds import kind_of
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -25,12 +26,14 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     See `check_stored` too.
     """
     tier = _tier(body.tier, caller, rules.tiers)
-    kind, argv = _kind_and_argv(body, caller.user, rules.catalogue)
+    kind, kind_from, argv = _kind_and_argv(body, caller.user, rules.catalogue)
     _check_env(body.env)
     _check_fit(body, rules.capacity)
     _check_deadline(body, rules.now_s)
     return JobSpec(
         kind=kind,
+        kind_from=kind_from,
+        kind_args=tuple(body.kind_args),
         user=caller.user,
         tier=tier,
         argv=argv,
@@ -85,7 +88,11 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
 
 def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec:
     argv = tuple(_filled(argument, parameters) for argument in spec.argv)
-    return replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+    member = replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+    if not spec.kind_from:
+        return member
+    kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args)
+    return replace(member, kind=kind, kind_from=kind_from)
 
 
 def _filled(argument: str, parameters: Mapping[str, str]) -> str:
@@ -137,23 +144,30 @@ def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> st
     return wanted
 
 
-def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]) -> tuple[str, tuple[str, ...]]:
-    """Return kind and argv. A catalogue kind brings its own program, so that all measurements of it are comparable."""
+def _kind_and_argv(
+    body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return the kind, what it was made of ("": it was stated), and argv.
+
+    A catalogue kind brings its own program, so that all measurements of it are comparable.
+    """
     if body.kind is None:
         argv = tuple(body.argv or ())
-        return f"{user}/{body.name or _digest(argv, body.workdir)}", argv
+        return *kind_of(user, argv, body.workdir, body.kind_args), argv
     entry = catalogue.get(body.kind)
     if entry is not None:
         if body.argv is not None and body.argv != entry.argv:
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
         _check_is_plain(body)
-        return body.kind, tuple(entry.argv)
+        if body.total_steps is None:
+            raise invalid("total_steps", f"say how many steps; the program of kind {body.kind} does not say it")
+        return body.kind, "", tuple(entry.argv)
     if body.argv is None:
         names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"
         raise invalid("kind", f"{body.kind} is not in the catalogue ({names}); for your own, give argv")
     if not body.kind.startswith(f"{user}/"):
         raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
-    return body.kind, tuple(body.argv)
+    return body.kind, "", tuple(body.argv)
 
 
 def _check_is_plain(body: JobSubmit) -> None:
@@ -161,12 +175,6 @@ def _check_is_plain(body: JobSubmit) -> None:
     for name in ("workdir", "python", "code"):
         if getattr(body, name) is not None:
             raise invalid(name, f"kind {body.kind} brings its own program and interpreter; leave {name} out")
-
-
-def _digest(argv: tuple[str, ...], workdir: str | None) -> str:
-    """Return what tells programs without a name apart: the same script of another folder is another program."""
-    program = argv if workdir is None else (workdir, *argv)
-    return hashlib.sha256(json.dumps(program).encode()).hexdigest()[:12]
 
 
 def _check_env(env: Mapping[str, str]) -> None:

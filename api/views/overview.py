@@ -243,6 +243,6 @@ def _waiting(position: int | None, job: Job) -> QueueItem:
         priority=job.spec.priority,
         scale_factor=job.spec.scale_factor,
         submitted_at_s=job.submitted_at_s,
-        steps=max(job.steps_done, job.steps_reported),
-        total_steps=job.spec.total_steps,
+        steps=job.steps_so_far,
+        total_steps=job.total_steps,
     )

@@ -71,7 +71,7 @@ def launch_json(
             "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
             "GAVEL_CHECKPOINT": checkpoint,
             "GAVEL_START_STEP": str(gang.start_step),
-            "GAVEL_TOTAL_STEPS": str(gang.total_steps),
+            "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
             "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
             "GAVEL_GANG_KEY": gang_key,
             "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.program import program_rows
+from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -76,7 +76,7 @@ def jobs(items: Iterable[Job]) -> Rows:
             _kind(each),
             each["tier"],
             _state(each),
-            f"{_part_done(each):.0%}",
+            _part_done(each),
             each["accelerator_type"] or "",
             _number(each["rho"]),
             harmless(each["message"]),
@@ -119,14 +119,19 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("reason", harmless(f"{each['reason']}. {each['message']}")),
         ("what helps", harmless(each["fix"])),
         ("kind", _kind(each)),
+        ("kind is made of", harmless(each["kind_from"])),
+        ("kind has also", ", ".join(each["kind_args"])),
         ("user, tier", f"{each['user']}, {each['tier']}"),
         ("progress", _progress(each)),
         ("runs on", ", ".join(each["worker_ids"])),
         ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
+        ("besides training", harmless(phases_text(each))),
+        ("units of work", "" if each["work_units_per_s"] is None else f"{each['work_units_per_s']:.4g} a second"),
         ("rho", _number(each["rho"])),
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
+        ("submitted again from", each["resubmit_of"] or ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
@@ -319,15 +324,17 @@ def _state(each: Job) -> Text:
 
 
 def _progress(each: Job) -> str:
-    return f"{max(each['steps_done'], each['steps_reported'])}/{each['total_steps']} {_part_done(each):4.0%}"
+    steps, total_steps = max(each["steps_done"], each["steps_reported"]), each["total_steps"]
+    return f"{steps}, steps unknown yet" if total_steps is None else f"{steps}/{total_steps} {steps / total_steps:4.0%}"
 
 
 def _kind(each: Job) -> str:
     return each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")
 
 
-def _part_done(each: Job) -> float:
-    return max(each["steps_done"], each["steps_reported"]) / each["total_steps"]
+def _part_done(each: Job) -> str:
+    steps = max(each["steps_done"], each["steps_reported"])
+    return "" if each["total_steps"] is None else f"{steps / each['total_steps']:.0%}"
 
 
 def _number(value: float | None) -> str:

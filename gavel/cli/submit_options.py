@@ -22,10 +22,17 @@ Program = Annotated[
     ),
 ]
 Steps = Annotated[
-    int | None, typer.Option(help="Training steps until the job is complete; must be given.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Training steps until the job is complete; default: the program says it, job.steps(total=N).",
+        show_default=False,
+    ),
 ]
 File = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A job file (YAML); options go before its fields.")
+]
+Profile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A profile of gavel.yaml, here or in a folder above this one.")
 ]
 Workdir = Annotated[Path, typer.Option(metavar="DIR", help="Folder that the program runs in.", show_default="here")]
 Snapshot = Annotated[
@@ -40,7 +47,14 @@ Python = Annotated[
 ]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
-    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
+    str | None,
+    typer.Option(
+        help="Job kind: of the catalogue, or user/name; default: the script and the arguments that change its speed.",
+        autocompletion=completion.kinds,
+    ),
+]
+KindArgs = Annotated[
+    Repeated, typer.Option(metavar="NAME", help="An argument that changes the speed, too, such as crop; repeatable.")
 ]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 SubmitTier = Annotated[
@@ -54,6 +68,9 @@ Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repea
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
 Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
+MaxRetries = Annotated[int | None, typer.Option(min=0, help="How many times a failed program is started again.")]
+NewWeight = Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")]
+NewScaleFactor = Annotated[int | None, typer.Option(help="Accelerators the gang needs at once.")]
 Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]

@@ -16,6 +16,7 @@ __all__ = [
     "JobArraySubmit",
     "JobBatchSubmit",
     "JobPatch",
+    "JobResubmit",
     "JobSubmit",
     "NodesAdded",
     "PolicyPut",
@@ -41,12 +42,13 @@ class CodeOfJob(TypedDict):
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
-    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: `user/` and the job's
-    # name, or a digest of argv.
+    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: made of the script and
+    # those arguments that usually change its speed; see `kind_args`.
     kind: NotRequired[str | None]
     argv: NotRequired[Sequence[str] | None]  # Program and arguments; never a shell line. Catalogue kinds bring theirs.
     name: NotRequired[str | None]  # For people; need not be unique.
-    total_steps: int  # Training steps until the job is complete.
+    # Training steps until the job is complete. Default: the program says it, job.steps(total=N).
+    total_steps: NotRequired[int | None]
     scale_factor: NotRequired[int]  # Accelerators (all of one type) that the gang needs at once.
     tier: NotRequired[str | None]  # One of your tiers; default: your first.
     weight: NotRequired[float]  # Relative to your other jobs in the tier.
@@ -70,6 +72,8 @@ class JobSubmit(TypedDict):
     priority: NotRequired[int | None]
     max_retries: NotRequired[int]  # How many times a failed program is started again.
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
+    # Names of further arguments that change the speed, and so belong to the default kind.
+    kind_args: NotRequired[Sequence[str]]
 
 
 class JobPatch(TypedDict):
@@ -78,6 +82,21 @@ class JobPatch(TypedDict):
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
     labels: NotRequired[Mapping[str, str] | None]
+
+
+class JobResubmit(TypedDict):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    name: NotRequired[str | None]
+    total_steps: NotRequired[int | None]
+    scale_factor: NotRequired[int | None]
+    tier: NotRequired[str | None]
+    weight: NotRequired[float | None]
+    deadline_at_s: NotRequired[float | None]  # One that has passed meanwhile is left out.
+    env: NotRequired[Mapping[str, str]]
+    labels: NotRequired[Mapping[str, str] | None]  # Replace all labels.
+    priority: NotRequired[int | None]
+    max_retries: NotRequired[int | None]
 
 
 class JobBatchSubmit(TypedDict):

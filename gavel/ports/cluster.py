@@ -37,7 +37,7 @@ class LaunchGang:
     resource: str  # the name each task requires one unit of
     lease_expires_at_s: float
     start_step: int
-    total_steps: int
+    total_steps: int | None  # None: the program says it in its first report
     checkpoint: str | None  # name of the accepted checkpoint to restore
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
     workdir: str = ""  # where the ranks run; "": in the job's own folder

@@ -2,11 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from gavel.finish_time import isolated_rate
+from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
 from gavel.types import FloatArray, IntArray, WorkerId
@@ -146,7 +148,7 @@ class Active:
             steps_per_s=self.rates,
             stated_weight=self.stated_weight,
             priority=self.priority,
-            steps_left=self.total_steps - self.steps_done,
+            steps_left=self._steps_left(),
             submitted_at_s=self.submitted_at_s,
             attained_service_s=self.received_s.sum(axis=1) * self.scale_factor,
             isolated_time_s=self.isolated_time_s,
@@ -154,6 +156,16 @@ class Active:
             cpu_cores=self.cpu_cores,
             memory_bytes=self.memory_bytes,
         )
+
+    def _steps_left(self) -> FloatArray:
+        """Return how many steps each job has left, (n,), as far as rounds know: programs say it at their start."""
+        is_said = self.received_s.max(axis=1, initial=0.0) > 0
+        total_steps = self.total_steps
+        if unsaid := [row for row, job in enumerate(self.jobs) if job.spec.total_steps is None and not is_said[row]]:
+            total_steps = total_steps.copy()
+            total_steps[unsaid] = nan
+        kinds = [job.spec.kind for job in self.jobs] if unsaid else []
+        return steps_left(total_steps, self.steps_done, kinds=kinds, steps_per_s=self.rates)
 
     def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:
         """Return when each of these gangs would end at its present rate, in simulated seconds, (rows,)."""
@@ -173,7 +185,7 @@ class Active:
         spec = job.spec
         values: dict[str, Any] = {
             "stated_weight": spec.weight,
-            "total_steps": spec.total_steps,
+            "total_steps": job.total_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
             "whole_rate": whole_rate,

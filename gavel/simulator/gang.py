@@ -14,13 +14,14 @@ ROUNDING = 1e-6  # steps: the rounding error allowed below a whole step
 class VirtualGang:
     """One gang and its progress.
 
-    `base_steps` are done at the instant `training_from_s`, which is at first its start plus the switch cost, its
-    `startup_s`.
-    `rate_steps_per_s` is its present rate, `alone_steps_per_s` its rate on workers of its own.
+    `total_steps` is its job's length, which it reports if it was launched without one. `base_steps` are done at the
+    instant `training_from_s`, which is at first its start plus the switch cost, its `startup_s`. `rate_steps_per_s` is
+    its present rate, `alone_steps_per_s` its rate on workers of its own.
     """
 
     launched: LaunchGang
     request: GangRequest
+    total_steps: int
     alone_steps_per_s: float
     rate_steps_per_s: float
     base_steps: float
@@ -46,7 +47,7 @@ class VirtualGang:
 
     def finishes_at_s(self) -> float:
         """Return when its last step is done, if its lease lasts until then; +inf while it waits."""
-        return self.training_from_s + (self.launched.total_steps - self.base_steps) / self.rate_steps_per_s
+        return self.training_from_s + (self.total_steps - self.base_steps) / self.rate_steps_per_s
 
     def ends_at_s(self) -> float:
         """Return the instant at which it ends by itself; +inf once it has ended."""
@@ -57,7 +58,12 @@ class VirtualGang:
     def step_at(self, now_s: float) -> int:
         """Return the whole steps that are done at an instant, counted from the job's beginning."""
         trained_s = max(0.0, now_s - self.training_from_s)
-        return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.launched.total_steps)
+        return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.total_steps)
+
+    def say_length(self) -> None:
+        """Report how many steps the job has, if nobody has said it."""
+        if self.launched.total_steps is None:
+            self._add(ReportKind.PROGRESS, self.reported_step, 0.0)
 
     def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
         """Let it run at another rate from `at_s` on. Steps done before are reported at the old rate."""
@@ -108,7 +114,15 @@ class VirtualGang:
         steps = step - self.reported_step
         self.sequence, self.reported_step = self.sequence + 1, step
         self.reports.append(
-            Report(sequence=self.sequence, kind=kind, step=step, steps=steps, seconds=seconds, checkpoint=checkpoint)
+            Report(
+                sequence=self.sequence,
+                kind=kind,
+                step=step,
+                steps=steps,
+                seconds=seconds,
+                checkpoint=checkpoint,
+                total_steps=self.total_steps if self.launched.total_steps is None else None,
+            )
         )
 
     def end(self, at_s: float, how: GangExit) -> None:

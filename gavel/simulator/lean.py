@@ -284,7 +284,7 @@ class LeanWorld:
         active, job = self._active, self._active.jobs[row]
         held_worker_s = worker_s(active.received_s[row], active.shared_s[row], job.spec.scale_factor)
         submitted_at_s = job.submitted_at_s
-        steps = job.spec.total_steps
+        steps = job.total_steps
         return JobResult(
             id=active.ids[row],
             name=job.spec.name,

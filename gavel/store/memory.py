@@ -289,5 +289,5 @@ class MemoryStore(JobsInMemory):
 
 def _progress(job: Job) -> Progress:
     return Progress(
-        state=job.state, generation=job.generation, steps_done=job.steps_done, total_steps=job.spec.total_steps
+        state=job.state, generation=job.generation, steps_done=job.steps_done, total_steps=job.spec.total_steps or 0
     )

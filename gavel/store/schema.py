@@ -83,7 +83,7 @@ class JobRow(Base):
     array_id: Mapped[str | None]
     generation: Mapped[int]
     steps_done: Mapped[int]
-    total_steps: Mapped[int]
+    total_steps: Mapped[int]  # as submitted; 0: not said
     change: Mapped[int]
     spec: Mapped[str] = mapped_column(Text)
     progress: Mapped[str] = mapped_column(Text)

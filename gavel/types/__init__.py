@@ -16,7 +16,7 @@ from gavel.types.allocation import (
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
-from gavel.types.jobs import CodeVersion, Job, JobId, JobSpec, JobState
+from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -50,6 +50,7 @@ from gavel.types.terms import Term
 __all__ = [
     "EXPLAINED",
     "SECONDS_PER_HOUR",
+    "TOTAL_STEPS_MAX",
     "AcceleratorType",
     "Allocation",
     "AllocationProblem",
@@ -99,6 +100,7 @@ __all__ = [
     "Tier",
     "Usage",
     "User",
+    "WorkDone",
     "Worker",
     "WorkerId",
     "chain_of",

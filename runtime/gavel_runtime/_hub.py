@@ -113,10 +113,14 @@ class Hub:
         for link in self._links:
             link.send(_ORDER, b"%s %d" % (order, step))
 
-    def step_done(self) -> bool:
-        """Wait until every spoke has ended its step; return whether one of them was asked to stop."""
-        answers = [link.receive(_DONE) for link in self._links]
-        return STOP in answers
+    def step_done(self) -> tuple[bool, float]:
+        """Wait until every spoke has ended its step.
+
+        Return whether one of them was asked to stop, and the most seconds of it that one was not training.
+        """
+        answers = [link.receive(_DONE).partition(b" ") for link in self._links]
+        stops = any(order == STOP for order, _, _ in answers)
+        return stops, max((float(outside_s or 0.0) for _, _, outside_s in answers), default=0.0)
 
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
         """Every rank's payload, in the order of ranks."""
@@ -143,9 +147,9 @@ class Spoke:
             raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
         return order
 
-    def step_done(self, *, asked_to_stop: bool) -> None:
-        """Tell the hub that this rank has ended its step."""
-        self._link.send(_DONE, STOP if asked_to_stop else GO)
+    def step_done(self, *, asked_to_stop: bool, outside_s: float = 0.0) -> None:
+        """Tell the hub that this rank has ended its step, of which `outside_s` seconds were no training."""
+        self._link.send(_DONE, b"%s %.6f" % (STOP if asked_to_stop else GO, outside_s))
 
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
         """Every rank's payload, in the order of ranks."""

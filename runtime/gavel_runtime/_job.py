@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING
 from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
 from gavel_runtime._lease import boottime_s, running_s
+from gavel_runtime._length import total_of
+from gavel_runtime._marks import Marks
 from gavel_runtime._reports import merged_metrics
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
@@ -31,6 +34,7 @@ class Job:
     def __init__(self) -> None:
         self._metrics: dict[str, float] = {}
         self._numbers = itertools.count(1)
+        self._marks = Marks()
 
     @cached_property
     def _setting(self) -> Setting:
@@ -92,13 +96,12 @@ class Job:
         called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
         `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that
         code after the loop runs only when training is complete; every rank stops after the same step.
-        `total` is the number of steps outside Gavel; inside, the number of the submitted job is used.
+        `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
+        none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
         """
         setting = self._setting
-        total_steps = total if setting.total_steps is None else setting.total_steps
-        if total_steps is None:
-            raise ValueError("total: not run by Gavel, so say how many steps: job.steps(total=1000)")
+        total_steps = total_of(setting, total)
         if setting.checkpoint is not None and restore is None:
             raise ValueError(f"restore: there is a checkpoint at {setting.checkpoint}; pass a function that loads it")
         return self._steps(total_steps, checkpoint, restore, checkpoint_every_s)
@@ -112,7 +115,8 @@ class Job:
             if setting.checkpoint is not None and restore is not None:
                 restore(setting.checkpoint)
             if isinstance(gang, Spoke):
-                yield from _follow(gang, setting.start_step, stop_signal)
+                self._marks.take_step()  # what was before the first step
+                yield from _follow(gang, setting.start_step, stop_signal, self._marks)
                 return
             leader = Leader(
                 setting,
@@ -123,8 +127,41 @@ class Job:
                 asked_to_stop=stop_signal,
                 startup_s=running_s(started_s),
                 restore_s=boottime_s() - started_s,
+                marks=self._marks,
             )
             yield from leader.steps(total_steps)
+
+    def epochs(
+        self,
+        total: int | None = None,
+        *,
+        checkpoint: Save | None = None,
+        restore: Restore | None = None,
+        checkpoint_every_s: float = 0.0,
+    ) -> Iterator[int]:
+        """Yield the epochs to do, from the first that no checkpoint covers to the last: `steps` with epochs as steps.
+
+        `checkpoint(path)` is called after every epoch, or after the first that ends `checkpoint_every_s` seconds after
+        the last call; `restore(path)` as in `steps`. The job stops between epochs only, so a round should be longer
+        than an epoch. Raises ValueError, GangError and SystemExit(75) as `steps`.
+        """
+        return self.steps(total=total, checkpoint=checkpoint, restore=restore, checkpoint_every_s=checkpoint_every_s)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Return a context manager for a block that is no training, such as `with job.phase("eval"):`.
+
+        Its time is shown with the job, and left out of the measured rate: in a gang the longest of all ranks. Phases
+        may be nested; the inner one then counts. A process has at most 8 names. Raises ValueError for a bad name.
+        """
+        return self._marks.phase(name)
+
+    def report_work(self, units: float) -> None:
+        """Say how much work the step in progress is, such as its tokens, where steps differ in size: called in rank 0.
+
+        The measured rate is then that of work, and counts in steps of the job's mean size. Only how the units of steps
+        compare matters. Several calls in a step add up. Raises ValueError for a number that is not finite or below 0.
+        """
+        self._marks.add_work(units)
 
     def report(self, **metrics: float) -> None:
         """Attach metrics to the coming reports, such as `loss=0.3`: at most 16 names; numbers that are not finite are
@@ -196,13 +233,13 @@ class Job:
         return JobCluster(self._setting.service_url, self._setting.job_token, ttl_s)
 
 
-def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[int]:
+def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal", marks: Marks) -> Iterator[int]:
     """Yield each step that the hub orders: the loop of every rank but 0. Raises SystemExit(75) at a stop."""
     step = start
     while (order := spoke.order(step)) == GO:
         yield step
         step += 1
-        spoke.step_done(asked_to_stop=stop_signal())
+        spoke.step_done(asked_to_stop=stop_signal(), outside_s=marks.take_step()[0])
     if order == STOP:
         raise SystemExit(EXIT_PREEMPTED)
 

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from gavel_runtime._checkpoint import write_checkpoint
 from gavel_runtime._hub import END, GO, STOP, Hub
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
+from gavel_runtime._marks import Marks
 from gavel_runtime._reports import Meter, Reports
 from gavel_runtime._setting import Setting
 
@@ -35,9 +37,12 @@ class Leader:
         asked_to_stop: Callable[[], bool],
         startup_s: float,
         restore_s: float,
+        marks: Marks,
     ) -> None:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
+        self._says_length = setting.total_steps is None
+        self._unsaid_steps: int | None = None
         self._hub = hub
         self._directory = setting.checkpoint_dir
         self._save = save if setting.checkpoint_dir is not None else None
@@ -49,6 +54,7 @@ class Leader:
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
         self._first_durations_s = {"startup_s": startup_s, "restore_s": restore_s}
+        self._marks = marks
         self._checkpoint_s = restore_s
         self._start = self._saved = setting.start_step
         self._saved_at_s = self._reported_at_s = boottime_s()
@@ -56,9 +62,11 @@ class Leader:
     def steps(self, total: int) -> Iterator[int]:
         """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
         start = self._start
+        self._unsaid_steps = total if self._says_length else None
         if start < total:
             # shows the service that this program counts its steps, and when its training begins
             self._report("progress", start, durations_s=self._first_durations_s)
+        self._marks.take_step()  # what was before the first step
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):
@@ -101,9 +109,11 @@ class Leader:
         return self._stops() or not self._lease.has_room_for(0.0)
 
     def _step_done(self, step: int) -> None:
-        self._a_rank_stops |= self._hub.step_done()
+        stops, outside_s = self._hub.step_done()
+        self._a_rank_stops |= stops
+        own_s, work = self._marks.take_step()
         now_s = boottime_s()
-        self._meter.step_done(now_s)
+        self._meter.step_done(now_s, max(outside_s, own_s), work)
         if self._meter.steps and now_s - self._reported_at_s >= PROGRESS_EVERY_S:
             self._report("progress", step)
 
@@ -136,7 +146,7 @@ class Leader:
         step: int,
         *,
         checkpoint: str | None = None,
-        durations_s: Mapping[str, float] | None = None,
+        durations_s: Mapping[str, float] = MappingProxyType({}),
         durable: bool = False,
     ) -> None:
         steps, seconds = self._meter.take()
@@ -149,5 +159,11 @@ class Leader:
             metrics=self._metrics,
             checkpoint=checkpoint,
             durations_s=durations_s,
+            more={
+                "total_steps": self._unsaid_steps,
+                "phases": self._marks.take_phases(),
+                "work": self._meter.take_work(),
+            },
             durable=durable,
         )
+        self._unsaid_steps = None

@@ -54,7 +54,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
         checkpoint=Path(checkpoint) if checkpoint else None,
         start_step=int(environment["GAVEL_START_STEP"]),
-        total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
+        total_steps=int(environment["GAVEL_TOTAL_STEPS"]) if environment.get("GAVEL_TOTAL_STEPS") else None,
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),

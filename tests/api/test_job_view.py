@@ -16,6 +16,7 @@ from tests.api.conftest import NOW_S, Service
 ASKED: dict[str, Any] = {
     "argv": ["python", "train.py", "--rate", "0.1"],
     "name": "all-that",
+    "kind_args": ["crop"],
     "total_steps": 4321,
     "scale_factor": 2,
     "tier": "silver",
@@ -78,6 +79,7 @@ def test_the_command_line_shows_every_field(
         "weight": "2.5, -2",
         "priority": "2.5, -2",
         "max_retries": "0 of 4",
+        "kind_args": "crop",
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",

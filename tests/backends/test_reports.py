@@ -164,3 +164,53 @@ def test_reading_in_pieces_equals_reading_at_once(
     assert tuple(reports) == at_once.read()
     assert piecewise.malformed == at_once.malformed
     assert [report.step for report in reports] == sorted(report.step for report in reports)
+
+
+def test_a_program_says_how_long_it_is_once(path: Path) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(total_steps=500) + line(sequence=2, step=30) + line(sequence=3, step=40, total_steps=600))
+    assert [(report.step, report.total_steps) for report in reports.read()] == [(20, 500), (30, None)]
+    assert reports.malformed == 1, "a length that changes is no report"
+    write(path, line(sequence=4, step=501) + line(sequence=5, step=500, kind="finished"))
+    assert [report.step for report in reports.read()] == [500]
+
+
+@pytest.mark.parametrize("total_steps", [0, -5, 19, True, 1.5, "500", 10**12 + 1, 1e300])
+def test_a_length_that_cannot_be_is_no_report(path: Path, total_steps: Any) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(step=20, total_steps=total_steps))
+    assert (reports.read(), reports.malformed) == ((), 1)
+
+
+def test_a_program_of_unknown_length_may_end_at_any_step(path: Path) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(kind="finished", step=33))
+    assert [(report.step, report.total_steps) for report in reports.read()] == [(33, 33)]
+
+
+def test_phases_and_work_are_taken_as_they_are(path: Path) -> None:
+    write(path, line(phases={"eval": 1.5}, work=640))
+    (report,) = reader(path).read()
+    assert (report.phases_s, report.work) == ({"eval": 1.5}, 640.0)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"phases": []},
+        {"phases": {"eval": -1}},
+        {"phases": {"eval": 1e10}},
+        {"phases": {"": 1}},
+        {"phases": {"x" * 33: 1}},
+        {"phases": {f"phase-{n}": 1 for n in range(9)}},
+        {"phases": {"eval": "1"}},
+        {"work": -1},
+        {"work": 1e19},
+        {"work": None},
+    ],
+    ids=str,
+)
+def test_phases_and_work_that_cannot_be_are_no_report(path: Path, over: dict[str, Any]) -> None:
+    reports = reader(path)
+    write(path, line(**over))
+    assert (reports.read(), reports.malformed) == ((), 1)

@@ -24,6 +24,11 @@ export async function send(method, path, body, headers = {}) {
   throw Object.assign(error, { status: answer.status, faults: text.errors ?? [] });
 }
 
+/** One key for each submission: if the answer is lost and the form is sent again, there is still one job. */
+export function freshKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Ask whether the scheduler is alive. */
 export async function askHealth() {
   const answer = await fetch("/readyz", { signal: AbortSignal.timeout(TIMEOUT_MS) });

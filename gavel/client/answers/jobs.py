@@ -75,6 +75,8 @@ class Job(TypedDict):
     id: str
     name: str
     kind: str
+    kind_from: str  # What the service made the kind of; empty: it was stated at the submit.
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState
@@ -111,7 +113,8 @@ class Job(TypedDict):
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None  # As submitted, else as the program said; null while nobody has.
+    has_stated_steps: bool  # Whether the submission said `total_steps`.
     scale_factor: int
     weight: float
     preemptible: bool
@@ -132,6 +135,8 @@ class Job(TypedDict):
     restore_s: float | None  # What the loading of its checkpoint took then.
     checkpoint_s: float | None  # What the writing of its last checkpoint took.
     metrics: dict[str, float]
+    phases_s: dict[str, float]  # Seconds in phases that its program marked as no training.
+    work_units_per_s: float | None  # Units of work per second of training, if it reports them.
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None  # Where it runs now.
@@ -144,6 +149,7 @@ class Job(TypedDict):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    resubmit_of: str | None  # The job that was submitted again as this one.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 
 

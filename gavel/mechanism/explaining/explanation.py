@@ -125,7 +125,8 @@ def _beyond_quota(job: Job, state: State) -> Why | None:
         return None
     row = record.problem.job_ids.index(job.id)
     best = float(record.problem.throughput_steps_per_s[row, 0].max(initial=0.0))
-    message = month_too_short(tier, job.steps_remaining, job.spec.scale_factor, best) if best > 0 else None
+    left = None if job.total_steps is None else max(0, job.total_steps - job.steps_done)
+    message = month_too_short(tier, left, job.spec.scale_factor, best) if best > 0 and left is not None else None
     return Why(code=Reason.EXCEEDS_MAX_QUOTA, message=message) if message else None
 
 
@@ -223,7 +224,10 @@ def _next_to_end(state: State, record: RoundRecord, name: AcceleratorType) -> st
         return None
     column, row_of = problem.accelerator_types.index(name), {each: row for row, each in enumerate(problem.job_ids)}
     there = {lease.job_id for lease in record.plan.leases if lease.accelerator_type == name} & state.jobs.keys()
-    rates = [(row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in there & row_of.keys()]
+    of_length = {each for each in there if state.jobs[each].total_steps is not None}
+    rates = [
+        (row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in of_length & row_of.keys()
+    ]
     ends_s = [float(problem.steps_remaining[row] / rate) for row, rate in rates if rate > 0]
     return f"The first gang on {name} ends in {min(ends_s):.0f} s of running." if ends_s else None
 

@@ -14,13 +14,13 @@ def measured_s(job: Job, gang: GangSeen) -> float | None:
     """Return the seconds that an ended gang held its workers without training; None if it never trained.
 
     That is from its start to its first step, and from its last step over the checkpoint to its end, less the one step
-    that a stop may cut off. `job` has taken the gang's reports.
+    that a stop may cut off and the phases that its program marked as no training. `job` has taken the gang's reports.
     """
     is_clean = gang.exit is not None and gang.exit.outcome in (GangOutcome.PREEMPTED, GangOutcome.EXITED)
     if not is_clean or gang.started_at_s is None or gang.ended_at_s is None or job.trained_steps <= 0:
         return None
     held_s, step_s = gang.ended_at_s - gang.started_at_s, job.trained_s / job.trained_steps
-    cost_s = held_s - job.trained_s - step_s
+    cost_s = held_s - job.trained_s - job.outside_s - step_s
     return cost_s if cost_s > EVENTS_S else 0.0
 
 
