@@ -3,15 +3,18 @@
 import json
 import math
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel_runtime._checkpoint import write_checkpoint
+from gavel_runtime._checkpoint import begin_checkpoint
 from gavel_runtime._lease import READ_EVERY_S, Lease, LeaseFile, parse_lease
 from gavel_runtime._reports import METRICS_MAX, Meter, Reports, merged_metrics
+from gavel_runtime._writing import Writing
 
 EXAMPLES = 2000 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
 quickly = settings(max_examples=EXAMPLES)
@@ -151,6 +154,35 @@ def test_a_full_disk_is_noticed_when_a_report_is_written() -> None:
     with pytest.raises(OSError, match="No space left"):
         reports.write("progress", 1, steps=1, seconds=0.1, metrics={})
     reports.close()
+
+
+def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object]) -> Path:
+    writing = Writing(begin_checkpoint(directory, name), 12, 0, 0.0)
+    writing.begin(save)
+    return writing.finished()
+
+
+def test_a_checkpoint_may_be_written_in_a_thread(tmp_path: Path) -> None:
+    may_write = threading.Event()
+
+    def save(path: Path) -> Callable[[], object]:
+        return lambda: may_write.wait(60) and (path / "a").write_text("later")
+
+    writing = Writing(begin_checkpoint(tmp_path, "7-12"), 12, 0, 0.0)
+    writing.begin(save)
+    assert not writing.is_done()
+    assert not (tmp_path / "7-12").exists()
+    may_write.set()
+    assert (writing.finished() / "a").read_text() == "later"
+
+
+def test_a_checkpoint_that_fails_in_its_thread_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    def save(path: Path) -> Callable[[], object]:
+        return (path / "folder that is not there" / "a").touch
+
+    with pytest.raises(FileNotFoundError):
+        write_checkpoint(tmp_path, "7-12", save)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_may_hold_folders_and_links(tmp_path: Path) -> None:
