@@ -12,7 +12,6 @@ from gavel_runtime._setting import Setting
 from gavel_runtime._writing import Writing
 
 EXIT_PREEMPTED = 75
-PROGRESS_EVERY_S = 0.5
 _HOLD_POLL_S = 0.02
 
 Save = Callable[[Path], object]
@@ -53,6 +52,7 @@ class Leader:
         self._meter = Meter()
         self._checkpoint_s = restore_s
         self.step = self._start = self._saved = setting.start_step
+        self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
         self._submitted, self._end = setting.total_steps, max(self.step, total)
         self._saved_at_s = self._reported_at_s = boottime_s()
         self._begun: Path | None = None
@@ -100,7 +100,7 @@ class Leader:
         return not self._stops() and self._lease.has_room_for(needed_s)
 
     def _stops(self) -> bool:
-        return self._a_rank_stops or self._asked_to_stop()
+        return self._a_rank_stops or self._asked_to_stop() or self.step >= self._stop_step
 
     def _is_over(self) -> bool:
         return self._stops() or not self._lease.has_room_for(0.0)
@@ -111,7 +111,7 @@ class Leader:
         self.step += 1
         now_s = boottime_s()
         self._meter.step_done(now_s)
-        if self._meter.steps and now_s - self._reported_at_s >= PROGRESS_EVERY_S and not self._writing:
+        if self._meter.steps and now_s - self._reported_at_s >= self._report_every_s and not self._writing:
             self._report("progress", self.step)
 
     def finish(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GANG_TIMEOUT_S = 60.0
+REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,8 @@ class Setting:
     """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends.
 
     `task` is the name of a task, empty in a rank. A task has the setting of the rank whose node it runs on.
+    `total_steps` None: the program says how long it is. `stop_step`: the job stops before this step, as at the end of
+    a lease (`gavel run` tests a script so).
     """
 
     job_id: str = ""
@@ -34,6 +37,8 @@ class Setting:
     gang_timeout_s: float = GANG_TIMEOUT_S
     hub: tuple[str, int] | None = None  # address of rank 0, when ranks are on several machines
     accelerator_type: str = "standalone"
+    stop_step: float = math.inf
+    report_every_s: float = REPORT_EVERY_S
 
 
 def setting_from(environment: Mapping[str, str]) -> Setting:
@@ -54,12 +59,14 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
         checkpoint=Path(checkpoint) if checkpoint else None,
         start_step=int(environment["GAVEL_START_STEP"]),
-        total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
+        total_steps=int(environment["GAVEL_TOTAL_STEPS"]) if environment["GAVEL_TOTAL_STEPS"] else None,
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
         hub=_address(environment.get("GAVEL_HUB", "")),
         accelerator_type=environment.get("GAVEL_ACCELERATOR_TYPE", ""),
+        stop_step=float(environment.get("GAVEL_STOP_STEP", math.inf)),
+        report_every_s=float(environment.get("GAVEL_REPORT_EVERY_S", REPORT_EVERY_S)),
     )
 
 
