@@ -33,7 +33,12 @@ class ResumableLoader:
         return getattr(self.loader, name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position, and the random states at the beginning of the epoch and now."""
+        """Return the position, and the random states at the beginning of the epoch and now.
+
+        Between two epochs it is the beginning of the next one.
+        """
+        if self.position == len(self):
+            return {"position": 0, "began": None, "now": self._random.state()}
         state = {"position": self.position, "began": self._began, "now": self._random.state()}
         return state | ({"loader": self.loader.state_dict()} if _has_state(self.loader) else {})
 
@@ -43,7 +48,10 @@ class ResumableLoader:
 
     def __iter__(self) -> Iterator[Any]:
         resumed, self._resumed = self._resumed, None
-        if resumed is None or resumed["began"] is None:
+        if resumed is not None and resumed["began"] is None:
+            self._random.restore(resumed["now"])
+            resumed = None
+        if resumed is None:
             self.position, self._began = 0, self._random.state()
             return self._hand_out(iter(self.loader))
         self.position, self._began = resumed["position"], resumed["began"]

@@ -45,6 +45,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
     """Return the setting that the environment describes. Raises KeyError naming a variable that is missing."""
     if not environment.get("GAVEL_GANG_DIR"):
         return _standalone(environment)
+    _refuse_launchers(environment)
     checkpoint = environment.get("GAVEL_CHECKPOINT", "")
     return Setting(
         job_id=environment.get("GAVEL_JOB_ID", ""),
@@ -68,6 +69,17 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         stop_step=float(environment.get("GAVEL_STOP_STEP", math.inf)),
         report_every_s=float(environment.get("GAVEL_REPORT_EVERY_S", REPORT_EVERY_S)),
     )
+
+
+def _refuse_launchers(environment: Mapping[str, str]) -> None:
+    """Raise RuntimeError in a process that torchrun or its like has started below a rank: Gavel starts the ranks."""
+    ranks, processes = environment["GAVEL_WORLD_SIZE"], environment.get("WORLD_SIZE", "")
+    if processes and processes != ranks and not environment.get("GAVEL_TASK"):
+        raise RuntimeError(
+            f"WORLD_SIZE is {processes} in a gang of {ranks}: a launcher such as torchrun or accelerate has set it. "
+            "Gavel starts one process for each worker itself, with RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT: leave "
+            f"the launcher out, and submit the script with --scale-factor {processes}"
+        )
 
 
 def _address(text: str) -> tuple[str, int] | None:

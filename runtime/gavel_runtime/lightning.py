@@ -7,7 +7,10 @@ trainer = lightning.Trainer(max_epochs=3, callbacks=[gavel])
 trainer.fit(model, gavel.loader, ckpt_path=gavel.checkpoint)
 """
 
+import copy
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._total = total
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None
+        self._is_between_epochs = False
 
     @property
     def checkpoint(self) -> str | None:
@@ -69,7 +73,9 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
     def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
         """Between two epochs the job may stop here."""
         if self._loop is not None and not self._loop.is_ended:
+            self._is_between_epochs = True
             self._next(trainer)
+            self._is_between_epochs = False
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
         """Close the loop."""
@@ -82,7 +88,28 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
             trainer.should_stop = True
 
     def _save(self, trainer: Any, folder: Path) -> None:
-        trainer.save_checkpoint(str(folder / FILE))
+        with _schedulers_stepped(trainer) if self._is_between_epochs else nullcontext():
+            trainer.save_checkpoint(str(folder / FILE))
+
+
+@contextmanager
+def _schedulers_stepped(trainer: Any) -> Iterator[None]:
+    """Do the step of an epoch's schedulers for the time within: the Trainer does it only after `on_train_epoch_end`.
+
+    A Trainer that resumes there does not do it again.
+    """
+    schedulers = [each.scheduler for each in trainer.lr_scheduler_configs if each.interval == "epoch"]
+    states = [copy.deepcopy(each.state_dict()) for each in schedulers]
+    groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
+    kept = [{name: copy.deepcopy(value) for name, value in group.items() if name != "params"} for group in groups]
+    trainer.fit_loop.epoch_loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)
+    try:
+        yield
+    finally:
+        for scheduler, state in zip(schedulers, states, strict=True):
+            scheduler.load_state_dict(state)
+        for group, options in zip(groups, kept, strict=True):
+            group.update(options)
 
 
 def _batches(trainer: Any) -> int | None:
