@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import torch
 
 from gavel_runtime._job import CHECKPOINT_EVERY_S, job
 from gavel_runtime._loading import ResumableLoader
@@ -43,6 +44,8 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None
         self._is_between_epochs = False
+        if job.checkpoint is not None:
+            self._load_position(job.checkpoint)  # before the Trainer begins to draw batches
 
     @property
     def checkpoint(self) -> str | None:
@@ -90,6 +93,13 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
     def _save(self, trainer: Any, folder: Path) -> None:
         with _schedulers_stepped(trainer) if self._is_between_epochs else nullcontext():
             trainer.save_checkpoint(str(folder / FILE))
+        torch.save(self.loader.state_dict(), folder / f"loader-{job.rank}.pt")
+
+    def _load_position(self, folder: Path) -> None:
+        """Continue in the loader where this rank was: the Trainer knows the position of rank 0, within an epoch."""
+        own = folder / f"loader-{job.rank}.pt"
+        if own.exists():  # of another rank, on a node that shares no folder with this one, it is not there
+            self.loader.load_state_dict(torch.load(own, weights_only=False))
 
 
 @contextmanager
