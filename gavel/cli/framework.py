@@ -112,7 +112,7 @@ def _transformers(script: _Script) -> Advice:
         "gavel = GavelCallback()    # from gavel_runtime.transformers\n"
         "Trainer(.., callbacks=[gavel]); trainer.train(resume_from_checkpoint=gavel.checkpoint)"
     )
-    made = [found for name in ("Trainer", "Seq2SeqTrainer", "SFTTrainer") for found in script.calls(name)]
+    made = [each for name in ("Trainer", "Seq2SeqTrainer", "SFTTrainer") for each in script.calls(name)]
     trains = script.method_calls(made[0][0], "train") if len(made) == 1 else []
     new = _with_argument(made[0][1], "callbacks", "[gavel]") if len(made) == 1 else None
     resumed = _with_argument(trains[0], "resume_from_checkpoint", "gavel.checkpoint") if len(trains) == 1 else None

@@ -113,8 +113,8 @@ class _Indices:
 def _generators(loader: Any) -> list[Any]:
     """Return the random generators of the loader and its sampler, each once."""
     owners = (loader, getattr(loader, "sampler", None))
-    found = [getattr(owner, "generator", None) for owner in owners]
-    return [each for index, each in enumerate(found) if each is not None and each not in found[:index]]
+    generators = [getattr(owner, "generator", None) for owner in owners]
+    return [each for index, each in enumerate(generators) if each is not None and each not in generators[:index]]
 
 
 def _has_state(loader: Any) -> bool:
