@@ -10,7 +10,7 @@ help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
 	@scripts/env.sh requirements-dev.lock
-frameworks-env:  ## .venv-frameworks: PyTorch, Hugging Face, Lightning, Keras, JAX, for tests/journeys
+frameworks-env: env  ## .venv-frameworks: PyTorch, Hugging Face, Lightning, Keras, JAX, for tests/journeys
 	@test -x .venv-frameworks/bin/python || $(PY) -m venv .venv-frameworks
 	@.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r requirements-frameworks.lock
 test: env        ## the tests (small profiles, under 10 minutes)
