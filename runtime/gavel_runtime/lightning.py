@@ -7,10 +7,7 @@ trainer = lightning.Trainer(max_epochs=3, callbacks=[gavel])
 trainer.fit(model, gavel.loader, ckpt_path=gavel.checkpoint)
 """
 
-import copy
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
 
     `loader` wraps the training loader so that it continues in the middle of an epoch. One training batch is one step.
     What the module logs is reported as metrics. `total`: the number of batches, where the Trainer has no number of
-    epochs.
+    epochs. Leases must last for an evaluation between two epochs, where the job does not stop.
     """
 
     def __init__(
@@ -43,7 +40,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._total = total
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None
-        self._is_between_epochs = False
+        self._is_after_last_batch = False
         if job.checkpoint is not None:
             self._load_position(job.checkpoint)  # before the Trainer begins to draw batches
 
@@ -64,25 +61,24 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._next(trainer)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Count the step. Between two batches of an epoch the job may stop here."""
+        """Count the step. The job may stop here, but after the last batch of an epoch only one batch later.
+
+        A Trainer that resumes between two epochs does not do the schedulers' step of the epoch that ended.
+        """
         assert self._loop is not None
         if self._loop.is_ended:
             return
         _report(trainer)
         self._loop.step_done()
-        if not trainer.is_last_batch:
+        self._is_after_last_batch = trainer.is_last_batch
+        if not self._is_after_last_batch:
             self._next(trainer)
-
-    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
-        """Between two epochs the job may stop here."""
-        if self._loop is not None and not self._loop.is_ended:
-            self._is_between_epochs = True
-            self._next(trainer)
-            self._is_between_epochs = False
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """Close the loop."""
+        """Write the last checkpoint and close the loop."""
         if self._loop is not None:
+            if not self._loop.is_ended and self._is_after_last_batch:
+                self._next(trainer)
             self._loop.close()
 
     def _next(self, trainer: Any) -> None:
@@ -91,8 +87,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
             trainer.should_stop = True
 
     def _save(self, trainer: Any, folder: Path) -> None:
-        with _schedulers_stepped(trainer) if self._is_between_epochs else nullcontext():
-            trainer.save_checkpoint(str(folder / FILE))
+        trainer.save_checkpoint(str(folder / FILE))
         torch.save(self.loader.state_dict(), folder / f"loader-{job.rank}.pt")
 
     def _load_position(self, folder: Path) -> None:
@@ -100,26 +95,6 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         own = folder / f"loader-{job.rank}.pt"
         if own.exists():  # of another rank, on a node that shares no folder with this one, it is not there
             self.loader.load_state_dict(torch.load(own, weights_only=False))
-
-
-@contextmanager
-def _schedulers_stepped(trainer: Any) -> Iterator[None]:
-    """Do the step of an epoch's schedulers for the time within: the Trainer does it only after `on_train_epoch_end`.
-
-    A Trainer that resumes there does not do it again.
-    """
-    schedulers = [each.scheduler for each in trainer.lr_scheduler_configs if each.interval == "epoch"]
-    states = [copy.deepcopy(each.state_dict()) for each in schedulers]
-    groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
-    kept = [{name: copy.deepcopy(value) for name, value in group.items() if name != "params"} for group in groups]
-    trainer.fit_loop.epoch_loop.update_lr_schedulers("epoch", update_plateau_schedulers=True)
-    try:
-        yield
-    finally:
-        for scheduler, state in zip(schedulers, states, strict=True):
-            scheduler.load_state_dict(state)
-        for group, options in zip(groups, kept, strict=True):
-            group.update(options)
 
 
 def _batches(trainer: Any) -> int | None:
