@@ -118,4 +118,6 @@ def _generators(loader: Any) -> list[Any]:
 
 
 def _has_state(loader: Any) -> bool:
-    return hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
+    """Return whether the loader keeps its own position. That of Accelerate only passes the question on."""
+    is_passed_on = type(loader).__module__.startswith("accelerate.")
+    return not is_passed_on and hasattr(loader, "state_dict") and hasattr(loader, "load_state_dict")
