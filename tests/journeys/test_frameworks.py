@@ -43,7 +43,8 @@ def test_a_preempted_script_ends_as_one_that_was_not(kind: str, tmp_path: Path) 
         assert parts.step == stop
     assert parts.run() == [0] * ranks, parts.outputs
     assert parts.final() == pytest.approx(whole.final(), rel=1e-6)
-    if kind not in (*GANGS, "accelerate"):
+    # Lightning draws from torch's random state for a loader that it knows, and so shuffles it in another order
+    if kind not in (*GANGS, "accelerate", "lightning"):
         by_hand_alone = by_hand(kind, "original.py", tmp_path)
         assert by_hand_alone.returncode == 0, by_hand_alone.stderr
         figures = [line for line in by_hand_alone.stdout.splitlines() if line.startswith("final")]
