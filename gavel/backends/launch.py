@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
 
@@ -58,6 +59,7 @@ def launch_json(
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
+    devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])
     search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
 
     def rank(index: int) -> dict[str, Any]:
@@ -77,10 +79,13 @@ def launch_json(
             "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
             "GAVEL_WORKER": accelerator.worker.id,
             "GAVEL_NODE": accelerator.worker.node,
+            **place_of_rank(
+                index, len(gang.worker_ids), local_rank=index, local_world_size=len(gang.worker_ids), node_rank=0
+            ),
         }
         if gang.job_token:
             own["GAVEL_JOB_TOKEN"] = gang.job_token
-        env = {**base, **search, "HOME": str(places.work), **accelerator.env, **theirs, **own}
+        env = {**base, **search, "HOME": str(places.work), **accelerator.env, **devices, **theirs, **own}
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
@@ -93,6 +98,7 @@ def launch_json(
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
+        "reserve_port": True,
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
         "start_step": gang.start_step,

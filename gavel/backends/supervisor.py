@@ -24,6 +24,7 @@ from gavel.backends.machine import (
     stat_fields,
     write_json,
 )
+from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.output import Log
 from gavel.backends.processes import Process, start_ranks, start_task
 from gavel.child_processes import adopt_orphans, exit_text
@@ -137,6 +138,7 @@ class Supervisor:
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
             self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
             return
+        self._meeting = reserve_meeting_place(self._launch)
         self._ranks = start_ranks(self._launch)
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)

@@ -5,7 +5,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
 
 PANELS = {
-    "Jobs": "job",
+    "Jobs": "job init run",
     "The cluster now": "top watch summary queue allocations placements shares cluster round",
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",

@@ -11,6 +11,9 @@ METRICS_MAX = 16
 METRIC_NAME_LENGTH_MAX = 64
 _NEWEST_WEIGHT = 0.2
 
+Measured = tuple[int, float, float]
+"""Steps of training, their seconds, and their units of work: 0 if the program does not say them."""
+
 
 class Meter:
     """Counts steps and their seconds since the last report, and averages the seconds of a step.
@@ -47,15 +50,10 @@ class Meter:
         weight = _NEWEST_WEIGHT if self.step_s else 1.0
         self.step_s += weight * (elapsed_s - self.step_s)
 
-    def take(self) -> tuple[int, float]:
-        """Return the steps and seconds since the last call."""
-        taken = (self.steps, self.seconds)
-        self.steps, self.seconds = 0, 0.0
-        return taken
-
-    def take_work(self) -> float:
-        """Return the units of work since the last call."""
-        taken, self.work = self.work, 0.0
+    def take(self) -> Measured:
+        """Return the steps since the last call, their seconds, and their units of work."""
+        taken = (self.steps, self.seconds, self.work)
+        self.steps, self.seconds, self.work = 0, 0.0, 0.0
         return taken
 
 
@@ -88,30 +86,18 @@ class Reports:
         *,
         steps: int,
         seconds: float,
-        metrics: Mapping[str, float],
-        checkpoint: str | None = None,
-        durations_s: Mapping[str, float] = MappingProxyType({}),
         more: Mapping[str, object] = MappingProxyType({}),
         durable: bool = False,
     ) -> None:
-        """Append one line, with what `more` has, too; flush it to disk if `durable`.
+        """Append one line, with the fields of `more`, too; flush it to disk if `durable`.
 
-        `durations_s` has fields of the line by name: `startup_s` and `restore_s`, or `checkpoint_s`. Raises OSError,
-        also if only a part could be written.
+        Raises OSError, also if only a part could be written.
         """
         if self._file is None:
             return
         self._sequence += 1
-        line: dict[str, object] = {
-            "sequence": self._sequence,
-            "kind": kind,
-            "step": step,
-            "steps": steps,
-            "seconds": round(seconds, 6),
-        }
-        line |= {name: round(duration_s, 6) for name, duration_s in durations_s.items()}
-        extra = {"metrics": dict(metrics), "checkpoint": checkpoint, **more}
-        encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
+        line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
+        encoded = json.dumps({**line, **more}).encode() + b"\n"
         if os.write(self._file, encoded) != len(encoded):
             raise OSError(f"reports.jsonl: report {self._sequence} was cut short, the disk is full")
         if durable:

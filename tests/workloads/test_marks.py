@@ -114,7 +114,7 @@ def test_a_phase_that_is_open_when_the_step_ends_leaves_the_step_out() -> None:
         outside_s, work = marks.take_step()
         meter.step_done(clock(), outside_s, work)
     assert outside_s == math.inf
-    assert meter.take() == (0, 0.0), "steps without a second would be an endless rate"
+    assert meter.take() == (0, 0.0, 0.0), "steps without a second would be an endless rate"
 
 
 def test_names_of_phases_are_few_and_short() -> None:

@@ -240,6 +240,12 @@ def test_a_checkpoint_without_a_restore_function_is_refused(gang: Gang) -> None:
     assert f"restore: there is a checkpoint at {gang.root}" in outputs[0]
 
 
+def test_a_launcher_below_a_rank_is_refused_with_the_way_to_do_it(gang: Gang) -> None:
+    codes, outputs = gang.start(counting(), total=4, WORLD_SIZE="2", RANK="1").finish()
+    assert codes == [1]
+    assert "leave the launcher out, and submit the script with --scale-factor 2" in outputs[0]
+
+
 def run_alone(script: str, out: Path, **environment: str) -> tuple[int, str]:
     process = launch((script,), {"OUT": str(out), **environment})
     output, _ = process.communicate(timeout=60)
