@@ -99,7 +99,7 @@ def _finite(value: object) -> float:
 
 
 def _metrics(reported: object) -> dict[str, float]:
-    """Return the metrics that are finite numbers with short names, the first 16 of them; a NaN is dropped."""
+    """Return the metrics that are finite numbers with short, printable names, of the first 16; a NaN is dropped."""
     if not isinstance(reported, dict):
         raise ValueError("metrics are no object")
     metrics: dict[str, float] = {}
@@ -108,6 +108,6 @@ def _metrics(reported: object) -> dict[str, float]:
             number = _finite(value)
         except (ValueError, OverflowError):
             continue
-        if len(name) <= METRIC_NAME_CHARACTERS:
+        if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():
             metrics[name] = number
     return metrics

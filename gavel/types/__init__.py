@@ -17,6 +17,7 @@ from gavel.types.allocation import (
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import CodeVersion, Job, JobId, JobSpec, JobState
+from gavel.types.metrics import MetricPoint
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -75,6 +76,7 @@ __all__ = [
     "JobState",
     "Lease",
     "Measurement",
+    "MetricPoint",
     "Node",
     "NodeState",
     "NodeStatus",

@@ -73,6 +73,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
     "GET /v1/tiers": (200, 200, 403, 403, 200),

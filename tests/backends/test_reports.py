@@ -104,7 +104,8 @@ def test_a_checkpoint_that_exists_is_named(path: Path) -> None:
 
 def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
     metrics = {"loss": 1.5, "nan": math.nan, "text": "x", "huge": 10**400, "flag": True, "n" * 65: 1.0, "count": 3}
-    write(path, line(metrics=metrics))
+    unprintable = {"\ud800": 1.0, "a\0b": 1.0, "": 1.0, "\x1b[31m": 1.0}  # a database stores no such names
+    write(path, line(metrics={**metrics, **unprintable}))
     assert reader(path).read()[0].metrics == {"loss": 1.5, "count": 3.0}
     write(path, line(sequence=2, steps=0, metrics={f"m{index}": 1.0 for index in range(50)}))
     assert len(reader(path).read()[1].metrics) == METRICS_MAX

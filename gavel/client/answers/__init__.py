@@ -18,6 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
+from gavel.client.answers.results import JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -86,6 +87,7 @@ __all__ = [
     "Job",
     "JobBatch",
     "JobEffect",
+    "JobMetrics",
     "Lease",
     "LeaseDifference",
     "Node",
