@@ -100,6 +100,12 @@ class Settings(BaseSettings):
     keep_code_s: float = Field(
         30 * 86_400.0, ge=3_600, le=3e9, description="How long code stays that no unfinished job runs."
     )
+    output_bytes: int = Field(
+        10_000_000_000, ge=0, le=1 << 50, description="Most that a job may keep in its output folder; 0: any size."
+    )
+    keep_outputs_s: float = Field(
+        30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
+    )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."

@@ -1,17 +1,28 @@
-"""What jobs leave: the curves of the metrics that they report."""
+"""What jobs leave: the curves of the metrics that they report, and the files of their output folders."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from api.access.auth import AnyCaller, visible_job
 from api.http.errors import documented
+from api.http.files import OpenFileResponse
 from api.routes.parameters import JobIdPath
-from api.schemas.results import JobMetricsView
+from api.schemas.results import JobFilesView, JobMetricsView
 from api.services import ServicesDep
+from api.views.files import files_view
 from api.views.metrics import metrics_view
 
 router = APIRouter(prefix="/v1/jobs", tags=["results"])
+
+BYTES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The bytes of the file.",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    206: {"description": "The bytes that the header Range asked for."},
+}
+FilePath = Annotated[str, Query(max_length=4096, description="Below the output folder, with slashes.")]
 
 
 @router.get("/{job_id}/metrics", operation_id="get_metrics", responses=documented(401, 403, 404, 422, 503))
@@ -28,3 +39,22 @@ def get_metrics(
     """
     visible_job(services, caller, job_id)
     return metrics_view(services.store.metric_points(job_id), points)
+
+
+@router.get("/{job_id}/files", operation_id="list_files", responses=documented(401, 403, 404, 422, 503))
+def list_files(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep) -> JobFilesView:
+    """The files that the job has written to its output folder, `job.output_dir`."""
+    job = visible_job(services, caller, job_id)
+    return files_view(services.outputs.listing(job_id), job, services.settings)
+
+
+@router.get(
+    "/{job_id}/files/content",
+    operation_id="get_file",
+    response_class=Response,
+    responses=BYTES | documented(401, 403, 404, 422, 503),
+)
+def get_file(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, path: FilePath) -> Response:
+    """One file of the output folder, whole or the bytes that the header Range names (416: it has no such bytes)."""
+    visible_job(services, caller, job_id)
+    return OpenFileResponse(services.outputs.open(job_id, path), path.rpartition("/")[2])

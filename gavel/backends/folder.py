@@ -52,6 +52,7 @@ class StateFolder:
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
             log=log_path(self._path, job_id),
+            outputs=self._path / "outputs" / job_id,
         )
         assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
         return places

@@ -14,7 +14,10 @@ from gavel.types.environment import ARRAY_INDEX, reserved
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The paths of a job's files. `runtime` is the folder with the package that jobs import."""
+    """The paths of a job's files. `runtime` is the folder with the package that jobs import.
+
+    `outputs` is the job's output folder, None where the service could not read it.
+    """
 
     runtime: Path
     code_store: Path
@@ -22,6 +25,7 @@ class Places:
     work: Path
     checkpoints: Path
     log: Path
+    outputs: Path | None = None
 
     @property
     def copy(self) -> Path:
@@ -30,7 +34,7 @@ class Places:
 
     def make(self) -> None:
         """Make every folder, open to this user only."""
-        for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
+        for folder in filter(None, (self.gang, self.work, self.checkpoints, self.log.parent, self.outputs)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -52,6 +56,7 @@ def launch_json(
     lease_expires_boottime_s: float,
     lease_grace_s: float,
     log_bytes: int,
+    output_bytes: int = 0,
 ) -> dict[str, Any]:
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
@@ -70,6 +75,7 @@ def launch_json(
             "GAVEL_GANG_DIR": str(places.gang),
             "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
             "GAVEL_CHECKPOINT": checkpoint,
+            "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
             "GAVEL_START_STEP": str(gang.start_step),
             "GAVEL_TOTAL_STEPS": str(gang.total_steps),
             "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
@@ -100,6 +106,8 @@ def launch_json(
         "checkpoint": checkpoint or None,
         "log_path": str(places.log),
         "log_bytes": log_bytes,
+        "outputs": str(places.outputs or ""),
+        "output_bytes": output_bytes,
     }
 
 

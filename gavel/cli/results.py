@@ -1,5 +1,6 @@
-"""Commands about what jobs leave: `gavel job metrics`."""
+"""Commands about what jobs leave: `gavel job metrics|files|download`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,12 +8,15 @@ from rich.console import RenderableType
 
 from gavel.cli import show
 from gavel.cli.connection import Json, connect
+from gavel.cli.download import chosen, save_file
 from gavel.cli.jobs import job_commands
 from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
-from gavel.client import JobMetrics
+from gavel.client import JobFiles, JobMetrics
 
 Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]..", help="Files or folders; default: all.")]
+Into = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Default: a folder named by the job.")]
 
 
 @job_commands.command()
@@ -20,6 +24,21 @@ def metrics(job_id: JobId, points: Points = 20, as_json: Json = False) -> None:
     """Show the metrics that a job has reported, by step: gavel job metrics ID --points 1000 --json"""
     with connect() as client:
         show.answer(client.job_metrics(job_id, points=points), as_json, _metrics)
+
+
+@job_commands.command()
+def files(job_id: JobId, as_json: Json = False) -> None:
+    """List the files that a job has written to its output folder, `job.output_dir`."""
+    with connect() as client:
+        show.answer(client.job_files(job_id), as_json, _files)
+
+
+@job_commands.command()
+def download(job_id: JobId, paths: Paths = None, output: Into = None) -> None:
+    """Download files of a job's output folder: gavel job download ID curves/ model.pt -o results"""
+    with connect() as client:
+        for file in chosen(client.job_files(job_id)["items"], paths or []):
+            typer.echo(save_file(client, job_id, file, output or Path(job_id)))
 
 
 def _metrics(curves: JobMetrics) -> RenderableType:
@@ -34,4 +53,20 @@ def _metrics(curves: JobMetrics) -> RenderableType:
             str(generation),
             *("" if value is None else f"{value:.5g}" for value in values),
         )
+    return rows
+
+
+def _files(listing: JobFiles) -> RenderableType:
+    rows = Rows("PATH", "BYTES", "AT", long=("PATH",))
+    for file in listing["items"]:
+        rows.add_row(show.harmless(file["path"]), f"{file['size_bytes']:,}", show.instant(file["modified_at_s"]))
+    limit, until_s = listing["limit_bytes"], listing["kept_until_s"]
+    notes = [f"{listing['total_bytes']:,} bytes in all" + (f" of {limit:,} that a job may keep" if limit else "")]
+    if until_s is not None:
+        notes.append(f"kept until {show.instant(until_s)}")
+    if listing["left_out"]:
+        notes.append(f"{listing['left_out']} links, special files or unreadable names are not shown")
+    if listing["is_cut"]:
+        notes.append("there are more files than are shown")
+    rows.caption = "; ".join(notes)
     return rows

@@ -1,7 +1,9 @@
-"""The clients' calls about what jobs leave: metrics."""
+"""The clients' calls about what jobs leave: metrics and files."""
 
-from gavel.client.answers import JobMetrics
-from gavel.client.script import Method, Script, get, part
+from typing import Any
+
+from gavel.client.answers import JobFiles, JobMetrics
+from gavel.client.script import Ask, Item, Items, Listing, Method, NextChunk, Open, Script, answered, get, part
 
 
 class ResultCalls:
@@ -10,4 +12,29 @@ class ResultCalls:
     @Method
     def job_metrics(self, job_id: str, *, points: int | None = None) -> Script[JobMetrics]:
         """Return the metrics that the job has reported, in columns by step, at most `points` (500) of them."""
-        return get(f"/v1/jobs/{part(job_id)}/metrics", points=points)
+        return get(_path(job_id, "metrics"), points=points)
+
+    @Method
+    def job_files(self, job_id: str) -> Script[JobFiles]:
+        """Return the files that the job has written to its output folder."""
+        return get(_path(job_id, "files"))
+
+    @Listing
+    def read_file(self, job_id: str, path: str, *, offset: int = 0) -> Items[bytes]:
+        """Yield the bytes of a file of the job's output folder, from an offset on.
+
+        Raise GavelApiError, ServiceUnreachable, and httpx.TransportError when the connection is lost in the middle.
+        """
+        headers = {"Range": f"bytes={offset}-"} if offset else {}
+        return _read(_path(job_id, "files/content"), headers, path=path)
+
+
+def _path(job_id: str, rest: str) -> str:
+    return f"/v1/jobs/{part(job_id)}/{rest}"
+
+
+def _read(url: str, headers: dict[str, str], **query: str) -> Items[Any]:
+    """Yield the body of an answer. A connection that is lost in its middle raises httpx.TransportError."""
+    yield from answered(Open(Ask(method="GET", path=url, headers=headers, params=query)), may_repeat=True)
+    while (chunk := (yield NextChunk())) is not None:
+        yield Item(chunk)

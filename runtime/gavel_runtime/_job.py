@@ -78,6 +78,18 @@ class Job:
         """The node that this process runs on; empty outside Gavel."""
         return self._setting.node
 
+    @property
+    def output_dir(self) -> Path:
+        """The job's folder for what it produces: it stays over leases, and is listed and downloaded.
+
+        Outside Gavel `outputs`, made below the present folder. Raises RuntimeError where a cluster offers none.
+        """
+        folder = self._setting.output_dir
+        if folder is None:
+            raise RuntimeError("job.output_dir: this cluster has no output folders; write to a folder that you share")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def steps(
         self,
         *,

@@ -26,6 +26,7 @@ class Setting:
     world_size: int = 1
     gang_dir: Path | None = None
     checkpoint_dir: Path | None = None
+    output_dir: Path | None = None
     checkpoint: Path | None = None
     start_step: int = 0
     total_steps: int | None = None
@@ -52,6 +53,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         world_size=int(environment["GAVEL_WORLD_SIZE"]),
         gang_dir=Path(environment["GAVEL_GANG_DIR"]),
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
+        output_dir=_path(environment.get("GAVEL_OUTPUT_DIR", "")),
         checkpoint=Path(checkpoint) if checkpoint else None,
         start_step=int(environment["GAVEL_START_STEP"]),
         total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
@@ -63,6 +65,10 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
     )
 
 
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
 def _address(text: str) -> tuple[str, int] | None:
     """Return (host, port) of `HOST:PORT`; None for an empty text."""
     host, _, port = text.rpartition(":")
@@ -72,10 +78,11 @@ def _address(text: str) -> tuple[str, int] | None:
 def _standalone(environment: Mapping[str, str]) -> Setting:
     """Return the setting of a script run by hand; with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint."""
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
+    outputs = Path(environment.get("GAVEL_OUTPUT_DIR", "outputs"))
     if not directory:
-        return Setting()
+        return Setting(output_dir=outputs)
     step, checkpoint = _newest(Path(directory))
-    return Setting(checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
+    return Setting(output_dir=outputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:

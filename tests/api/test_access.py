@@ -74,6 +74,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
     "GET /v1/tiers": (200, 200, 403, 403, 200),
@@ -309,7 +311,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
         )
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
-    dashboard = {*PAGES, "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}

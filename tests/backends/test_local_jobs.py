@@ -84,6 +84,7 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
         "GAVEL_GANG_DIR": str(directory(harness, "j1")),
         "GAVEL_CHECKPOINT_DIR": str(checkpoints),
         "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
+        "GAVEL_OUTPUT_DIR": str(harness.folder / "outputs" / "j1"),
         "GAVEL_START_STEP": "50",
         "GAVEL_TOTAL_STEPS": "100",
         "GAVEL_ACCELERATOR_TYPE": "a",
@@ -246,3 +247,31 @@ def test_two_ranks_reduce_with_torch_gloo_and_meet_in_the_gangs_directory(harnes
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
     assert sorted(harness.backend.read_log("j1")[0].decode().splitlines()) == ["[0] sum 5 of 2", "[1] sum 5 of 2"]
+
+
+OUTPUTS = """
+from gavel_runtime import job
+with (job.output_dir / "log").open("a") as file:
+    file.write(job.output_dir.name + " ")
+"""
+
+
+def test_the_output_folder_stays_from_one_gang_to_the_next(harness: LocalHarness) -> None:
+    for generation in (1, 2):
+        argv = ("python", "-c", OUTPUTS)
+        resource, _ = gang(harness, "j1", generation=generation)
+        harness.backend.execute([resource, script(harness, "", argv=argv, generation=generation)[1]])
+        assert exit_of(harness, "j1", generation).outcome is GangOutcome.EXITED
+    assert (harness.folder / "outputs" / "j1" / "log").read_text() == "j1 j1 "
+
+
+def test_a_job_that_keeps_too_much_is_ended_with_the_figures(harness: LocalHarness) -> None:
+    harness.crash()
+    harness.backend = harness.open(output_bytes_per_job=1_000_000)
+    kept = harness.folder / "outputs" / "j1"
+    kept.mkdir(parents=True)
+    (kept / "f").write_bytes(b"x" * 3_000_000)
+    harness.backend.execute(script(harness, "sleep 600"))
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.EXITED and end.exit_code != 0
+    assert "holds 3.0 MB, more than the 1.0 MB that a job may keep" in end.message

@@ -1,4 +1,4 @@
-"""Curves of metrics in a real Chromium: over steps and time, zoomed, with leases, of several jobs."""
+"""Curves of metrics and files in a real Chromium: over steps and time, zoomed, with leases, of several jobs."""
 
 import re
 import time
@@ -113,6 +113,20 @@ def test_a_page_without_metrics_says_how_to_report_them(dashboard: Dashboard, ta
     expect(tab.page.locator("#curves-empty")).to_contain_text("job.report(loss=0.3)")
     tab.page.goto("/curves")
     expect(tab.page.locator("#curves-empty")).to_have_text("Name jobs by their names or ids, with commas between them.")
+
+
+def test_files_of_a_job_are_listed_and_downloaded(dashboard: Dashboard, tab: Tab) -> None:
+    job = dashboard.store.submit(a_spec(tier="default"), key=None, body_hash="", now_s=time.time()).job
+    folder = dashboard.logs.parent / "outputs" / job.id / "a b"
+    folder.mkdir(parents=True)
+    (folder / "<i>model.pt").write_bytes(b"x" * 3200)
+    tab.page.goto(f"/jobs/{job.id}")
+    cells = tab.page.locator("#files-table tbody tr").first.locator("th, td")
+    expect(cells).to_have_text(["a b/<i>model.pt", "3.2 kB", _any()])
+    expect(tab.page.locator("#files-note")).to_contain_text("3.2 kB of 10 GB that a job may keep")
+    with tab.page.expect_download() as download:
+        cells.first.locator("a").click()
+    assert download.value.path().read_bytes() == b"x" * 3200
 
 
 def _any() -> re.Pattern[str]:

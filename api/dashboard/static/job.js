@@ -3,6 +3,7 @@
 import { get, now, send } from "./api.js";
 import { Curves } from "./curves.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
+import { showFiles } from "./files.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
@@ -29,7 +30,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showCurves(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job)]);
   isOver = hasEnded;
 }
 
@@ -145,10 +146,11 @@ async function showSpeeds(job) {
   fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Fraction of its time"], rows);
 }
 
-async function showCurves(job) {
+/** Curves and files, which change with the reports of the job. */
+async function showReported(job) {
   const report = `${job.generation} ${stepsOf(job)} ${job.state}`;
   if (report === lastReport) return;
-  const answer = await get(`${PATH}/metrics`);
+  const [answer] = await Promise.all([get(`${PATH}/metrics`), showFiles(ID)]);
   lastReport = report;
   if (job.array_id) byId("curves-compare").href = `/curves?array=${encodeURIComponent(job.array_id)}`;
   say("curves-compare", job.array_id ? "Compare with its sweep" : "Compare with other jobs");

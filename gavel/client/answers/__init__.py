@@ -18,7 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
-from gavel.client.answers.results import JobMetrics
+from gavel.client.answers.results import JobFile, JobFiles, JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -87,6 +87,8 @@ __all__ = [
     "Job",
     "JobBatch",
     "JobEffect",
+    "JobFile",
+    "JobFiles",
     "JobMetrics",
     "Lease",
     "LeaseDifference",
