@@ -12,6 +12,7 @@ from api.views.grouping import grouped_view
 from api.views.memo import Memo
 from api.views.overview import Queued, line_of
 from api.views.throughputs import Estimators, stored_estimators
+from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.outputs import Outputs
 from gavel.config import Settings
@@ -53,6 +54,7 @@ class Services:
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
     outputs: Outputs = field(init=False)
+    checkpoints: Checkpoints = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
     lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
@@ -62,6 +64,7 @@ class Services:
         """Open the store of code versions and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
         object.__setattr__(self, "outputs", Outputs(self.settings.state_dir))
+        object.__setattr__(self, "checkpoints", Checkpoints(self.settings.checkpoints_dir))
 
     def estimator(self) -> ReconciledThroughputs:
         """Return the throughput estimator of the estimates that the scheduler committed last."""

@@ -139,6 +139,12 @@ class Settings(BaseSettings):
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
 
     @property
+    def checkpoints_dir(self) -> Path | None:
+        """Return the folder of all checkpoints; None if they are at a URL."""
+        chosen = self.ray_checkpoint_dir if self.backend == "ray" else ""
+        return None if "://" in chosen else Path(chosen or self.state_dir / "checkpoints").resolve()
+
+    @property
     def url(self) -> str:
         """Return the SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{self.state_dir.resolve() / 'gavel.db'}"

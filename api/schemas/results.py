@@ -33,3 +33,21 @@ class JobFilesView(View):
     left_out: int = Field(description="Links, pipes and the like, and names that are no UTF-8: they are not shown.")
     is_cut: bool = Field(description="There are more files: the folder is shown up to 10,000 entries.")
     kept_until_s: float | None = Field(description="When the folder may be deleted; null while the job lives.")
+
+
+class CheckpointView(View):
+    """A checkpoint of a job, written by the gang `generation` after `step` steps."""
+
+    name: str
+    generation: int
+    step: int
+    size_bytes: int
+    written_at_s: float
+    is_accepted: bool = Field(description="The job goes on from this one.")
+
+
+class CheckpointsView(View):
+    """The checkpoints of a job that are kept, the newest first."""
+
+    items: list[CheckpointView]
+    accepted: str | None = Field(description="Its name; null: the job begins at step 0.")

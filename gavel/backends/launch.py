@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
 
@@ -61,6 +62,7 @@ def launch_json(
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+    previous = None if gang.checkpoint is None else previous_checkpoint(places.checkpoints, gang.checkpoint)
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
     search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
@@ -75,6 +77,7 @@ def launch_json(
             "GAVEL_GANG_DIR": str(places.gang),
             "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
             "GAVEL_CHECKPOINT": checkpoint,
+            "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
             "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
             "GAVEL_START_STEP": str(gang.start_step),
             "GAVEL_TOTAL_STEPS": str(gang.total_steps),

@@ -12,6 +12,7 @@ from gavel.types import Report, ReportKind
 LINE_BYTES = 1 << 14
 METRICS_MAX = 16
 METRIC_NAME_CHARACTERS = 64
+NOTE_CHARACTERS = 1000
 
 
 class ReportReader:
@@ -73,6 +74,7 @@ class ReportReader:
             seconds=seconds,
             checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
             metrics=_metrics(payload.get("metrics", {})),
+            note=_note(payload.get("note", "")) if sequence == 1 else "",
         )
 
     def _checkpoint(self, name: object, kind: ReportKind, step: int) -> str | None:
@@ -96,6 +98,13 @@ def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError("not a finite number")
     return float(value)
+
+
+def _note(text: object) -> str:
+    """Return the beginning of a text, with a question mark for what cannot be printed."""
+    if not isinstance(text, str):
+        raise ValueError("the note is no text")
+    return "".join(each if each.isprintable() else "?" for each in text[:NOTE_CHARACTERS])
 
 
 def _metrics(reported: object) -> dict[str, float]:

@@ -46,3 +46,18 @@ def save_file(client: Client, job_id: str, file: JobFile, folder: Path) -> Path:
                     raise
     part.rename(target)
     return target
+
+
+def save_checkpoint(client: Client, job_id: str, folder: Path) -> Path:
+    """Write the accepted checkpoint as a tar archive into the folder and return its path. End the command if none."""
+    checkpoints = client.job_checkpoints(job_id)
+    if checkpoints["accepted"] is None:
+        fail("the job has no accepted checkpoint yet")
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{checkpoints['accepted']}.tar"
+    part = target.with_name(f".{target.name}.part")
+    with part.open("wb") as output:
+        for chunk in client.read_checkpoint(job_id, checkpoints["accepted"]):
+            output.write(chunk)
+    part.rename(target)
+    return target

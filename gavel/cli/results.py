@@ -1,4 +1,4 @@
-"""Commands about what jobs leave: `gavel job metrics|files|download`."""
+"""Commands about what jobs leave: `gavel job metrics|files|checkpoints|download`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,11 +8,11 @@ from rich.console import RenderableType
 
 from gavel.cli import show
 from gavel.cli.connection import Json, connect
-from gavel.cli.download import chosen, save_file
+from gavel.cli.download import chosen, save_checkpoint, save_file
 from gavel.cli.jobs import job_commands
 from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
-from gavel.client import JobFiles, JobMetrics
+from gavel.client import Checkpoints, JobFiles, JobMetrics
 
 Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
 Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]..", help="Files or folders; default: all.")]
@@ -34,9 +34,25 @@ def files(job_id: JobId, as_json: Json = False) -> None:
 
 
 @job_commands.command()
-def download(job_id: JobId, paths: Paths = None, output: Into = None) -> None:
+def checkpoints(job_id: JobId, as_json: Json = False) -> None:
+    """List the checkpoints of a job that are kept; it goes on from the accepted one."""
+    with connect() as client:
+        show.answer(client.job_checkpoints(job_id), as_json, _checkpoints)
+
+
+@job_commands.command()
+def download(
+    job_id: JobId,
+    paths: Paths = None,
+    output: Into = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="The accepted checkpoint, a tar archive, in place of files.")
+    ] = False,
+) -> None:
     """Download files of a job's output folder: gavel job download ID curves/ model.pt -o results"""
     with connect() as client:
+        if checkpoint:
+            return typer.echo(save_checkpoint(client, job_id, output or Path(job_id)))
         for file in chosen(client.job_files(job_id)["items"], paths or []):
             typer.echo(save_file(client, job_id, file, output or Path(job_id)))
 
@@ -69,4 +85,14 @@ def _files(listing: JobFiles) -> RenderableType:
     if listing["is_cut"]:
         notes.append("there are more files than are shown")
     rows.caption = "; ".join(notes)
+    return rows
+
+
+def _checkpoints(kept: Checkpoints) -> RenderableType:
+    rows = Rows("CHECKPOINT", "STEP", "BYTES", "AT", "")
+    for each in kept["items"]:
+        state = "accepted" if each["is_accepted"] else ""
+        rows.add_row(
+            each["name"], f"{each['step']:,}", f"{each['size_bytes']:,}", show.instant(each["written_at_s"]), state
+        )
     return rows

@@ -1,8 +1,8 @@
-"""The clients' calls about what jobs leave: metrics and files."""
+"""The clients' calls about what jobs leave: metrics, files, checkpoints."""
 
 from typing import Any
 
-from gavel.client.answers import JobFiles, JobMetrics
+from gavel.client.answers import Checkpoints, JobFiles, JobMetrics
 from gavel.client.script import Ask, Item, Items, Listing, Method, NextChunk, Open, Script, answered, get, part
 
 
@@ -27,6 +27,16 @@ class ResultCalls:
         """
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         return _read(_path(job_id, "files/content"), headers, path=path)
+
+    @Method
+    def job_checkpoints(self, job_id: str) -> Script[Checkpoints]:
+        """Return the checkpoints of the job that are kept, the newest first, and the name of the accepted one."""
+        return get(_path(job_id, "checkpoints"))
+
+    @Listing
+    def read_checkpoint(self, job_id: str, name: str) -> Items[bytes]:
+        """Yield the bytes of a tar archive of a checkpoint; raises as `read_file` does."""
+        return _read(_path(job_id, f"checkpoints/{part(name)}"), {})
 
 
 def _path(job_id: str, rest: str) -> str:

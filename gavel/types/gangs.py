@@ -50,6 +50,7 @@ class Report:
     seconds: float = 0.0
     checkpoint: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""  # which checkpoint could not be loaded
     is_representative: bool = True
 
 

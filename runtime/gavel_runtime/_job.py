@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
-from gavel_runtime._lease import boottime_s
 from gavel_runtime._reports import merged_metrics
+from gavel_runtime._restore import resumed
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
 
@@ -100,10 +100,11 @@ class Job:
     ) -> Iterator[int]:
         """Yield the indices of the steps to do, from the first that no checkpoint covers to the last.
 
-        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from. `checkpoint(path)` is
-        called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
-        `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that
-        code after the loop runs only when training is complete; every rank stops after the same step.
+        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from; if it raises and the
+        job has one rank, again with the checkpoint before that one. `checkpoint(path)` is called in rank 0 between
+        steps with an empty directory to fill: at the end, before the lease is over, and every `checkpoint_every_s`
+        seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that code after the loop
+        runs only when training is complete; every rank stops after the same step.
         `total` is the number of steps outside Gavel; inside, the number of the submitted job is used.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
         """
@@ -120,11 +121,9 @@ class Job:
     ) -> Iterator[int]:
         setting, gang = self._setting, self._gang
         with _StopSignal() as stop_signal:
-            started_s = boottime_s()
-            if setting.checkpoint is not None and restore is not None:
-                restore(setting.checkpoint)
+            begun = resumed(setting, restore)
             if isinstance(gang, Spoke):
-                yield from _follow(gang, setting.start_step, stop_signal)
+                yield from _follow(gang, begun.step, stop_signal)
                 return
             leader = Leader(
                 setting,
@@ -133,7 +132,7 @@ class Job:
                 checkpoint_every_s=checkpoint_every_s,
                 metrics=self._metrics,
                 asked_to_stop=stop_signal,
-                restore_s=boottime_s() - started_s,
+                begun=begun,
             )
             yield from leader.steps(total_steps)
 

@@ -8,6 +8,7 @@ from gavel_runtime._checkpoint import write_checkpoint
 from gavel_runtime._hub import END, GO, STOP, Hub
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
 from gavel_runtime._reports import Meter, Reports
+from gavel_runtime._restore import Resumed
 from gavel_runtime._setting import Setting
 
 EXIT_PREEMPTED = 75
@@ -20,7 +21,8 @@ Save = Callable[[Path], object]
 class Leader:
     """The loop of rank 0. `metrics` is read at each report; `asked_to_stop()` is true once a signal came.
 
-    `restore_s` is how many seconds loading the checkpoint took: the first estimate of how long writing one takes.
+    `begun` says where it goes on; the seconds that loading took are the first estimate of how long writing takes. If
+    the accepted checkpoint could not be loaded, the steps up to it are done again and not reported.
     """
 
     def __init__(
@@ -32,7 +34,7 @@ class Leader:
         checkpoint_every_s: float,
         metrics: Mapping[str, float],
         asked_to_stop: Callable[[], bool],
-        restore_s: float,
+        begun: Resumed,
     ) -> None:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
@@ -46,15 +48,17 @@ class Leader:
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
-        self._checkpoint_s = restore_s
-        self._start = self._saved = setting.start_step
+        self._checkpoint_s = begun.restore_s
+        self._start, self._accepted, self._note = begun.step, setting.start_step, begun.note
+        self._does_again = begun.step < setting.start_step
+        self._saved = setting.start_step
         self._saved_at_s = self._reported_at_s = boottime_s()
 
     def steps(self, total: int) -> Iterator[int]:
         """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
         start = self._start
         if start < total:
-            self._report("progress", start)  # shows the service that this program counts its steps
+            self._begin()
         self._meter.resume(boottime_s())
         try:
             for step in range(start, total):
@@ -64,6 +68,11 @@ class Leader:
             self._finish(max(start, total))
         finally:
             self._reports.close()
+
+    def _begin(self) -> None:
+        """Show the service that this program counts its steps, and which checkpoint it could not load."""
+        self._reports.write("progress", self._accepted, steps=0, seconds=0.0, metrics=self._metrics, note=self._note)
+        self._reported_at_s = boottime_s()
 
     def _release(self, step: int) -> None:
         """Wait until the gang may do `step`, and release it. Writes a checkpoint first if it must wait, or one is due.
@@ -116,7 +125,7 @@ class Leader:
 
     def _checkpoint(self, step: int) -> None:
         """Save and report the job's state after `step` steps, unless it is saved already or the job saves none."""
-        if self._save is None or self._directory is None or step == self._saved:
+        if self._save is None or self._directory is None or step <= self._saved:
             return
         started_s = boottime_s()
         path = write_checkpoint(self._directory, f"{self._generation}-{step}", self._save)
@@ -128,6 +137,11 @@ class Leader:
     def _report(self, kind: str, step: int, *, checkpoint: str | None = None, durable: bool = False) -> None:
         steps, seconds = self._meter.take()
         self._reported_at_s = boottime_s()
+        if self._does_again:
+            steps, seconds = 0, 0.0
+            self._does_again = step < self._accepted
+        if self._does_again:
+            return
         self._reports.write(
             kind, step, steps=steps, seconds=seconds, metrics=self._metrics, checkpoint=checkpoint, durable=durable
         )

@@ -77,6 +77,7 @@ class Reports:
         seconds: float,
         metrics: Mapping[str, float],
         checkpoint: str | None = None,
+        note: str = "",
         durable: bool = False,
     ) -> None:
         """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written."""
@@ -84,7 +85,7 @@ class Reports:
             return
         self._sequence += 1
         line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
-        extra = {"metrics": dict(metrics), "checkpoint": checkpoint}
+        extra = {"metrics": dict(metrics), "checkpoint": checkpoint, "note": note}
         encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
         if os.write(self._file, encoded) != len(encoded):
             raise OSError(f"reports.jsonl: report {self._sequence} was cut short, the disk is full")

@@ -28,6 +28,7 @@ class Setting:
     checkpoint_dir: Path | None = None
     output_dir: Path | None = None
     checkpoint: Path | None = None
+    previous_checkpoint: Path | None = None  # the one before it, if it is kept
     start_step: int = 0
     total_steps: int | None = None
     lease_expires_boottime_s: float = math.inf
@@ -55,6 +56,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
         output_dir=_path(environment.get("GAVEL_OUTPUT_DIR", "")),
         checkpoint=Path(checkpoint) if checkpoint else None,
+        previous_checkpoint=_path(environment.get("GAVEL_PREVIOUS_CHECKPOINT", "")),
         start_step=int(environment["GAVEL_START_STEP"]),
         total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),

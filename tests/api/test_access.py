@@ -76,6 +76,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
+    "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/checkpoints/1-1": (404, 404, 404, 404, 404),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
     "GET /v1/tiers": (200, 200, 403, 403, 200),
@@ -317,6 +319,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
+    names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

@@ -84,6 +84,7 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
         "GAVEL_GANG_DIR": str(directory(harness, "j1")),
         "GAVEL_CHECKPOINT_DIR": str(checkpoints),
         "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
+        "GAVEL_PREVIOUS_CHECKPOINT": "",
         "GAVEL_OUTPUT_DIR": str(harness.folder / "outputs" / "j1"),
         "GAVEL_START_STEP": "50",
         "GAVEL_TOTAL_STEPS": "100",
@@ -184,13 +185,13 @@ def test_a_report_counts_only_if_the_neighbour_on_its_core_was_busy(harness: Loc
     eventually(pair_reports)
 
 
-def test_only_older_checkpoints_go(harness: LocalHarness) -> None:
+def test_older_checkpoints_go_and_the_one_before_stays(harness: LocalHarness) -> None:
     folder = harness.folder / "checkpoints" / "j1"
     for name in ("1-10", "2-5", "2-30", "3-1", "notes"):
         (folder / name).mkdir(parents=True)
         (folder / name / "weights").write_text("w")
     harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="2-30")])
-    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "3-1", "notes"]
+    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "2-5", "3-1", "notes"]
     with pytest.raises(InvalidRequest, match="GENERATION-STEP"):
         harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="../..")])
 

@@ -155,3 +155,13 @@ def test_reading_in_pieces_equals_reading_at_once(
     assert tuple(reports) == at_once.read()
     assert piecewise.malformed == at_once.malformed
     assert [report.step for report in reports] == sorted(report.step for report in reports)
+
+
+def test_a_note_of_the_first_report_is_kept_short_and_printable(path: Path) -> None:
+    write(path, line(note="not\x1b[31m loaded" + "x" * 5000) + line(sequence=2, steps=0, note="again"))
+    first, second = reader(path).read()
+    assert first.note.startswith("not?[31m loadedxxx") and len(first.note) == 1000 and second.note == ""
+    write(path, line(note=["no text"]))
+    read = reader(path)
+    read.read()
+    assert read.malformed == 1

@@ -120,7 +120,12 @@ def test_files_of_a_job_are_listed_and_downloaded(dashboard: Dashboard, tab: Tab
     folder = dashboard.logs.parent / "outputs" / job.id / "a b"
     folder.mkdir(parents=True)
     (folder / "<i>model.pt").write_bytes(b"x" * 3200)
+    (dashboard.logs.parent / "checkpoints" / job.id / "1-40").mkdir(parents=True)
+    dashboard.store.commit(
+        dashboard.store.snapshot().version, Changes(jobs=(replace(job, checkpoint="1-40", steps_done=40),))
+    )
     tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#checkpoint")).to_contain_text("Checkpoint 1-40: after 40 steps, 0 B, written at")
     cells = tab.page.locator("#files-table tbody tr").first.locator("th, td")
     expect(cells).to_have_text(["a b/<i>model.pt", "3.2 kB", _any()])
     expect(tab.page.locator("#files-note")).to_contain_text("3.2 kB of 10 GB that a job may keep")

@@ -1,6 +1,7 @@
 """Every report with metrics becomes a point, once, with its lease and its time."""
 
 from gavel.mechanism.observing.metric_points import metric_points
+from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.tick import Tick
 from gavel.ports import Snapshot
 from gavel.types import GangSeen, GangState, Job, JobState, MetricPoint, Observation, Report, ReportKind
@@ -47,3 +48,18 @@ def test_reports_that_were_counted_before_and_those_of_other_gangs_are_no_points
     assert [p.step for p in points(job, report(1, 10), report(2, 20), report(3, 30))] == [30]
     assert points(job, report(3, 30), generation=2) == []
     assert points(job, report(3, 30, metrics={})) == []
+
+
+def test_a_note_becomes_an_event_once() -> None:
+    job = a_running_job()
+    gang = GangSeen(
+        job_id=job.id,
+        generation=1,
+        state=GangState.RUNNING,
+        accelerator_type="fast",
+        worker_ids=("fast-0",),
+        reports=(report(1, 10, note="Checkpoint 1-10 could not be loaded."), report(2, 11)),
+    )
+    (event,) = notes_of(job, gang, 5.0)
+    assert (event.kind, event.message) == ("checkpoint.unreadable", "Checkpoint 1-10 could not be loaded.")
+    assert list(notes_of(a_running_job(report_sequence=1), gang, 5.0)) == []

@@ -6,6 +6,18 @@ import { bytes, count, timeOfDay } from "./format.js";
 
 const ROWS = 200;
 
+/** Name the accepted checkpoint in #checkpoint, a link that downloads it. */
+export async function showCheckpoint(id) {
+  const path = `/v1/jobs/${encodeURIComponent(id)}/checkpoints`;
+  const { items, accepted } = await get(path);
+  const kept = items.find((each) => each.is_accepted);
+  if (!kept) return say("checkpoint", accepted ? `Checkpoint ${accepted}, which the service cannot read.` : "No checkpoint was accepted yet.");
+  const link = make("a", { href: `${path}/${kept.name}`, download: `${id}-${kept.name}.tar` }, "Download");
+  byId("checkpoint").replaceChildren(
+    `Checkpoint ${kept.name}: after ${count(kept.step)} steps, ${bytes(kept.size_bytes)}, written at ${timeOfDay(kept.written_at_s)}. `, link);
+  return undefined;
+}
+
 /** Fill #files-table, #files-note and #files-empty for the job. */
 export async function showFiles(id) {
   const path = `/v1/jobs/${encodeURIComponent(id)}/files`;

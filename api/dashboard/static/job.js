@@ -3,7 +3,7 @@
 import { get, now, send } from "./api.js";
 import { Curves } from "./curves.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
-import { showFiles } from "./files.js";
+import { showCheckpoint, showFiles } from "./files.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
@@ -150,7 +150,7 @@ async function showSpeeds(job) {
 async function showReported(job) {
   const report = `${job.generation} ${stepsOf(job)} ${job.state}`;
   if (report === lastReport) return;
-  const [answer] = await Promise.all([get(`${PATH}/metrics`), showFiles(ID)]);
+  const [answer] = await Promise.all([get(`${PATH}/metrics`), showFiles(ID), showCheckpoint(ID)]);
   lastReport = report;
   if (job.array_id) byId("curves-compare").href = `/curves?array=${encodeURIComponent(job.array_id)}`;
   say("curves-compare", job.array_id ? "Compare with its sweep" : "Compare with other jobs");

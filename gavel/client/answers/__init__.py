@@ -18,7 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
-from gavel.client.answers.results import JobFile, JobFiles, JobMetrics
+from gavel.client.answers.results import Checkpoint, Checkpoints, JobFile, JobFiles, JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -72,6 +72,8 @@ __all__ = [
     "Cancelled",
     "CatalogueEntry",
     "Certificate",
+    "Checkpoint",
+    "Checkpoints",
     "Cluster",
     "ClusterNode",
     "Code",

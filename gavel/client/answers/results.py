@@ -34,3 +34,21 @@ class JobFiles(TypedDict):
     left_out: int  # Links, pipes and the like, and names that are no UTF-8: they are not shown.
     is_cut: bool  # There are more files: the folder is shown up to 10,000 entries.
     kept_until_s: float | None  # When the folder may be deleted; null while the job lives.
+
+
+class Checkpoint(TypedDict):
+    """A checkpoint of a job, written by the gang `generation` after `step` steps."""
+
+    name: str
+    generation: int
+    step: int
+    size_bytes: int
+    written_at_s: float
+    is_accepted: bool  # The job goes on from this one.
+
+
+class Checkpoints(TypedDict):
+    """The checkpoints of a job that are kept, the newest first."""
+
+    items: list[Checkpoint]
+    accepted: str | None  # Its name; null: the job begins at step 0.
