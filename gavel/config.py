@@ -109,6 +109,12 @@ class Settings(BaseSettings):
         le=3e9,
         description="How long code, and the folders in which jobs worked, stay after the last use.",
     )
+    output_bytes: int = Field(
+        10_000_000_000, ge=0, le=1 << 50, description="Most that a job may keep in its output folder; 0: any size."
+    )
+    keep_outputs_s: float = Field(
+        30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
+    )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."
@@ -140,6 +146,12 @@ class Settings(BaseSettings):
     def lease_of_leader_s(self) -> float:
         """Return the leader's lease in seconds: at most a round, so that the next leader plans within two rounds."""
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
+
+    @property
+    def checkpoints_dir(self) -> Path | None:
+        """Return the folder of all checkpoints; None if they are at a URL."""
+        chosen = self.ray_checkpoint_dir if self.backend == "ray" else ""
+        return None if "://" in chosen else Path(chosen or self.state_dir / "checkpoints").resolve()
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -15,7 +16,10 @@ from gavel.types.environment import ARRAY_INDEX, reserved
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The paths of a job's files. `runtime` is the folder with the package that jobs import."""
+    """The paths of a job's files. `runtime` is the folder with the package that jobs import.
+
+    `outputs` is the job's output folder, None where the service could not read it.
+    """
 
     runtime: Path
     code_store: Path
@@ -23,6 +27,7 @@ class Places:
     work: Path
     checkpoints: Path
     log: Path
+    outputs: Path | None = None
 
     @property
     def copy(self) -> Path:
@@ -31,7 +36,7 @@ class Places:
 
     def make(self) -> None:
         """Make every folder, open to this user only."""
-        for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
+        for folder in filter(None, (self.gang, self.work, self.checkpoints, self.log.parent, self.outputs)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -53,10 +58,12 @@ def launch_json(
     lease_expires_boottime_s: float,
     lease_grace_s: float,
     log_bytes: int,
+    output_bytes: int = 0,
 ) -> dict[str, Any]:
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+    previous = None if gang.checkpoint is None else previous_checkpoint(places.checkpoints, gang.checkpoint)
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
     devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])
@@ -72,6 +79,8 @@ def launch_json(
             "GAVEL_GANG_DIR": str(places.gang),
             "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
             "GAVEL_CHECKPOINT": checkpoint,
+            "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
+            "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
             "GAVEL_START_STEP": str(gang.start_step),
             "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
             "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
@@ -106,6 +115,8 @@ def launch_json(
         "checkpoint": checkpoint or None,
         "log_path": str(places.log),
         "log_bytes": log_bytes,
+        "outputs": str(places.outputs or ""),
+        "output_bytes": output_bytes,
     }
 
 

@@ -12,6 +12,7 @@ from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 LINE_BYTES = 1 << 14
 METRICS_MAX = 16
 METRIC_NAME_CHARACTERS = 64
+NOTE_CHARACTERS = 1000
 PHASES_MAX = 8
 PHASE_NAME_CHARACTERS = 32
 PHASE_S_MAX = 1e9
@@ -89,6 +90,7 @@ class ReportReader:
             startup_s=_duration_or_none(payload.get("startup_s")),
             restore_s=_duration_or_none(payload.get("restore_s")),
             checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
+            note=_note(payload.get("note", "")) if sequence == 1 else "",
         )
 
     def _total(self, payload: Mapping[str, Any]) -> int | None:
@@ -152,8 +154,15 @@ def _phases(reported: object) -> dict[str, float]:
     return {name: _bounded(seconds, PHASE_S_MAX) for name, seconds in reported.items()}
 
 
+def _note(text: object) -> str:
+    """Return the beginning of a text, with a question mark for what cannot be printed."""
+    if not isinstance(text, str):
+        raise ValueError("the note is no text")
+    return "".join(each if each.isprintable() else "?" for each in text[:NOTE_CHARACTERS])
+
+
 def _metrics(reported: object) -> dict[str, float]:
-    """Return the metrics that are finite numbers with short names, the first 16 of them; a NaN is dropped."""
+    """Return the metrics that are finite numbers with short, printable names, of the first 16; a NaN is dropped."""
     if not isinstance(reported, dict):
         raise ValueError("metrics are no object")
     metrics: dict[str, float] = {}
@@ -162,6 +171,6 @@ def _metrics(reported: object) -> dict[str, float]:
             number = _finite(value)
         except (ValueError, OverflowError):
             continue
-        if len(name) <= METRIC_NAME_CHARACTERS:
+        if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():
             metrics[name] = number
     return metrics

@@ -26,6 +26,7 @@ from gavel.backends.machine import (
 )
 from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.output import Log
+from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Process, start_ranks, start_task
 from gavel.child_processes import adopt_orphans, exit_text
 
@@ -87,6 +88,8 @@ class Supervisor:
         self._is_preempted = False
         self._not_started = ""
         self._lost = ""
+        self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
+        self._over_quota = ""
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
@@ -226,6 +229,9 @@ class Supervisor:
         """SIGTERM at the end of the lease, SIGKILL after the grace, and at once to what outlives the ranks."""
         if not self._ending and self._lease.check():
             self._begin_ending(self._lease.ended_by)
+        if not self._ending and (problem := self._quota.problem()):
+            self._over_quota = problem
+            self._begin_ending("outputs")
         has_ranks = any(rank.exit_code is None for rank in self._ranks)
         if not has_ranks or boottime_s() >= self._kill_at_boottime_s:
             self._was_killed = self._was_killed or has_ranks
@@ -250,9 +256,11 @@ class Supervisor:
             return "not_started", 127, self._not_started
         if not self._ranks:
             return "preempted", 0, "its lease was over before it started"
+        rank, code = self._failure or (0, 0)
+        if self._over_quota:
+            return "exited", code or 1, self._over_quota
         if self._failure is None:
             return "exited", 0, ""
-        rank, code = self._failure
         if self._is_preempted:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""

@@ -13,6 +13,8 @@ from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
 from gavel.clock import SystemClock
 from gavel.config import Settings
+from gavel.daemon.background import in_background
+from gavel.daemon.chores import chores
 from gavel.daemon.keys import JobTokens, write_private
 from gavel.daemon.wake import Doorbell
 from gavel.errors import GavelError
@@ -48,6 +50,7 @@ class Parts:
             stack.callback(runner.close)
             if self.doorbell is not None:
                 stack.enter_context(self.doorbell.answered_by(self.clock.wake))
+            stack.enter_context(in_background(chores(self.settings, self.store)))
             yield self._driver(self.backend, runner)
 
     def notes(self) -> tuple[str, ...]:
@@ -81,6 +84,7 @@ class Parts:
             clock=self.clock,
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
+            output_bytes_per_job=settings.output_bytes,
             on_change=self.clock.wake,
             environment=environment,
             term=term,

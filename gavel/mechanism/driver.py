@@ -19,6 +19,7 @@ from gavel.mechanism.jobs import admission_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
+from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
@@ -279,6 +280,7 @@ class Driver:
             amended=tick.amended,
             policy=tick.policy,
             predictions=tick.predictions,
+            metric_points=metric_points(tick),
             usage=charges(
                 tick.snapshot.jobs,
                 tick.changed.values(),

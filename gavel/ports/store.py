@@ -15,6 +15,7 @@ from gavel.types import (
     JobId,
     JobSpec,
     JobState,
+    MetricPoint,
     NodeStatus,
     Operation,
     OperationId,
@@ -116,6 +117,7 @@ class Changes:
     policy: str | None = None
     predictions: tuple[Prediction, ...] = ()
     startup_times: tuple[StartupTimes, ...] | None = None
+    metric_points: tuple[MetricPoint, ...] = ()  # grouped by job, in the order of their reports
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
@@ -300,6 +302,9 @@ class ApiStore(RequestStore, RecordStore, Protocol):
 
     def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
         """Return the number of jobs by (state, tier)."""
+
+    def metric_points(self, job_id: JobId) -> tuple[MetricPoint, ...]:
+        """Return the points of the curves of a job's metrics, at most about 1,000, by their steps."""
 
     def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
         """Return the jobs and rounds written after a position; None: only the position of the feed now.

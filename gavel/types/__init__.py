@@ -17,6 +17,7 @@ from gavel.types.allocation import (
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
+from gavel.types.metrics import MetricPoint
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -77,6 +78,7 @@ __all__ = [
     "JobState",
     "Lease",
     "Measurement",
+    "MetricPoint",
     "Node",
     "NodeState",
     "NodeStatus",

@@ -61,6 +61,7 @@ class Report:
     work: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""  # which checkpoint could not be loaded
     is_representative: bool = True
     startup_s: float | None = None
     restore_s: float | None = None

@@ -80,6 +80,18 @@ class Job:
         """The node that this process runs on; empty outside Gavel."""
         return self._setting.node
 
+    @property
+    def output_dir(self) -> Path:
+        """The job's folder for what it produces: it stays over leases, and is listed and downloaded.
+
+        Outside Gavel `outputs`, made below the present folder. Raises RuntimeError where a cluster offers none.
+        """
+        folder = self._setting.output_dir
+        if folder is None:
+            raise RuntimeError("job.output_dir: this cluster has no output folders; write to a folder that you share")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def steps(
         self,
         *,
@@ -90,11 +102,12 @@ class Job:
     ) -> Iterator[int]:
         """Yield the indices of the steps to do, from the first that no checkpoint covers to the last.
 
-        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from. `checkpoint(path)` is
-        called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
-        `checkpoint_every_s` seconds. If it returns a function, that one is called in a thread to do the writing from a
-        copy in memory, while training goes on. When the job must stop, SystemExit(75) is raised instead of the next
-        step, so that code after the loop runs only when training is complete; every rank stops after the same step.
+        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from; if it raises and the
+        job has one rank, again with the checkpoint before that one. `checkpoint(path)` is called in rank 0 between
+        steps with an empty directory to fill: at the end, before the lease is over, and every `checkpoint_every_s`
+        seconds. If it returns a function, that one is called in a thread to do the writing from a copy in memory, while
+        training goes on. When the job must stop, SystemExit(75) is raised instead of the next step, so that code after
+        the loop runs only when training is complete; every rank stops after the same step.
         `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
         none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.

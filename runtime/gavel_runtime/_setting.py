@@ -60,7 +60,9 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         world_size=int(environment["GAVEL_WORLD_SIZE"]),
         gang_dir=Path(environment["GAVEL_GANG_DIR"]),
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
+        output_dir=_path(environment.get("GAVEL_OUTPUT_DIR", "")),
         checkpoint=Path(checkpoint) if checkpoint else None,
+        previous_checkpoint=_path(environment.get("GAVEL_PREVIOUS_CHECKPOINT", "")),
         start_step=int(environment["GAVEL_START_STEP"]),
         total_steps=int(environment["GAVEL_TOTAL_STEPS"]) if environment.get("GAVEL_TOTAL_STEPS") else None,
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
@@ -84,6 +86,10 @@ def _refuse_launchers(environment: Mapping[str, str]) -> None:
         )
 
 
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
 def _address(text: str) -> tuple[str, int] | None:
     """Return (host, port) of `HOST:PORT`; None for an empty text."""
     host, _, port = text.rpartition(":")
@@ -93,10 +99,11 @@ def _address(text: str) -> tuple[str, int] | None:
 def _standalone(environment: Mapping[str, str]) -> Setting:
     """Return the setting of a script run by hand; with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint."""
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
+    outputs = Path(environment.get("GAVEL_OUTPUT_DIR", "outputs"))
     if not directory:
-        return Setting()
+        return Setting(output_dir=outputs)
     step, checkpoint = _newest(Path(directory))
-    return Setting(checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
+    return Setting(output_dir=outputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:

@@ -73,6 +73,11 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
+    "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/checkpoints/1-1": (404, 404, 404, 404, 404),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
     "POST /v1/jobs/{job}/resubmit": (404, 201, 403, 403, 201),
@@ -310,12 +315,13 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
         )
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
-    dashboard = {*PAGES, "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
+    names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

@@ -89,6 +89,8 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
         "GAVEL_GANG_DIR": str(directory(harness, "j1")),
         "GAVEL_CHECKPOINT_DIR": str(checkpoints),
         "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
+        "GAVEL_PREVIOUS_CHECKPOINT": "",
+        "GAVEL_OUTPUT_DIR": str(harness.folder / "outputs" / "j1"),
         "GAVEL_START_STEP": "50",
         "GAVEL_TOTAL_STEPS": "100",
         "GAVEL_ACCELERATOR_TYPE": "a",
@@ -232,13 +234,13 @@ def test_a_report_counts_only_if_the_neighbour_on_its_core_was_busy(harness: Loc
     eventually(pair_reports)
 
 
-def test_only_older_checkpoints_go(harness: LocalHarness) -> None:
+def test_older_checkpoints_go_and_the_one_before_stays(harness: LocalHarness) -> None:
     folder = harness.folder / "checkpoints" / "j1"
     for name in ("1-10", "2-5", "2-30", "3-1", "notes"):
         (folder / name).mkdir(parents=True)
         (folder / name / "weights").write_text("w")
     harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="2-30")])
-    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "3-1", "notes"]
+    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "2-5", "3-1", "notes"]
     with pytest.raises(InvalidRequest, match="GENERATION-STEP"):
         harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="../..")])
 
@@ -295,3 +297,31 @@ def test_two_ranks_reduce_with_torch_gloo(harness: LocalHarness) -> None:
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
     assert sorted(harness.backend.read_log("j1")[0].decode().splitlines()) == ["[0] sum 5 of 2", "[1] sum 5 of 2"]
+
+
+OUTPUTS = """
+from gavel_runtime import job
+with (job.output_dir / "log").open("a") as file:
+    file.write(job.output_dir.name + " ")
+"""
+
+
+def test_the_output_folder_stays_from_one_gang_to_the_next(harness: LocalHarness) -> None:
+    for generation in (1, 2):
+        argv = ("python", "-c", OUTPUTS)
+        resource, _ = gang(harness, "j1", generation=generation)
+        harness.backend.execute([resource, script(harness, "", argv=argv, generation=generation)[1]])
+        assert exit_of(harness, "j1", generation).outcome is GangOutcome.EXITED
+    assert (harness.folder / "outputs" / "j1" / "log").read_text() == "j1 j1 "
+
+
+def test_a_job_that_keeps_too_much_is_ended_with_the_figures(harness: LocalHarness) -> None:
+    harness.crash()
+    harness.backend = harness.open(output_bytes_per_job=1_000_000)
+    kept = harness.folder / "outputs" / "j1"
+    kept.mkdir(parents=True)
+    (kept / "f").write_bytes(b"x" * 3_000_000)
+    harness.backend.execute(script(harness, "sleep 600"))
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.EXITED and end.exit_code != 0
+    assert "holds 3.0 MB, more than the 1.0 MB that a job may keep" in end.message

@@ -114,7 +114,8 @@ def test_a_checkpoint_that_exists_is_named(path: Path) -> None:
 
 def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
     metrics = {"loss": 1.5, "nan": math.nan, "text": "x", "huge": 10**400, "flag": True, "n" * 65: 1.0, "count": 3}
-    write(path, line(metrics=metrics))
+    unprintable = {"\ud800": 1.0, "a\0b": 1.0, "": 1.0, "\x1b[31m": 1.0}  # a database stores no such names
+    write(path, line(metrics={**metrics, **unprintable}))
     assert reader(path).read()[0].metrics == {"loss": 1.5, "count": 3.0}
     write(path, line(sequence=2, steps=0, metrics={f"m{index}": 1.0 for index in range(50)}))
     assert len(reader(path).read()[1].metrics) == METRICS_MAX
@@ -214,3 +215,13 @@ def test_phases_and_work_that_cannot_be_are_no_report(path: Path, over: dict[str
     reports = reader(path)
     write(path, line(**over))
     assert (reports.read(), reports.malformed) == ((), 1)
+
+
+def test_a_note_of_the_first_report_is_kept_short_and_printable(path: Path) -> None:
+    write(path, line(note="not\x1b[31m loaded" + "x" * 5000) + line(sequence=2, steps=0, note="again"))
+    first, second = reader(path).read()
+    assert first.note.startswith("not?[31m loadedxxx") and len(first.note) == 1000 and second.note == ""
+    write(path, line(note=["no text"]))
+    read = reader(path)
+    read.read()
+    assert read.malformed == 1

@@ -30,6 +30,11 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "resume_job": ("resume", "job resume"),
     "get_log": ("read_logs", "job logs"),
     "list_events": ("events", "job events"),
+    "get_metrics": ("job_metrics", "job metrics"),
+    "list_files": ("job_files", "job files"),
+    "get_file": ("read_file", "job download"),
+    "list_checkpoints": ("job_checkpoints", "job checkpoints"),
+    "get_checkpoint": ("read_checkpoint", "job download"),
     "list_job_audit": ("audit", "audit"),
     "list_audit": ("audit", "audit"),
     "explain_job": ("explain", "job explain"),
@@ -113,7 +118,8 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
-    *("job logs", "metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace"),
+    *("job logs", "job download"),
+    *("metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace"),
     *("db backup", "db check", "db upgrade"),
 }
 

@@ -1,7 +1,9 @@
 // One job: what it waits for, where it ran, how fast it is where, its history and its log.
 
 import { freshKey, get, now, send } from "./api.js";
+import { Curves } from "./curves.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
+import { showCheckpoint, showFiles } from "./files.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
@@ -16,6 +18,8 @@ const ID = document.body.dataset.job;
 const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
 const ROUNDS = 80;
 const gantt = new Gantt("timeline", { open: () => {} });
+const curves = new Curves();
+let lastReport = "";
 let lastEvent = 0;
 let isOver = false;
 let log = null;
@@ -27,7 +31,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job)]);
   isOver = hasEnded;
 }
 
@@ -159,6 +163,17 @@ async function showSpeeds(job) {
   sayEmpty("speeds-empty", ...(rows.length ? [] : ["No estimate yet: the speed is measured when the job runs."]));
   byId("speeds-table").hidden = rows.length === 0;
   fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Fraction of its time"], rows);
+}
+
+/** Curves and files, which change with the reports of the job. */
+async function showReported(job) {
+  const report = `${job.generation} ${stepsOf(job)} ${job.state}`;
+  if (report === lastReport) return;
+  const [answer] = await Promise.all([get(`${PATH}/metrics`), showFiles(ID), showCheckpoint(ID)]);
+  lastReport = report;
+  if (job.array_id) byId("curves-compare").href = `/curves?array=${encodeURIComponent(job.array_id)}`;
+  say("curves-compare", job.array_id ? "Compare with its sweep" : "Compare with other jobs");
+  curves.show([{ id: ID, label: labelOf(job), curves: answer }], "The job has not reported any metrics: job.report(loss=0.3) in its program does.");
 }
 
 async function showExplained(job) {

@@ -235,7 +235,11 @@ class Shard:
 
 
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
-    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one."""
+    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one.
+
+    There is no output folder: the service does not see the disks of the nodes.
+    """
+    own = replace(own, outputs=None)
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id

@@ -18,6 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
+from gavel.client.answers.results import Checkpoint, Checkpoints, JobFile, JobFiles, JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -71,6 +72,8 @@ __all__ = [
     "Cancelled",
     "CatalogueEntry",
     "Certificate",
+    "Checkpoint",
+    "Checkpoints",
     "Cluster",
     "ClusterNode",
     "Code",
@@ -86,6 +89,9 @@ __all__ = [
     "Job",
     "JobBatch",
     "JobEffect",
+    "JobFile",
+    "JobFiles",
+    "JobMetrics",
     "Lease",
     "LeaseDifference",
     "Node",

@@ -18,6 +18,7 @@ from gavel.mechanism.observing.accounting import (
     silence_of,
     without_lost,
 )
+from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.planning import switch_costs
 from gavel.mechanism.planning.problem import as_known, is_schedulable
 from gavel.mechanism.tick import Tick
@@ -143,6 +144,7 @@ class _JobUpdates:
         after = lifecycle.take_reports(
             job, Reported(at_s=tick.now_s, generation=gang.generation, reports=reports, started_at_s=gang.started_at_s)
         )
+        tick.events.extend(notes_of(job, gang, tick.now_s))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
         end = lifecycle.ended(after, gang, tick.now_s)
         if end is not None or after is not job:
