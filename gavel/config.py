@@ -98,8 +98,9 @@ class Settings(BaseSettings):
         500_000_000, ge=0, le=1 << 40, description="Largest code version: the files that a job takes from its caller."
     )
     keep_code_s: float = Field(
-        30 * 86_400.0, ge=3_600, le=3e9, description="How long code stays that no unfinished job runs."
+        30 * 86_400.0, ge=3_600, le=3e9, description="How long code and environments stay that no unfinished job uses."
     )
+    setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."

@@ -18,6 +18,7 @@ from api.schemas.fields import (
     Name,
     Priority,
     Request,
+    SetupLine,
     StepsPerSecond,
     TypeName,
     VariableName,
@@ -78,6 +79,11 @@ class JobSubmit(Request):
     python: AbsolutePath | None = Field(
         None,
         description="Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.",
+    )
+    setup: SetupLine | None = Field(
+        None,
+        description="Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`."
+        " Run once for each content and node, in the job's folder, before the ranks start.",
     )
     code: CodeOfJob | None = Field(
         None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
@@ -247,6 +253,7 @@ class JobView(View):
     env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
     workdir: str = Field(description="Empty: the job runs in a folder of its own.")
     python: str = Field(description="Empty: the job runs with the service's interpreter.")
+    setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
     code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
     steps_done: int

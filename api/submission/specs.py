@@ -13,7 +13,7 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
-from api.submission.code import check_code
+from api.submission.code import check_code, check_node_takes
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -39,6 +39,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         env=dict(body.env),
         workdir=body.workdir or "",
         python=body.python or "",
+        setup=body.setup or "",
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
         scale_factor=body.scale_factor,
         weight=body.weight,
@@ -106,6 +107,7 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
     check_code(body.code, services)
+    check_node_takes(body, services)
     for job_id in body.after:
         _check_predecessor(job_id, caller, services)
 
@@ -158,9 +160,9 @@ def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, Catalogue
 
 def _check_is_plain(body: JobSubmit) -> None:
     """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
-    for name in ("workdir", "python", "code"):
+    for name in ("workdir", "python", "setup", "code"):
         if getattr(body, name) is not None:
-            raise invalid(name, f"kind {body.kind} brings its own program and interpreter; leave {name} out")
+            raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
 
 
 def _digest(argv: tuple[str, ...], workdir: str | None) -> str:

@@ -115,6 +115,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         env=list(spec.env),
         workdir=spec.workdir,
         python=spec.python,
+        setup=spec.setup,
         code=None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
         labels=dict(spec.labels),
         steps_done=job.steps_done,

@@ -1,5 +1,6 @@
 """The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
+import re
 import secrets
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,11 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
 
+INSTALLERS_READ = re.compile(
+    r"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY"
+    r"|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
@@ -18,6 +24,7 @@ class Places:
 
     runtime: Path
     code_store: Path
+    environments: Path
     gang: Path
     work: Path
     checkpoints: Path
@@ -32,6 +39,16 @@ class Places:
         """Make every folder, open to this user only."""
         for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How what jobs bring is made ready on a node. `setup_limit_s`: the most that a setup may take."""
+
+    setup_limit_s: float = 3600.0
+
+
+PREPARATION = Preparation()
 
 
 def base_environment() -> dict[str, str]:
@@ -52,6 +69,7 @@ def launch_json(
     lease_expires_boottime_s: float,
     lease_grace_s: float,
     log_bytes: int,
+    preparation: Preparation = PREPARATION,
 ) -> dict[str, Any]:
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
     gang_key = secrets.token_hex(16)
@@ -92,6 +110,8 @@ def launch_json(
         "python": gang.python,
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
+        "setup": _setup(gang, places, {**base, **search, **theirs}, preparation.setup_limit_s) if gang.setup else None,
+        "secrets": {},
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
@@ -101,6 +121,19 @@ def launch_json(
         "log_path": str(places.log),
         "log_bytes": log_bytes,
     }
+
+
+def _setup(gang: LaunchGang, places: Places, env: Mapping[str, str], limit_s: float) -> dict[str, Any]:
+    """Return what makes the job's environment. Of its variables only those that installers read are given to it."""
+    cache = places.environments / "cache"
+    given = {
+        "PIP_CACHE_DIR": str(cache / "pip"),
+        "UV_CACHE_DIR": str(cache / "uv"),
+        "UV_LINK_MODE": "copy",  # a job that changes a file in place must not change the cache
+        **{name: value for name, value in env.items() if INSTALLERS_READ.fullmatch(name)},
+        "HOME": str(places.work),
+    }
+    return {"text": gang.setup, "root": str(places.environments), "env": given, "limit_s": limit_s}
 
 
 def _program(gang: LaunchGang) -> str:

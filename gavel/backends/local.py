@@ -17,7 +17,7 @@ from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
-from gavel.backends.launch import base_environment, launch_json
+from gavel.backends.launch import PREPARATION, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
@@ -54,12 +54,13 @@ class LocalBackend(FolderBackend):
     A service with a newer `term` of the same database takes over from one that is only asleep, whose acts then fail.
 
     `lease_grace_s`: from the end of a lease to the kill of what still runs. `on_change` is called, from another thread,
-    when a gang has ended. `environment` is added to every process of every job. Workers that name several nodes make
+    when a gang has ended. `environment` is added to every process of every job; `preparation` says how what jobs
+    bring is made ready. Workers that name several nodes make
     virtual ones: they share this machine and one supervisor a gang, but each has its own names. Raises
     BackendUnavailable when another service uses `state_dir`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  settings, each by its name
         self,
         *,
         state_dir: Path,
@@ -70,10 +71,12 @@ class LocalBackend(FolderBackend):
         on_change: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
+        preparation: Preparation = PREPARATION,
     ) -> None:
         self._clock = clock
         self._lease_grace_s = lease_grace_s
         self._log_bytes_per_job = log_bytes_per_job
+        self._preparation = preparation
         self._base = {**base_environment(), **(environment or {})}
         self._accelerators = {each.worker.id: each for each in accelerators}
         self._cluster = _cluster([*self._accelerators.values()])
@@ -232,6 +235,7 @@ class LocalBackend(FolderBackend):
                 lease_expires_boottime_s=gang.lease_boottime_s,
                 lease_grace_s=self._lease_grace_s,
                 log_bytes=self._log_bytes_per_job,
+                preparation=self._preparation,
             )
             self._watch.add(gang.start(launch, self._base))
         except OSError as problem:  # this machine's fault, not the job's: it may try again

@@ -96,7 +96,7 @@ class Supervisor:
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
         self._copy_code()
-        if not self._lease.check() and not self._lost:
+        if not self._lost and self._has_interpreter() and self._set_up() and not self._lease.check():
             self._start()
         while self._step():
             pass
@@ -131,12 +131,30 @@ class Supervisor:
         except OSError as problem:
             self._lost = f"cannot copy its code: {problem}"
 
-    def _start(self) -> None:
+    def _has_interpreter(self) -> bool:
         python = self._launch.get("python", "")
         if python and not os.access(python, os.X_OK):
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
             self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
-            return
+        return not self._not_started
+
+    def _set_up(self) -> bool:
+        """Have the environment of the job's setup built; return whether the ranks can start."""
+        if not self._launch.get("setup"):
+            return True
+        from gavel.backends.environments import SetupFailed, wait_for_environment
+
+        try:
+            is_built = wait_for_environment(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
+            self._write("launch.json", self._launch)  # tasks of the gang run in the environment, too
+            return is_built
+        except SetupFailed as problem:
+            self._not_started = str(problem)
+        except OSError as problem:
+            self._lost = f"its setup was lost: {problem}"
+        return False
+
+    def _start(self) -> None:
         self._ranks = start_ranks(self._launch)
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)

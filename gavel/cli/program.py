@@ -127,5 +127,6 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("working directory", job["workdir"]),
         ("code", version),
         ("interpreter", job["python"]),
+        ("setup", job["setup"]),
         ("environment sets", ", ".join(job["env"])),
     ]

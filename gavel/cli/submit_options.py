@@ -38,6 +38,12 @@ Python = Annotated[
         metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
     ),
 ]
+Setup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LINE", help="Shell line that fills the job's virtual environment, once for each content and node."
+    ),
+]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
     str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)

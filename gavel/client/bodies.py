@@ -57,6 +57,9 @@ class JobSubmit(TypedDict):
     workdir: NotRequired[str | None]
     # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.
     python: NotRequired[str | None]
+    # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
+    # content and node, in the job's folder, before the ranks start.
+    setup: NotRequired[str | None]
     # A stored code version: the job runs in a copy of its own, taken from `workdir`.
     code: NotRequired[CodeOfJob | None]
     labels: NotRequired[Mapping[str, str]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gavel.backends.accelerators import Discovery, discover
+from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
@@ -82,6 +83,7 @@ class Parts:
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             on_change=self.clock.wake,
+            preparation=Preparation(setup_limit_s=settings.setup_limit_s),
             environment=environment,
             term=term,
         )

@@ -50,6 +50,7 @@ class JobSpec:
     that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
     the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
     empty folder of the job. `python` is the path of the interpreter; "": the service's.
+    `setup` is a shell line that fills the job's virtual environment.
     """
 
     kind: str
@@ -74,6 +75,7 @@ class JobSpec:
     array_index: int | None = None
     workdir: str = ""
     python: str = ""
+    setup: str = ""
     code: CodeVersion | None = None
 
 

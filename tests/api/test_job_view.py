@@ -31,6 +31,7 @@ ASKED: dict[str, Any] = {
     "max_retries": 4,
     "workdir": "/home/ann/project",
     "python": "/home/ann/project/.venv/bin/python",
+    "setup": "pip install -r requirements.txt",
 }
 
 

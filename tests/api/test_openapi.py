@@ -62,6 +62,7 @@ POSSIBLE_BODY = {
     "code": None,
     "files": [],
     "python": None,
+    "setup": None,
     "tiers": ["gold"],
     "objective": "fairness",
     "policy": None,

@@ -105,6 +105,7 @@ class Job(TypedDict):
     env: list[str]  # The names only: values may be secrets, and are never shown.
     workdir: str  # Empty: the job runs in a folder of its own.
     python: str  # Empty: the job runs with the service's interpreter.
+    setup: str  # What fills its virtual environment; empty: it has none of its own.
     code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]
     steps_done: int

@@ -117,6 +117,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         checkpoint=job.checkpoint,
         workdir=job.spec.workdir,
         python=job.spec.python,
+        setup=job.spec.setup,
         code=job.spec.code.digest if job.spec.code else "",
         job_token=job_token,
         shares_with=_partner(lease),
