@@ -100,6 +100,20 @@ class Settings(BaseSettings):
     keep_code_s: float = Field(
         30 * 86_400.0, ge=3_600, le=3e9, description="How long code and environments stay that no unfinished job uses."
     )
+    secrets_key_file: Path | None = Field(
+        None, description="Key that secrets are encrypted with; default: secrets.key in the state folder."
+    )
+    image_command: str = Field(
+        "podman --runtime runc --cgroup-manager cgroupfs",
+        min_length=1,
+        max_length=500,
+        description="Podman, which runs jobs in images, with its own options.",
+    )
+    image_options: str = Field(
+        "--network host",
+        max_length=1000,
+        description="Options of `podman run` for every job in an image.",
+    )
     setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(

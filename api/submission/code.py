@@ -1,18 +1,20 @@
 """The code version of a job: whether all of it is stored, and which versions nobody needs any more."""
 
+import shutil
 import time
 
 from api.http.errors import invalid
 from api.schemas import JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
+from gavel.backends.containers import SEARCH
 from gavel.backends.environments import clear_environments
 from gavel.backends.folder import environments_dir
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
 
-LOCAL_ONLY = ("setup",)
+LOCAL_ONLY = ("setup", "secrets", "image")
 UNFINISHED = tuple(state for state in JobState if not state.is_terminal)
 
 
@@ -25,6 +27,9 @@ def check_takes_code(services: Services) -> None:
 def check_node_takes(body: JobSubmit, services: Services) -> None:
     """Raise a 422 problem for what only jobs on the service's own machine can have."""
     if services.settings.backend == "local":
+        command = services.settings.image_command.split()[0]
+        if body.image and shutil.which(command, path=SEARCH) is None:
+            raise invalid("image", f"{command} is on no node; an operator installs it, or leave the image out")
         return
     for name in LOCAL_ONLY:
         if getattr(body, name):

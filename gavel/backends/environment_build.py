@@ -59,7 +59,10 @@ class Build:
 
     def _call(self, argv: list[str], env: dict[str, str]) -> str:
         """Run a program to its end, and end all that it started; return "" or what happened, for a sentence."""
-        process = start_task({"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env})
+        process = start_task(
+            {"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env},
+            self._launch["secrets"].values(),
+        )
         if process.problem:
             return f"could not start: {process.problem}"
         while (code := self._exit_code(process)) is None:

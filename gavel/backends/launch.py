@@ -3,12 +3,13 @@
 import re
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
 
@@ -41,11 +42,26 @@ class Places:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
+    """Return no secrets: nobody has any. Raises NotFound."""
+    if names:
+        raise NotFound(f"there is no secret {names[0]}")
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """How what jobs bring is made ready on a node. `setup_limit_s`: the most that a setup may take."""
+    """How what jobs bring is made ready on a node.
+
+    `setup_limit_s`: the most that a setup may take. `image_command` is Podman with its own options, `image_options` are
+    those of its `run`. `secrets_of` returns the values of a user's secrets by their names,
+    and raises NotFound.
+    """
 
     setup_limit_s: float = 3600.0
+    image_command: Sequence[str] = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+    image_options: Sequence[str] = ("--network", "host")
+    secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
 
 
 PREPARATION = Preparation()
@@ -71,12 +87,17 @@ def launch_json(
     log_bytes: int,
     preparation: Preparation = PREPARATION,
 ) -> dict[str, Any]:
-    """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
+    """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`. Raises NotFound without a secret."""
     gang_key = secrets.token_hex(16)
     checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+    secret = dict(preparation.secrets_of(gang.user, gang.secrets))
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
     search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
+
+    given = {**base, **search}
+    if gang.image:
+        given.pop("PATH")  # the image has its own
 
     def rank(index: int) -> dict[str, Any]:
         accelerator = accelerators[gang.worker_ids[index]]
@@ -98,7 +119,7 @@ def launch_json(
         }
         if gang.job_token:
             own["GAVEL_JOB_TOKEN"] = gang.job_token
-        env = {**base, **search, "HOME": str(places.work), **accelerator.env, **theirs, **own}
+        env = {**given, "HOME": str(places.work), **accelerator.env, **theirs, **secret, **own}
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
@@ -110,8 +131,11 @@ def launch_json(
         "python": gang.python,
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
-        "setup": _setup(gang, places, {**base, **search, **theirs}, preparation.setup_limit_s) if gang.setup else None,
-        "secrets": {},
+        "setup": _setup(gang, places, {**base, **search, **theirs}, secret, preparation.setup_limit_s)
+        if gang.setup
+        else None,
+        "secrets": secret,
+        "image": _image(gang, places, preparation) if gang.image else None,
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
@@ -123,7 +147,9 @@ def launch_json(
     }
 
 
-def _setup(gang: LaunchGang, places: Places, env: Mapping[str, str], limit_s: float) -> dict[str, Any]:
+def _setup(
+    gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], limit_s: float
+) -> dict[str, Any]:
     """Return what makes the job's environment. Of its variables only those that installers read are given to it."""
     cache = places.environments / "cache"
     given = {
@@ -131,9 +157,23 @@ def _setup(gang: LaunchGang, places: Places, env: Mapping[str, str], limit_s: fl
         "UV_CACHE_DIR": str(cache / "uv"),
         "UV_LINK_MODE": "copy",  # a job that changes a file in place must not change the cache
         **{name: value for name, value in env.items() if INSTALLERS_READ.fullmatch(name)},
+        **secret,
         "HOME": str(places.work),
     }
     return {"text": gang.setup, "root": str(places.environments), "env": given, "limit_s": limit_s}
+
+
+def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:
+    """Return how the job's image is run, with the folders that are the same inside."""
+    folders = {str(each): "rw" for each in (places.gang, places.work, places.checkpoints)}
+    if gang.workdir and not gang.code:
+        folders[gang.workdir] = "rw"
+    return {
+        "name": gang.image,
+        "command": list(preparation.image_command),
+        "options": list(preparation.image_options),
+        "folders": {**folders, str(places.runtime): "ro"},
+    }
 
 
 def _program(gang: LaunchGang) -> str:

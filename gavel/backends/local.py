@@ -25,7 +25,7 @@ from gavel.backends.watch import Watch
 from gavel.ephemeral.matcher import Match, match
 from gavel.ephemeral.names import WORKER_UNITS
 from gavel.ephemeral.resources import GangRequest, ResourceTable
-from gavel.errors import Conflict, StaleVersion
+from gavel.errors import BackendUnavailable, Conflict, NotFound, StaleVersion
 from gavel.ports import (
     Clock,
     ExtendLease,
@@ -238,7 +238,10 @@ class LocalBackend(FolderBackend):
                 preparation=self._preparation,
             )
             self._watch.add(gang.start(launch, self._base))
-        except OSError as problem:  # this machine's fault, not the job's: it may try again
+        except NotFound as problem:
+            gang.end(GangOutcome.NOT_STARTED, str(problem))
+            self._table.release(gang.key)
+        except (OSError, BackendUnavailable) as problem:  # this machine's fault, not the job's: it may try again
             gang.lose(f"cannot start its supervisor: {problem}")
             self._table.release(gang.key)
 

@@ -13,6 +13,7 @@ import sys
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
+from gavel.backends.containers import in_container, missing_command, remove_containers
 from gavel.backends.machine import (
     Lines,
     append_json,
@@ -24,7 +25,7 @@ from gavel.backends.machine import (
     stat_fields,
     write_json,
 )
-from gavel.backends.output import Log
+from gavel.backends.output import Log, Mask
 from gavel.backends.processes import Process, start_ranks, start_task
 from gavel.child_processes import adopt_orphans, exit_text
 
@@ -76,6 +77,7 @@ class Supervisor:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._launch = read_json(os.path.join(directory, "launch.json"))
+        self._secrets: list[str] = list(self._launch.get("secrets", {}).values())
         self._lease = Lease(directory, self._launch["lease_expires_boottime_s"])
         self._log = Log(self._launch["log_path"], self._launch["log_bytes"])
         self._selector = selectors.DefaultSelector()
@@ -103,7 +105,10 @@ class Supervisor:
         for key in list(self._selector.get_map().values()):  # the rest in the pipes, to which nobody writes any more
             while key.data is not None and self._read(key):
                 pass
+        if self._launch.get("image"):
+            remove_containers(self._launch)
         outcome, exit_code, message = self._verdict()
+        message = Mask(self._secrets).text(message)
         exit_record = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
         self._write("exit.json", exit_record | {"boottime_s": boottime_s()})
 
@@ -132,10 +137,13 @@ class Supervisor:
             self._lost = f"cannot copy its code: {problem}"
 
     def _has_interpreter(self) -> bool:
+        """Return whether what runs the program is on the node."""
         python = self._launch.get("python", "")
         if python and not os.access(python, os.X_OK):
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
             self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
+        if missing := missing_command(self._launch):
+            self._not_started = f"{missing} is not on its node; install it there, or leave the image out"
         return not self._not_started
 
     def _set_up(self) -> bool:
@@ -155,7 +163,8 @@ class Supervisor:
         return False
 
     def _start(self) -> None:
-        self._ranks = start_ranks(self._launch)
+        ranks = [in_container(self._launch, str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
+        self._ranks = start_ranks({**self._launch, "ranks": ranks})
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
         self._not_started = next((rank.problem for rank in self._ranks if rank.problem), "")
@@ -182,7 +191,7 @@ class Supervisor:
     def _start_tasks(self) -> None:
         """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
-            task = start_task(spec)
+            task = start_task(in_container(self._launch, spec["task"], spec), self._secrets)
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 
@@ -227,7 +236,7 @@ class Supervisor:
         process.exit_code = exit_code
         if process.rank is None:
             self._tasks.remove(process)  # the process that launched it judges its exit code
-            self._say_end(process.name, exit_code, process.problem)
+            self._say_end(process.name, exit_code, Mask(self._secrets).text(process.problem))
         elif exit_code != 0 and self._failure is None and not self._not_started:
             self._rank_failed(process.rank, exit_code)
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
@@ -14,7 +13,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import JobFile, SubmitCommand, job_file_of, options_given, placed, read_job_file
-from gavel.cli.program import argv_of, of_caller, read_env_file, steps_of, workdir_of
+from gavel.cli.program import argv_of, of_caller, steps_of, workdir_of
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
     Array,
@@ -25,6 +24,7 @@ from gavel.cli.submit_options import (
     EnvFile,
     File,
     Follow,
+    Image,
     Kind,
     Label,
     Memory,
@@ -36,6 +36,7 @@ from gavel.cli.submit_options import (
     Repeated,
     Retries,
     ScaleFactor,
+    Secret,
     Setup,
     Snapshot,
     Speed,
@@ -44,9 +45,8 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
-    bytes_of,
     pairs,
-    speeds,
+    stated_by,
 )
 from gavel.client import Client, Job, JobSubmit
 
@@ -71,6 +71,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
     snapshot: Snapshot = True,
     python: Python = None,
     setup: Setup = None,
+    image: Image = None,
+    secret: Secret = None,
     env: Env = None,
     env_file: EnvFile = None,
     label: Label = None,
@@ -100,30 +102,14 @@ def submit(  # noqa: PLR0913  one option per field of a job
     given, job_file = options_given(context), read_job_file(file) if file else JobFile()
     program = program or job_file.fields.get("argv") or []
     folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
-    stated = JobSubmit(
-        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
-        argv=argv_of(program, folder),
-        kind=kind,
-        setup=setup,
-        name=name,
-        tier=tier,
-        scale_factor=scale_factor,
-        weight=weight,
-        deadline_at_s=None if deadline is None else time.time() + deadline,
-        env={**(read_env_file(env_file) if env_file else {}), **pairs("--env", env)},
-        labels=pairs("--label", label),
-        throughputs=speeds(throughput),
-        priority=priority,
-        max_retries=max_retries,
-        after=after or [],
-        preemptible=preemptible,
-        cpu_cores=cpus,
-        memory_bytes=bytes_of(memory),
-    )
+    stated = stated_by(context.params)
+    stated["total_steps"] = steps_of(job_file.fields.get("total_steps") if steps is None else steps, program)
+    stated["argv"] = argv_of(program, folder)
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
         if program and "code" not in job_file.fields:
-            wanted |= of_caller(client, program, folder, python or job_file.fields.get("python"), snapshot)
+            python = python or job_file.fields.get("python")
+            wanted |= of_caller(client, program, folder, python, snapshot, is_in_image=bool(wanted.get("image")))
         if array or count:
             return _submit_array(client, wanted, array, count, wait or follow, as_json)
         _submit(client, wanted, wait or follow, follow, as_json)

@@ -50,10 +50,15 @@ def workdir_of(given: Path) -> Path:
     return folder
 
 
-def of_caller(client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool) -> JobSubmit:
-    """Return the fields that say where the program runs, and with which interpreter, after storing its code."""
+def of_caller(
+    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, *, is_in_image: bool
+) -> JobSubmit:
+    """Return the fields that say where the program runs, and with which interpreter, after storing its code.
+
+    An image has an interpreter of its own.
+    """
     limits = client.code_limits()
-    interpreter = python_of(python, folder, os.environ, is_here=limits["machine"] == boot_id())
+    interpreter = python_of(python, folder, os.environ, is_here=limits["machine"] == boot_id() and not is_in_image)
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
     if snapshot and limits["max_bytes"]:
         own["code"] = stored_code(client, program, folder)
@@ -128,5 +133,7 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("code", version),
         ("interpreter", job["python"]),
         ("setup", job["setup"]),
+        ("image", job["image"]),
+        ("secrets", ", ".join(job["secrets"])),
         ("environment sets", ", ".join(job["env"])),
     ]

@@ -1,6 +1,7 @@
 """What a leader opens for one term: the backend and the driver over it; and the report on the accelerators."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
+from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.keys import JobTokens, write_private
@@ -83,7 +85,12 @@ class Parts:
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             on_change=self.clock.wake,
-            preparation=Preparation(setup_limit_s=settings.setup_limit_s),
+            preparation=Preparation(
+                setup_limit_s=settings.setup_limit_s,
+                image_command=shlex.split(settings.image_command),
+                image_options=shlex.split(settings.image_options),
+                secrets_of=secret_store(settings).values,
+            ),
             environment=environment,
             term=term,
         )

@@ -50,7 +50,9 @@ class JobSpec:
     that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
     the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
     empty folder of the job. `python` is the path of the interpreter; "": the service's.
-    `setup` is a shell line that fills the job's virtual environment.
+    `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the ranks
+    run in. `secrets` are names: each is a variable of the
+    ranks, with the value that its user has stored when a gang starts.
     """
 
     kind: str
@@ -76,6 +78,8 @@ class JobSpec:
     workdir: str = ""
     python: str = ""
     setup: str = ""
+    image: str = ""
+    secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
 
 

@@ -1,0 +1,67 @@
+"""Runs processes of a gang in the job's image, with Podman. Standard library only: a part of the supervisor.
+
+`podman run` is the process that the supervisor starts. It hands signals on, and ends with the exit code of the program.
+The container's own processes become descendants of the supervisor, so that its kill reaches them, too.
+"""
+
+import contextlib
+import resource
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+REMOVE_LIMIT_S = 30.0
+LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 65_536), "nproc": (resource.RLIMIT_NPROC, 32_768)}
+OWN_TO_PODMAN = ("PATH", "HOME")  # and LD_*: they would change podman itself, so their values stand in its command line
+
+
+def missing_command(launch: Mapping[str, Any]) -> str:
+    """Return the program that runs images and is not here; "" if it is here, or there is no image."""
+    image = launch.get("image")
+    return "" if not image or shutil.which(image["command"][0], path=SEARCH) else str(image["command"][0])
+
+
+def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a process (its `argv` and `env`) as one that runs in the job's image; unchanged without an image.
+
+    Folders have the same paths inside. Variables are handed over by name, so that no value is in a command line.
+    """
+    image = launch.get("image")
+    if not image:
+        return dict(spec)
+    env, argv = spec["env"], spec.get("argv", launch["argv"])
+    stated = {each: value for each, value in env.items() if each in OWN_TO_PODMAN or each.startswith("LD_")}
+    named = {each: value for each, value in env.items() if each not in stated}
+    words = ["--rm", "--replace", "--name", f"{_label(launch)}-{launch['generation']}-{name}"]
+    words += ["--label", f"gavel.job={_label(launch)}", "--log-driver", "none", "--workdir", launch["cwd"]]
+    words += [word for each in named for word in ("--env", each)]
+    words += [word for each, value in stated.items() for word in ("--env", f"{each}={value}")]
+    for limit, (number, most) in LIMITS.items():  # Podman's own may be above what this process may give
+        hard = resource.getrlimit(number)[1]
+        words += ["--ulimit", f"{limit}={most if hard == resource.RLIM_INFINITY else min(hard, most)}"]
+    for folder, access in image["folders"].items():
+        words += ["--volume", f"{folder}:{folder}:{access}"]
+    command = [*image["command"], "run", *words, *image["options"], "--entrypoint", "", image["name"], *argv]
+    return {**spec, "argv": command, "env": {**named, "PATH": SEARCH}}
+
+
+def remove_containers(launch: Mapping[str, Any]) -> None:
+    """Remove what is left of the job's containers, by force: those of a gang that was killed, too."""
+    import subprocess
+
+    command = [*launch["image"]["command"], "rm", "--force", "--time", "0"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [*command, "--filter", f"label=gavel.job={_label(launch)}"],
+            env={"PATH": SEARCH},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=REMOVE_LIMIT_S,
+            check=False,
+        )
+
+
+def _label(launch: Mapping[str, Any]) -> str:
+    return f"gavel-{launch['job_id']}"
