@@ -80,6 +80,8 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
     for name in body.parameters:
         if why := reserved(name):
             raise invalid(f"parameters.{name}", why)
+        if name in spec.secrets:
+            raise invalid(f"parameters.{name}", "is a secret of the job, too; leave it out of one of them")
     if body.count is not None:
         combinations: list[dict[str, str]] = [{}] * body.count
     else:

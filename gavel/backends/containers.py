@@ -17,19 +17,18 @@ OWN_TO_PODMAN = ("PATH", "HOME")  # and LD_*: they would change podman itself, s
 
 
 def missing_command(launch: Mapping[str, Any]) -> str:
-    """Return the program that runs images and is not here; "" if it is here, or there is no image."""
-    image = launch.get("image")
-    return "" if not image or shutil.which(image["command"][0], path=SEARCH) else str(image["command"][0])
+    """Return why no image can run here: the program for it is missing; "" if it is here."""
+    program = launch["image"]["command"][0]
+    is_here = shutil.which(program, path=SEARCH) is not None
+    return "" if is_here else f"{program} is not on its node; install it there, or leave the image out"
 
 
 def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a process (its `argv` and `env`) as one that runs in the job's image; unchanged without an image.
+    """Return a process (its `argv` and `env`) as one that runs in the job's image.
 
     Folders have the same paths inside. Variables are handed over by name, so that no value is in a command line.
     """
-    image = launch.get("image")
-    if not image:
-        return dict(spec)
+    image = launch["image"]
     env, argv = spec["env"], spec.get("argv", launch["argv"])
     stated = {each: value for each, value in env.items() if each in OWN_TO_PODMAN or each.startswith("LD_")}
     named = {each: value for each, value in env.items() if each not in stated}

@@ -9,11 +9,11 @@ import os
 import selectors
 import signal
 import sys
+from typing import Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
-from gavel.backends.containers import in_container, missing_command, remove_containers
 from gavel.backends.machine import (
     Lines,
     append_json,
@@ -106,6 +106,8 @@ class Supervisor:
             while key.data is not None and self._read(key):
                 pass
         if self._launch.get("image"):
+            from gavel.backends.containers import remove_containers
+
             remove_containers(self._launch)
         outcome, exit_code, message = self._verdict()
         message = Mask(self._secrets).text(message)
@@ -142,8 +144,10 @@ class Supervisor:
         if python and not os.access(python, os.X_OK):
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
             self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
-        if missing := missing_command(self._launch):
-            self._not_started = f"{missing} is not on its node; install it there, or leave the image out"
+        if self._launch.get("image"):
+            from gavel.backends.containers import missing_command
+
+            self._not_started = missing_command(self._launch)
         return not self._not_started
 
     def _set_up(self) -> bool:
@@ -163,7 +167,7 @@ class Supervisor:
         return False
 
     def _start(self) -> None:
-        ranks = [in_container(self._launch, str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
+        ranks = [self._in_image(str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
         self._ranks = start_ranks({**self._launch, "ranks": ranks})
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
@@ -188,10 +192,18 @@ class Supervisor:
             self._start_tasks()
         return True
 
+    def _in_image(self, name: str, process: dict[str, Any]) -> dict[str, Any]:
+        """Return the process as one that runs in the job's image, if it has one."""
+        if not self._launch.get("image"):
+            return process
+        from gavel.backends.containers import in_container
+
+        return in_container(self._launch, name, process)
+
     def _start_tasks(self) -> None:
         """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
-            task = start_task(in_container(self._launch, spec["task"], spec), self._secrets)
+            task = start_task(self._in_image(spec["task"], spec), self._secrets)
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 

@@ -1,5 +1,6 @@
 """Secrets over REST: names are shown, values never; a job asks for those of its own user."""
 
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -38,6 +39,24 @@ def test_a_secret_that_is_not_there_is_refused_with_what_to_do(service: Service,
     ann.put("/v1/secrets/TOKEN", json={"value": VALUE})
     twice = ann.post("/v1/jobs", json={**JOB, "secrets": ["TOKEN"], "env": {"TOKEN": "1"}})
     assert twice.status_code == 422 and "TOKEN is in env, too" in twice.json()["detail"]
+    swept = {"job": {**JOB, "secrets": ["TOKEN"]}, "parameters": {"TOKEN": ["1", "2"]}}
+    assert "is a secret of the job, too" in ann.post("/v1/jobs/array", json=swept).json()["detail"]
+
+
+def test_what_only_the_services_own_machine_has_is_refused_on_a_ray_cluster(start: Callable[..., Service]) -> None:
+    ann = start(backend="ray").user()[1]
+    for name, value in (("setup", "true"), ("secrets", ["TOKEN"]), ("image", "busybox")):
+        refused = ann.post("/v1/jobs", json={**JOB, name: value})
+        assert refused.status_code == 422 and f"{name}: jobs run on a Ray cluster here" in refused.json()["detail"]
+
+
+def test_an_image_is_refused_with_what_it_brings_itself_and_without_podman(start: Callable[..., Service]) -> None:
+    ann = start(image_command="no-such-podman --root /x").user()[1]
+    for name, value in (("python", "/bin/python"), ("setup", "true"), ("workdir", "/a:b")):
+        refused = ann.post("/v1/jobs", json={**JOB, "image": "busybox", name: value})
+        assert refused.status_code == 422 and refused.json()["detail"].startswith(f"{name}: ")
+    refused = ann.post("/v1/jobs", json={**JOB, "image": "busybox"})
+    assert refused.json()["detail"].startswith("image: no-such-podman is on no node")
 
 
 @pytest.mark.parametrize(

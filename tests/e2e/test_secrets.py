@@ -11,6 +11,7 @@ import pytest
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 
+PARTS = ("", "/explanation", "/events", "/logs", "/audit")
 VALUE = "s3cret-value-of-ann"
 TELL = """
 import os, sys, time
@@ -23,8 +24,8 @@ raise SystemExit("failed with " + os.environ["TOKEN"])
 
 @pytest.mark.timeout(180)
 def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None:
-    """1 the value comes by stdin, 2 a job prints it in two parts and fails with it, 3 no answer about the job has it,
-    4 nor any file of the service, its database, its own log, a backup and an exported trace among them."""
+    """1 the value comes by stdin, 2 a job prints it in two parts and fails with it, 3 so does the setup of another,
+    4 no answer about the jobs has it, 5 nor any file of the service: its database, its own log, a backup, a trace."""
     (tmp_path / "train.py").write_text(TELL)
     with (
         ServiceProcess(tmp_path / "state", {"GAVEL_ROUND_DURATION_S": "2", "GAVEL_LOG_REQUESTS": "all"}) as service,
@@ -42,18 +43,25 @@ def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None
             return str(done.stdout)
 
         gavel("secret", "set", "TOKEN", stdin=f"{VALUE}\n")
-        assert "TOKEN" in gavel("secret", "list")
         assert wait_until(lambda: bool(operator.cluster()["workers"]), 90)
         submit = ("job", "submit", "--no-snapshot", "--secret", "TOKEN", "--steps", "3", "--json", "train.py")
         job_id = json.loads(gavel(*submit))["id"]
         job = operator.wait(job_id, 90)
         log = "".join(operator.read_logs(job_id))
         assert job["state"] == "FAILED" and log.splitlines()[-2:] == ["it is ***", "failed with ***"], log
-        for command in ("show", "explain", "spec", "events", "logs"):
-            gavel("job", command, job_id)
+        shim = tmp_path / "python"
+        shim.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -I -m venv --without-pip "$@"\n')
+        shim.chmod(0o755)
+        asked = {"setup": "echo $TOKEN; exit 3", "secrets": ["TOKEN"], "python": str(shim), "max_retries": 2}
+        other_id = operator.submit(argv=["python", "train.py"], total_steps=3, **asked)["id"]
+        other = operator.wait(other_id, 90)
+        assert (other["state"], other["reason"]) == ("FAILED", "ProgramNotStarted"), other
+        assert "its setup failed with exit code 3" in other["message"] and other["failures"] == 0
+        assert "".join(operator.read_logs(other_id)) == "[setup] ***\n"
         gavel("export-trace", "trace.csv")
         gavel("db", "backup", "backup.db", "--database-url", f"sqlite:///{tmp_path}/state/gavel.db")
-        paths = ("/v1/jobs", f"/v1/jobs/{job_id}", f"/v1/jobs/{job_id}/audit", "/v1/audit", "/v1/secrets", "/metrics")
+        of_jobs = [f"/v1/jobs/{each}{part}" for each in (job_id, other_id) for part in PARTS]
+        paths = ("/v1/jobs", *of_jobs, "/v1/audit", "/v1/secrets", "/v1/summary", "/metrics")
         answers = [operator._http.get(path).text for path in paths]
         assert all(VALUE not in text for text in (*outputs, *answers))
         assert wait_until(lambda: not list((tmp_path / "state" / "gangs").glob("*/*/launch.json")), 30)
