@@ -20,8 +20,8 @@ FORMER_NAMES = {
 class Settings(BaseSettings):
     """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment.
 
-    A name ends with what the value is: `_dir` a folder, `_url` an address, `_s` seconds, `_bytes`, `_fraction` of a
-    whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
+    A name ends with what the value is: `_dir` a folder, `_file` a file, `_url` an address, `_s` seconds, `_bytes`,
+    `_fraction` of a whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
     """
 
     model_config = SettingsConfigDict(
