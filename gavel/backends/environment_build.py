@@ -118,8 +118,7 @@ def main(directory: str, digest: str) -> None:
     adopt_orphans()
     environment = Environment(launch["setup"]["root"], digest)
     folder = environment.make_folder()
-    private = os.open(environment.log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(private, "wb", buffering=0) as log:
+    with open(environment.log_path, "ab", buffering=0) as log:
         problem = Build(launch, folder, log).run()
     if problem:
         shutil.rmtree(folder, ignore_errors=True)

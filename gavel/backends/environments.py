@@ -136,18 +136,25 @@ def wait_for_environment(launch: dict[str, Any], directory: str, log: Log, is_ov
     with job_record(launch) as record:
         environment, has_begun = Environment(launch["setup"]["root"], record["digest"]), False
         while not is_over():
-            _show(environment, record, log)
             with locked(environment.folder) as lock:
-                if lock is not None and (folder := environment.built()):
+                if lock is None or environment.built():
                     _show(environment, record, log)
+                if lock is not None and (folder := environment.built()):
                     activate(launch, folder)
                     return True
                 if lock is not None:
                     _check_not_failed(environment, record, log, has_begun)
+                    _empty(environment.log_path)
+                    record["shown"] = 0
                     _begin(directory, environment.digest, lock)
                     has_begun = True
             time.sleep(POLL_S)
     return False
+
+
+def _empty(log_path: str) -> None:
+    """Make the log of a new build: nobody takes what an earlier one has printed for it."""
+    os.close(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
 
 
 def _check_not_failed(environment: Environment, record: dict[str, Any], log: Log, has_begun: bool) -> None:

@@ -87,6 +87,7 @@ class Supervisor:
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
+        self._too_late = "its lease was over before it started"
         self._lost = ""
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
@@ -158,6 +159,8 @@ class Supervisor:
 
         try:
             is_built = wait_for_environment(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
+            if not is_built:
+                self._too_late = "its lease ended while its setup ran, which goes on"
             self._write("launch.json", self._launch)  # tasks of the gang run in the environment, too
             return is_built
         except SetupFailed as problem:
@@ -286,7 +289,7 @@ class Supervisor:
         if self._not_started:
             return "not_started", 127, self._not_started
         if not self._ranks:
-            return "preempted", 0, "its lease was over before it started"
+            return "preempted", 0, self._too_late
         if self._failure is None:
             return "exited", 0, ""
         rank, code = self._failure

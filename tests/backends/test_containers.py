@@ -75,6 +75,8 @@ def test_a_rank_runs_in_its_image_with_the_folders_of_its_job(
 
 
 def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarness, image: str) -> None:
+    harness.crash()
+    harness.backend = harness.open(lease_grace_s=30.0)  # Podman needs a while after the program's end
     text = "trap 'echo saving; exit 75' TERM; touch \"$GAVEL_GANG_DIR/go\"; while true; do sleep 0.02; done"
     in_image(harness, image, text, "c2")
     eventually((directory(harness, "c2") / "go").exists)

@@ -85,6 +85,7 @@ def test_a_setup_goes_on_when_the_lease_ends(bare: LocalHarness, tmp_path: Path)
     eventually((tmp_path / "builds").exists)
     end = exit_of(bare, "j1")
     assert (end.outcome, end.log_tail) == (GangOutcome.PREEMPTED, "[setup] built")
+    assert end.message == "its lease ended while its setup ran, which goes on"
     bare.crash()
     bare.recover()
     (tmp_path / "go").touch()
@@ -105,7 +106,8 @@ def test_a_setup_that_fails_ends_the_job_and_is_not_kept(bare: LocalHarness, tmp
     assert not list((bare.folder / "environments").glob("*/1")), "nothing of it is left"
     (tmp_path / "there").touch()
     prepared(bare, tmp_path, line, job_id="j2")
-    assert exit_of(bare, "j2").outcome is GangOutcome.EXITED
+    end = exit_of(bare, "j2")
+    assert end.outcome is GangOutcome.EXITED and end.log_tail.splitlines()[:-1] == ["[setup] looking"]
 
 
 def test_a_setup_that_takes_too_long_is_ended_with_all_its_processes(bare: LocalHarness, tmp_path: Path) -> None:
