@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.containers import SEARCH, in_container
-from gavel.backends.harness import exit_of, is_in, stop
+from gavel.backends.harness import exit_of, is_in, resource, stop
 from gavel.backends.launch import Preparation
 from gavel.backends.machine import read_json
 from gavel.ports import ExtendLease
@@ -137,3 +138,33 @@ def test_no_value_of_a_variable_is_in_a_command_line() -> None:
     process = in_container(launch, "0", {"cpus": [], "env": {"TOKEN": "s3cret-value", "HOME": "/work"}})
     assert "s3cret-value" not in " ".join(process["argv"]) and process["env"]["TOKEN"] == "s3cret-value"
     assert "HOME=/work" in process["argv"] and "HOME" not in process["env"]
+
+
+TRAINING = """
+import pathlib, time
+from gavel_runtime import job
+
+for step in job.steps(checkpoint=lambda folder: (folder / "state").write_text(str(step)), restore=print):
+    time.sleep(0.01)
+"""
+
+
+def test_the_runtime_reports_and_checkpoints_from_a_container(harness: LocalHarness, image: str) -> None:
+    """1 Python of this machine, mounted, imports the runtime, 2 steps are reported, 3 a stop makes a checkpoint, 4 the
+    next gang restores it and trains to the end."""
+    folders = [sys.base_prefix, *(each for each in ("/lib", "/lib64", "/usr/lib") if os.path.isdir(each))]
+    options = ("--network", "host", *(f"--volume={each}:{each}:ro" for each in folders))
+    harness.crash()
+    harness.backend = harness.open(lease_grace_s=30.0, preparation=Preparation(image_options=options))
+    argv = (f"{sys.base_prefix}/bin/python3", "-c", TRAINING)
+    harness.backend.execute(script(harness, "", job_id="c6", argv=argv, image=image, total_steps=10**6))
+    harness.wait_until(lambda seen: any(report.steps for each in seen.gangs for report in each.reports))
+    harness.backend.execute(stop("c6"))
+    assert exit_of(harness, "c6").exit_code == 75
+    (checkpoint,) = (path.name for path in (harness.folder / "checkpoints" / "c6").iterdir())
+    step = int(checkpoint.split("-")[1])
+    over = {"generation": 2, "start_step": step, "total_steps": step + 3, "checkpoint": checkpoint}
+    again = script(harness, "", job_id="c6", argv=argv, image=image, resource="gavel/again", **over)
+    harness.backend.execute([resource(harness, "again"), *again[1:]])
+    end = exit_of(harness, "c6", 2)
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0) and end.log_tail.endswith(checkpoint), end
