@@ -17,6 +17,7 @@ from gavel.backends.launch import Preparation
 from gavel.types import GangOutcome
 from tests.backends.clusters import LocalHarness, eventually, processes_of, script
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SHOW = "python -c 'import sys; print(sys.prefix)'"
 
 
@@ -48,6 +49,7 @@ def wheel(folder: Path, word: str) -> Path:
     return path
 
 
+@pytest.mark.skipif(not IS_FULL, reason="the full profile: a virtual environment with its pip")
 def test_a_setup_installs_what_the_ranks_import(harness: LocalHarness, tmp_path: Path) -> None:
     """1 the real pip installs a package, 2 `python` of the ranks has it, 3 the next job builds none."""
     project = tmp_path / "project"

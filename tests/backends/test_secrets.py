@@ -1,6 +1,7 @@
 """Secrets: encrypted where they are kept, variables of the ranks, and masked in all that these print."""
 
 import json
+import os
 import re
 import stat
 from pathlib import Path
@@ -18,11 +19,12 @@ from gavel.errors import BackendUnavailable, InvalidRequest, NotFound
 from gavel.types import GangOutcome
 from tests.backends.clusters import LocalHarness, directory, eventually, script
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 VALUE = "s3cret-value-of-ann"
 SECRETS = st.lists(st.text("ab", min_size=8, max_size=12), min_size=1, max_size=3, unique=True)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2000 if IS_FULL else 60)
 @given(secrets=SECRETS, parts=st.lists(st.text("abc\n", max_size=9), max_size=12), data=st.data())
 def test_output_is_masked_the_same_however_it_comes(secrets: list[str], parts: list[str], data: st.DataObject) -> None:
     """1 as if the whole output had been there at once, 2 so no secret is in it."""
