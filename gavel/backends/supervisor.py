@@ -278,7 +278,8 @@ class Supervisor:
             os.kill(process.pid, signal.SIGTERM)
 
     def _kill_all(self) -> None:
-        for pid in descendants(os.getpid()):
+        ranks = [rank.pid for rank in self._ranks if rank.exit_code is None]
+        for pid in (*ranks, *descendants(os.getpid())):  # Podman, if it sees its container go first, may end with 0
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
                 os.kill(pid, signal.SIGKILL)
 
