@@ -1,14 +1,19 @@
 """Runs processes of a gang in the job's image, with Podman. Standard library only: a part of the supervisor.
 
-`podman run` is the process that the supervisor starts. It hands signals on, and ends with the exit code of the program.
+`podman run` is the process that the supervisor starts. It ends with the exit code of the program, but with 0 if it gets
+a signal while it starts: so signals go to the programs themselves.
 The container's own processes become descendants of the supervisor, so that its kill reaches them, too.
 """
 
 import contextlib
+import os
 import resource
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from gavel.backends.machine import descendants, stat_fields
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REMOVE_LIMIT_S = 30.0
@@ -43,6 +48,16 @@ def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) 
         words += ["--volume", f"{folder}:{folder}:{access}"]
     command = [*image["command"], "run", *words, *image["options"], "--entrypoint", "", image["name"], *argv]
     return {**spec, "argv": command, "env": {**named, "PATH": SEARCH}}
+
+
+def programs() -> list[int]:
+    """Return the first process of each container below this process: the children of Podman's monitors (conmon)."""
+    pids = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            parent = Path(f"/proc/{stat_fields(pid)[1]}/comm").read_bytes().strip()
+            pids += [pid] * (parent == b"conmon")
+    return pids
 
 
 def remove_containers(launch: Mapping[str, Any]) -> None:

@@ -87,6 +87,7 @@ class Supervisor:
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
+        self._signalled: set[int] = set()
         self._too_late = "its lease was over before it started"
         self._lost = ""
         self._ending = ""
@@ -266,6 +267,8 @@ class Supervisor:
         """SIGTERM at the end of the lease, SIGKILL after the grace, and at once to what outlives the ranks."""
         if not self._ending and self._lease.check():
             self._begin_ending(self._lease.ended_by)
+        if self._ending and self._launch.get("image"):
+            self._end_programs()
         has_ranks = any(rank.exit_code is None for rank in self._ranks)
         if not has_ranks or boottime_s() >= self._kill_at_boottime_s:
             self._was_killed = self._was_killed or has_ranks
@@ -274,8 +277,18 @@ class Supervisor:
     def _begin_ending(self, why: str) -> None:
         self._ending = why
         self._kill_at_boottime_s = boottime_s() + self._launch["lease_grace_s"]
-        for process in self._alive():
-            os.kill(process.pid, signal.SIGTERM)
+        if not self._launch.get("image"):
+            for process in self._alive():
+                os.kill(process.pid, signal.SIGTERM)
+
+    def _end_programs(self) -> None:
+        """Send SIGTERM to the programs in containers, once to each: one may start only now."""
+        from gavel.backends.containers import programs
+
+        for pid in set(programs()) - self._signalled:
+            self._signalled.add(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def _kill_all(self) -> None:
         ranks = [rank.pid for rank in self._ranks if rank.exit_code is None]
