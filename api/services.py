@@ -15,6 +15,7 @@ from api.views.throughputs import Estimators, stored_estimators
 from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.outputs import Outputs
+from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
@@ -60,16 +61,18 @@ class Services:
     code: CodeStore = field(init=False)
     outputs: Outputs = field(init=False)
     checkpoints: Checkpoints = field(init=False)
+    secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
     lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
     matrices: Memo[AllocationView] = field(default_factory=lambda: Memo(grouped_view, kept_s=1.0))
 
     def __post_init__(self) -> None:
-        """Open the store of code versions and the jobs' output folders, which the settings name."""
+        """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
         object.__setattr__(self, "outputs", Outputs(self.settings.state_dir))
         object.__setattr__(self, "checkpoints", Checkpoints(self.settings.checkpoints_dir))
+        object.__setattr__(self, "secrets", secret_store(self.settings))
 
     def estimator(self) -> ReconciledThroughputs:
         """Return the throughput estimator of the estimates that the scheduler committed last."""

@@ -20,8 +20,8 @@ FORMER_NAMES = {
 class Settings(BaseSettings):
     """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment.
 
-    A name ends with what the value is: `_dir` a folder, `_url` an address, `_s` seconds, `_bytes`, `_fraction` of a
-    whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
+    A name ends with what the value is: `_dir` a folder, `_file` a file, `_url` an address, `_s` seconds, `_bytes`,
+    `_fraction` of a whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
     """
 
     model_config = SettingsConfigDict(
@@ -107,7 +107,7 @@ class Settings(BaseSettings):
         30 * 86_400.0,
         ge=3_600,
         le=3e9,
-        description="How long code, and the folders in which jobs worked, stay after the last use.",
+        description="How long code, environments, and the folders in which jobs worked, stay after the last use.",
     )
     output_bytes: int = Field(
         10_000_000_000, ge=0, le=1 << 50, description="Most that a job may keep in its output folder; 0: any size."
@@ -115,6 +115,21 @@ class Settings(BaseSettings):
     keep_outputs_s: float = Field(
         30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
     )
+    secrets_key_file: Path | None = Field(
+        None, description="Key that secrets are encrypted with; default: secrets.key in the state folder."
+    )
+    image_command: str = Field(
+        "podman --runtime runc --cgroup-manager cgroupfs",
+        min_length=1,
+        max_length=500,
+        description="Podman, which runs jobs in images, with its own options.",
+    )
+    image_options: str = Field(
+        "--network host",
+        max_length=1000,
+        description="Options of `podman run` for every job in an image.",
+    )
+    setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."

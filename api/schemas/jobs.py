@@ -11,6 +11,7 @@ from api.schemas.fields import (
     AbsolutePath,
     Argument,
     ArgumentName,
+    ImageName,
     JobIdText,
     Kind,
     Label,
@@ -19,6 +20,7 @@ from api.schemas.fields import (
     Name,
     Priority,
     Request,
+    SetupLine,
     StepsPerSecond,
     TypeName,
     VariableName,
@@ -78,12 +80,25 @@ class JobSubmit(Request):
         max_length=128,
         description="Environment of every rank; a variable that the service sets is refused with the reason.",
     )
+    secrets: list[VariableName] = Field(
+        default_factory=list,
+        max_length=128,
+        description="Names of your secrets (PUT /v1/secrets/NAME); each is a variable of every rank.",
+    )
     workdir: AbsolutePath | None = Field(
         None, description="Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job."
     )
     python: AbsolutePath | None = Field(
         None,
         description="Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.",
+    )
+    setup: SetupLine | None = Field(
+        None,
+        description="Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`."
+        " Run once for each content and node, in the job's folder, before the ranks start.",
+    )
+    image: ImageName | None = Field(
+        None, description="Container image that the ranks run in, with its own interpreter and packages."
     )
     code: CodeOfJob | None = Field(
         None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
@@ -275,8 +290,11 @@ class JobView(View):
     version: int
     argv: list[str]
     env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
+    secrets: list[str] = Field(description="Names of the secrets that are variables of the ranks.")
     workdir: str = Field(description="Empty: the job runs in a folder of its own.")
     python: str = Field(description="Empty: the job runs with the service's interpreter.")
+    image: str = Field(description="Container image that it runs in; empty: none.")
+    setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
     code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
     steps_done: int

@@ -13,8 +13,9 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
-from api.submission.code import check_code
+from api.submission.code import LOCAL_ONLY, check_code, check_node_takes
 from api.submission.kinds import kind_of
+from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -28,6 +29,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     tier = _tier(body.tier, caller, rules.tiers)
     kind, kind_from, argv = _kind_and_argv(body, caller.user, rules.catalogue)
     _check_env(body.env)
+    _check_secrets(body)
+    _check_image(body)
     _check_fit(body, rules.capacity)
     _check_deadline(body, rules.now_s)
     return JobSpec(
@@ -40,8 +43,11 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         total_steps=body.total_steps,
         name=body.name or "",
         env=dict(body.env),
+        secrets=tuple(dict.fromkeys(body.secrets)),
         workdir=body.workdir or "",
         python=body.python or "",
+        setup=body.setup or "",
+        image=body.image or "",
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
         scale_factor=body.scale_factor,
         weight=body.weight,
@@ -77,6 +83,8 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
     for name in body.parameters:
         if why := reserved(name):
             raise invalid(f"parameters.{name}", why)
+        if name in spec.secrets:
+            raise invalid(f"parameters.{name}", "is a secret of the job, too; leave it out of one of them")
     if body.count is not None:
         combinations: list[dict[str, str]] = [{}] * body.count
     else:
@@ -110,9 +118,17 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
     return wanted
 
 
+def refers_to_stored(body: JobSubmit) -> bool:
+    """Return whether the job names anything that `check_stored` has to look up."""
+    return any(getattr(body, name) for name in ("after", "code", *LOCAL_ONLY))
+
+
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
     check_code(body.code, services)
+    check_node_takes(body, services)
+    if name := services.secrets.missing(caller.user, body.secrets):
+        raise invalid("secrets", missing_secret(name))
     for job_id in body.after:
         _check_predecessor(job_id, caller, services)
 
@@ -172,15 +188,30 @@ def _kind_and_argv(
 
 def _check_is_plain(body: JobSubmit) -> None:
     """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
-    for name in ("workdir", "python", "code"):
+    for name in ("workdir", "python", "setup", "image", "code"):
         if getattr(body, name) is not None:
-            raise invalid(name, f"kind {body.kind} brings its own program and interpreter; leave {name} out")
+            raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
     for name in env:
         if why := reserved(name):
             raise invalid(f"env.{name}", why)
+
+
+def _check_secrets(body: JobSubmit) -> None:
+    for name in body.secrets:
+        if name in body.env:
+            raise invalid("secrets", f"{name} is in env, too; leave it out of one of them")
+
+
+def _check_image(body: JobSubmit) -> None:
+    """Raise a 422 problem for what a job in an image cannot have."""
+    for name in ("python", "setup") if body.image else ():
+        if getattr(body, name):
+            raise invalid(name, f"image {body.image} brings its own interpreter and packages; leave {name} out")
+    if body.image and body.workdir and ":" in body.workdir:
+        raise invalid("workdir", "a folder with a colon in its path cannot be in a container; name another")
 
 
 def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.code_copy import chunk_path, tree_path
+from gavel.backends.durable import write_durable
 from gavel.code_tree import TreeFile, chunk_sizes, digest_of, problem_of, read_tree, too_large, tree_text, unpacked
 from gavel.errors import InvalidRequest, NotFound
 from gavel.types import JobId
@@ -145,15 +146,7 @@ class CodeStore:
     def _write(self, name: str, content: bytes) -> None:
         if _has(name, len(content)):
             return
-        path = Path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync_folder(path.parent)
+        write_durable(Path(name), content)
 
 
 def _too_much(user: str, total: int, limit: int, kept_s: float) -> str:
@@ -162,15 +155,6 @@ def _too_much(user: str, total: int, limit: int, kept_s: float) -> str:
         f" (user_code_bytes). Name data sets and results in .gavelignore; what no unfinished job runs goes"
         f" {kept_s / 86_400:.0f} days after its last use"
     )
-
-
-def _sync_folder(path: Path) -> None:
-    """Wait until the names in the folder are on the disk: an acknowledged job's code outlives a loss of power."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _has(path: str, size: int) -> bool:

@@ -47,6 +47,7 @@ class StateFolder:
         places = Places(
             runtime=self._runtime,
             code_store=code_dir(self._path),
+            environments=environments_dir(self._path),
             gang=self._path / "gangs" / job_id / str(generation),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
@@ -100,6 +101,11 @@ class StateFolder:
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
         """Delete older checkpoints of the job but the newest of them. Raises InvalidRequest."""
         keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
+
+
+def environments_dir(state_dir: Path) -> Path:
+    """Return the folder of the environments that setups of jobs make."""
+    return state_dir / "environments"
 
 
 def log_path(state_dir: Path, job_id: JobId) -> Path:

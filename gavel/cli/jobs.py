@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
@@ -14,7 +13,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
-from gavel.cli.program import argv_of, of_caller, program_of, read_env_file, workdir_of
+from gavel.cli.program import argv_of, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
@@ -26,6 +25,7 @@ from gavel.cli.submit_options import (
     EnvFile,
     File,
     Follow,
+    Image,
     Kind,
     KindArgs,
     Label,
@@ -39,6 +39,8 @@ from gavel.cli.submit_options import (
     Repeated,
     Retries,
     ScaleFactor,
+    Secret,
+    Setup,
     Snapshot,
     Speed,
     Steps,
@@ -46,9 +48,8 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
-    bytes_of,
     pairs,
-    speeds,
+    stated_by,
 )
 from gavel.client import Client, Job, JobSubmit
 
@@ -74,6 +75,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
     workdir: Workdir = Path(),
     snapshot: Snapshot = True,
     python: Python = None,
+    setup: Setup = None,
+    image: Image = None,
+    secret: Secret = None,
     env: Env = None,
     env_file: EnvFile = None,
     label: Label = None,
@@ -103,29 +107,12 @@ def submit(  # noqa: PLR0913  one option per field of a job
     given, job_file = options_given(context), submit_fields(file, profile)
     program = program_of(program, job_file.fields, steps)
     folder = workdir_of(job_file.workdir(workdir, given))
-    stated = JobSubmit(
-        total_steps=steps,
-        argv=argv_of(program, folder),
-        kind=kind,
-        kind_args=kind_args or [],
-        name=name,
-        tier=tier,
-        scale_factor=scale_factor,
-        weight=weight,
-        deadline_at_s=None if deadline is None else time.time() + deadline,
-        env={**(read_env_file(env_file) if env_file else {}), **pairs("--env", env)},
-        labels=pairs("--label", label),
-        throughputs=speeds(throughput),
-        priority=priority,
-        max_retries=max_retries,
-        after=after or [],
-        preemptible=preemptible,
-        cpu_cores=cpus,
-        memory_bytes=bytes_of(memory),
-    )
+    stated = stated_by(context.params)
+    stated["argv"] = argv_of(program, folder)
     with connect() as client, placed(job_file):
-        own = of_caller(client, program, folder, python, snapshot, job_file.fields)
-        _submit(client, job_file.merged(stated, given) | own, array, count, wait or follow, follow, as_json)
+        wanted = job_file.merged(stated, given)
+        wanted |= of_caller(client, program, folder, python, snapshot, wanted)
+        _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
 
 @job_commands.command("submit-batch")

@@ -52,16 +52,18 @@ def workdir_of(given: Path) -> Path:
 
 
 def of_caller(
-    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, fields: Mapping[str, Any]
+    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, wanted: JobSubmit
 ) -> JobSubmit:
     """Return the fields that say where the program runs, and with which interpreter, after storing its code.
 
-    None for a catalogue's program, and where a job file (`fields`) says which code to run.
+    None for a catalogue's program, and where what is `wanted` says which code to run. An image has an interpreter of
+    its own.
     """
-    if not program or "code" in fields:
+    if not program or wanted.get("code"):
         return {}
     limits = client.code_limits()
-    interpreter = python_of(python or fields.get("python"), folder, os.environ, is_here=limits["machine"] == boot_id())
+    is_here = limits["machine"] == boot_id() and not wanted.get("image")
+    interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
     if snapshot and limits["max_bytes"]:
         own["code"] = stored_code(client, program, folder)
@@ -146,5 +148,8 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("working directory", job["workdir"]),
         ("code", version),
         ("interpreter", job["python"]),
+        ("setup", job["setup"]),
+        ("image", job["image"]),
+        ("secrets", ", ".join(job["secrets"])),
         ("environment sets", ", ".join(job["env"])),
     ]

@@ -1,14 +1,22 @@
 """The options of `gavel job submit`, and how their texts are read."""
 
 import re
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from gavel.cli import completion
 from gavel.cli.connection import fail
+from gavel.cli.program import read_env_file
+from gavel.client import JobSubmit
 
+SAME_NAME = (
+    *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
+    *("setup", "image"),
+)
 Repeated = list[str] | None
 UNITS = {
     **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
@@ -43,6 +51,18 @@ Python = Annotated[
     str | None,
     typer.Option(
         metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
+    ),
+]
+Image = Annotated[
+    str | None, typer.Option(metavar="IMAGE", help="Container image to run in, with its own interpreter and packages.")
+]
+Secret = Annotated[
+    Repeated, typer.Option(metavar="NAME", help="A secret of yours as environment variable NAME; repeatable.")
+]
+Setup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LINE", help="Shell line that fills the job's virtual environment, once for each content and node."
     ),
 ]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
@@ -109,3 +129,22 @@ def bytes_of(text: str) -> int:
         return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
     except (KeyError, ValueError):
         fail(SIZE_HINT.format(text))
+
+
+def stated_by(options: Mapping[str, Any]) -> JobSubmit:
+    """Return the fields of a job that the options of the command state; without its program."""
+    deadline, env_file = options["deadline"], options["env_file"]
+    stated: Any = {
+        **{name: options[name] for name in SAME_NAME},
+        "total_steps": options["steps"],
+        "kind_args": options["kind_args"] or [],
+        "deadline_at_s": None if deadline is None else time.time() + deadline,
+        "env": {**(read_env_file(env_file) if env_file else {}), **pairs("--env", options["env"])},
+        "labels": pairs("--label", options["label"]),
+        "throughputs": speeds(options["throughput"]),
+        "after": options["after"] or [],
+        "secrets": options["secret"] or [],
+        "cpu_cores": options["cpus"],
+        "memory_bytes": bytes_of(options["memory"]),
+    }
+    return cast(JobSubmit, stated)

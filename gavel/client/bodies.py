@@ -23,6 +23,7 @@ __all__ = [
     "ResourceBatch",
     "ResourceItem",
     "ResourcePut",
+    "SecretPut",
     "TierPreview",
     "TierPut",
     "TokenCreate",
@@ -55,10 +56,16 @@ class JobSubmit(TypedDict):
     deadline_at_s: NotRequired[float | None]  # Seconds since the Unix epoch; one that has passed is refused.
     # Environment of every rank; a variable that the service sets is refused with the reason.
     env: NotRequired[Mapping[str, str]]
+    # Names of your secrets (PUT /v1/secrets/NAME); each is a variable of every rank.
+    secrets: NotRequired[Sequence[str]]
     # Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job.
     workdir: NotRequired[str | None]
     # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.
     python: NotRequired[str | None]
+    # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
+    # content and node, in the job's folder, before the ranks start.
+    setup: NotRequired[str | None]
+    image: NotRequired[str | None]  # Container image that the ranks run in, with its own interpreter and packages.
     # A stored code version: the job runs in a copy of its own, taken from `workdir`.
     code: NotRequired[CodeOfJob | None]
     labels: NotRequired[Mapping[str, str]]
@@ -197,6 +204,12 @@ class TokenCreate(TypedDict):
     """What a new token may do."""
 
     scope: NotRequired[Literal["user", "operator"]]
+
+
+class SecretPut(TypedDict):
+    """A secret's value, which no answer ever has."""
+
+    value: str  # Text without NUL.
 
 
 class DrainRequest(TypedDict):

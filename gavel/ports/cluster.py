@@ -43,6 +43,9 @@ class LaunchGang:
     workdir: str = ""  # where the ranks run; "": in the job's own folder
     code: str = ""  # digest of the code version that the gang runs in a copy of; "": none
     python: str = ""  # path of the interpreter; "": the service's
+    secrets: tuple[str, ...] = ()  # names of the user's secrets, each a variable of the ranks
+    image: str = ""  # container image that the ranks run in; "": none
+    setup: str = ""  # shell line that makes the job's environment, once for each content and node; "": none
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 
 

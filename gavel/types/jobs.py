@@ -52,7 +52,9 @@ class JobSpec:
     `max_retries`: how often a program that failed is started again. `after`: jobs that must have completed first. The
     jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
     there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
-    service's. `total_steps` None: the program says how long it is (see `Job.total_steps`).
+    service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
+    ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
+    gang starts. `total_steps` None: the program says how long it is (see `Job.total_steps`).
     """
 
     kind: str
@@ -80,6 +82,9 @@ class JobSpec:
     resubmit_of: JobId | None = None  # the job that was submitted again as this one
     workdir: str = ""
     python: str = ""
+    setup: str = ""
+    image: str = ""
+    secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
 
 

@@ -127,6 +127,9 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
+    "GET /v1/secrets": (200, 200, 403, 403, 200),
+    "PUT /v1/secrets/TOKEN": (200, 200, 403, 403, 200),
+    "DELETE /v1/secrets/NONE": (404, 404, 403, 403, 404),
     "GET /v1/code-versions": (200, 200, 403, 403, 200),
     "POST /v1/code-versions": (200, 200, 403, 403, 200),
     f"PUT /v1/code-versions/{NO_DIGEST}/chunks": (404, 404, 403, 403, 404),
@@ -146,6 +149,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
+    "PUT /v1/secrets/TOKEN": {"value": "of the caller"},
     "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 
@@ -320,6 +324,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
+    names |= {"secrets/TOKEN": "secrets/{name}", "secrets/NONE": "secrets/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
     names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)

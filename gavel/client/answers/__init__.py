@@ -50,7 +50,7 @@ from gavel.client.answers.scheduling import (
     WorstJob,
 )
 from gavel.client.answers.service import Health
-from gavel.client.answers.tiers_and_users import BearerToken, Tier, TokenCreated, Usage, User
+from gavel.client.answers.tiers_and_users import BearerToken, Secret, Tier, TokenCreated, Usage, User
 from gavel.client.answers.why_and_what_if import (
     Binding,
     Calibration,
@@ -109,6 +109,7 @@ __all__ = [
     "Resource",
     "Round",
     "RoundSummary",
+    "Secret",
     "Shares",
     "ShownState",
     "SolveSummary",

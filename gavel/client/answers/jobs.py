@@ -107,8 +107,11 @@ class Job(TypedDict):
     version: int
     argv: list[str]
     env: list[str]  # The names only: values may be secrets, and are never shown.
+    secrets: list[str]  # Names of the secrets that are variables of the ranks.
     workdir: str  # Empty: the job runs in a folder of its own.
     python: str  # Empty: the job runs with the service's interpreter.
+    image: str  # Container image that it runs in; empty: none.
+    setup: str  # What fills its virtual environment; empty: it has none of its own.
     code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]
     steps_done: int
