@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -55,6 +56,12 @@ def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], Renderable
         # Output to a pipe is not folded.
         width = None if sys.stdout.isatty() else PIPE_WIDTH
         Console(highlight=False, markup=False, emoji=False, width=width).print(rendered(value))
+
+
+def working() -> AbstractContextManager[object]:
+    """Return a context in which a terminal shows that an answer is being worked out; elsewhere nothing is printed."""
+    console = Console(stderr=True)
+    return console.status("Working it out. Ctrl-C cancels it.") if console.is_terminal else nullcontext()
 
 
 def harmless(text: str) -> str:
