@@ -96,8 +96,6 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
 ) -> dict[str, Any]:
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`. Raises NotFound without a secret."""
     gang_key = secrets.token_hex(16)
-    checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
-    previous = None if gang.checkpoint is None else previous_checkpoint(places.checkpoints, gang.checkpoint)
     secret = dict(preparation.secrets_of(gang.user, gang.secrets))
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
@@ -111,28 +109,16 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
     def rank(index: int) -> dict[str, Any]:
         accelerator = accelerators[gang.worker_ids[index]]
         own = {
-            "GAVEL_JOB_ID": gang.job_id,
-            "GAVEL_GENERATION": str(gang.generation),
+            **_of_gang(gang, places),
             "GAVEL_RANK": str(index),
-            "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
-            "GAVEL_GANG_DIR": str(places.gang),
-            "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
-            "GAVEL_CHECKPOINT": checkpoint,
-            "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
-            "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
-            "GAVEL_START_STEP": str(gang.start_step),
-            "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
             "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
             "GAVEL_GANG_KEY": gang_key,
-            "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
             "GAVEL_WORKER": accelerator.worker.id,
             "GAVEL_NODE": accelerator.worker.node,
             **place_of_rank(
                 index, len(gang.worker_ids), local_rank=index, local_world_size=len(gang.worker_ids), node_rank=0
             ),
         }
-        if gang.job_token:
-            own["GAVEL_JOB_TOKEN"] = gang.job_token
         env = {**given, "HOME": str(places.work), **accelerator.env, **devices, **theirs, **secret, **own}
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
@@ -156,11 +142,33 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "lease_grace_s": lease_grace_s,
         "start_step": gang.start_step,
         "total_steps": gang.total_steps,
-        "checkpoint": checkpoint or None,
+        "checkpoint": None if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint),
         "log_path": str(places.log),
         "log_bytes": log_bytes,
         "outputs": str(places.outputs or ""),
         "output_bytes": output_bytes,
+    }
+
+
+def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
+    """Return the variables that all ranks of the gang have alike."""
+    checkpoint, previous = "", None
+    if gang.checkpoint is not None:
+        checkpoint = str(places.checkpoints / gang.checkpoint)
+        previous = previous_checkpoint(places.checkpoints, gang.checkpoint)
+    token = {"GAVEL_JOB_TOKEN": gang.job_token} if gang.job_token else {}
+    return token | {
+        "GAVEL_JOB_ID": gang.job_id,
+        "GAVEL_GENERATION": str(gang.generation),
+        "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
+        "GAVEL_GANG_DIR": str(places.gang),
+        "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
+        "GAVEL_CHECKPOINT": checkpoint,
+        "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
+        "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
+        "GAVEL_START_STEP": str(gang.start_step),
+        "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
+        "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
     }
 
 
@@ -182,7 +190,8 @@ def _setup(
 
 def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:
     """Return how the job's image is run, with the folders that are the same inside."""
-    folders = {str(each): "rw" for each in (places.gang, places.work, places.checkpoints)}
+    own = (places.gang, places.work, places.checkpoints, places.outputs)
+    folders = {str(each): "rw" for each in own if each is not None}
     if gang.workdir and not gang.code:
         folders[gang.workdir] = "rw"
     return {

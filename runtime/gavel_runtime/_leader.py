@@ -73,7 +73,7 @@ class Leader:
     def _begin(self, begun: Resumed) -> None:
         """Show the service that this program counts its steps, and how it began."""
         times_s = {"startup_s": round(begun.startup_s, 6), "restore_s": round(begun.restore_s, 6)}
-        self._write("progress", self._accepted, (0, 0.0, 0.0), more={**times_s, **_said(note=begun.note)})
+        self._write("progress", self._accepted, (0, 0.0, 0.0), more={**times_s, **_filled(note=begun.note)})
 
     def order(self) -> bytes:
         """Return GO when the gang may do the next step; SAVE if it must write a checkpoint first; END, STOP.
@@ -206,13 +206,13 @@ class Leader:
     ) -> None:
         steps, seconds, work = measured
         self._reported_at_s = boottime_s()
-        said = _said(metrics=dict(self._metrics), total_steps=self._unsaid_steps, phases=self._marks.take_phases())
+        extra = _filled(metrics=dict(self._metrics), total_steps=self._unsaid_steps, phases=self._marks.take_phases())
         self._reports.write(
-            kind, step, steps=steps, seconds=seconds, more={**said, **_said(work=work), **more}, durable=durable
+            kind, step, steps=steps, seconds=seconds, more={**extra, **_filled(work=work), **more}, durable=durable
         )
         self._unsaid_steps = None
 
 
-def _said(**fields: object) -> dict[str, object]:
+def _filled(**fields: object) -> dict[str, object]:
     """Return the fields that say something."""
     return {name: value for name, value in fields.items() if value}

@@ -157,7 +157,7 @@ def test_a_full_disk_is_noticed_when_a_report_is_written() -> None:
 
 
 def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object]) -> Path:
-    writing = Writing(begin_checkpoint(directory, name), 12, 0, 0.0)
+    writing = Writing(begin_checkpoint(directory, name), 12, (0, 0.0, 0.0))
     writing.begin(save)
     return writing.finished()
 
@@ -168,7 +168,7 @@ def test_a_checkpoint_may_be_written_in_a_thread(tmp_path: Path) -> None:
     def save(path: Path) -> Callable[[], object]:
         return lambda: may_write.wait(60) and (path / "a").write_text("later")
 
-    writing = Writing(begin_checkpoint(tmp_path, "7-12"), 12, 0, 0.0)
+    writing = Writing(begin_checkpoint(tmp_path, "7-12"), 12, (0, 0.0, 0.0))
     writing.begin(save)
     assert not writing.is_done()
     assert not (tmp_path / "7-12").exists()
