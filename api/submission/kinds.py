@@ -37,20 +37,28 @@ _OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w./@-]*=")  # `model.width=128`, as
 _LETTERS = str.maketrans("0123456789", "ghijklmnop")  # a number at a kind's end would be taken for its size
 
 
-def kind_of(user: str, argv: Sequence[str], workdir: str | None, more: Collection[str] = ()) -> tuple[str, str]:
+def kind_of(
+    user: str,
+    argv: Sequence[str],
+    workdir: str | None,
+    more: Collection[str] = (),
+    template: Sequence[str] | None = None,
+) -> tuple[str, str]:
     """Return the kind of a program, and what it was made of, for people.
 
     The kind is the user's, has the name of the script, and differs with the working directory, the script, its
     arguments without a name, and those arguments whose names are in SIZE_ARGUMENTS or in `more`. One batch size stands
-    at its end, so that the estimator knows its relatives.
+    at its end, so that the estimator knows its relatives. `template` is the argv of the array that the job is of: its
+    arguments without a name are then those of the array, so that their values do not tell the jobs of a sweep apart.
     """
     program, arguments = _split(argv)
+    unnamed = _unnamed(_split(template or argv)[1])
     named = dict(_named(arguments))
     wanted = SIZE_ARGUMENTS | {_plain(name) for name in more}
     sizes = {name: value for name, value in sorted(named.items()) if name in wanted}
     batches = [name for name in sizes if name in BATCH_SIZES and re.fullmatch(r"[1-9][0-9]{0,8}", sizes[name])]
     batch = batches[0] if len(batches) == 1 else None
-    counted = [*program, *_unnamed(arguments)]
+    counted = [*program, *unnamed]
     others = sorted((name, value) for name, value in sizes.items() if name != batch)
     digest = hashlib.sha256(json.dumps([workdir or "", counted, others]).encode()).hexdigest()[:8].translate(_LETTERS)
     suffix = f"-b{sizes[batch]}" if batch else ""

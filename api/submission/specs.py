@@ -99,7 +99,7 @@ def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec
     member = replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
     if not spec.kind_from:
         return member
-    kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args)
+    kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args, spec.argv)
     return replace(member, kind=kind, kind_from=kind_from)
 
 

@@ -28,6 +28,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "cancel_batch": ("cancel_many", "job cancel"),
     "pause_job": ("pause", "job pause"),
     "resume_job": ("resume", "job resume"),
+    "resubmit_job": ("resubmit", "job resubmit"),
     "get_log": ("read_logs", "job logs"),
     "list_events": ("events", "job events"),
     "get_metrics": ("job_metrics", "job metrics"),
@@ -122,7 +123,7 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
     *("job logs", "job download"),
-    *("metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace"),
+    *("metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace", "init", "run"),
     *("db backup", "db check", "db upgrade"),
 }
 
@@ -149,7 +150,20 @@ def test_a_group_is_a_singular_noun_and_only_groups_have_verbs() -> None:
     assert {command for command in reached if command in GROUPS} == set()
 
 
-VERBS = {"cancel", "pause", "resume", "cordon", "uncordon", "drain", "verify", "preview", "batch", "array", "what-if"}
+VERBS = {
+    "cancel",
+    "pause",
+    "resume",
+    "resubmit",
+    "cordon",
+    "uncordon",
+    "drain",
+    "verify",
+    "preview",
+    "batch",
+    "array",
+    "what-if",
+}
 
 
 def test_a_path_is_a_plural_collection_a_name_in_it_and_perhaps_a_verb(service: Service) -> None:
