@@ -34,6 +34,7 @@ SCALARS = (
     "begun_steps",
     "leases_without_checkpoint",
     "longest_without_checkpoint_s",
+    "has_trained",
 )
 BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
 COUNTS = ("column", "scale_factor", "priority", "tier")
@@ -68,6 +69,7 @@ class Active:
     begun_steps: FloatArray
     leases_without_checkpoint: FloatArray
     longest_without_checkpoint_s: FloatArray
+    has_trained: FloatArray  # 1 once a gang of the job has begun to train, and has said how long the job is
     rates: FloatArray
     received_s: FloatArray
     shared_s: FloatArray
@@ -159,7 +161,7 @@ class Active:
 
     def _steps_left(self) -> FloatArray:
         """Return how many steps each job has left, (n,), as far as rounds know: programs say it at their start."""
-        is_said = self.received_s.max(axis=1, initial=0.0) > 0
+        is_said = self.has_trained > 0
         total_steps = self.total_steps
         if unsaid := [row for row, job in enumerate(self.jobs) if job.spec.total_steps is None and not is_said[row]]:
             total_steps = total_steps.copy()

@@ -202,7 +202,6 @@ class VirtualCluster:
             gang.training_from_s = now_s + gang.startup_s
             gang.checkpointed_at_s = now_s
             gang.reported_step = gang.launched.start_step
-            gang.say_length()
             self._meet(gang, now_s)
 
     def _meet(self, gang: VirtualGang, at_s: float) -> None:

@@ -60,11 +60,6 @@ class VirtualGang:
         trained_s = max(0.0, now_s - self.training_from_s)
         return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.total_steps)
 
-    def say_length(self) -> None:
-        """Report how many steps the job has, if nobody has said it."""
-        if self.launched.total_steps is None:
-            self._add(ReportKind.PROGRESS, self.reported_step, 0.0)
-
     def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
         """Let it run at another rate from `at_s` on. Steps done before are reported at the old rate."""
         self.report(ReportKind.PROGRESS, self.step_at(at_s))
@@ -77,9 +72,7 @@ class VirtualGang:
     def report_start(self, now_s: float) -> None:
         """Append the first report once it trains, as the runtime does."""
         if self.sequence == 0 and now_s >= self.training_from_s:
-            self.sequence = 1
-            first = Report(sequence=1, kind=ReportKind.PROGRESS, step=self.reported_step, startup_s=self.startup_s)
-            self.reports.append(first)
+            self._add(ReportKind.PROGRESS, self.reported_step, 0.0, startup_s=self.startup_s)
 
     def _unfinished_s(self, at_s: float) -> float:
         """Return the seconds of training since the last step that was reported."""
@@ -110,7 +103,14 @@ class VirtualGang:
         self.begun_late_s = 0.0 if steps else self.begun_late_s
         self._add(kind, step, seconds, f"{self.launched.generation}-{step}" if kind is ReportKind.CHECKPOINT else None)
 
-    def _add(self, kind: ReportKind, step: int, seconds: float, checkpoint: str | None = None) -> None:
+    def _add(
+        self,
+        kind: ReportKind,
+        step: int,
+        seconds: float,
+        checkpoint: str | None = None,
+        startup_s: float | None = None,
+    ) -> None:
         steps = step - self.reported_step
         self.sequence, self.reported_step = self.sequence + 1, step
         self.reports.append(
@@ -122,6 +122,7 @@ class VirtualGang:
                 seconds=seconds,
                 checkpoint=checkpoint,
                 total_steps=self.total_steps if self.launched.total_steps is None else None,
+                startup_s=startup_s,
             )
         )
 

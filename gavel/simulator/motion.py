@@ -135,6 +135,7 @@ class Motion:
         end_s = min(end_s, float(finishes_at_s.max()))
         total, rate = active.total_steps[running], active.running_rate[running]
         trained_s = np.maximum(0.0, end_s - active.training_from_s[running])
+        active.has_trained[running] = np.maximum(active.has_trained[running], active.training_from_s[running] <= end_s)
         steps = np.minimum(np.floor(active.base_steps[running] + trained_s * rate + ROUNDING), total)
         is_over = finishes_at_s <= end_s
         steps[is_over] = total[is_over]
