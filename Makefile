@@ -5,11 +5,14 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env demo demo-ray test test-full check serve lock format client-types clean
+.PHONY: help env frameworks-env demo demo-ray test test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
 	@scripts/env.sh requirements-dev.lock
+frameworks-env: env  ## .venv-frameworks: PyTorch, Hugging Face, Lightning, Keras, JAX, for tests/journeys
+	@test -x .venv-frameworks/bin/python || $(PY) -m venv .venv-frameworks
+	@.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r requirements-frameworks.lock
 test: env        ## the tests (small profiles, under 10 minutes)
 	@$(PY) -m pytest -q -n logical --dist loadfile
 test-full: env   ## the tests with the full counts, all or some [TESTS="file ..."]
@@ -35,3 +38,6 @@ lock:            ## pin the dependencies anew (needs uv)
 	  -o requirements-dev.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install pyproject.toml \
 	  -c requirements-dev.lock -o requirements.lock --custom-compile-command "make lock"
+	uv pip compile -q --python-version 3.11 --no-annotate --group frameworks -c requirements-dev.lock \
+	  -o requirements-frameworks.lock --custom-compile-command "make lock"
+	sed -i -E '/^(cuda|nvidia|triton)/d' requirements-frameworks.lock  # the build of torch that is installed brings its own

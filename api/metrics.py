@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from api.services import Services
+from api.startup_metrics import startup_metrics
 from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force
 from gavel.estimator.tables import own_rows
 from gavel.ports import Snapshot, ThroughputEstimate
@@ -41,6 +42,7 @@ class StoreCollector(Collector):
         yield self._jobs()
         snapshot = store.snapshot()
         yield _queue(snapshot.jobs.values())
+        yield from startup_metrics(snapshot)
         preemptions = snapshot.preemptions
         yield CounterMetricFamily("gavel_preemptions", "Gangs that a round stopped or moved.", value=preemptions)
         yield from _fairness(snapshot.jobs.values(), now_s)

@@ -12,7 +12,10 @@ from api.views.grouping import grouped_view
 from api.views.memo import Memo
 from api.views.overview import Queued, line_of
 from api.views.throughputs import Estimators, stored_estimators
+from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
+from gavel.backends.outputs import Outputs
+from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
@@ -34,7 +37,12 @@ def installed_catalogue() -> Mapping[str, CatalogueEntry]:
 
 def code_store(settings: Settings) -> CodeStore:
     """Return the store of the code that jobs run."""
-    return CodeStore(settings.state_dir.resolve(), limit_bytes=settings.code_bytes, kept_s=settings.keep_code_s)
+    return CodeStore(
+        settings.state_dir.resolve(),
+        limit_bytes=settings.code_bytes,
+        kept_s=settings.keep_code_s,
+        user_limit_bytes=settings.user_code_bytes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +59,20 @@ class Services:
     scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended lately; empty: it did not end
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
+    outputs: Outputs = field(init=False)
+    checkpoints: Checkpoints = field(init=False)
+    secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
     lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
     matrices: Memo[AllocationView] = field(default_factory=lambda: Memo(grouped_view, kept_s=1.0))
 
     def __post_init__(self) -> None:
-        """Open the store of code versions, whose folder the settings name."""
+        """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
+        object.__setattr__(self, "outputs", Outputs(self.settings.state_dir))
+        object.__setattr__(self, "checkpoints", Checkpoints(self.settings.checkpoints_dir))
+        object.__setattr__(self, "secrets", secret_store(self.settings))
 
     def estimator(self) -> ReconciledThroughputs:
         """Return the throughput estimator of the estimates that the scheduler committed last."""

@@ -4,7 +4,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from statistics import fmean
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from anyio import from_thread
+from fastapi import Depends, Request
 
 from api.http.errors import problem
 from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEffect, VerificationView
@@ -21,8 +24,16 @@ JOBS_MAX = 200
 _slots = threading.BoundedSemaphore(AT_ONCE)
 
 
-def ask_in_a_process(services: Services, function: Callable[[Q], A], question: Q) -> A:
-    """Return the answer of a process with this service's limits.
+def _is_waiting(request: Request) -> Callable[[], bool]:
+    return lambda: not from_thread.run(request.is_disconnected)
+
+
+IsWaiting = Annotated[Callable[[], bool], Depends(_is_waiting)]
+"""Whether the caller still waits for the answer; for the worker thread of a route."""
+
+
+def ask_in_a_process(services: Services, function: Callable[[Q], A], question: Q, is_waiting: IsWaiting) -> A:
+    """Return the answer of a process with this service's limits, which ends when the caller goes away.
 
     Raise a 503 problem when the process breaks them, or when all processes are busy.
     """
@@ -34,6 +45,7 @@ def ask_in_a_process(services: Services, function: Callable[[Q], A], question: Q
                 question,
                 time_limit_s=settings.what_if_time_limit_s,
                 memory_limit_bytes=settings.solve_memory_limit_bytes,
+                is_wanted=is_waiting,
             )
         except SolveFailed as error:
             raise problem(503, f"there is no answer: {error}") from error
@@ -49,11 +61,11 @@ def _slot() -> Iterator[None]:
         _slots.release()
 
 
-def tried(services: Services, change: Change, *, is_simulated: bool) -> Effects:
+def tried(services: Services, change: Change, is_waiting: IsWaiting, *, is_simulated: bool) -> Effects:
     """Return the live state without and with the change, from a process. Each simulation gets a fifth of its time."""
     simulation_cpu_s = services.settings.what_if_time_limit_s / 5 if is_simulated else 0.0
     question = Question(live=live(services), change=change, simulation_cpu_s=simulation_cpu_s)
-    return ask_in_a_process(services, effects, question)
+    return ask_in_a_process(services, effects, question, is_waiting)
 
 
 def live(services: Services) -> Live:

@@ -101,9 +101,9 @@ def die_with(parent_pid: int) -> None:
         raise SystemExit("the process that started this one has ended")
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every process below this one whose own parent ends."""
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def adopt_orphans(adopt: bool = True) -> None:
+    """Become the parent of every process below this one whose own parent ends; `adopt=False` ends that."""
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 def limit_memory(limit_bytes: int) -> None:

@@ -20,8 +20,8 @@ FORMER_NAMES = {
 class Settings(BaseSettings):
     """Everything an operator may set; `gavel.toml` in the working directory, overridden by the environment.
 
-    A name ends with what the value is: `_dir` a folder, `_url` an address, `_s` seconds, `_bytes`, `_fraction` of a
-    whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
+    A name ends with what the value is: `_dir` a folder, `_file` a file, `_url` an address, `_s` seconds, `_bytes`,
+    `_fraction` of a whole between 0 and 1, `_per_s` so many a second. Any other number counts something.
     """
 
     model_config = SettingsConfigDict(
@@ -53,6 +53,9 @@ class Settings(BaseSettings):
         description="Who goes first: the largest lag, or the published ratio (types in a fixed or shuffled order).",
     )
     minimum_run_s: float = Field(0.0, ge=0, le=86_400, description="A gang that was started stays at least so long.")
+    start_limit_s: float = Field(
+        600.0, ge=0, le=86_400, description="A gang stays until it trains, and can keep it, but no longer than this."
+    )
     solve_on: Literal["change", "event"] = Field(
         "change", description="Solve anew when what the policy reads changed, or on arrivals, ends and new workers."
     )
@@ -97,9 +100,36 @@ class Settings(BaseSettings):
     code_bytes: int = Field(
         500_000_000, ge=0, le=1 << 40, description="Largest code version: the files that a job takes from its caller."
     )
-    keep_code_s: float = Field(
-        30 * 86_400.0, ge=3_600, le=3e9, description="How long code stays that no unfinished job runs."
+    user_code_bytes: int = Field(
+        20_000_000_000, ge=0, le=1 << 50, description="Code versions of one user together; the same chunk counts once."
     )
+    keep_code_s: float = Field(
+        30 * 86_400.0,
+        ge=3_600,
+        le=3e9,
+        description="How long code, environments, and the folders in which jobs worked, stay after the last use.",
+    )
+    output_bytes: int = Field(
+        10_000_000_000, ge=0, le=1 << 50, description="Most that a job may keep in its output folder; 0: any size."
+    )
+    keep_outputs_s: float = Field(
+        30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
+    )
+    secrets_key_file: Path | None = Field(
+        None, description="Key that secrets are encrypted with; default: secrets.key in the state folder."
+    )
+    image_command: str = Field(
+        "podman --runtime runc --cgroup-manager cgroupfs",
+        min_length=1,
+        max_length=500,
+        description="Podman, which runs jobs in images, with its own options.",
+    )
+    image_options: str = Field(
+        "--network host",
+        max_length=1000,
+        description="Options of `podman run` for every job in an image.",
+    )
+    setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."
@@ -131,6 +161,12 @@ class Settings(BaseSettings):
     def lease_of_leader_s(self) -> float:
         """Return the leader's lease in seconds: at most a round, so that the next leader plans within two rounds."""
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
+
+    @property
+    def checkpoints_dir(self) -> Path | None:
+        """Return the folder of all checkpoints; None if they are at a URL."""
+        chosen = self.ray_checkpoint_dir if self.backend == "ray" else ""
+        return None if "://" in chosen else Path(chosen or self.state_dir / "checkpoints").resolve()
 
     @property
     def url(self) -> str:

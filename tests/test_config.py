@@ -28,8 +28,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_called_dir() -> None:
-    folders = {name for name, field in FIELDS if field.annotation in (Path, Path | None)}
+def test_a_folder_is_called_dir_and_a_file_file() -> None:
+    paths = {name for name, field in FIELDS if field.annotation in (Path, Path | None)}
+    folders = {name for name in paths if not name.endswith("_file")}
     folders |= {name for name, field in FIELDS if (field.description or "").startswith("Folder")}
     assert folders and {name for name, _ in FIELDS if name.endswith("_dir")} >= folders
 

@@ -37,7 +37,7 @@ PAGES: Final[Mapping[str, str]] = {
     "/policy": "Policy",
 }
 IMPORT: Final = re.compile(r'from "\./([a-z]+\.js)"')
-PLOTTED: Final = frozenset({"/tiers"})  # pages that load the plotting library
+PLOTTED: Final = frozenset({"tiers", "job", "compare"})  # pages that load the plotting library
 FEATURES: Final[Mapping[str, str]] = {  # files that pages use only if this service has them
     "explain": "/v1/jobs/{job_id}/explanation",
     "calibration": "/v1/calibration",
@@ -58,7 +58,7 @@ def _imported(name: str) -> frozenset[str]:
 
 PRELOADED: Final[Mapping[str, tuple[str, ...]]] = {  # requested at once, not one after the other
     f"{name}.js": tuple(sorted(_imported(f"{name}.js")))
-    for name in (*(path.strip("/") or "overview" for path in PAGES), "job")
+    for name in (*(path.strip("/") or "overview" for path in PAGES), "job", "compare")
 }
 POLICY = "; ".join(
     (
@@ -103,6 +103,12 @@ def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep
     if caller is not None and caller.scope is not Scope.JOB and not _sees(services, caller, job_id):
         return _render("missing.html", request, 404, job_id=job_id)
     return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
+
+
+@router.get("/curves", response_class=HTMLResponse)
+def curves(request: Request, services: ServicesDep, session: CookieDep) -> Response:
+    """Return the page that overlays the metrics of several jobs: `?jobs=ID,ID`, or those of a sweep, `?array=ID`."""
+    return _page("compare", "Metrics of several jobs", request, services, session)
 
 
 def _sees(services: Services, caller: Identity, job_id: str) -> bool:
@@ -155,7 +161,7 @@ def _page(
         pages=tuple(PAGES.items()),
         script=f"{name}.js",
         preloaded=PRELOADED[f"{name}.js"],
-        plots=here in PLOTTED,
+        plots=name in PLOTTED,
         user=caller.user,
         scope=caller.scope.value,
         kind=next(iter(services.catalogue), ""),

@@ -38,7 +38,7 @@ def put_code_version(body: CodeVersionPut, caller: UserOrOperator, services: Ser
     check_takes_code(services)
     clear_unused(services)
     files = [TreeFile(**{**each.model_dump(), "chunks": tuple(each.chunks)}) for each in body.files]
-    digest, missing = services.code.put(files)
+    digest, missing = services.code.put(files, caller.user)
     return CodeVersionView(digest=digest, missing=list(missing))
 
 

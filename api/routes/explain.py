@@ -17,7 +17,7 @@ from api.schemas.explain import CalibrationView, EffectsView, ExplanationView, V
 from api.services import Services, ServicesDep
 from api.submission.specs import check_stored, spec_of
 from api.views.forecasts import calibration_view, explain_view
-from api.what_if import ask_in_a_process, effects_view, tried, verification_view
+from api.what_if import IsWaiting, ask_in_a_process, effects_view, tried, verification_view
 from gavel.simulator.round_again import decided_again, stored_round
 from gavel.simulator.what_if import AddedNodes, Change
 from gavel.types import Identity, JobSpec, Scope, Tier
@@ -38,34 +38,38 @@ def get_calibration(caller: UserOrOperator, services: ServicesDep) -> Calibratio
 
 
 @router.post("/what-if", operation_id="what_if", responses=documented(400, 401, 403, 404, 413, 422, 429, 503))
-def what_if(body: WhatIf, caller: UserOrOperator, services: ServicesDep) -> EffectsView:
+def what_if(body: WhatIf, caller: UserOrOperator, services: ServicesDep, is_waiting: IsWaiting) -> EffectsView:
     """What another policy, other tiers, nodes added or gone, or one more job would do; nothing is changed.
 
-    The answer holds every tier and your jobs (an operator's: everybody's). 503 when it takes too long.
+    The answer holds every tier and your jobs (an operator's: everybody's). 503 when it takes too long. Whoever closes
+    the connection ends the computation.
     """
-    effects = tried(services, _change(body, caller, services), is_simulated=True)
+    effects = tried(services, _change(body, caller, services), is_waiting, is_simulated=True)
     is_operator = caller.scope is Scope.OPERATOR
     return effects_view(effects, lambda user: is_operator or user == caller.user, services.clock.now_s())
 
 
 @router.post("/tiers/{name}/preview", operation_id="preview_tier", responses=documented(400, 401, 403, 413, 422, 503))
-def preview_tier(name: NamePath, body: TierPut, caller: OperatorOnly, services: ServicesDep) -> EffectsView:
+def preview_tier(
+    name: NamePath, body: TierPut, caller: OperatorOnly, services: ServicesDep, is_waiting: IsWaiting
+) -> EffectsView:
     """What these rules would do to every tier's and job's allocation; nothing is changed. A new name is a new tier.
 
     When jobs would end is the quick estimate of `GET /v1/jobs/{id}/explanation`; `POST /v1/what-if` simulates rounds.
     """
     check_rules(services, name, body)
     change = Change(tiers=(Tier(name=name, **body.model_dump()),))
-    return effects_view(tried(services, change, is_simulated=False), lambda _: True, services.clock.now_s())
+    effects = tried(services, change, is_waiting, is_simulated=False)
+    return effects_view(effects, lambda _: True, services.clock.now_s())
 
 
 @router.post("/rounds/{index}/verify", operation_id="verify_round", responses=documented(401, 403, 404, 422, 503))
 def verify_round(
-    index: Annotated[int, Path(ge=0, le=2**53)], caller: OperatorOnly, services: ServicesDep
+    index: Annotated[int, Path(ge=0, le=2**53)], caller: OperatorOnly, services: ServicesDep, is_waiting: IsWaiting
 ) -> VerificationView:
     """Decide a stored round again from its stored inputs, and report whether allocation and leases are the same."""
     stored = stored_round(services.store.round, index, services.settings)
-    return verification_view(ask_in_a_process(services, decided_again, stored))
+    return verification_view(ask_in_a_process(services, decided_again, stored, is_waiting))
 
 
 def _change(body: WhatIf, caller: Identity, services: Services) -> Change:

@@ -31,7 +31,7 @@ from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobV
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
 from api.submission.quotas import any_metered, check_hours
-from api.submission.specs import body_hash, check_stored, checked_priority, spec_of
+from api.submission.specs import body_hash, check_stored, checked_priority, refers_to_stored, spec_of
 from api.views.deadlines import deadline_view
 from api.views.jobs_and_rounds import audit_list, core_states, event_view, job_view, leases_in_force
 from gavel.ports import JobEdit, JobFilter
@@ -112,7 +112,7 @@ async def submit(
     digest, rules, services = body_hash(body), await recent.rules(), recent.services
     try:
         spec = spec_of(body, caller, rules)
-        if body.after or body.code or any_metered([spec], rules):  # only these need the disk
+        if refers_to_stored(body) or any_metered([spec], rules):  # only these need the disk
             await run_sync(_check_further, body, spec, caller, services, rules)
     except Problem:
         stored = await run_sync(_stored, services, caller, idempotency_key, digest)

@@ -28,9 +28,15 @@ TypeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)
 
 Argument = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
 
+ArgumentName = Annotated[str, StringConstraints(pattern=r"^[-+~]*[A-Za-z0-9][-_.A-Za-z0-9]*$", max_length=63)]
+
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=127)]
 
 VariableValue = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
+
+ImageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$", max_length=255)]
+
+SetupLine = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
 
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\u0000-\u001f]*$", max_length=4096)]
 

@@ -10,6 +10,8 @@ from api.schemas.code import CodeOfJob, CodeView
 from api.schemas.fields import (
     AbsolutePath,
     Argument,
+    ArgumentName,
+    ImageName,
     JobIdText,
     Kind,
     Label,
@@ -18,6 +20,7 @@ from api.schemas.fields import (
     Name,
     Priority,
     Request,
+    SetupLine,
     StepsPerSecond,
     TypeName,
     VariableName,
@@ -26,7 +29,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
-from gavel.types import Reason
+from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
 
@@ -49,7 +52,7 @@ class JobSubmit(Request):
     kind: Kind | None = Field(
         None,
         description="What determines the speed: a catalogue name, or `user/name` with your own user."
-        " Default: `user/` and the job's name, or a digest of argv.",
+        " Default: made of the script and those arguments that usually change its speed; see `kind_args`.",
     )
     argv: list[Argument] | None = Field(
         None,
@@ -58,7 +61,12 @@ class JobSubmit(Request):
         description="Program and arguments; never a shell line. Catalogue kinds bring theirs.",
     )
     name: Name | None = Field(None, description="For people; need not be unique.")
-    total_steps: int = Field(ge=1, le=10**12, description="Training steps until the job is complete.")
+    total_steps: int | None = Field(
+        None,
+        ge=1,
+        le=TOTAL_STEPS_MAX,
+        description="Training steps until the job is complete. Default: the program says it, job.steps(total=N).",
+    )
     scale_factor: int = Field(
         1, ge=1, le=1024, description="Accelerators (all of one type) that the gang needs at once."
     )
@@ -72,12 +80,25 @@ class JobSubmit(Request):
         max_length=128,
         description="Environment of every rank; a variable that the service sets is refused with the reason.",
     )
+    secrets: list[VariableName] = Field(
+        default_factory=list,
+        max_length=128,
+        description="Names of your secrets (PUT /v1/secrets/NAME); each is a variable of every rank.",
+    )
     workdir: AbsolutePath | None = Field(
         None, description="Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job."
     )
     python: AbsolutePath | None = Field(
         None,
         description="Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.",
+    )
+    setup: SetupLine | None = Field(
+        None,
+        description="Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`."
+        " Run once for each content and node, in the job's folder, before the ranks start.",
+    )
+    image: ImageName | None = Field(
+        None, description="Container image that the ranks run in, with its own interpreter and packages."
     )
     code: CodeOfJob | None = Field(
         None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
@@ -101,6 +122,11 @@ class JobSubmit(Request):
         default_factory=list,
         max_length=100,
         description="Jobs that must complete first; this job fails if one of them does not.",
+    )
+    kind_args: list[ArgumentName] = Field(
+        default_factory=list,
+        max_length=32,
+        description="Names of further arguments that change the speed, and so belong to the default kind.",
     )
 
     @model_validator(mode="after")
@@ -153,6 +179,23 @@ class JobPatch(Request):
     weight: Weight | None = None
     priority: Priority | None = None
     labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32)
+
+
+class JobResubmit(Request):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    model_config = example(max_retries=3, env={"SEED": "8"})
+
+    name: Name | None = None
+    total_steps: int | None = Field(None, ge=1, le=TOTAL_STEPS_MAX)
+    scale_factor: int | None = Field(None, ge=1, le=1024)
+    tier: Name | None = None
+    weight: Weight | None = None
+    deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="One that has passed meanwhile is left out.")
+    env: dict[VariableName, VariableValue] = Field(default_factory=dict, max_length=128)
+    labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32, description="Replace all labels.")
+    priority: Priority | None = None
+    max_retries: int | None = Field(None, ge=0, le=1000)
 
 
 class CancelBatch(Request):
@@ -233,6 +276,8 @@ class JobView(View):
     id: str
     name: str
     kind: str
+    kind_from: str = Field(description="What the service made the kind of; empty: it was stated at the submit.")
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState
@@ -245,13 +290,17 @@ class JobView(View):
     version: int
     argv: list[str]
     env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
+    secrets: list[str] = Field(description="Names of the secrets that are variables of the ranks.")
     workdir: str = Field(description="Empty: the job runs in a folder of its own.")
     python: str = Field(description="Empty: the job runs with the service's interpreter.")
+    image: str = Field(description="Container image that it runs in; empty: none.")
+    setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
     code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None = Field(description="As submitted, else as the program said; null while nobody has.")
+    has_stated_steps: bool = Field(description="Whether the submission said `total_steps`.")
     scale_factor: int
     weight: float
     preemptible: bool
@@ -269,7 +318,13 @@ class JobView(View):
     preemptions: int
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
     rounds_received: dict[str, int]
+    no_progress: str = Field(description="Why no lease is expected to end with a checkpoint; empty: one may.")
+    startup_s: float | None = Field(description="From the start of its last program to its loop over steps.")
+    restore_s: float | None = Field(description="What the loading of its checkpoint took then.")
+    checkpoint_s: float | None = Field(description="What the writing of its last checkpoint took.")
     metrics: dict[str, float]
+    phases_s: dict[str, float] = Field(description="Seconds in phases that its program marked as no training.")
+    work_units_per_s: float | None = Field(description="Units of work per second of training, if it reports them.")
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None = Field(description="Where it runs now.")
@@ -282,6 +337,7 @@ class JobView(View):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -119,7 +119,7 @@ class QueueItem(View):
     scale_factor: int
     submitted_at_s: float
     steps: int
-    total_steps: int
+    total_steps: int | None
 
 
 class Queue(View):

@@ -1,12 +1,20 @@
 """The code version of a job: whether all of it is stored, and which versions nobody needs any more."""
 
+import shutil
+import time
+
 from api.http.errors import invalid
+from api.schemas import JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
+from gavel.backends.containers import SEARCH
+from gavel.backends.environments import clear_environments
+from gavel.backends.folder import environments_dir
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
 
+LOCAL_ONLY = ("setup", "secrets", "image")
 UNFINISHED = tuple(state for state in JobState if not state.is_terminal)
 
 
@@ -14,6 +22,18 @@ def check_takes_code(services: Services) -> None:
     """Raise a 422 problem where jobs run on machines that do not have the service's files."""
     if services.settings.backend != "local":
         raise invalid("code", "jobs run on a Ray cluster here; leave it out, and give a workdir that every node has")
+
+
+def check_node_takes(body: JobSubmit, services: Services) -> None:
+    """Raise a 422 problem for what only jobs on the service's own machine can have."""
+    if services.settings.backend == "local":
+        command = services.settings.image_command.split()[0]
+        if body.image and shutil.which(command, path=SEARCH) is None:
+            raise invalid("image", f"{command} is on no node; an operator installs it, or leave the image out")
+        return
+    for name in LOCAL_ONLY:
+        if getattr(body, name):
+            raise invalid(name, f"jobs run on a Ray cluster here; leave {name} out, and prepare the nodes beforehand")
 
 
 def check_code(code: CodeOfJob | None, services: Services) -> None:
@@ -30,15 +50,18 @@ def check_code(code: CodeOfJob | None, services: Services) -> None:
 def clear_unused(services: Services) -> None:
     """Delete what no unfinished job runs and nobody has used for long; at most once an hour."""
     if services.code.is_clear_due():
-        services.code.clear(_unfinished(services))
+        unfinished, kept_s = _unfinished(services), services.settings.keep_code_s
+        services.code.clear(unfinished)
+        root = environments_dir(services.settings.state_dir.resolve())
+        clear_environments(str(root), unfinished, time.time() - kept_s)
 
 
 def _unfinished(services: Services) -> dict[JobId, str]:
-    """Return the unfinished jobs that run a code version, with its digest."""
+    """Return the unfinished jobs, each with the digest of the code version that it runs ("": none)."""
     digests: dict[JobId, str] = {}
     cursor: JobId | None = None
     while True:
         page = services.store.jobs(JobFilter(states=UNFINISHED), cursor=cursor, limit=200)
-        digests |= {job.id: job.spec.code.digest for job in page.jobs if job.spec.code is not None}
+        digests |= {job.id: job.spec.code.digest if job.spec.code else "" for job in page.jobs}
         if (cursor := page.next_cursor) is None:
             return digests

@@ -29,8 +29,8 @@ def _check_hours(specs: Sequence[JobSpec], rules: Rules, estimator: ThroughputEs
     """Raise a 422 problem if even on its fastest type the job needs more hours than a whole month has."""
     for spec in specs:
         rates = reliable_rates(own_estimates(Job(id="", spec=spec), estimator, rules.capacity))
-        if not rates:
-            continue  # its speed is neither claimed nor measured yet
+        if not rates or spec.total_steps is None:
+            continue  # its speed is neither claimed nor measured yet, or nobody knows how long it is
         message = month_too_short(rules.tiers[spec.tier], spec.total_steps, spec.scale_factor, max(rates.values()))
         if message:
             reason = Reason.EXCEEDS_MAX_QUOTA

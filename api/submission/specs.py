@@ -13,7 +13,9 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
-from api.submission.code import check_code
+from api.submission.code import LOCAL_ONLY, check_code, check_node_takes
+from api.submission.kinds import kind_of
+from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -25,20 +27,27 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     See `check_stored` too.
     """
     tier = _tier(body.tier, caller, rules.tiers)
-    kind, argv = _kind_and_argv(body, caller.user, rules.catalogue)
+    kind, kind_from, argv = _kind_and_argv(body, caller.user, rules.catalogue)
     _check_env(body.env)
+    _check_secrets(body)
+    _check_image(body)
     _check_fit(body, rules.capacity)
     _check_deadline(body, rules.now_s)
     return JobSpec(
         kind=kind,
+        kind_from=kind_from,
+        kind_args=tuple(body.kind_args),
         user=caller.user,
         tier=tier,
         argv=argv,
         total_steps=body.total_steps,
         name=body.name or "",
         env=dict(body.env),
+        secrets=tuple(dict.fromkeys(body.secrets)),
         workdir=body.workdir or "",
         python=body.python or "",
+        setup=body.setup or "",
+        image=body.image or "",
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
         scale_factor=body.scale_factor,
         weight=body.weight,
@@ -74,6 +83,8 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
     for name in body.parameters:
         if why := reserved(name):
             raise invalid(f"parameters.{name}", why)
+        if name in spec.secrets:
+            raise invalid(f"parameters.{name}", "is a secret of the job, too; leave it out of one of them")
     if body.count is not None:
         combinations: list[dict[str, str]] = [{}] * body.count
     else:
@@ -85,7 +96,11 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
 
 def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec:
     argv = tuple(_filled(argument, parameters) for argument in spec.argv)
-    return replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+    member = replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+    if not spec.kind_from:
+        return member
+    kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args, spec.argv)
+    return replace(member, kind=kind, kind_from=kind_from)
 
 
 def _filled(argument: str, parameters: Mapping[str, str]) -> str:
@@ -103,9 +118,17 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
     return wanted
 
 
+def refers_to_stored(body: JobSubmit) -> bool:
+    """Return whether the job names anything that `check_stored` has to look up."""
+    return any(getattr(body, name) for name in ("after", "code", *LOCAL_ONLY))
+
+
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
     check_code(body.code, services)
+    check_node_takes(body, services)
+    if name := services.secrets.missing(caller.user, body.secrets):
+        raise invalid("secrets", missing_secret(name))
     for job_id in body.after:
         _check_predecessor(job_id, caller, services)
 
@@ -137,42 +160,58 @@ def _tier(wanted: str | None, caller: Identity, existing: Collection[str]) -> st
     return wanted
 
 
-def _kind_and_argv(body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]) -> tuple[str, tuple[str, ...]]:
-    """Return kind and argv. A catalogue kind brings its own program, so that all measurements of it are comparable."""
+def _kind_and_argv(
+    body: JobSubmit, user: str, catalogue: Mapping[str, CatalogueEntry]
+) -> tuple[str, str, tuple[str, ...]]:
+    """Return the kind, what it was made of ("": it was stated), and argv.
+
+    A catalogue kind brings its own program, so that all measurements of it are comparable.
+    """
     if body.kind is None:
         argv = tuple(body.argv or ())
-        return f"{user}/{body.name or _digest(argv, body.workdir)}", argv
+        return *kind_of(user, argv, body.workdir, body.kind_args), argv
     entry = catalogue.get(body.kind)
     if entry is not None:
         if body.argv is not None and body.argv != entry.argv:
             raise invalid("argv", f"kind {body.kind} brings its own program; leave argv out, or use kind {user}/NAME")
         _check_is_plain(body)
-        return body.kind, tuple(entry.argv)
+        if body.total_steps is None:
+            raise invalid("total_steps", f"say how many steps; the program of kind {body.kind} does not say it")
+        return body.kind, "", tuple(entry.argv)
     if body.argv is None:
         names = f"{', '.join(catalogue)}{did_you_mean(body.kind, catalogue)}"
         raise invalid("kind", f"{body.kind} is not in the catalogue ({names}); for your own, give argv")
     if not body.kind.startswith(f"{user}/"):
         raise invalid("kind", f"a kind of your own is spelled {user}/NAME; in the catalogue are {', '.join(catalogue)}")
-    return body.kind, tuple(body.argv)
+    return body.kind, "", tuple(body.argv)
 
 
 def _check_is_plain(body: JobSubmit) -> None:
     """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
-    for name in ("workdir", "python", "code"):
+    for name in ("workdir", "python", "setup", "image", "code"):
         if getattr(body, name) is not None:
-            raise invalid(name, f"kind {body.kind} brings its own program and interpreter; leave {name} out")
-
-
-def _digest(argv: tuple[str, ...], workdir: str | None) -> str:
-    """Return what tells programs without a name apart: the same script of another folder is another program."""
-    program = argv if workdir is None else (workdir, *argv)
-    return hashlib.sha256(json.dumps(program).encode()).hexdigest()[:12]
+            raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
     for name in env:
         if why := reserved(name):
             raise invalid(f"env.{name}", why)
+
+
+def _check_secrets(body: JobSubmit) -> None:
+    for name in body.secrets:
+        if name in body.env:
+            raise invalid("secrets", f"{name} is in env, too; leave it out of one of them")
+
+
+def _check_image(body: JobSubmit) -> None:
+    """Raise a 422 problem for what a job in an image cannot have."""
+    for name in ("python", "setup") if body.image else ():
+        if getattr(body, name):
+            raise invalid(name, f"image {body.image} brings its own interpreter and packages; leave {name} out")
+    if body.image and body.workdir and ":" in body.workdir:
+        raise invalid("workdir", "a folder with a colon in its path cannot be in a container; name another")
 
 
 def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:

@@ -27,6 +27,8 @@ def deadline_view(job: Job, knowledge: Knowledge) -> DeadlineView | None:
 
 def _outlook(job: Job, deadline_at_s: float, end: JobEnd, now_s: float) -> tuple[DeadlineOutlook, str]:
     """Return the first outlook that applies, with its reason."""
+    if job.total_steps is None:
+        return DeadlineOutlook.UNKNOWN, "how many steps the job has is not known yet"
     if end.earliest_at_s is None:
         return DeadlineOutlook.UNKNOWN, "no accelerator type holds its gang"
     alone = f"what is left takes {end.earliest_at_s - now_s:.0f} s alone on {end.fastest}"

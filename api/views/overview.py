@@ -18,6 +18,7 @@ from api.schemas.overview import (
     WorstJob,
 )
 from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force, shown_state
+from api.views.startup import short_rounds
 from gavel.mechanism.explaining.waiting import Line
 from gavel.ports import Snapshot
 from gavel.types import (
@@ -57,6 +58,7 @@ def summary(snapshot: Snapshot, cluster: Cluster, notes: Sequence[str], sees: Se
         worst=_worst(jobs, now_s),
         notes=[
             *_failing(snapshot.round_records[-1:]),
+            *short_rounds(snapshot, jobs),
             *notes,
             *(f"{node.name}: {node.problem}" for node in cluster.nodes if node.problem),
         ],
@@ -241,6 +243,6 @@ def _waiting(position: int | None, job: Job) -> QueueItem:
         priority=job.spec.priority,
         scale_factor=job.spec.scale_factor,
         submitted_at_s=job.submitted_at_s,
-        steps=max(job.steps_done, job.steps_reported),
-        total_steps=job.spec.total_steps,
+        steps=job.steps_so_far,
+        total_steps=job.total_steps,
     )

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.code_copy import chunk_path, tree_path
+from gavel.backends.durable import write_durable
 from gavel.code_tree import TreeFile, chunk_sizes, digest_of, problem_of, read_tree, too_large, tree_text, unpacked
 from gavel.errors import InvalidRequest, NotFound
 from gavel.types import JobId
@@ -25,24 +26,50 @@ def code_dir(state_dir: Path) -> Path:
 
 
 class CodeStore:
-    """The store below `state_dir`. A version has at most `limit_bytes`; one that nobody used for `kept_s` may go."""
+    """The store below `state_dir`. A version has at most `limit_bytes`; one that nobody used for `kept_s` may go.
 
-    def __init__(self, state_dir: Path, *, limit_bytes: int, kept_s: float) -> None:
+    The versions of one user have at most `user_limit_bytes` together, each chunk counted once; None: no limit.
+    """
+
+    def __init__(
+        self, state_dir: Path, *, limit_bytes: int, kept_s: float, user_limit_bytes: int | None = None
+    ) -> None:
         self._folder = code_dir(state_dir)
-        self._work = state_dir / "work"
+        self._state_dir = state_dir
+        self._user_limit_bytes = user_limit_bytes
         self.limit_bytes = limit_bytes
         self._kept_s = kept_s
         self._clear_at_s = 0.0
 
-    def put(self, files: Sequence[TreeFile]) -> tuple[str, tuple[str, ...]]:
-        """Store the tree; return its digest and the chunks that are missing. Raises InvalidRequest, OSError."""
+    def put(self, files: Sequence[TreeFile], user: str = "") -> tuple[str, tuple[str, ...]]:
+        """Store the tree for a user; return its digest and the chunks that are missing.
+
+        Raises InvalidRequest, also where the user's versions would be too large together; OSError.
+        """
         problem = problem_of(files) or too_large({each.path: each.size_bytes for each in files}, self.limit_bytes)
         if problem:
             raise InvalidRequest("files", problem)
         text = tree_text(files)
         digest = digest_of(text)
+        if user:
+            self._count(user, digest, files)
         self._write(tree_path(str(self._folder), digest), text)
         return digest, self._missing(files)
+
+    def _count(self, user: str, digest: str, files: Sequence[TreeFile]) -> None:
+        """Note that a version is the user's. Raises InvalidRequest if all of theirs are too large together."""
+        folder = self._folder / "users" / user
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sizes = chunk_sizes(files)
+        for version in list(folder.iterdir()):
+            try:
+                sizes |= chunk_sizes(self.files(version.name))
+            except NotFound:  # it was deleted meanwhile
+                version.unlink(missing_ok=True)
+        limit, total = self._user_limit_bytes, sum(sizes.values())
+        if limit is not None and total > limit and not (folder / digest).exists():
+            raise InvalidRequest("files", _too_much(user, total, limit, self._kept_s))
+        (folder / digest).touch(mode=0o600)
 
     def put_chunks(self, digest: str, body: bytes) -> tuple[str, ...]:
         """Store the chunks of a body that belong to the version; return those that are missing still.
@@ -87,9 +114,9 @@ class CodeStore:
         return True
 
     def clear(self, unfinished: Mapping[JobId, str]) -> None:
-        """Delete what nobody has used for `kept_s`: versions, their chunks, and the copies of jobs.
+        """Delete what nobody has used for `kept_s`: versions, their chunks, and the folders in which jobs worked.
 
-        `unfinished`: the jobs that have not ended, with the digest of what each runs; all of that stays.
+        `unfinished`: the jobs that have not ended, with the digest of what each runs ("": none); all of that stays.
         """
         used = set(unfinished.values())
         before_s = time.time() - self._kept_s
@@ -103,9 +130,14 @@ class CodeStore:
             with suppress(FileNotFoundError):
                 if chunk.name not in kept and chunk.stat().st_mtime < before_s:
                     chunk.unlink()
-        for copy in self._work.glob("*/code"):
-            if copy.parent.name not in unfinished and copy.stat().st_mtime < before_s:
-                shutil.rmtree(copy, ignore_errors=True)
+        for work in (self._state_dir / "work").glob("*"):
+            if work.name not in unfinished and self._was_used(work) < before_s:
+                shutil.rmtree(work, ignore_errors=True)
+
+    def _was_used(self, work: Path) -> float:
+        """Return when a job that has ended last changed its folder or wrote to its log, in seconds since the epoch."""
+        paths = (work, work / "code", self._state_dir / "logs" / f"{work.name}.log")
+        return max((path.lstat().st_mtime for path in paths if path.exists()), default=0.0)
 
     def _missing(self, files: Sequence[TreeFile]) -> tuple[str, ...]:
         sizes = chunk_sizes(files)
@@ -114,25 +146,15 @@ class CodeStore:
     def _write(self, name: str, content: bytes) -> None:
         if _has(name, len(content)):
             return
-        path = Path(name)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.rename(path)
-        _sync_folder(path.parent)
-        _sync_folder(path.parent.parent)  # the folder itself may be new
+        write_durable(Path(name), content)
 
 
-def _sync_folder(path: Path) -> None:
-    """Wait until the names in the folder are on the disk: an acknowledged job's code outlives a loss of power."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _too_much(user: str, total: int, limit: int, kept_s: float) -> str:
+    return (
+        f"user {user} would have {total / 1e6:.1f} MB of code stored and may have {limit / 1e6:.1f} MB"
+        f" (user_code_bytes). Name data sets and results in .gavelignore; what no unfinished job runs goes"
+        f" {kept_s / 86_400:.0f} days after its last use"
+    )
 
 
 def _has(path: str, size: int) -> bool:

@@ -1,11 +1,11 @@
 """The state directory of a local cluster: its paths, and the few files that outlive a service."""
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from gavel.backends.checkpoint_retention import keep_checkpoint
 from gavel.backends.code_store import code_dir
 from gavel.backends.gang import read_object
 from gavel.backends.launch import Places
@@ -16,7 +16,6 @@ from gavel.errors import InvalidRequest
 from gavel.types import EphemeralResource, JobId, Term
 
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-CHECKPOINT = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
 class StateFolder:
@@ -48,10 +47,12 @@ class StateFolder:
         places = Places(
             runtime=self._runtime,
             code_store=code_dir(self._path),
+            environments=environments_dir(self._path),
             gang=self._path / "gangs" / job_id / str(generation),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
             log=log_path(self._path, job_id),
+            outputs=self._path / "outputs" / job_id,
         )
         assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
         return places
@@ -98,8 +99,13 @@ class StateFolder:
         write_json(str(self.own(self._path / "resources.json")), {"resources": [asdict(each) for each in resources]})
 
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
-        """Delete older checkpoints of the job. Raises InvalidRequest."""
+        """Delete older checkpoints of the job but the newest of them. Raises InvalidRequest."""
         keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
+
+
+def environments_dir(state_dir: Path) -> Path:
+    """Return the folder of the environments that setups of jobs make."""
+    return state_dir / "environments"
 
 
 def log_path(state_dir: Path, job_id: JobId) -> Path:
@@ -107,20 +113,3 @@ def log_path(state_dir: Path, job_id: JobId) -> Path:
     if not JOB_ID.fullmatch(job_id):
         raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
     return state_dir / "logs" / f"{job_id}.log"
-
-
-def keep_checkpoint(folder: Path, checkpoint: str) -> None:
-    """Delete the checkpoints in the folder that are older than this one. Raises InvalidRequest."""
-    if not CHECKPOINT.fullmatch(checkpoint):
-        raise InvalidRequest("checkpoint", f"{checkpoint!r} is not GENERATION-STEP")
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if is_older(path.name, checkpoint):
-            shutil.rmtree(path, ignore_errors=True)  # what cannot be deleted now is deleted with the next checkpoint
-
-
-def is_older(name: str, than: str) -> bool:
-    """Return True for a checkpoint of a smaller generation, or of the same generation after fewer steps."""
-    one, other = CHECKPOINT.fullmatch(name), CHECKPOINT.fullmatch(than)
-    if one is None or other is None:
-        return False
-    return (int(one[1]), int(one[2])) < (int(other[1]), int(other[2]))

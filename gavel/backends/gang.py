@@ -243,4 +243,5 @@ def _processes_with(variable: bytes) -> list[int]:
 
 def launch_from(fields: Mapping[str, Any]) -> LaunchGang:
     """Return the LaunchGang that `asdict` turned into JSON."""
-    return LaunchGang(**{**fields, "argv": tuple(fields["argv"]), "worker_ids": tuple(fields["worker_ids"])})
+    lists = {name: tuple(fields.get(name, ())) for name in ("argv", "worker_ids", "secrets")}
+    return LaunchGang(**{**fields, **lists})

@@ -1,27 +1,41 @@
 """The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
+import re
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.checkpoint_retention import previous_checkpoint
+from gavel.backends.meeting import devices_of_gang, place_of_rank
+from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
+
+INSTALLERS_READ = re.compile(
+    r"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY"
+    r"|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The paths of a job's files. `runtime` is the folder with the package that jobs import."""
+    """The paths of a job's files. `runtime` is the folder with the package that jobs import.
+
+    `outputs` is the job's output folder, None where the service could not read it.
+    """
 
     runtime: Path
     code_store: Path
+    environments: Path
     gang: Path
     work: Path
     checkpoints: Path
     log: Path
+    outputs: Path | None = None
 
     @property
     def copy(self) -> Path:
@@ -30,8 +44,33 @@ class Places:
 
     def make(self) -> None:
         """Make every folder, open to this user only."""
-        for folder in (self.gang, self.work, self.checkpoints, self.log.parent):
+        for folder in filter(None, (self.gang, self.work, self.checkpoints, self.log.parent, self.outputs)):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
+    """Return no secrets: nobody has any. Raises NotFound."""
+    if names:
+        raise NotFound(f"there is no secret {names[0]}")
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """How what jobs bring is made ready on a node.
+
+    `setup_limit_s`: the most that a setup may take. `image_command` is Podman with its own options, `image_options` are
+    those of its `run`. `secrets_of` returns the values of a user's secrets by their names,
+    and raises NotFound.
+    """
+
+    setup_limit_s: float = 3600.0
+    image_command: Sequence[str] = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+    image_options: Sequence[str] = ("--network", "host")
+    secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
+
+
+PREPARATION = Preparation()
 
 
 def base_environment() -> dict[str, str]:
@@ -43,7 +82,7 @@ def base_environment() -> dict[str, str]:
     }
 
 
-def launch_json(
+def launch_json(  # noqa: PLR0913  settings, each by its name
     gang: LaunchGang,
     places: Places,
     accelerators: Mapping[str, LocalAccelerator],
@@ -52,35 +91,35 @@ def launch_json(
     lease_expires_boottime_s: float,
     lease_grace_s: float,
     log_bytes: int,
+    output_bytes: int = 0,
+    preparation: Preparation = PREPARATION,
 ) -> dict[str, Any]:
-    """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`."""
+    """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`. Raises NotFound without a secret."""
     gang_key = secrets.token_hex(16)
-    checkpoint = "" if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint)
+    secret = dict(preparation.secrets_of(gang.user, gang.secrets))
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
+    devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])
     search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
+
+    given = {**base, **search}
+    if gang.image:
+        given.pop("PATH")  # the image has its own
 
     def rank(index: int) -> dict[str, Any]:
         accelerator = accelerators[gang.worker_ids[index]]
         own = {
-            "GAVEL_JOB_ID": gang.job_id,
-            "GAVEL_GENERATION": str(gang.generation),
+            **_of_gang(gang, places),
             "GAVEL_RANK": str(index),
-            "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
-            "GAVEL_GANG_DIR": str(places.gang),
-            "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
-            "GAVEL_CHECKPOINT": checkpoint,
-            "GAVEL_START_STEP": str(gang.start_step),
-            "GAVEL_TOTAL_STEPS": str(gang.total_steps),
             "GAVEL_LEASE_EXPIRES_BOOTTIME_S": repr(lease_expires_boottime_s),
             "GAVEL_GANG_KEY": gang_key,
-            "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
             "GAVEL_WORKER": accelerator.worker.id,
             "GAVEL_NODE": accelerator.worker.node,
+            **place_of_rank(
+                index, len(gang.worker_ids), local_rank=index, local_world_size=len(gang.worker_ids), node_rank=0
+            ),
         }
-        if gang.job_token:
-            own["GAVEL_JOB_TOKEN"] = gang.job_token
-        env = {**base, **search, "HOME": str(places.work), **accelerator.env, **theirs, **own}
+        env = {**given, "HOME": str(places.work), **accelerator.env, **devices, **theirs, **secret, **own}
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
@@ -92,14 +131,74 @@ def launch_json(
         "python": gang.python,
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
+        "setup": _setup(gang, places, {**base, **search, **theirs}, secret, preparation.setup_limit_s)
+        if gang.setup
+        else None,
+        "secrets": secret,
+        "image": _image(gang, places, preparation) if gang.image else None,
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
+        "reserve_port": True,
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
         "start_step": gang.start_step,
         "total_steps": gang.total_steps,
-        "checkpoint": checkpoint or None,
+        "checkpoint": None if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint),
         "log_path": str(places.log),
         "log_bytes": log_bytes,
+        "outputs": str(places.outputs or ""),
+        "output_bytes": output_bytes,
+    }
+
+
+def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
+    """Return the variables that all ranks of the gang have alike."""
+    checkpoint, previous = "", None
+    if gang.checkpoint is not None:
+        checkpoint = str(places.checkpoints / gang.checkpoint)
+        previous = previous_checkpoint(places.checkpoints, gang.checkpoint)
+    token = {"GAVEL_JOB_TOKEN": gang.job_token} if gang.job_token else {}
+    return token | {
+        "GAVEL_JOB_ID": gang.job_id,
+        "GAVEL_GENERATION": str(gang.generation),
+        "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
+        "GAVEL_GANG_DIR": str(places.gang),
+        "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
+        "GAVEL_CHECKPOINT": checkpoint,
+        "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
+        "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
+        "GAVEL_START_STEP": str(gang.start_step),
+        "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
+        "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
+    }
+
+
+def _setup(
+    gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], limit_s: float
+) -> dict[str, Any]:
+    """Return what makes the job's environment. Of its variables only those that installers read are given to it."""
+    cache = places.environments / "cache"
+    given = {
+        "PIP_CACHE_DIR": str(cache / "pip"),
+        "UV_CACHE_DIR": str(cache / "uv"),
+        "UV_LINK_MODE": "copy",  # a job that changes a file in place must not change the cache
+        **{name: value for name, value in env.items() if INSTALLERS_READ.fullmatch(name)},
+        **secret,
+        "HOME": str(places.work),
+    }
+    return {"text": gang.setup, "root": str(places.environments), "env": given, "limit_s": limit_s}
+
+
+def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:
+    """Return how the job's image is run, with the folders that are the same inside."""
+    own = (places.gang, places.work, places.checkpoints, places.outputs)
+    folders = {str(each): "rw" for each in own if each is not None}
+    if gang.workdir and not gang.code:
+        folders[gang.workdir] = "rw"
+    return {
+        "name": gang.image,
+        "command": list(preparation.image_command),
+        "options": list(preparation.image_options),
+        "folders": {**folders, str(places.runtime): "ro"},
     }
 
 

@@ -17,7 +17,7 @@ from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
-from gavel.backends.launch import base_environment, launch_json
+from gavel.backends.launch import PREPARATION, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
@@ -25,7 +25,7 @@ from gavel.backends.watch import Watch
 from gavel.ephemeral.matcher import Match, match
 from gavel.ephemeral.names import WORKER_UNITS
 from gavel.ephemeral.resources import GangRequest, ResourceTable
-from gavel.errors import Conflict, StaleVersion
+from gavel.errors import BackendUnavailable, Conflict, NotFound, StaleVersion
 from gavel.ports import (
     Clock,
     ExtendLease,
@@ -54,12 +54,14 @@ class LocalBackend(FolderBackend):
     A service with a newer `term` of the same database takes over from one that is only asleep, whose acts then fail.
 
     `lease_grace_s`: from the end of a lease to the kill of what still runs. `on_change` is called, from another thread,
-    when a gang has ended. `environment` is added to every process of every job. Workers that name several nodes make
+    when a gang has ended. A job whose output folder grows beyond `output_bytes_per_job` (0: any size) is ended.
+    `environment` is added to every process of every job; `preparation` says how what jobs bring is made ready. Workers
+    that name several nodes make
     virtual ones: they share this machine and one supervisor a gang, but each has its own names. Raises
     BackendUnavailable when another service uses `state_dir`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the composition root names its parts
         self,
         *,
         state_dir: Path,
@@ -67,13 +69,17 @@ class LocalBackend(FolderBackend):
         clock: Clock,
         lease_grace_s: float,
         log_bytes_per_job: int,
+        output_bytes_per_job: int = 0,
         on_change: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
+        preparation: Preparation = PREPARATION,
     ) -> None:
         self._clock = clock
         self._lease_grace_s = lease_grace_s
         self._log_bytes_per_job = log_bytes_per_job
+        self._output_bytes_per_job = output_bytes_per_job
+        self._preparation = preparation
         self._base = {**base_environment(), **(environment or {})}
         self._accelerators = {each.worker.id: each for each in accelerators}
         self._cluster = _cluster([*self._accelerators.values()])
@@ -232,9 +238,14 @@ class LocalBackend(FolderBackend):
                 lease_expires_boottime_s=gang.lease_boottime_s,
                 lease_grace_s=self._lease_grace_s,
                 log_bytes=self._log_bytes_per_job,
+                output_bytes=self._output_bytes_per_job,
+                preparation=self._preparation,
             )
             self._watch.add(gang.start(launch, self._base))
-        except OSError as problem:  # this machine's fault, not the job's: it may try again
+        except NotFound as problem:
+            gang.end(GangOutcome.NOT_STARTED, str(problem))
+            self._table.release(gang.key)
+        except (OSError, BackendUnavailable) as problem:  # this machine's fault, not the job's: it may try again
             gang.lose(f"cannot start its supervisor: {problem}")
             self._table.release(gang.key)
 

@@ -17,10 +17,14 @@ def boottime_s() -> float:
 
 
 def write_json(path: str, value: object) -> None:
-    """Replace a file as a whole: a reader sees the old text or the new, never a part."""
-    with open(path + ".tmp", "w", encoding="utf-8") as file:
+    """Replace a file as a whole, readable by this user only: a reader sees the old text or the new, never a part."""
+    with open(path + ".tmp", "w", encoding="utf-8", opener=_open_private) as file:
         json.dump(value, file)
     os.rename(path + ".tmp", path)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def read_json(path: str) -> dict[str, Any]:

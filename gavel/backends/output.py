@@ -2,10 +2,56 @@
 
 import contextlib
 import os
+import re
+from collections.abc import Iterable
 
 from gavel.backends.machine import read_json, write_json
 
 TAIL_LINES, TAIL_BYTES = 20, 4096
+MASK = b"***"
+MASKED_LETTERS_MIN = 8  # as many as a secret has at least, so of a secret of several lines only those that are long
+
+
+class Mask:
+    """Puts `***` for secrets in output, also where one comes in parts or over several lines."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        texts = {text for each in secrets for text in (each, *each.splitlines()) if len(text) >= MASKED_LETTERS_MIN}
+        self._hidden = sorted((text.encode("utf-8", "replace") for text in texts), key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, self._hidden)))
+        self._kept = b""
+
+    def cover(self, output: bytes, *, is_last: bool = False) -> bytes:
+        """Return what is known to be no part of a secret, or masked; keep the rest until more comes."""
+        if not self._hidden:
+            return output
+        text = self._kept + output
+        end = len(text) if is_last else self._begun_at(text)
+        covered, position = [], 0
+        for match in self._pattern.finditer(text):
+            if match.start() >= end:
+                break
+            covered += [text[position : match.start()], MASK]
+            position = match.end()
+        end = max(end, position)
+        self._kept = text[end:]
+        return b"".join([*covered, text[position:end]])
+
+    def text(self, text: str) -> str:
+        """Return a whole text with `***` for each secret."""
+        return self._pattern.sub(MASK, text.encode("utf-8", "replace")).decode() if self._hidden else text
+
+    def _begun_at(self, text: bytes) -> int:
+        """Return where the end of the text may be the beginning of a secret; its length if it is none."""
+        return min(self._begun(text, secret) for secret in self._hidden)
+
+    def _begun(self, text: bytes, secret: bytes) -> int:
+        start = max(0, len(text) - len(secret) + 1)
+        while (start := text.find(secret[:1], start)) >= 0:
+            if secret.startswith(text[start:]):
+                return start
+            start += 1
+        return len(text)
 
 
 class Log:

@@ -2,8 +2,10 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from gavel.backends.output import Mask
 from gavel.child_processes import die_with
 
 LINE_BYTES = 1 << 16
@@ -14,15 +16,19 @@ OOM_SCORE = 500  # when memory runs out, the kernel kills a job's process before
 class Process:
     """One process of the gang and the pipe that holds its output. `rank` is its number; None for a task."""
 
-    def __init__(self, name: str, rank: int | None, pid: int, output: int, prefix: bytes) -> None:
+    def __init__(
+        self, name: str, rank: int | None, pid: int, output: int, prefix: bytes, secrets: Iterable[str] = ()
+    ) -> None:
         self.name, self.rank, self.pid, self.output = name, rank, pid, output
         self.exit_code: int | None = None
         self.problem = ""  # why its program is not executing
         self._prefix = prefix
+        self._mask = Mask(secrets)
         self._partial = b""
 
     def lines(self, output: bytes, *, is_last: bool = False) -> bytes:
-        """Return new output for the log: whole lines with the process name first, or unchanged if it runs alone."""
+        """Return new output for the log: masked, whole lines with the process name first unless it runs alone."""
+        output = self._mask.cover(output, is_last=is_last)
         if not self._prefix:
             return output
         text = self._partial + output
@@ -38,22 +44,25 @@ def start_ranks(launch: dict[str, Any]) -> list[Process]:
 
     All are forked before the first is waited for, so that they load on all cores at the same time.
     """
-    begun = [_begin(launch["argv"], launch["cwd"], spec) for spec in launch["ranks"]]
+    begun = [_begin(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
     is_alone = launch.get("world_size", len(begun)) == 1
-    return [_rank(spec.get("rank", index), *begun[index], is_alone) for index, spec in enumerate(launch["ranks"])]
+    secrets = launch.get("secrets", {}).values()
+    return [
+        _rank(spec.get("rank", index), *begun[index], is_alone, secrets) for index, spec in enumerate(launch["ranks"])
+    ]
 
 
-def _rank(number: int, pid: int, output: int, status: int, is_alone: bool) -> Process:
+def _rank(number: int, pid: int, output: int, status: int, is_alone: bool, secrets: Iterable[str]) -> Process:
     """Return the rank; `number` differs from its place in launch.json where other nodes run other ranks."""
-    rank = Process(f"rank {number}", number, pid, output, b"" if is_alone else f"[{number}] ".encode())
+    rank = Process(f"rank {number}", number, pid, output, b"" if is_alone else f"[{number}] ".encode(), secrets)
     rank.problem = _problem(status)
     return rank
 
 
-def start_task(spec: dict[str, Any]) -> Process:
+def start_task(spec: dict[str, Any], secrets: Iterable[str] = ()) -> Process:
     """Start a task of the job (a line of starts.jsonl) and return it; its `problem` says why if it does not run."""
     pid, output, status = _begin(spec["argv"], spec["cwd"], spec)
-    task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode())
+    task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode(), secrets)
     task.problem = _problem(status)
     return task
 

@@ -7,17 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
-from gavel.types import Report, ReportKind
+from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 
 LINE_BYTES = 1 << 14
 METRICS_MAX = 16
 METRIC_NAME_CHARACTERS = 64
+NOTE_CHARACTERS = 1000
+PHASES_MAX = 8
+PHASE_NAME_CHARACTERS = 32
+PHASE_S_MAX = 1e9
+WORK_MAX = 1e18
 
 
 class ReportReader:
     """Reads reports.jsonl of one gang from where it stopped; `malformed` counts the lines that were no report."""
 
-    def __init__(self, path: Path, *, generation: int, start_step: int, total_steps: int, checkpoints: Path) -> None:
+    def __init__(
+        self, path: Path, *, generation: int, start_step: int, total_steps: int | None, checkpoints: Path
+    ) -> None:
         self._path = path
         self._generation = generation
         self._total_steps = total_steps
@@ -49,21 +56,25 @@ class ReportReader:
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
         self._sequence, self._step = report.sequence, report.step
+        if report.total_steps is not None:
+            self._total_steps = report.total_steps
         return report
 
     def _checked(self, payload: Mapping[str, Any]) -> Report:
         """Return the report, or raise ValueError.
 
-        Counts must be whole and never go back, times finite, and a named checkpoint must exist.
+        Counts must be whole and never go back, times finite, and a named checkpoint must exist. A program says how long
+        it is once; what it says later is no report.
         """
         sequence = _whole(payload["sequence"], self._sequence + 1, 1 << 62)
         kind = ReportKind(payload["kind"])
-        step = _whole(payload["step"], self._step, self._total_steps)
+        total_steps = self._total(payload)
+        step = _whole(payload["step"], self._step, total_steps or TOTAL_STEPS_MAX)
         steps = _whole(payload.get("steps", 0), 0, step - self._step)
-        seconds = _finite(payload.get("seconds", 0.0))
-        if seconds < 0:
-            raise ValueError("seconds below 0")
-        if kind is ReportKind.FINISHED and step != self._total_steps:
+        seconds = _duration_s(payload.get("seconds", 0.0))
+        if kind is ReportKind.FINISHED and total_steps is None:
+            total_steps = max(1, step)
+        if kind is ReportKind.FINISHED and step != total_steps:
             raise ValueError("finished before the last step")
         return Report(
             sequence=sequence,
@@ -72,8 +83,25 @@ class ReportReader:
             steps=steps,
             seconds=seconds,
             checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
+            work=_bounded(payload.get("work", 0.0), WORK_MAX),
+            phases_s=_phases(payload.get("phases", {})),
+            total_steps=None if total_steps == self._total_steps else total_steps,
             metrics=_metrics(payload.get("metrics", {})),
+            startup_s=_duration_or_none(payload.get("startup_s")),
+            restore_s=_duration_or_none(payload.get("restore_s")),
+            checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
+            note=_note(payload.get("note", "")) if sequence == 1 else "",
         )
+
+    def _total(self, payload: Mapping[str, Any]) -> int | None:
+        """Return the job's number of steps: the one that was known, else the one that this report says, if it does."""
+        reported = payload.get("total_steps")
+        if reported is None:
+            return self._total_steps
+        least, most = (
+            (max(1, payload["step"]), TOTAL_STEPS_MAX) if self._total_steps is None else (self._total_steps,) * 2
+        )
+        return _whole(reported, least, most)
 
     def _checkpoint(self, name: object, kind: ReportKind, step: int) -> str | None:
         if kind is ReportKind.PROGRESS or name is None:
@@ -98,8 +126,43 @@ def _finite(value: object) -> float:
     return float(value)
 
 
+def _duration_s(value: object) -> float:
+    """Return the seconds. Raise ValueError if they are no finite number, or below 0."""
+    seconds = _finite(value)
+    if seconds < 0:
+        raise ValueError("seconds below 0")
+    return seconds
+
+
+def _duration_or_none(value: object) -> float | None:
+    return None if value is None else _duration_s(value)
+
+
+def _bounded(value: object, most: float) -> float:
+    number = _finite(value)
+    if not 0 <= number <= most:
+        raise ValueError(f"{number} is not a number from 0 to {most:g}")
+    return number
+
+
+def _phases(reported: object) -> dict[str, float]:
+    """Return the seconds of each phase; raise ValueError for what the runtime does not write."""
+    if not isinstance(reported, dict) or len(reported) > PHASES_MAX:
+        raise ValueError(f"phases are no object of at most {PHASES_MAX} names")
+    if any(not 0 < len(name) <= PHASE_NAME_CHARACTERS for name in reported):
+        raise ValueError("a phase without a proper name")
+    return {name: _bounded(seconds, PHASE_S_MAX) for name, seconds in reported.items()}
+
+
+def _note(text: object) -> str:
+    """Return the beginning of a text, with a question mark for what cannot be printed."""
+    if not isinstance(text, str):
+        raise ValueError("the note is no text")
+    return "".join(each if each.isprintable() else "?" for each in text[:NOTE_CHARACTERS])
+
+
 def _metrics(reported: object) -> dict[str, float]:
-    """Return the metrics that are finite numbers with short names, the first 16 of them; a NaN is dropped."""
+    """Return the metrics that are finite numbers with short, printable names, of the first 16; a NaN is dropped."""
     if not isinstance(reported, dict):
         raise ValueError("metrics are no object")
     metrics: dict[str, float] = {}
@@ -108,6 +171,6 @@ def _metrics(reported: object) -> dict[str, float]:
             number = _finite(value)
         except (ValueError, OverflowError):
             continue
-        if len(name) <= METRIC_NAME_CHARACTERS:
+        if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():
             metrics[name] = number
     return metrics

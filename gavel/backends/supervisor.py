@@ -9,6 +9,7 @@ import os
 import selectors
 import signal
 import sys
+from typing import Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
@@ -24,7 +25,9 @@ from gavel.backends.machine import (
     stat_fields,
     write_json,
 )
-from gavel.backends.output import Log
+from gavel.backends.meeting import reserve_meeting_place
+from gavel.backends.output import Log, Mask
+from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Process, start_ranks, start_task
 from gavel.child_processes import adopt_orphans, exit_text
 
@@ -76,6 +79,7 @@ class Supervisor:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._launch = read_json(os.path.join(directory, "launch.json"))
+        self._secrets: list[str] = list(self._launch.get("secrets", {}).values())
         self._lease = Lease(directory, self._launch["lease_expires_boottime_s"])
         self._log = Log(self._launch["log_path"], self._launch["log_bytes"])
         self._selector = selectors.DefaultSelector()
@@ -85,7 +89,11 @@ class Supervisor:
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
+        self._signalled: set[int] = set()
+        self._too_late = "its lease was over before it started"
         self._lost = ""
+        self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
+        self._over_quota = ""
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
@@ -96,14 +104,19 @@ class Supervisor:
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
         self._copy_code()
-        if not self._lease.check() and not self._lost:
+        if not self._lost and self._has_interpreter() and self._set_up() and not self._lease.check():
             self._start()
         while self._step():
             pass
         for key in list(self._selector.get_map().values()):  # the rest in the pipes, to which nobody writes any more
             while key.data is not None and self._read(key):
                 pass
+        if self._launch.get("image"):
+            from gavel.backends.containers import remove_containers
+
+            remove_containers(self._launch)
         outcome, exit_code, message = self._verdict()
+        message = Mask(self._secrets).text(message)
         exit_record = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
         self._write("exit.json", exit_record | {"boottime_s": boottime_s()})
 
@@ -131,13 +144,40 @@ class Supervisor:
         except OSError as problem:
             self._lost = f"cannot copy its code: {problem}"
 
-    def _start(self) -> None:
+    def _has_interpreter(self) -> bool:
+        """Return whether what runs the program is on the node."""
         python = self._launch.get("python", "")
         if python and not os.access(python, os.X_OK):
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
             self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
-            return
-        self._ranks = start_ranks(self._launch)
+        if self._launch.get("image"):
+            from gavel.backends.containers import missing_command
+
+            self._not_started = missing_command(self._launch)
+        return not self._not_started
+
+    def _set_up(self) -> bool:
+        """Have the environment of the job's setup built; return whether the ranks can start."""
+        if not self._launch.get("setup"):
+            return True
+        from gavel.backends.environments import SetupFailed, wait_for_environment
+
+        try:
+            is_built = wait_for_environment(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
+            if not is_built:
+                self._too_late = "its lease ended while its setup ran, which goes on"
+            self._write("launch.json", self._launch)  # tasks of the gang run in the environment, too
+            return is_built
+        except SetupFailed as problem:
+            self._not_started = str(problem)
+        except OSError as problem:
+            self._lost = f"its setup was lost: {problem}"
+        return False
+
+    def _start(self) -> None:
+        self._meeting = reserve_meeting_place(self._launch)
+        ranks = [self._in_image(str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
+        self._ranks = start_ranks({**self._launch, "ranks": ranks})
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
         self._not_started = next((rank.problem for rank in self._ranks if rank.problem), "")
@@ -161,10 +201,18 @@ class Supervisor:
             self._start_tasks()
         return True
 
+    def _in_image(self, name: str, process: dict[str, Any]) -> dict[str, Any]:
+        """Return the process as one that runs in the job's image, if it has one."""
+        if not self._launch.get("image"):
+            return process
+        from gavel.backends.containers import in_container
+
+        return in_container(self._launch, name, process)
+
     def _start_tasks(self) -> None:
         """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
-            task = start_task(spec)
+            task = start_task(self._in_image(spec["task"], spec), self._secrets)
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 
@@ -209,7 +257,7 @@ class Supervisor:
         process.exit_code = exit_code
         if process.rank is None:
             self._tasks.remove(process)  # the process that launched it judges its exit code
-            self._say_end(process.name, exit_code, process.problem)
+            self._say_end(process.name, exit_code, Mask(self._secrets).text(process.problem))
         elif exit_code != 0 and self._failure is None and not self._not_started:
             self._rank_failed(process.rank, exit_code)
 
@@ -224,6 +272,11 @@ class Supervisor:
         """SIGTERM at the end of the lease, SIGKILL after the grace, and at once to what outlives the ranks."""
         if not self._ending and self._lease.check():
             self._begin_ending(self._lease.ended_by)
+        if not self._ending and (problem := self._quota.problem()):
+            self._over_quota = problem
+            self._begin_ending("outputs")
+        if self._ending and self._launch.get("image"):
+            self._end_programs()
         has_ranks = any(rank.exit_code is None for rank in self._ranks)
         if not has_ranks or boottime_s() >= self._kill_at_boottime_s:
             self._was_killed = self._was_killed or has_ranks
@@ -232,11 +285,22 @@ class Supervisor:
     def _begin_ending(self, why: str) -> None:
         self._ending = why
         self._kill_at_boottime_s = boottime_s() + self._launch["lease_grace_s"]
-        for process in self._alive():
-            os.kill(process.pid, signal.SIGTERM)
+        if not self._launch.get("image"):
+            for process in self._alive():
+                os.kill(process.pid, signal.SIGTERM)
+
+    def _end_programs(self) -> None:
+        """Send SIGTERM to the programs in containers, once to each: one may start only now."""
+        from gavel.backends.containers import programs
+
+        for pid in set(programs()) - self._signalled:
+            self._signalled.add(pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
 
     def _kill_all(self) -> None:
-        for pid in descendants(os.getpid()):
+        ranks = [rank.pid for rank in self._ranks if rank.exit_code is None]
+        for pid in (*ranks, *descendants(os.getpid())):  # Podman, if it sees its container go first, may end with 0
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
                 os.kill(pid, signal.SIGKILL)
 
@@ -247,10 +311,12 @@ class Supervisor:
         if self._not_started:
             return "not_started", 127, self._not_started
         if not self._ranks:
-            return "preempted", 0, "its lease was over before it started"
+            return "preempted", 0, self._too_late
+        rank, code = self._failure or (0, 0)
+        if self._over_quota:
+            return "exited", code or 1, self._over_quota
         if self._failure is None:
             return "exited", 0, ""
-        rank, code = self._failure
         if self._is_preempted:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""

@@ -3,6 +3,7 @@
 The fields are those of `POST /v1/jobs`; docs/job-file.schema.json describes them for editors.
 """
 
+import re
 import shlex
 import time
 from collections.abc import Iterator, Mapping
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import typer
 from typer.core import TyperCommand
@@ -23,23 +24,56 @@ from gavel.errors import did_you_mean
 FIELDS = tuple(JobSubmit.__annotations__)
 TEXTS = ("env", "labels")  # whose values are texts, whatever YAML takes them for
 OPTION_LINE = "#GAVEL "
+OPTION_LINES = re.compile(r"#GAVEL |# GAVEL (?=-)")  # some formatters put a blank after each #
 LINES_READ = 100
+COMMAND_LINE = "gavel.command_line"  # in the meta of a context: the parameters that the command line itself names
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options that were on the command line, and those that only the script's `#GAVEL` lines have."""
+
+    command_line: frozenset[str]
+    script: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """The fields of a job file; without one there are none. `places` says where each is (`FILE:LINE:COLUMN`)."""
+    """The fields of a job file and of the project's file; without both there are none.
+
+    `places` says where each is (`FILE:LINE:COLUMN`), `of_project` which of them only the project's file has.
+    """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    of_project: frozenset[str] = frozenset()
 
-    def merged(self, wanted: JobSubmit, given: frozenset[str]) -> JobSubmit:
-        """Return the file's fields, with those of `wanted` whose options (`given`) were on the command line."""
-        own = {name: value for name, value in wanted.items() if option_of(name).lstrip("-").replace("-", "_") in given}
+    def over(self, project: "JobFile", fields: Mapping[str, Any] | None = None) -> "JobFile":
+        """Return these fields with those of the project that they do not have (or `fields` of both together)."""
+        both = {**project.fields, **self.fields} if fields is None else fields
+        return JobFile(both, {**project.places, **self.places}, frozenset(both.keys() - self.fields.keys()))
+
+    def merged(self, wanted: JobSubmit, given: Given) -> JobSubmit:
+        """Return the fields, with those of `wanted` whose options were given.
+
+        The command line goes before the job file, this before `#GAVEL` lines, these before the project's file.
+        """
+        own = {name: value for name, value in wanted.items() if self._yields_to(name, given)}
         own["argv"] = wanted["argv"]  # made of the program, wherever that is named
-        if given & {"env", "env_file"}:
-            own["env"] = {**self.fields.get("env", {}), **wanted["env"]}
+        if (given.command_line | given.script) & {"env", "env_file"}:
+            own["env"] = {**wanted["env"], **self.fields.get("env", {})}
+            if given.command_line & {"env", "env_file"}:
+                own["env"] = {**self.fields.get("env", {}), **wanted["env"]}
         return cast(JobSubmit, {**wanted, **self.fields, **own})
+
+    def _yields_to(self, name: str, given: Given) -> bool:
+        option = option_of(name).lstrip("-").replace("-", "_")
+        return option in given.command_line or (option in given.script and name in self.of_project)
+
+    def workdir(self, option: Path, given: Given) -> Path:
+        """Return the working directory: of the command line, else of these fields, else the option's default."""
+        in_file = None if "workdir" in given.command_line else self.fields.get("workdir")
+        return option if in_file is None else Path(in_file)
 
     def place_of(self, name: str | None) -> str:
         """Return where the field of a refusal is, such as `body.tier`; "" if it is not in the file."""
@@ -49,22 +83,41 @@ class JobFile:
 
 def read_job_file(path: Path) -> JobFile:
     """Return the fields of a job file. End the command with line and column where it is not one."""
+    return fields_of(path, composed(path, "a job file"), "a job file")
+
+
+def composed(path: Path, what: str) -> Any:
+    """Return the node of a YAML file. End the command with line and column where it is none, or has nothing in it."""
     import yaml
 
     try:
-        text = path.read_text(encoding="utf-8")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        if not isinstance(node, yaml.MappingNode):
-            fail(f"{path}:1:1: a job file has fields, such as total_steps: 500")
-        places = _places(path, node)
-        fields, texts = yaml.safe_load(text), yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506  texts only
+        node = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
         fail(f"{path}: {error.strerror}")
     except (yaml.YAMLError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{path}"
-        fail(f"{where}: {getattr(error, 'problem', None) or error}")
+        _fail_at(path, error)
+    return node if node is not None else fail(f"{path}:1:1: {what} has fields, such as total_steps: 500")
+
+
+def fields_of(path: Path, node: Any, what: str) -> JobFile:
+    """Return the fields of a node of a file. End the command with line and column where they cannot be used."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode):
+        where = f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+        fail(f"{where}: {what} has fields, such as total_steps: 500")
+    places = _places(path, node)
+    try:
+        fields, texts = (loader.construct_document(node) for loader in (yaml.SafeLoader(""), yaml.BaseLoader("")))
+    except (yaml.YAMLError, ValueError) as error:
+        _fail_at(path, error)
     return JobFile({**fields, **{name: texts[name] for name in TEXTS if name in fields}}, places)
+
+
+def _fail_at(path: Path, error: Exception) -> NoReturn:
+    mark = getattr(error, "problem_mark", None)
+    where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else f"{path}"
+    fail(f"{where}: {getattr(error, 'problem', None) or error}")
 
 
 def _places(path: Path, node: Any) -> dict[str, str]:
@@ -90,6 +143,10 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
 
     view = cast(Mapping[str, Any], job)
     fields = {name: view[name] for name in FIELDS if name != "env" and view[name] not in ("", None, [], {})}
+    if view["kind_from"]:
+        fields.pop("kind", None)
+    if not view["has_stated_steps"]:
+        fields.pop("total_steps", None)
     if fields.get("deadline_at_s", 0) <= (time.time() if now_s is None else now_s):
         fields.pop("deadline_at_s", None)
     comment = f"# job {job['id']}\n"
@@ -108,8 +165,8 @@ def options_in(program: str) -> list[str]:
         for number, line in enumerate(islice(file, LINES_READ), start=1):
             if line.strip() and not line.startswith("#"):
                 break
-            if line.startswith(OPTION_LINE):
-                options += _words(line.removeprefix(OPTION_LINE), f"{program}:{number}")
+            if match := OPTION_LINES.match(line):
+                options += _words(line[match.end() :], f"{program}:{number}")
     return options
 
 
@@ -130,13 +187,16 @@ class SubmitCommand(TyperCommand):
         """Parse the options of the script before those of the command line, which win."""
         named, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         program = named.get("program")
+        ctx.meta[COMMAND_LINE] = frozenset(named)
         return super().parse_args(ctx, [*(options_in(program[0]) if program else ()), *args])
 
 
-def options_given(context: typer.Context) -> frozenset[str]:
-    """Return the options that were on the command line, or in the script's `#GAVEL` lines."""
+def options_given(context: typer.Context) -> Given:
+    """Return the options that were on the command line, and those in the script's `#GAVEL` lines."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
-    return frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+    given = frozenset(name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE")
+    command_line: frozenset[str] = given & context.meta[COMMAND_LINE]
+    return Given(command_line, given - command_line)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, cast
@@ -13,8 +12,9 @@ from rich.console import RenderableType
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
-from gavel.cli.job_file import JobFile, SubmitCommand, job_file_of, options_given, placed, read_job_file
-from gavel.cli.program import argv_of, of_caller, read_env_file, steps_of, workdir_of
+from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
+from gavel.cli.program import argv_of, of_caller, program_of, workdir_of
+from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
     Array,
@@ -25,17 +25,22 @@ from gavel.cli.submit_options import (
     EnvFile,
     File,
     Follow,
+    Image,
     Kind,
+    KindArgs,
     Label,
     Memory,
     Name,
     Preemptible,
     Priority,
+    Profile,
     Program,
     Python,
     Repeated,
     Retries,
     ScaleFactor,
+    Secret,
+    Setup,
     Snapshot,
     Speed,
     Steps,
@@ -43,9 +48,8 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
-    bytes_of,
     pairs,
-    speeds,
+    stated_by,
 )
 from gavel.client import Client, Job, JobSubmit
 
@@ -59,8 +63,10 @@ def submit(  # noqa: PLR0913  one option per field of a job
     *,
     program: Program = None,
     file: File = None,
+    profile: Profile = None,
     steps: Steps = None,
     kind: Kind = None,
+    kind_args: KindArgs = None,
     name: Name = None,
     tier: SubmitTier = None,
     scale_factor: ScaleFactor = 1,
@@ -69,6 +75,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
     workdir: Workdir = Path(),
     snapshot: Snapshot = True,
     python: Python = None,
+    setup: Setup = None,
+    image: Image = None,
+    secret: Secret = None,
     env: Env = None,
     env_file: EnvFile = None,
     label: Label = None,
@@ -95,35 +104,15 @@ def submit(  # noqa: PLR0913  one option per field of a job
 
     gavel job submit --file job.yaml --tier silver
     """
-    given, job_file = options_given(context), read_job_file(file) if file else JobFile()
-    program = program or job_file.fields.get("argv") or []
-    folder = workdir_of(Path(job_file.fields.get("workdir", workdir)) if "workdir" not in given else workdir)
-    stated = JobSubmit(
-        total_steps=steps_of(job_file.fields.get("total_steps") if steps is None else steps, program),
-        argv=argv_of(program, folder),
-        kind=kind,
-        name=name,
-        tier=tier,
-        scale_factor=scale_factor,
-        weight=weight,
-        deadline_at_s=None if deadline is None else time.time() + deadline,
-        env={**(read_env_file(env_file) if env_file else {}), **pairs("--env", env)},
-        labels=pairs("--label", label),
-        throughputs=speeds(throughput),
-        priority=priority,
-        max_retries=max_retries,
-        after=after or [],
-        preemptible=preemptible,
-        cpu_cores=cpus,
-        memory_bytes=bytes_of(memory),
-    )
+    given, job_file = options_given(context), submit_fields(file, profile)
+    program = program_of(program, job_file.fields, steps)
+    folder = workdir_of(job_file.workdir(workdir, given))
+    stated = stated_by(context.params)
+    stated["argv"] = argv_of(program, folder)
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
-        if program and "code" not in job_file.fields:
-            wanted |= of_caller(client, program, folder, python or job_file.fields.get("python"), snapshot)
-        if array or count:
-            return _submit_array(client, wanted, array, count, wait or follow, as_json)
-        _submit(client, wanted, wait or follow, follow, as_json)
+        wanted |= of_caller(client, program, folder, python, snapshot, wanted)
+        _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
 
 @job_commands.command("submit-batch")
@@ -259,10 +248,14 @@ def events(job_id: JobId, as_json: Json = False) -> None:
         show.answer(list(client.events(job_id)), as_json, show.events)
 
 
-def _submit(client: Client, wanted: JobSubmit, is_waiting: bool, follow: bool, as_json: bool) -> None:
+def _submit(
+    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, wait: bool, follow: bool, as_json: bool
+) -> None:
+    if array or count:
+        return _submit_array(client, wanted, array, count, wait, as_json)
     job = client.submit(**wanted)
     _say_deadline(job)
-    if is_waiting:
+    if wait:
         job = watch(client, job, follow)
     _tell(client, job, as_json, show.submitted)
     raise typer.Exit(exit_code(job))

@@ -17,6 +17,7 @@ OPTIONS = {  # where the option is not the field's own name
     "nodes_added": "--add",
     "nodes_gone": "--remove",
     "parameters": "--array",
+    "secrets": "--secret",
     "throughputs": "--throughput",
     "total_steps": "--steps",
 }

@@ -5,11 +5,11 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
 
 PANELS = {
-    "Jobs": "job",
+    "Jobs": "job init run",
     "The cluster now": "top watch summary queue allocations placements shares cluster round",
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",
-    "Rules": "policy tier user token audit",
+    "Rules": "policy tier user token secret audit",
     "Nodes and names": "node resource operation",
     "The service": "serve demo health metrics version db",
     "Histories": "simulate export-trace",

@@ -31,15 +31,16 @@ def argv_of(program: Sequence[str], workdir: Path | None = None) -> list[str] | 
     return ["python", str(path.relative_to(workdir) if is_below and workdir else path), *program[1:]]
 
 
-def steps_of(given: int | None, program: list[str]) -> int:
-    """Return the number of steps. End the command with a message without one."""
-    if given is not None:
-        return given
-    if "--steps" in program:
-        fail(
-            f"--steps stands after {program[0]}, so it is that program's; write gavel job submit --steps N {program[0]}"
-        )
-    fail("--steps: say how many training steps the job has")
+def program_of(given: list[str] | None, fields: Mapping[str, Any], steps: int | None) -> list[str]:
+    """Return the words of the program: those of the command line, else of the job file.
+
+    Say that a `--steps` among them is the program's own: somebody may have meant the job's.
+    """
+    program: list[str] = given or fields.get("argv") or []
+    if steps is None and "--steps" in program:
+        words = f"for the job's own write gavel job submit --steps N {program[0]}"
+        typer.echo(f"--steps stands after {program[0]}, so it is that program's; {words}", err=True)
+    return program
 
 
 def workdir_of(given: Path) -> Path:
@@ -50,10 +51,19 @@ def workdir_of(given: Path) -> Path:
     return folder
 
 
-def of_caller(client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool) -> JobSubmit:
-    """Return the fields that say where the program runs, and with which interpreter, after storing its code."""
+def of_caller(
+    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, wanted: JobSubmit
+) -> JobSubmit:
+    """Return the fields that say where the program runs, and with which interpreter, after storing its code.
+
+    None for a catalogue's program, and where what is `wanted` says which code to run. An image has an interpreter of
+    its own.
+    """
+    if not program or wanted.get("code"):
+        return {}
     limits = client.code_limits()
-    interpreter = python_of(python, folder, os.environ, is_here=limits["machine"] == boot_id())
+    is_here = limits["machine"] == boot_id() and not wanted.get("image")
+    interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
     if snapshot and limits["max_bytes"]:
         own["code"] = stored_code(client, program, folder)
@@ -116,6 +126,17 @@ def read_env_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def phases_text(job: Job) -> str:
+    """Return the time that a job spent in each phase besides training, with its share of the time that it ran."""
+    held_s = sum(job["received_s"].values())
+    named = sorted(job["phases_s"].items(), key=lambda each: -each[1])
+    return ", ".join(f"{name} {seconds:.0f} s{_share(seconds, held_s)}" for name, seconds in named)
+
+
+def _share(seconds: float, of_s: float) -> str:
+    return f" ({min(1.0, seconds / of_s):.0%})" if of_s > 0 else ""
+
+
 def program_rows(job: Job) -> list[tuple[str, str]]:
     """Return what a job runs and where, each part with its name for people."""
     code, version = job["code"], ""
@@ -127,5 +148,8 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("working directory", job["workdir"]),
         ("code", version),
         ("interpreter", job["python"]),
+        ("setup", job["setup"]),
+        ("image", job["image"]),
+        ("secrets", ", ".join(job["secrets"])),
         ("environment sets", ", ".join(job["env"])),
     ]

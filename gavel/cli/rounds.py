@@ -48,7 +48,7 @@ def verify(round_index: Round, url: Url = None) -> None:
     from gavel.store.maintenance import stored_round
 
     service = settings(database_url=url)
-    with refusals():
+    with refusals(), show.working():
         verdict = decided_again(taken(partial(stored_round, service.url), round_index, service))
     _tell(verdict)
     raise typer.Exit(int(not verdict.is_same))

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.program import program_rows
+from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -57,6 +58,12 @@ def answer(value: Answer, as_json: bool, rendered: Callable[[Answer], Renderable
         Console(highlight=False, markup=False, emoji=False, width=width).print(rendered(value))
 
 
+def working() -> AbstractContextManager[object]:
+    """Return a context in which a terminal shows that an answer is being worked out; elsewhere nothing is printed."""
+    console = Console(stderr=True)
+    return console.status("Working it out. Ctrl-C cancels it.") if console.is_terminal else nullcontext()
+
+
 def harmless(text: str) -> str:
     """Return text of jobs with control characters spelled out, so that it cannot control the terminal."""
     return text.translate(CONTROLS)
@@ -76,7 +83,7 @@ def jobs(items: Iterable[Job]) -> Rows:
             _kind(each),
             each["tier"],
             _state(each),
-            f"{_part_done(each):.0%}",
+            _part_done(each),
             each["accelerator_type"] or "",
             _number(each["rho"]),
             harmless(each["message"]),
@@ -119,22 +126,35 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("reason", harmless(f"{each['reason']}. {each['message']}")),
         ("what helps", harmless(each["fix"])),
         ("kind", _kind(each)),
+        ("kind is made of", harmless(each["kind_from"])),
+        ("kind has also", ", ".join(each["kind_args"])),
         ("user, tier", f"{each['user']}, {each['tier']}"),
         ("progress", _progress(each)),
         ("runs on", ", ".join(each["worker_ids"])),
         ("received", ", ".join(f"{name} {_duration(held)}" for name, held in each["received_s"].items())),
+        ("besides training", harmless(phases_text(each))),
+        ("units of work", "" if each["work_units_per_s"] is None else f"{each['work_units_per_s']:.4g} a second"),
         ("rho", _number(each["rho"])),
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
+        ("submitted again from", each["resubmit_of"] or ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
+        ("start-up", _startup(each)),
+        ("no progress", harmless(each["no_progress"])),
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
         ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
         *_submitted(each),
     ]
+
+
+def _startup(each: Job) -> str:
+    """Return what the job's last start-up, restore and checkpoint took, those that are known."""
+    durations = (("", each["startup_s"]), ("restore ", each["restore_s"]), ("checkpoint ", each["checkpoint_s"]))
+    return ", ".join(f"{name}{seconds:.1f} s" for name, seconds in durations if seconds is not None)
 
 
 def _submitted(each: Job) -> list[tuple[str, str]]:
@@ -311,15 +331,17 @@ def _state(each: Job) -> Text:
 
 
 def _progress(each: Job) -> str:
-    return f"{max(each['steps_done'], each['steps_reported'])}/{each['total_steps']} {_part_done(each):4.0%}"
+    steps, total_steps = max(each["steps_done"], each["steps_reported"]), each["total_steps"]
+    return f"{steps}, steps unknown yet" if total_steps is None else f"{steps}/{total_steps} {steps / total_steps:4.0%}"
 
 
 def _kind(each: Job) -> str:
     return each["kind"] + (f" ×{each['scale_factor']}" if each["scale_factor"] > 1 else "")
 
 
-def _part_done(each: Job) -> float:
-    return max(each["steps_done"], each["steps_reported"]) / each["total_steps"]
+def _part_done(each: Job) -> str:
+    steps = max(each["steps_done"], each["steps_reported"])
+    return "" if each["total_steps"] is None else f"{steps / each['total_steps']:.0%}"
 
 
 def _number(value: float | None) -> str:

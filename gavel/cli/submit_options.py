@@ -1,14 +1,22 @@
 """The options of `gavel job submit`, and how their texts are read."""
 
 import re
+import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
 from gavel.cli import completion
 from gavel.cli.connection import fail
+from gavel.cli.program import read_env_file
+from gavel.client import JobSubmit
 
+SAME_NAME = (
+    *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
+    *("setup", "image"),
+)
 Repeated = list[str] | None
 UNITS = {
     **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
@@ -22,10 +30,17 @@ Program = Annotated[
     ),
 ]
 Steps = Annotated[
-    int | None, typer.Option(help="Training steps until the job is complete; must be given.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Training steps until the job is complete; default: the program says it, job.steps(total=N).",
+        show_default=False,
+    ),
 ]
 File = Annotated[
     Path | None, typer.Option("--file", "-f", metavar="FILE", help="A job file (YAML); options go before its fields.")
+]
+Profile = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A profile of gavel.yaml, here or in a folder above this one.")
 ]
 Workdir = Annotated[Path, typer.Option(metavar="DIR", help="Folder that the program runs in.", show_default="here")]
 Snapshot = Annotated[
@@ -38,9 +53,28 @@ Python = Annotated[
         metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
     ),
 ]
+Image = Annotated[
+    str | None, typer.Option(metavar="IMAGE", help="Container image to run in, with its own interpreter and packages.")
+]
+Secret = Annotated[
+    Repeated, typer.Option(metavar="NAME", help="A secret of yours as environment variable NAME; repeatable.")
+]
+Setup = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LINE", help="Shell line that fills the job's virtual environment, once for each content and node."
+    ),
+]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
-    str | None, typer.Option(help="Job kind: of the catalogue, or user/name.", autocompletion=completion.kinds)
+    str | None,
+    typer.Option(
+        help="Job kind: of the catalogue, or user/name; default: the script and the arguments that change its speed.",
+        autocompletion=completion.kinds,
+    ),
+]
+KindArgs = Annotated[
+    Repeated, typer.Option(metavar="NAME", help="An argument that changes the speed, too, such as crop; repeatable.")
 ]
 Name = Annotated[str | None, typer.Option(help="A name for people.")]
 SubmitTier = Annotated[
@@ -54,6 +88,9 @@ Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repea
 Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
 Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
+MaxRetries = Annotated[int | None, typer.Option(min=0, help="How many times a failed program is started again.")]
+NewWeight = Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")]
+NewScaleFactor = Annotated[int | None, typer.Option(help="Accelerators the gang needs at once.")]
 Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]
@@ -92,3 +129,22 @@ def bytes_of(text: str) -> int:
         return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
     except (KeyError, ValueError):
         fail(SIZE_HINT.format(text))
+
+
+def stated_by(options: Mapping[str, Any]) -> JobSubmit:
+    """Return the fields of a job that the options of the command state; without its program."""
+    deadline, env_file = options["deadline"], options["env_file"]
+    stated: Any = {
+        **{name: options[name] for name in SAME_NAME},
+        "total_steps": options["steps"],
+        "kind_args": options["kind_args"] or [],
+        "deadline_at_s": None if deadline is None else time.time() + deadline,
+        "env": {**(read_env_file(env_file) if env_file else {}), **pairs("--env", options["env"])},
+        "labels": pairs("--label", options["label"]),
+        "throughputs": speeds(options["throughput"]),
+        "after": options["after"] or [],
+        "secrets": options["secret"] or [],
+        "cpu_cores": options["cpus"],
+        "memory_bytes": bytes_of(options["memory"]),
+    }
+    return cast(JobSubmit, stated)

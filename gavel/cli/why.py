@@ -62,13 +62,10 @@ def what_if(  # noqa: PLR0913  one option per thing to try
     job = JobSubmit(kind=kind, total_steps=steps, scale_factor=workers, tier=tier) if kind and steps else None
     with connect() as client:
         stored = {each["name"]: each for each in client.tiers()} if weight else {}
-        answer = client.what_if(
-            policy=policy,
-            tiers=[_reweighted(text, stored) for text in weight or ()],
-            nodes_added=[_nodes(text) for text in add or ()],
-            nodes_gone=remove or (),
-            job=job,
-        )
+        tiers = [_reweighted(text, stored) for text in weight or ()]
+        nodes = [_nodes(text) for text in add or ()]
+        with show.working():
+            answer = client.what_if(policy=policy, tiers=tiers, nodes_added=nodes, nodes_gone=remove or (), job=job)
     show.answer(answer, as_json, effects)
 
 
@@ -93,7 +90,9 @@ def preview_tier(
         rules: TierPut = _rules(stored) if stored else {}
         if parent is not None:
             rules["parent"] = parent or None
-        show.answer(client.preview_tier(name, **rules | changed), as_json, effects)
+        with show.working():
+            answer = client.preview_tier(name, **rules | changed)
+    show.answer(answer, as_json, effects)
 
 
 def _rules(tier: Tier) -> TierPut:

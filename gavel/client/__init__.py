@@ -25,6 +25,7 @@ from gavel.client.nodes import NodeCalls
 from gavel.client.overview import OverviewCalls
 from gavel.client.people import PeopleCalls
 from gavel.client.resources import ResourceCalls
+from gavel.client.results import ResultCalls
 from gavel.client.scheduling import SchedulingCalls
 from gavel.client.wires import AsyncWire, SyncWire
 
@@ -34,7 +35,16 @@ __all__ += bodies.__all__
 
 
 class Calls(
-    JobCalls, CodeCalls, EventCalls, PeopleCalls, NodeCalls, ResourceCalls, SchedulingCalls, OverviewCalls, ExplainCalls
+    JobCalls,
+    CodeCalls,
+    EventCalls,
+    PeopleCalls,
+    NodeCalls,
+    ResourceCalls,
+    ResultCalls,
+    SchedulingCalls,
+    OverviewCalls,
+    ExplainCalls,
 ):
     """All calls, defined once for both clients."""
 

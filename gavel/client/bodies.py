@@ -16,12 +16,14 @@ __all__ = [
     "JobArraySubmit",
     "JobBatchSubmit",
     "JobPatch",
+    "JobResubmit",
     "JobSubmit",
     "NodesAdded",
     "PolicyPut",
     "ResourceBatch",
     "ResourceItem",
     "ResourcePut",
+    "SecretPut",
     "TierPreview",
     "TierPut",
     "TokenCreate",
@@ -41,22 +43,29 @@ class CodeOfJob(TypedDict):
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
-    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: `user/` and the job's
-    # name, or a digest of argv.
+    # What determines the speed: a catalogue name, or `user/name` with your own user. Default: made of the script and
+    # those arguments that usually change its speed; see `kind_args`.
     kind: NotRequired[str | None]
     argv: NotRequired[Sequence[str] | None]  # Program and arguments; never a shell line. Catalogue kinds bring theirs.
     name: NotRequired[str | None]  # For people; need not be unique.
-    total_steps: int  # Training steps until the job is complete.
+    # Training steps until the job is complete. Default: the program says it, job.steps(total=N).
+    total_steps: NotRequired[int | None]
     scale_factor: NotRequired[int]  # Accelerators (all of one type) that the gang needs at once.
     tier: NotRequired[str | None]  # One of your tiers; default: your first.
     weight: NotRequired[float]  # Relative to your other jobs in the tier.
     deadline_at_s: NotRequired[float | None]  # Seconds since the Unix epoch; one that has passed is refused.
     # Environment of every rank; a variable that the service sets is refused with the reason.
     env: NotRequired[Mapping[str, str]]
+    # Names of your secrets (PUT /v1/secrets/NAME); each is a variable of every rank.
+    secrets: NotRequired[Sequence[str]]
     # Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job.
     workdir: NotRequired[str | None]
     # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.
     python: NotRequired[str | None]
+    # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
+    # content and node, in the job's folder, before the ranks start.
+    setup: NotRequired[str | None]
+    image: NotRequired[str | None]  # Container image that the ranks run in, with its own interpreter and packages.
     # A stored code version: the job runs in a copy of its own, taken from `workdir`.
     code: NotRequired[CodeOfJob | None]
     labels: NotRequired[Mapping[str, str]]
@@ -70,6 +79,8 @@ class JobSubmit(TypedDict):
     priority: NotRequired[int | None]
     max_retries: NotRequired[int]  # How many times a failed program is started again.
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
+    # Names of further arguments that change the speed, and so belong to the default kind.
+    kind_args: NotRequired[Sequence[str]]
 
 
 class JobPatch(TypedDict):
@@ -78,6 +89,21 @@ class JobPatch(TypedDict):
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
     labels: NotRequired[Mapping[str, str] | None]
+
+
+class JobResubmit(TypedDict):
+    """What differs from the job that is submitted again; what is left out is as it was. `env` adds variables."""
+
+    name: NotRequired[str | None]
+    total_steps: NotRequired[int | None]
+    scale_factor: NotRequired[int | None]
+    tier: NotRequired[str | None]
+    weight: NotRequired[float | None]
+    deadline_at_s: NotRequired[float | None]  # One that has passed meanwhile is left out.
+    env: NotRequired[Mapping[str, str]]
+    labels: NotRequired[Mapping[str, str] | None]  # Replace all labels.
+    priority: NotRequired[int | None]
+    max_retries: NotRequired[int | None]
 
 
 class JobBatchSubmit(TypedDict):
@@ -178,6 +204,12 @@ class TokenCreate(TypedDict):
     """What a new token may do."""
 
     scope: NotRequired[Literal["user", "operator"]]
+
+
+class SecretPut(TypedDict):
+    """A secret's value, which no answer ever has."""
+
+    value: str  # Text without NUL.
 
 
 class DrainRequest(TypedDict):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from gavel.client.answers import BearerToken, Tier, Usage, User
+from gavel.client.answers import BearerToken, Secret, Tier, Usage, User
 from gavel.client.bodies import TierPut
 from gavel.client.script import Method, Script, call, get, listed, part
 
@@ -46,6 +46,22 @@ class PeopleCalls:
     def put_user(self, name: str, tiers: Sequence[str]) -> Script[User]:
         """Create or replace a user; the first tier is its default."""
         return call("PUT", f"/v1/users/{part(name)}", json={"tiers": list(tiers)})
+
+    @Method
+    def secrets(self) -> Script[list[Secret]]:
+        """Return the caller's secrets by name, without their values."""
+        return listed("/v1/secrets")
+
+    @Method
+    def put_secret(self, name: str, value: str) -> Script[Secret]:
+        """Store a secret of the caller, or replace its value, which nothing shows again."""
+        return call("PUT", f"/v1/secrets/{part(name)}", may_repeat=True, json={"value": value})
+
+    @Method
+    def delete_secret(self, name: str) -> Script[list[Secret]]:
+        """Delete a secret of the caller. Return those that are left."""
+        left = yield from call("DELETE", f"/v1/secrets/{part(name)}")
+        return list(left["items"])
 
     @Method
     def create_token(self, user: str, scope: str = "user") -> Script[str]:

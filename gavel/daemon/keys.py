@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from gavel.backends.durable import write_durable
 from gavel.ports import ApiStore, Clock
 from gavel.types import Job, Scope, User
 
@@ -84,13 +85,4 @@ class Address:
 
 def write_private(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file atomically, readable by this user only; with `replace=False` an existing file stays as it is."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    if replace:
-        temporary.replace(path)
-        return
-    with suppress(FileExistsError):
-        os.link(temporary, path)
-    temporary.unlink()
+    write_durable(path, text.encode(), replace=replace)

@@ -1,18 +1,23 @@
 """What a leader opens for one term: the backend and the driver over it; and the report on the accelerators."""
 
 import json
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gavel.backends.accelerators import Discovery, discover
+from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
+from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock
 from gavel.config import Settings
+from gavel.daemon.background import in_background
+from gavel.daemon.chores import chores
 from gavel.daemon.keys import JobTokens, write_private
 from gavel.daemon.wake import Doorbell
 from gavel.errors import GavelError
@@ -48,6 +53,7 @@ class Parts:
             stack.callback(runner.close)
             if self.doorbell is not None:
                 stack.enter_context(self.doorbell.answered_by(self.clock.wake))
+            stack.enter_context(in_background(chores(self.settings, self.store)))
             yield self._driver(self.backend, runner)
 
     def notes(self) -> tuple[str, ...]:
@@ -81,7 +87,14 @@ class Parts:
             clock=self.clock,
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
+            output_bytes_per_job=settings.output_bytes,
             on_change=self.clock.wake,
+            preparation=Preparation(
+                setup_limit_s=settings.setup_limit_s,
+                image_command=shlex.split(settings.image_command),
+                image_options=shlex.split(settings.image_options),
+                secrets_of=secret_store(settings).values,
+            ),
             environment=environment,
             term=term,
         )

@@ -19,6 +19,7 @@ from gavel.mechanism.jobs import admission_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
+from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
@@ -38,7 +39,7 @@ from gavel.ports import (
     SchedulerStore,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState
+from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, Reason
 from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
@@ -93,7 +94,7 @@ class Driver:
         try:
             seen = self._observe()  # 1. what is
             snapshot = self._store.snapshot()
-            tick = Tick(now_s=now_s, seen=seen, snapshot=snapshot, jobs=dict(snapshot.jobs))
+            tick = Tick.of(now_s, seen, snapshot)
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
             tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
@@ -141,6 +142,7 @@ class Driver:
             estimator=estimator,
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
+            start_limit_s=self._settings.start_limit_s,
             colocated=colocated(tick.seen.gangs),
         )
         self._decider.learn_costs(tick)
@@ -225,7 +227,8 @@ class Driver:
         reasons = dict(tick.held)
         if tick.round_records and (tick.record or tick.events):
             explained = explain_waiting(tick.jobs, tick.round_records[-1])
-            reasons = {job_id: (reason, message) for job_id, reason, message in explained} | reasons
+            stalled = {job.id: (Reason.NO_PROGRESS, job.no_progress) for job in tick.wanting if job.no_progress}
+            reasons = {job_id: (reason, message) for job_id, reason, message in explained} | stalled | reasons
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
             if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
@@ -277,6 +280,7 @@ class Driver:
             amended=tick.amended,
             policy=tick.policy,
             predictions=tick.predictions,
+            metric_points=metric_points(tick),
             usage=charges(
                 tick.snapshot.jobs,
                 tick.changed.values(),
@@ -284,6 +288,7 @@ class Driver:
                 estimator=self._estimator,
                 now_s=tick.now_s,
             ),
+            startup_times=tick.startup_times if tick.startup_times is not tick.snapshot.startup_times else None,
             throughputs=self._estimator.table() if self._has_new_estimates and is_milestone else None,
         )
         if changes:

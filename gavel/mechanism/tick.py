@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from gavel.mechanism.cluster import nodes
 from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
@@ -19,6 +19,7 @@ from gavel.types import (
     Reason,
     RoundPlan,
     RoundRecord,
+    StartupTimes,
 )
 
 
@@ -59,12 +60,24 @@ class Tick:
     instructions: list[Instruction] = field(default_factory=list)
     held: Mapping[JobId, tuple[Reason, str]] = field(default_factory=dict)  # why no round may serve them
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
+    startup_times: tuple[StartupTimes, ...] = ()
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
     policy: str | None = None  # switched to in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
     predictions: tuple[Prediction, ...] = ()  # of jobs that are in a round for the first time
     _usable: Cluster | None = None
+
+    @classmethod
+    def of(cls, now_s: float, seen: Observation, snapshot: Snapshot) -> Self:
+        """Return the state of a tick that has decided nothing yet."""
+        return cls(
+            now_s=now_s,
+            seen=seen,
+            snapshot=snapshot,
+            jobs=dict(snapshot.jobs),
+            startup_times=snapshot.startup_times,
+        )
 
     @property
     def usable(self) -> Cluster:

@@ -37,12 +37,15 @@ class LaunchGang:
     resource: str  # the name each task requires one unit of
     lease_expires_at_s: float
     start_step: int
-    total_steps: int
+    total_steps: int | None  # None: the program says it in its first report
     checkpoint: str | None  # name of the accepted checkpoint to restore
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
     workdir: str = ""  # where the ranks run; "": in the job's own folder
     code: str = ""  # digest of the code version that the gang runs in a copy of; "": none
     python: str = ""  # path of the interpreter; "": the service's
+    secrets: tuple[str, ...] = ()  # names of the user's secrets, each a variable of the ranks
+    image: str = ""  # container image that the ranks run in; "": none
+    setup: str = ""  # shell line that makes the job's environment, once for each content and node; "": none
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 
 

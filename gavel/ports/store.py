@@ -15,6 +15,7 @@ from gavel.types import (
     JobId,
     JobSpec,
     JobState,
+    MetricPoint,
     NodeStatus,
     Operation,
     OperationId,
@@ -22,6 +23,7 @@ from gavel.types import (
     RoundPlan,
     RoundRecord,
     Scope,
+    StartupTimes,
     Tier,
     Usage,
     User,
@@ -56,7 +58,7 @@ class Snapshot:
     `version` grows with each commit of the scheduler and with nothing else. `commands` are the pending operations,
     oldest first; `nodes` the status of each node by its name; `usage` of the newest two months by (tier, month);
     `policy` the one that an operator switched to, empty: that of the settings; `preemptions` how many gangs rounds
-    have ever stopped or moved.
+    have ever stopped or moved; `startup_times` those measured last, by job kind and accelerator type.
     """
 
     version: int
@@ -69,6 +71,7 @@ class Snapshot:
     usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
     policy: str = ""
     preemptions: int = 0
+    startup_times: tuple[StartupTimes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ class Changes:
     `jobs` replace the scheduler's fields of the stored rows: never the spec, nor a cancellation that the API recorded.
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
     replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
-    tiers used before. `predictions` of jobs that have one already are left out.
+    tiers used before. `predictions` of jobs that have one already are left out; `startup_times` replace all.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -113,10 +116,12 @@ class Changes:
     usage: tuple[Usage, ...] = ()
     policy: str | None = None
     predictions: tuple[Prediction, ...] = ()
+    startup_times: tuple[StartupTimes, ...] | None = None
+    metric_points: tuple[MetricPoint, ...] = ()  # grouped by job, in the order of their reports
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
-        replaced = any(each is not None for each in (self.nodes, self.resources, self.policy))
+        replaced = any(each is not None for each in (self.nodes, self.resources, self.policy, self.startup_times))
         return bool(lists or self.round or self.cluster or self.amended or replaced)
 
 
@@ -297,6 +302,9 @@ class ApiStore(RequestStore, RecordStore, Protocol):
 
     def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
         """Return the number of jobs by (state, tier)."""
+
+    def metric_points(self, job_id: JobId) -> tuple[MetricPoint, ...]:
+        """Return the points of the curves of a job's metrics, at most about 1,000, by their steps."""
 
     def feed(self, *, after: int | None = None, limit: int = 200) -> Feed:
         """Return the jobs and rounds written after a position; None: only the position of the feed now.

@@ -2,11 +2,13 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
 
 from gavel.finish_time import isolated_rate
+from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
 from gavel.types import FloatArray, IntArray, WorkerId
@@ -28,6 +30,11 @@ SCALARS = (
     "preemptions",
     "lost_s",
     "alone_rate",
+    "started_at_s",
+    "begun_steps",
+    "leases_without_checkpoint",
+    "longest_without_checkpoint_s",
+    "has_trained",
 )
 BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
 COUNTS = ("column", "scale_factor", "priority", "tier")
@@ -39,7 +46,8 @@ class Active:
     Scalars are (n,), blocks (n, types): views of one array, so that a job that ends is one deletion. `column` is the
     column of the type that a job's gang runs on, -1: it waits; `workers` those it holds; `partner` the place in the
     trace of the job that it shares them with, -1: none; `running_rate` the steps/s it makes there, `alone_rate` what it
-    would make without a partner. It has done `base_steps` when `training_from_s` comes.
+    would make without a partner. It has done `base_steps` when `training_from_s` comes; its lease began at
+    `started_at_s` with `begun_steps`. Leases without a checkpoint are those without a step.
     """
 
     stated_weight: FloatArray
@@ -57,6 +65,11 @@ class Active:
     preemptions: FloatArray
     lost_s: FloatArray
     alone_rate: FloatArray
+    started_at_s: FloatArray
+    begun_steps: FloatArray
+    leases_without_checkpoint: FloatArray
+    longest_without_checkpoint_s: FloatArray
+    has_trained: FloatArray  # 1 once a gang of the job has begun to train, and has said how long the job is
     rates: FloatArray
     received_s: FloatArray
     shared_s: FloatArray
@@ -137,7 +150,7 @@ class Active:
             steps_per_s=self.rates,
             stated_weight=self.stated_weight,
             priority=self.priority,
-            steps_left=self.total_steps - self.steps_done,
+            steps_left=self._steps_left(),
             submitted_at_s=self.submitted_at_s,
             attained_service_s=self.received_s.sum(axis=1) * self.scale_factor,
             isolated_time_s=self.isolated_time_s,
@@ -145,6 +158,16 @@ class Active:
             cpu_cores=self.cpu_cores,
             memory_bytes=self.memory_bytes,
         )
+
+    def _steps_left(self) -> FloatArray:
+        """Return how many steps each job has left, (n,), as far as rounds know: programs say it at their start."""
+        is_said = self.has_trained > 0
+        total_steps = self.total_steps
+        if unsaid := [row for row, job in enumerate(self.jobs) if job.spec.total_steps is None and not is_said[row]]:
+            total_steps = total_steps.copy()
+            total_steps[unsaid] = nan
+        kinds = [job.spec.kind for job in self.jobs] if unsaid else []
+        return steps_left(total_steps, self.steps_done, kinds=kinds, steps_per_s=self.rates)
 
     def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:
         """Return when each of these gangs would end at its present rate, in simulated seconds, (rows,)."""
@@ -164,7 +187,7 @@ class Active:
         spec = job.spec
         values: dict[str, Any] = {
             "stated_weight": spec.weight,
-            "total_steps": spec.total_steps,
+            "total_steps": job.total_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
             "whole_rate": whole_rate,

@@ -9,6 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,38 +18,65 @@ from gavel.errors import InvalidRequest, SolveFailed
 
 Q = TypeVar("Q")
 A = TypeVar("A")
+POLL_S = 0.25
 Reply = tuple[bool, Any]
 """(True, the answer) or (False, the class of the error and its arguments)."""
 
 
-def ask(function: Callable[[Q], A], question: Q, *, time_limit_s: float, memory_limit_bytes: int) -> A:
+def ask(
+    function: Callable[[Q], A],
+    question: Q,
+    *,
+    time_limit_s: float,
+    memory_limit_bytes: int,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> A:
     """Return `function(question)`, computed by a new process that imports the function by its name.
 
-    Raise SolveFailed if the process takes too long, needs too much memory or ends without an answer, and InvalidRequest
-    if the function does.
+    `is_wanted` is called a few times a second; once it is false the process is ended. Raise SolveFailed then, or if the
+    process takes too long, needs too much memory or ends without an answer, and InvalidRequest if the function does.
     """
     name = f"{function.__module__}:{function.__qualname__}"
-    try:
-        child = subprocess.run(
-            module_command("gavel.simulator.asking", name, os.getpid(), memory_limit_bytes),
-            input=pickle.dumps(question),
-            env=os.environ | numeric_threads(1),
-            capture_output=True,
-            timeout=time_limit_s,
-            start_new_session=True,  # a Ctrl-C in the service's terminal is for the service to handle
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise SolveFailed(f"it took longer than {time_limit_s:g} s and was ended") from error
-    if not child.stdout:
-        last = child.stderr.decode(errors="replace").strip().rpartition("\n")[-1]
+    with subprocess.Popen(
+        module_command("gavel.simulator.asking", name, os.getpid(), memory_limit_bytes),
+        env=os.environ | numeric_threads(1),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # a Ctrl-C in the service's terminal is for the service to handle
+    ) as child:
+        try:
+            output, errors = _communicate(child, pickle.dumps(question), time_limit_s, is_wanted)
+        except BaseException:
+            child.kill()
+            raise
+    if not output:
+        last = errors.decode(errors="replace").strip().rpartition("\n")[-1]
         raise SolveFailed(f"its process ended without an answer: {exit_text(child.returncode)} {last}".rstrip())
-    is_answer, content = pickle.loads(child.stdout)  # noqa: S301  our own child wrote it
+    is_answer, content = pickle.loads(output)  # noqa: S301  our own child wrote it
     if is_answer:
         answer: A = content
         return answer
     kind, message = content
     raise kind(*message)
+
+
+def _communicate(
+    child: subprocess.Popen[bytes], question: bytes, time_limit_s: float, is_wanted: Callable[[], bool]
+) -> tuple[bytes, bytes]:
+    """Return what the child wrote to its standard output and errors. Raise SolveFailed where that is not waited for."""
+    end_s = time.monotonic() + time_limit_s
+    unsent: bytes | None = question
+    while True:
+        left_s = end_s - time.monotonic()
+        try:
+            return child.communicate(unsent, timeout=max(0.0, min(POLL_S, left_s)))
+        except subprocess.TimeoutExpired as error:
+            unsent = None  # a call that is repeated goes on with what it was given first
+            if left_s <= POLL_S:
+                raise SolveFailed(f"it took longer than {time_limit_s:g} s and was ended") from error
+            if not is_wanted():
+                raise SolveFailed("nobody waits for it any more, so it was ended") from error
 
 
 # --- inside the child -------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ STUCK = 1e-9  # steps per second of a gang that makes no progress on shared work
 HALVES = 2  # of a worker; a gang takes both, unless it shares its workers with another
 
 
-def program(kind: str) -> tuple[str, ...]:
-    """Return the argv that a virtual cluster runs as a job of this kind."""
-    return ("virtual", kind)
+def program(kind: str, total_steps: int | None = None) -> tuple[str, ...]:
+    """Return the argv that a virtual cluster runs as a job of this kind; `total_steps` is what the program says."""
+    return ("virtual", *([] if total_steps is None else [str(total_steps)]), kind)
 
 
 class VirtualCluster:
@@ -86,6 +86,7 @@ class VirtualCluster:
         now_s = self._advance()
         for gang in self._gangs.values():
             if gang.state is GangState.RUNNING:
+                gang.report_start(now_s)
                 is_due = now_s - gang.checkpointed_at_s >= self._checkpoint_period_s
                 gang.report(ReportKind.CHECKPOINT if is_due else ReportKind.PROGRESS, gang.step_at(now_s))
                 gang.checkpointed_at_s = now_s if is_due else gang.checkpointed_at_s
@@ -175,8 +176,8 @@ class VirtualCluster:
         return now_s
 
     def _end_by_itself(self, gang: VirtualGang, at_s: float) -> None:
-        if gang.state is GangState.RUNNING and gang.step_at(at_s) >= gang.launched.total_steps:
-            gang.report(ReportKind.FINISHED, gang.launched.total_steps)
+        if gang.state is GangState.RUNNING and gang.step_at(at_s) >= gang.total_steps:
+            gang.report(ReportKind.FINISHED, gang.total_steps)
             self._end(gang, at_s, GangExit(outcome=GangOutcome.EXITED))
         else:
             self._preempt(gang, at_s, "its lease ended")
@@ -197,7 +198,8 @@ class VirtualCluster:
             self._end_due_s = None
             gang = self._gangs[matched.gang]
             gang.state, gang.started_at_s = GangState.RUNNING, now_s
-            gang.training_from_s = now_s + self._cost_s(gang.launched.argv[-1])
+            gang.startup_s = self._cost_s(gang.launched.argv[-1])
+            gang.training_from_s = now_s + gang.startup_s
             gang.checkpointed_at_s = now_s
             gang.reported_step = gang.launched.start_step
             self._meet(gang, now_s)
@@ -261,6 +263,7 @@ class VirtualCluster:
         gang = VirtualGang(
             launched=launch,
             request=request,
+            total_steps=int(launch.argv[1]) if launch.total_steps is None else launch.total_steps,
             alone_steps_per_s=rate,
             rate_steps_per_s=rate,
             base_steps=launch.start_step,

@@ -153,7 +153,7 @@ class DrivenWorld:
             scale_factor=spec.scale_factor,
             submitted_at_s=job.submitted_at_s,
             finished_at_s=job.finished_at_s,
-            fastest_s=spec.total_steps / max(rates),
+            fastest_s=(job.total_steps or job.steps_done) / max(rates),
             lost_s=job.attempt * cost_s,
             packed_s=sum(job.shared_s.values()),
             cost_usd=sum(self._prices[name] * seconds / SECONDS_PER_HOUR for name, seconds in worker_s_of(job).items()),

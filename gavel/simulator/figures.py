@@ -152,7 +152,7 @@ def makespan_bound_h(jobs: Sequence[TraceJob], cluster: Cluster, throughput: Thr
         for column, name in enumerate(types):
             if capacity[name] >= job.spec.scale_factor:
                 rate = throughput.get((job.spec.kind, job.spec.scale_factor, name), 0.0)
-                hours[row, column] = rate * SECONDS_PER_HOUR / job.spec.total_steps
+                hours[row, column] = rate * SECONDS_PER_HOUR / job.total_steps
     variables, rows = np.arange(n * m), np.repeat(np.arange(n), m)
     ones = sparse.csr_array((np.ones(n * m), (rows, variables)), shape=(n, n * m + 1))
     held = sparse.csr_array((np.repeat(sizes, m), (variables % m, variables)), shape=(m, n * m + 1))

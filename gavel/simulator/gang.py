@@ -14,12 +14,14 @@ ROUNDING = 1e-6  # steps: the rounding error allowed below a whole step
 class VirtualGang:
     """One gang and its progress.
 
-    `base_steps` are done at the instant `training_from_s`, which is at first its start plus the switch cost.
-    `rate_steps_per_s` is its present rate, `alone_steps_per_s` its rate on workers of its own.
+    `total_steps` is its job's length, which it reports if it was launched without one. `base_steps` are done at the
+    instant `training_from_s`, which is at first its start plus the switch cost, its `startup_s`. `rate_steps_per_s` is
+    its present rate, `alone_steps_per_s` its rate on workers of its own.
     """
 
     launched: LaunchGang
     request: GangRequest
+    total_steps: int
     alone_steps_per_s: float
     rate_steps_per_s: float
     base_steps: float
@@ -36,6 +38,7 @@ class VirtualGang:
     reports: list[Report] = field(default_factory=list)
     is_end_seen: bool = False
     checkpointed_at_s: float = -inf
+    startup_s: float = 0.0
 
     @property
     def key(self) -> Gang:
@@ -44,7 +47,7 @@ class VirtualGang:
 
     def finishes_at_s(self) -> float:
         """Return when its last step is done, if its lease lasts until then; +inf while it waits."""
-        return self.training_from_s + (self.launched.total_steps - self.base_steps) / self.rate_steps_per_s
+        return self.training_from_s + (self.total_steps - self.base_steps) / self.rate_steps_per_s
 
     def ends_at_s(self) -> float:
         """Return the instant at which it ends by itself; +inf once it has ended."""
@@ -55,7 +58,7 @@ class VirtualGang:
     def step_at(self, now_s: float) -> int:
         """Return the whole steps that are done at an instant, counted from the job's beginning."""
         trained_s = max(0.0, now_s - self.training_from_s)
-        return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.launched.total_steps)
+        return min(int(self.base_steps + trained_s * self.rate_steps_per_s + ROUNDING), self.total_steps)
 
     def go_on(self, at_s: float, rate_steps_per_s: float) -> None:
         """Let it run at another rate from `at_s` on. Steps done before are reported at the old rate."""
@@ -65,6 +68,11 @@ class VirtualGang:
         self.training_from_s = max(self.training_from_s, at_s)
         self.rate_steps_per_s = rate_steps_per_s
         self.begun_late_s = unfinished_s - (self.base_steps - self.reported_step) / rate_steps_per_s
+
+    def report_start(self, now_s: float) -> None:
+        """Append the first report once it trains, as the runtime does."""
+        if self.sequence == 0 and now_s >= self.training_from_s:
+            self._add(ReportKind.PROGRESS, self.reported_step, 0.0, startup_s=self.startup_s)
 
     def _unfinished_s(self, at_s: float) -> float:
         """Return the seconds of training since the last step that was reported."""
@@ -95,11 +103,27 @@ class VirtualGang:
         self.begun_late_s = 0.0 if steps else self.begun_late_s
         self._add(kind, step, seconds, f"{self.launched.generation}-{step}" if kind is ReportKind.CHECKPOINT else None)
 
-    def _add(self, kind: ReportKind, step: int, seconds: float, checkpoint: str | None = None) -> None:
+    def _add(
+        self,
+        kind: ReportKind,
+        step: int,
+        seconds: float,
+        checkpoint: str | None = None,
+        startup_s: float | None = None,
+    ) -> None:
         steps = step - self.reported_step
         self.sequence, self.reported_step = self.sequence + 1, step
         self.reports.append(
-            Report(sequence=self.sequence, kind=kind, step=step, steps=steps, seconds=seconds, checkpoint=checkpoint)
+            Report(
+                sequence=self.sequence,
+                kind=kind,
+                step=step,
+                steps=steps,
+                seconds=seconds,
+                checkpoint=checkpoint,
+                total_steps=self.total_steps if self.launched.total_steps is None else None,
+                startup_s=startup_s,
+            )
         )
 
     def end(self, at_s: float, how: GangExit) -> None:

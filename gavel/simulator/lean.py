@@ -17,7 +17,7 @@ from gavel.finish_time import finish_time_fairness, isolated_rate
 from gavel.mechanism.cluster.placement import Layout, place
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
-from gavel.mechanism.planning.planner import Shares, gathers, shares_of, stay_rounds
+from gavel.mechanism.planning.planner import Shares, gathers, pinned_rows, shares_of, stay_rounds
 from gavel.mechanism.planning.problem import ClusterColumns, problem_of
 from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, SelectionProblem, choose
 from gavel.policies.equal_share import EqualShare
@@ -30,6 +30,7 @@ from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
 from gavel.simulator.packing import Packing
 from gavel.simulator.report import JobResult
 from gavel.simulator.rows import Rows
+from gavel.simulator.starting import rows_staying
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
 from gavel.types import (
@@ -149,13 +150,13 @@ class LeanWorld:
 
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
         active, count = self._active, len(self._active.jobs)
-        selection = self._selection_problem(is_new=self._allocate(now_s))
+        selection = self._selection_problem(now_s, is_new=self._allocate(now_s))
         chosen, active.ledger = choose(selection)
         pairs = {count + index: pair for index, pair in enumerate(selection.pairs)}
         members = {row: pairs.get(row, (row,)) for row in chosen}
         gangs = [(row, self._types[column], active.sizes[members[row][0]]) for row, column in chosen.items()]
         held = {row: workers for row, workers in enumerate(active.workers) if workers}
-        placed = place(gangs, self._layout, held, pairs=pairs, gathers=gathers(selection))
+        placed = place(gangs, self._layout, held, pairs=pairs, pinned=selection.pinned, gathers=gathers(selection))
         taken = [worker for workers in placed.values() for worker in workers]
         if len(set(taken)) != len(taken):
             raise InvariantViolated("one_lease_per_worker", f"round {self._tally.rounds} leases a worker twice")
@@ -177,8 +178,10 @@ class LeanWorld:
         self._tally.failed_solves += outcome not in (SOLVED, REUSED)
         return outcome != REUSED
 
-    def _selection_problem(self, *, is_new: bool) -> SelectionProblem:
-        active, shares = self._active, self._shares
+    def _selection_problem(self, now_s: float, *, is_new: bool) -> SelectionProblem:
+        active = self._active
+        staying = rows_staying(active, now_s, start_limit_s=self._settings.start_limit_s)
+        shares, pinned = pinned_rows(staying, self._shares, len(active.jobs)) if staying else (self._shares, ())
         self._tally.rounds += 1
         return SelectionProblem(
             rates=active.rates,
@@ -192,6 +195,7 @@ class LeanWorld:
             is_new_allocation=is_new,
             pairs=shares.pairs,
             pair_target_fraction=shares.of_pair,
+            pinned=pinned,
             stay_rounds=self._stay_rounds(),
             fastest_first=active.fastest_first,
             may_fill=self._may_fill(),
@@ -280,7 +284,7 @@ class LeanWorld:
         active, job = self._active, self._active.jobs[row]
         held_worker_s = worker_s(active.received_s[row], active.shared_s[row], job.spec.scale_factor)
         submitted_at_s = job.submitted_at_s
-        steps = job.spec.total_steps
+        steps = job.total_steps
         return JobResult(
             id=active.ids[row],
             name=job.spec.name,

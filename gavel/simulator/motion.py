@@ -37,7 +37,9 @@ class Motion:
             if workers == before:
                 self._tally.kept += bool(workers)
                 continue
-            active.preemptions[row] += bool(before)
+            if before:
+                active.preemptions[row] += 1
+                self._end_lease(row, now_s)
             self._put(row, workers)
             if workers:
                 started.append(row)
@@ -46,6 +48,14 @@ class Motion:
             self._pair(now_s, placed, self._scenario.colocated)
         running = list(placed)
         active.rounds_received[running, active.column[running]] += 1
+
+    def _end_lease(self, row: int, now_s: float) -> None:
+        """Count a lease that ends, as the service does (gavel/mechanism/jobs/lifecycle.py)."""
+        active, held_s = self._active, now_s - float(self._active.started_at_s[row])
+        is_vain = active.steps_done[row] <= active.begun_steps[row]
+        longest_s = max(float(active.longest_without_checkpoint_s[row]), held_s)
+        active.leases_without_checkpoint[row] = active.leases_without_checkpoint[row] + 1 if is_vain else 0
+        active.longest_without_checkpoint_s[row] = longest_s if is_vain else 0.0
 
     def add(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
         """Start more gangs in the middle of a round. All others go on."""
@@ -64,7 +74,8 @@ class Motion:
     def _begin(self, started: list[int], now_s: float) -> None:
         active = self._active
         active.base_steps[started] = active.steps_done[started]
-        active.training_from_s[started] = now_s
+        active.training_from_s[started] = active.started_at_s[started] = now_s
+        active.begun_steps[started] = active.steps_done[started]
         if self._scenario.switch_cost_s:
             costs = [self.start_s(active.jobs[row].spec.kind) for row in started]
             active.training_from_s[started] += costs
@@ -124,6 +135,7 @@ class Motion:
         end_s = min(end_s, float(finishes_at_s.max()))
         total, rate = active.total_steps[running], active.running_rate[running]
         trained_s = np.maximum(0.0, end_s - active.training_from_s[running])
+        active.has_trained[running] = np.maximum(active.has_trained[running], active.training_from_s[running] <= end_s)
         steps = np.minimum(np.floor(active.base_steps[running] + trained_s * rate + ROUNDING), total)
         is_over = finishes_at_s <= end_s
         steps[is_over] = total[is_over]

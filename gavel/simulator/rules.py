@@ -15,6 +15,7 @@ DECIDING = (
     "backfill",
     "minimum_lease_fraction",
     "minimum_run_s",
+    "start_limit_s",
     "price_moves",
     "space_sharing",
     "planning_lead_fraction",

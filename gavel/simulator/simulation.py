@@ -180,7 +180,7 @@ class World:
             if each not in self._id_of:
                 raise InvalidRequest("after", f"job {job.id or job.spec.name} waits for {each}, which is not before it")
         after = tuple(self._id_of[each] for each in job.spec.after)
-        spec = replace(job.spec, argv=program(job.spec.kind), after=after)
+        spec = replace(job.spec, argv=_program(job), after=after)
         job_id = self.store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
         if job.id:
             self._id_of[job.id] = job_id
@@ -195,6 +195,11 @@ class World:
         return InvariantViolated(
             "every_job_ends", f"{why} at {self._clock.now_s():g} s with {len(jobs)} jobs left{halted}: {stories}"
         )
+
+
+def _program(job: SimulatedJob) -> tuple[str, ...]:
+    """Return what the virtual cluster runs; it says how long it is where the submission does not."""
+    return program(job.spec.kind, job.total_steps if job.spec.total_steps is None else None)
 
 
 def _changes(outages: Sequence[NodeOutage]) -> deque[tuple[float, str, str]]:

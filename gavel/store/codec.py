@@ -25,6 +25,7 @@ from gavel.types import (
     PlanInputs,
     RoundPlan,
     RoundRecord,
+    StartupTimes,
 )
 
 Json = Any
@@ -32,6 +33,7 @@ _JOB = TypeAdapter(Job)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
+_STARTUP_TIMES = TypeAdapter(tuple[StartupTimes, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
 _JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "generation", "version"}
@@ -181,7 +183,12 @@ def pack_plan(plan: RoundPlan) -> bytes:
 
 
 def pack_document(
-    value: Cluster | tuple[ThroughputEstimate, ...] | tuple[NodeStatus, ...] | tuple[ApplicationResource, ...] | str,
+    value: Cluster
+    | tuple[ThroughputEstimate, ...]
+    | tuple[NodeStatus, ...]
+    | tuple[ApplicationResource, ...]
+    | tuple[StartupTimes, ...]
+    | str,
 ) -> bytes:
     """Return a packed document: a value that is always stored and replaced as a whole."""
     return _pack(value)
@@ -199,6 +206,13 @@ def throughputs(body: bytes | None) -> tuple[ThroughputEstimate, ...]:
     """Return the stored table of throughputs, the very same one for the same bytes; empty if there is none."""
     with readable("the table of throughputs"):
         return () if body is None else _THROUGHPUTS.validate_python(_unpack(body))
+
+
+@lru_cache(maxsize=2)
+def startup_times(body: bytes | None) -> tuple[StartupTimes, ...]:
+    """Return the stored times of start-ups, the very same ones for the same bytes; empty if none is stored."""
+    with readable("the times of start-ups"):
+        return () if body is None else _STARTUP_TIMES.validate_python(_unpack(body))
 
 
 def nodes(body: bytes | None) -> tuple[NodeStatus, ...]:

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from gavel.errors import Conflict, StaleVersion
 from gavel.ports import Changes
 from gavel.store import audit, codec, operations, predictions, queries
+from gavel.store.metric_points import MetricRows
 from gavel.store.retention import forget
 from gavel.store.rules import (
     Progress,
@@ -81,6 +82,7 @@ class Commit:
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._progress = [codec.progress(job) for job in changes.jobs]
+        self._metrics = MetricRows(changes.metric_points)
         self._round = codec.pack_round(changes.round) if changes.round else None
         self._amended = codec.pack_plan(changes.amended) if changes.amended else None
         documents = {
@@ -89,6 +91,7 @@ class Commit:
             "nodes": changes.nodes,
             "resources": changes.resources,
             "policy": changes.policy,
+            "startup_times": changes.startup_times,
         }
         self._documents = {name: codec.pack_document(each) for name, each in documents.items() if each is not None}
 
@@ -103,6 +106,7 @@ class Commit:
         self._check_jobs(tx)
         self._update_jobs(tx)
         add_events(tx, self._changes.events)
+        self._metrics.write(tx)
         operations.update_operations(tx, self._changes.operations)
         audit.add_audit(tx, self._changes.audit)
         audit.add_usage(tx, self._changes.usage)

@@ -14,7 +14,7 @@ from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused,
 from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store import conformance_api, conformance_live, conformance_operations, conformance_user_requests
 from gavel.store.samples import SimulationStore, WholeStore, refused, round_record, same, spec
-from gavel.types import Cluster, Job, JobState, Node, Tier, Worker
+from gavel.types import Cluster, Job, JobState, Node, StartupTimes, Tier, Worker
 
 
 def _submit(store: SimulationStore, now_s: float = 1.0, **over: Any) -> Job:
@@ -252,6 +252,15 @@ def cluster_and_throughputs_are_replaced_whole(store: SimulationStore) -> None:
     assert store.cluster() == Cluster() and store.throughputs() == ()
 
 
+def startup_times_are_replaced_whole(store: SimulationStore) -> None:
+    """They come with the snapshot; a commit without them leaves them."""
+    assert store.snapshot().startup_times == ()
+    times = StartupTimes(kind="mlp", accelerator_type="v100", startup_s=(1 / 3, 2.0), checkpoint_s=(0.25,))
+    _commit(store, startup_times=(times,))
+    _commit(store, events=(JobEvent(job_id="", at_s=1.0, kind="node.seen"),))
+    assert store.snapshot().startup_times == (times,)
+
+
 # --- tenants ----------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +317,7 @@ SIMULATION_CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     rounds_come_back_bit_for_bit,
     a_round_follows_the_newest,
     cluster_and_throughputs_are_replaced_whole,
+    startup_times_are_replaced_whole,
     tiers_are_created_and_replaced_by_version,
     tiers_form_a_tree_with_feasible_guarantees,
     *conformance_operations.CHECKS,

@@ -128,6 +128,7 @@ def _contents(connection: Connection, revision: str) -> Report:
         lambda: codec.cluster(queries.document(connection, "cluster")),
         lambda: codec.throughputs(queries.document(connection, "throughputs")),
         lambda: codec.nodes(queries.document(connection, "nodes")),
+        lambda: codec.startup_times(queries.document(connection, "startup_times")),
     ]
     faults = [fault for read in reads if (fault := _fault(read))]
     return Report(revision=revision, jobs=len(jobs), rounds=len(rounds), faults=tuple(faults))

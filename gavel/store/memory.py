@@ -44,6 +44,7 @@ from gavel.types import (
     Prediction,
     RoundPlan,
     RoundRecord,
+    StartupTimes,
     Tier,
     Usage,
 )
@@ -75,6 +76,7 @@ class MemoryStore(JobsInMemory):
         self._cluster = Cluster()
         self._policy = ""
         self._preemptions = 0
+        self._startup_times: tuple[StartupTimes, ...] = ()
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._usage: dict[tuple[str, str], Usage] = {}
@@ -99,6 +101,7 @@ class MemoryStore(JobsInMemory):
                 usage=self._newest_usage(),
                 policy=self._policy,
                 preemptions=self._preemptions,
+                startup_times=self._startup_times,
             )
         return self._snapshot
 
@@ -138,6 +141,7 @@ class MemoryStore(JobsInMemory):
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
         self._policy = self._policy if changes.policy is None else changes.policy
+        self._startup_times = self._startup_times if changes.startup_times is None else changes.startup_times
         self._snapshot = None
         return self._version
 
@@ -285,5 +289,5 @@ class MemoryStore(JobsInMemory):
 
 def _progress(job: Job) -> Progress:
     return Progress(
-        state=job.state, generation=job.generation, steps_done=job.steps_done, total_steps=job.spec.total_steps
+        state=job.state, generation=job.generation, steps_done=job.steps_done, total_steps=job.spec.total_steps or 0
     )

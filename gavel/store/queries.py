@@ -210,6 +210,7 @@ class SnapshotCache:
                     resources=self._resources(connection),
                     policy=codec.policy(document(connection, "policy")),
                     preemptions=counters.preemptions,
+                    startup_times=codec.startup_times(document(connection, "startup_times")),
                 )
                 self._change = counters.change
             return self._snapshot

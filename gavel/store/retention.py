@@ -1,11 +1,13 @@
-"""What the database deletes: the oldest events, decisions of rounds and predictions, a bounded number with each round.
+"""What the database deletes: the oldest events, decisions of rounds, predictions and points of metrics.
+
+It deletes a bounded number of them with each round.
 
 Jobs and the audit log are never deleted.
 """
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, tuple_
 
-from gavel.store.schema import AuditRow, EventRow, PredictionRow
+from gavel.store.schema import AuditRow, EventRow, MetricPointRow, PredictionRow
 from gavel.store.writer import Transaction
 
 ROWS_A_ROUND = 5000  # more than a round writes, little enough not to be felt
@@ -21,3 +23,11 @@ def forget(tx: Transaction, before_s: float) -> None:
     made = select(PredictionRow.job_id).order_by(PredictionRow.made_at_s).limit(ROWS_A_ROUND)
     is_oldest = PredictionRow.job_id.in_(made)
     tx.connection.execute(delete(PredictionRow).where(is_oldest, PredictionRow.made_at_s < before_s))
+    _forget_metric_points(tx, before_s)
+
+
+def _forget_metric_points(tx: Transaction, before_s: float) -> None:
+    table = MetricPointRow.__table__
+    oldest = select(table.c.job_id, table.c.step).where(table.c.at_s < before_s).order_by(table.c.at_s)
+    is_oldest = tuple_(table.c.job_id, table.c.step).in_(oldest.limit(ROWS_A_ROUND))
+    tx.connection.execute(delete(MetricPointRow).where(is_oldest))

@@ -59,7 +59,7 @@ class JobIds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The part of a job that may only grow."""
+    """The part of a job that may only grow. `total_steps` 0: the submission did not say how many steps it has."""
 
     state: JobState
     generation: int
@@ -75,7 +75,7 @@ def check_progress(job_id: JobId, before: Progress, after: Progress) -> None:
         raise InvariantViolated(
             "generations_grow", f"token of job {job_id} would fall from {before.generation} to {after.generation}"
         )
-    if not before.steps_done <= after.steps_done <= before.total_steps:
+    if not before.steps_done <= after.steps_done <= (before.total_steps or after.steps_done):
         raise InvariantViolated(
             "progress_grows",
             f"steps done of job {job_id} would go from {before.steps_done} to {after.steps_done} "

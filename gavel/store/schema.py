@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -83,7 +83,7 @@ class JobRow(Base):
     array_id: Mapped[str | None]
     generation: Mapped[int]
     steps_done: Mapped[int]
-    total_steps: Mapped[int]
+    total_steps: Mapped[int]  # as submitted; 0: not said
     change: Mapped[int]
     spec: Mapped[str] = mapped_column(Text)
     progress: Mapped[str] = mapped_column(Text)
@@ -149,6 +149,19 @@ class PredictionRow(Base):
     finish_high_s: Mapped[float]
     started_at_s: Mapped[float | None]
     finished_at_s: Mapped[float | None]
+
+
+class MetricPointRow(Base):
+    """The metrics of a job after a step, as JSON; of the gang `generation` on `accelerator_type`."""
+
+    __tablename__ = "metric_points"
+    __table_args__ = (Index(None, "at_s"),)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    generation: Mapped[int]
+    accelerator_type: Mapped[str]
+    at_s: Mapped[float]
+    metrics: Mapped[str] = mapped_column(Text)
 
 
 class OperationRow(Base):

@@ -29,6 +29,7 @@ from gavel.store import audit, codec, commands, operations, predictions, queries
 from gavel.store.database import open_database
 from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
+from gavel.store.metric_points import metric_points
 from gavel.store.notices import Listener
 from gavel.store.rules import KEEP_EVENTS_S, KEEP_ROUNDS, JobIds, check_limit, check_token_hash
 from gavel.store.submission import Books, Submission, submitted
@@ -42,6 +43,7 @@ from gavel.types import (
     JobId,
     JobSpec,
     JobState,
+    MetricPoint,
     NodeStatus,
     Operation,
     OperationId,
@@ -211,6 +213,10 @@ class SqlStore:
         """Return a job's events (the cluster's: "") with sequence > `after`, oldest first; limit 1..1000."""
         check_limit(limit, 1000)
         return self._read(lambda connection: queries.events(connection, job_id, after, limit))
+
+    def metric_points(self, job_id: JobId) -> tuple[MetricPoint, ...]:
+        """Return the points of the curves of a job's metrics, at most about 1,000, by their steps."""
+        return self._read(lambda connection: metric_points(connection, job_id))
 
     # --- rounds and what was seen -------------------------------------------------------------------------------
 

@@ -249,7 +249,7 @@ def _row(job: Job, change: int) -> dict[str, Any]:
         "array_id": job.spec.array_id,
         "generation": job.generation,
         "steps_done": job.steps_done,
-        "total_steps": job.spec.total_steps,
+        "total_steps": job.spec.total_steps or 0,
         "change": change,
         "spec": codec.dump(job.spec),
         "progress": codec.progress(job),

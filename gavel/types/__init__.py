@@ -16,7 +16,8 @@ from gavel.types.allocation import (
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
-from gavel.types.jobs import CodeVersion, Job, JobId, JobSpec, JobState
+from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
+from gavel.types.metrics import MetricPoint
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -33,6 +34,7 @@ from gavel.types.people import (
     BearerToken,
     Identity,
     Scope,
+    StoredSecret,
     Tier,
     Usage,
     User,
@@ -44,11 +46,13 @@ from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
 from gavel.types.rounds import EphemeralResource, Lease, PlanInputs, PlannedJobs, Planner, RoundPlan, RoundRecord
+from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
 __all__ = [
     "EXPLAINED",
     "SECONDS_PER_HOUR",
+    "TOTAL_STEPS_MAX",
     "AcceleratorType",
     "Allocation",
     "AllocationProblem",
@@ -75,6 +79,7 @@ __all__ = [
     "JobState",
     "Lease",
     "Measurement",
+    "MetricPoint",
     "Node",
     "NodeState",
     "NodeStatus",
@@ -93,10 +98,13 @@ __all__ = [
     "RoundPlan",
     "RoundRecord",
     "Scope",
+    "StartupTimes",
+    "StoredSecret",
     "Term",
     "Tier",
     "Usage",
     "User",
+    "WorkDone",
     "Worker",
     "WorkerId",
     "chain_of",
@@ -105,7 +113,9 @@ __all__ = [
     "month_of",
     "parts_held",
     "shares_by_weight",
+    "times_of",
     "total_by",
+    "typical_s",
     "worker_s",
     "worker_s_of",
     "workers_held",

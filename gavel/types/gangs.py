@@ -11,9 +11,10 @@ from gavel.types.rounds import EphemeralResource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The steps of a gang over wall seconds; 0 steps: it has done none in that time, colocated with a partner.
+    """The steps of a gang over wall seconds, in steps of its job's mean size.
 
-    `is_representative`: every core it used was as busy as it can be by design.
+    0 steps: it has done none in that time, colocated with a partner. `is_representative`: every core it used was as
+    busy as it can be by design.
     """
 
     job_id: JobId
@@ -23,7 +24,7 @@ class Measurement:
     kind: str
     scale_factor: int
     accelerator_type: AcceleratorType
-    steps: int
+    steps: float
     seconds: float
     partner: str | None = None
     placement: str = "consolidated"
@@ -41,7 +42,14 @@ class ReportKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it."""
+    """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it.
+
+    The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py); None
+    in others, and from a runtime that does not measure them.
+    `work` is the units of work of those steps, 0 if the program does not say them; `phases_s` the seconds since the
+    report before in each phase that is no training. `total_steps` is how many steps the program says the job has, where
+    its user did not.
+    """
 
     sequence: int
     kind: ReportKind
@@ -49,8 +57,15 @@ class Report:
     steps: int = 0
     seconds: float = 0.0
     checkpoint: str | None = None
+    total_steps: int | None = None
+    work: float = 0.0
+    phases_s: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""  # which checkpoint could not be loaded
     is_representative: bool = True
+    startup_s: float | None = None
+    restore_s: float | None = None
+    checkpoint_s: float | None = None
 
 
 class GangState(StrEnum):

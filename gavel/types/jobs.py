@@ -8,6 +8,7 @@ from gavel.types.cluster import AcceleratorType
 from gavel.types.reasons import Reason
 
 JobId = str
+TOTAL_STEPS_MAX = 10**12  # of a job
 
 
 class JobState(StrEnum):
@@ -44,20 +45,26 @@ class CodeVersion:
 class JobSpec:
     """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
 
-    `kind` names only what determines speed (model, batch size). `argv` is never a shell line. `throughput_steps_per_s`:
-    what the user states per accelerator type, for the gang. Each step of `priority` doubles the weight among the user's
-    jobs; in tiers that serve in order it reorders those that follow one another. `max_retries`: how often a program
-    that failed is started again. `after`: jobs that must have completed first. The jobs of one array share `array_id`,
-    the id of the first. The gang runs in `workdir`, or in its own copy of `code` if there is one; without both in an
-    empty folder of the job. `python` is the path of the interpreter; "": the service's.
+    `kind` names only what determines speed (model, batch size); `kind_from` says what the service made it of, "": it
+    was stated; `kind_args` names arguments that belong to it besides the usual ones. `argv` is never a shell line.
+    `throughput_steps_per_s`: what the user states per accelerator type, for the gang. Each step of `priority` doubles
+    the weight among the user's jobs; in tiers that serve in order it reorders those that follow one another.
+    `max_retries`: how often a program that failed is started again. `after`: jobs that must have completed first. The
+    jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
+    there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
+    service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
+    ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
+    gang starts. `total_steps` None: the program says how long it is (see `Job.total_steps`).
     """
 
     kind: str
     user: str
     tier: str
     argv: tuple[str, ...]
-    total_steps: int
+    total_steps: int | None = None
     name: str = ""
+    kind_from: str = ""
+    kind_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     scale_factor: int = 1
     weight: float = 1.0
@@ -72,9 +79,22 @@ class JobSpec:
     after: tuple[JobId, ...] = ()
     array_id: JobId | None = None
     array_index: int | None = None
+    resubmit_of: JobId | None = None  # the job that was submitted again as this one
     workdir: str = ""
     python: str = ""
+    setup: str = ""
+    image: str = ""
+    secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """Units of work that a program has reported, with the steps and the seconds of training in which it did them."""
+
+    units: float = 0.0
+    steps: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)  # without slots: `changed` (copying.py) copies it with every report
@@ -89,7 +109,14 @@ class Job:
     `shared_s` is the time in which another job was on the same workers.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
-    `trained_s` and `trained_steps` are what the newest gang has reported as training.
+    `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
+    at which its training began, None before its first report. `startup_s`, `restore_s` and `checkpoint_s` are the last
+    that a gang reported (gavel/types/startup.py). `leases_without_checkpoint` counts the leases since the last accepted
+    checkpoint, the longest lasted `longest_without_checkpoint_s`; `no_progress` says why none is expected any more,
+    and what helps, empty while there is hope.
+    `phases_s` is the time in phases that are no training, by name; `outside_s` that of the newest gang since its first
+    report. `work` is 0 for a program that reports no units of work.
+    `program_steps` is how many steps the program said it has, where its user did not.
     """
 
     id: JobId
@@ -111,6 +138,17 @@ class Job:
     retry_at_s: float = 0.0
     trained_s: float = 0.0
     trained_steps: int = 0
+    training_since_s: float | None = None
+    startup_s: float | None = None
+    restore_s: float | None = None
+    checkpoint_s: float | None = None
+    leases_without_checkpoint: int = 0
+    longest_without_checkpoint_s: float = 0.0
+    no_progress: str = ""
+    program_steps: int | None = None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    outside_s: float = 0.0
+    work: WorkDone = WorkDone()
     reason: Reason = Reason.PENDING_EVALUATION
     message: str = ""
     preemptions: int = 0
@@ -132,11 +170,27 @@ class Job:
         return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
 
     @property
+    def has_saved(self) -> bool:
+        """True once a checkpoint of the newest gang was accepted; its name begins with the gang's generation."""
+        return self.checkpoint is not None and self.checkpoint.startswith(f"{self.generation}-")
+
+    @property
     def explanation(self) -> str:
         """Return why the job is in its state: its message, or the sentence of its reason while it has none."""
         return self.message or self.reason.sentence
 
     @property
-    def steps_remaining(self) -> int:
-        """Return the number of steps that no accepted checkpoint covers yet."""
-        return max(0, self.spec.total_steps - self.steps_done)
+    def total_steps(self) -> int | None:
+        """Return how many steps the job has: as submitted, else as its program said; None while nobody has said it."""
+        return self.program_steps if self.spec.total_steps is None else self.spec.total_steps
+
+    @property
+    def steps_so_far(self) -> int:
+        """Return the steps done, those that only a report says included."""
+        return max(self.steps_done, self.steps_reported)
+
+    @property
+    def position(self) -> str:
+        """Return where the job is, for sentences: `step 5 of 10`, or `step 5` while its length is not known."""
+        of_total = "" if self.total_steps is None else f" of {self.total_steps}"
+        return f"step {self.steps_done}{of_total}"

@@ -103,6 +103,14 @@ class BearerToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSecret:
+    """A secret of a user, without its value."""
+
+    name: str
+    updated_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class User:
     """A user and the tiers it may submit to; the first is the default."""
 

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     PROGRAM_FAILED = "ProgramFailed"
     PROGRAM_NOT_STARTED = "ProgramNotStarted"
     STEPS_MISSING = "StepsMissing"
+    NO_PROGRESS = "NoProgress"
     LOST_TOO_OFTEN = "LostTooOften"
     DEPENDENCY_FAILED = "DependencyFailed"
 
@@ -127,6 +128,11 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.STEPS_MISSING: Explained(
         "The program of the job ended without an error before all steps were done.",
         "Let the program run its loop over `job.steps()` to the end, and submit it again.",
+    ),
+    Reason.NO_PROGRESS: Explained(
+        "The leases of the job end before it has saved a checkpoint, and none can be longer.",
+        "Pass `checkpoint` and `restore` to `job.steps`, or shorten the start of the program. An operator can raise"
+        " start_limit_s or round_duration_s.",
     ),
     Reason.LOST_TOO_OFTEN: Explained(
         "Gangs of the job were lost several times in a row, without a new checkpoint in between.",

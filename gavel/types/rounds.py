@@ -83,7 +83,8 @@ class PlanInputs:
     `parent` the plan of the round before as it was then; `kept` the leases that went on before anything was planned;
     `to_profile` the (job, accelerator type) pairs that nobody has measured yet. `switch_cost_s` is what a gang of a job
     kind loses by a move, in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
-    the round stays; `started_at_s` says when those that run now were started.
+    the round stays; `started_at_s` says when those that run now were started. The gangs of `starting` stay as well:
+    they have not trained for long enough to keep it (mechanism/planning/starting.py).
     """
 
     policy: str
@@ -100,6 +101,7 @@ class PlanInputs:
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     minimum_run_s: float = 0.0
     started_at_s: Mapping[JobId, float] = field(default_factory=dict)
+    starting: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -18,6 +18,7 @@ A job may steer tasks of its own by ephemeral resources (docs/ephemeral-resource
 
 from gavel_runtime._hub import GangError
 from gavel_runtime._job import Job, job
+from gavel_runtime._loop import Loop
 from gavel_runtime._tasks import Task
 
-__all__ = ["GangError", "Job", "Task", "job"]
+__all__ = ["GangError", "Job", "Loop", "Task", "job"]

@@ -2,29 +2,41 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object]) -> Path:
-    """Let `save` fill `directory/name`, flush it to disk and return its path; raises what `save` raises.
+def begin_checkpoint(directory: Path, name: str) -> Path:
+    """Return a new empty folder to fill: `.NAME.tmp` in `directory`.
 
-    Unfinished checkpoints (`.NAME.tmp`) of gangs that were killed are removed first: a job has one gang at a time.
+    Unfinished checkpoints of gangs that were killed are removed first: a job has one gang at a time.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for unfinished in directory.glob(".*.tmp"):
         shutil.rmtree(unfinished)
-    temporary, final = directory / f".{name}.tmp", directory / name
+    temporary = directory / f".{name}.tmp"
     temporary.mkdir(mode=0o700)
+    return temporary
+
+
+def complete_checkpoint(temporary: Path) -> Path:
+    """Flush the filled folder to disk, and return the path that it is renamed to: NAME."""
+    final = temporary.with_name(temporary.name[1:].removesuffix(".tmp"))
+    _flush_tree(temporary)
+    temporary.rename(final)
+    _flush(final.parent)
+    return final
+
+
+@contextmanager
+def whole_or_absent(temporary: Path) -> Iterator[None]:
+    """Remove the folder if what is done within fails."""
     try:
-        save(temporary)
-        _flush_tree(temporary)
-        temporary.rename(final)
+        yield
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    _flush(directory)
-    return final
 
 
 def _flush_tree(root: Path) -> None:

@@ -1,9 +1,9 @@
 """Messages that keep the ranks of a gang in step: rank 0 is the hub, the others are spokes.
 
-In each step rank 0 sends every spoke an order (go, stop or end), and after the step every spoke reports to rank 0 that
-it is done. In between, `all_gather` passes bytes through the hub. Every message has a tag, which shows ranks that do
-different things at the same time. Every wait ends after the gang's time limit, which the kernel keeps (SO_RCVTIMEO) at
-no cost per message. A peer that ends closes its socket, which is noticed at once.
+In each step rank 0 sends every spoke an order (go, save, stop or end), and after the step, or the checkpoint, every
+spoke reports to rank 0 that it is done. In between, `all_gather` passes bytes through the hub. Every message has a tag,
+which shows ranks that do different things at the same time. Every wait ends after the gang's time limit, which the
+kernel keeps (SO_RCVTIMEO) at no cost per message. A peer that ends closes its socket, which is noticed at once.
 """
 
 import json
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HUB_FILE = "hub.json"
-GO, STOP, END = b"go", b"stop", b"end"
+GO, SAVE, STOP, END = b"go", b"save", b"stop", b"end"
 _HELLO, _ORDER, _DONE, _GATHER = b"h", b"o", b"d", b"g"
 _MEANING = {_HELLO: "joined", _ORDER: "sent an order", _DONE: "ended its step", _GATHER: "called all_gather"}
 _HEADER = struct.Struct("!cQ")
@@ -108,15 +108,19 @@ class Hub:
     def __init__(self, links: Sequence[Link] = ()) -> None:
         self._links = links
 
-    def release(self, order: bytes, step: int) -> None:
-        """Send every spoke the order: GO with the step, STOP or END."""
+    def release(self, order: bytes, step: int, name: str = "") -> None:
+        """Send every spoke the order: GO with the step, SAVE with the folder's name too, STOP or END."""
         for link in self._links:
-            link.send(_ORDER, b"%s %d" % (order, step))
+            link.send(_ORDER, b"%s %d %s" % (order, step, name.encode()))
 
-    def step_done(self) -> bool:
-        """Wait until every spoke has ended its step; return whether one of them was asked to stop."""
-        answers = [link.receive(_DONE) for link in self._links]
-        return STOP in answers
+    def step_done(self) -> tuple[bool, float]:
+        """Wait until every spoke has ended its step.
+
+        Return whether one of them was asked to stop, and the most seconds of it that one was not training.
+        """
+        answers = [link.receive(_DONE).partition(b" ") for link in self._links]
+        stops = any(order == STOP for order, _, _ in answers)
+        return stops, max((float(outside_s or 0.0) for _, _, outside_s in answers), default=0.0)
 
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
         """Every rank's payload, in the order of ranks."""
@@ -136,16 +140,19 @@ class Spoke:
         self._rank = rank
         self._world_size = world_size
 
-    def order(self, step: int) -> bytes:
-        """Return the order: GO, STOP or END. Raises GangError if the hub is at another step than this rank."""
-        order, at = self._link.receive(_ORDER).split()
-        if order == GO and int(at) != step:
-            raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
-        return order
+    def order(self, step: int) -> tuple[bytes, str]:
+        """Return the order, GO, SAVE, STOP or END, and the name of the folder to SAVE in.
 
-    def step_done(self, *, asked_to_stop: bool) -> None:
-        """Tell the hub that this rank has ended its step."""
-        self._link.send(_DONE, STOP if asked_to_stop else GO)
+        Raises GangError if the hub is at another step than this rank.
+        """
+        order, at, name = self._link.receive(_ORDER).split(b" ", 2)
+        if order in (GO, SAVE) and int(at) != step:
+            raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
+        return order, name.decode()
+
+    def step_done(self, *, asked_to_stop: bool, outside_s: float = 0.0) -> None:
+        """Tell the hub that this rank has ended its step, of which `outside_s` seconds were no training."""
+        self._link.send(_DONE, b"%s %.6f" % (STOP if asked_to_stop else GO, outside_s))
 
     def all_gather(self, payload: bytes) -> tuple[bytes, ...]:
         """Every rank's payload, in the order of ranks."""

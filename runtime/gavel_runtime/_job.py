@@ -2,18 +2,19 @@
 
 import itertools
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
-from gavel_runtime._hub import GO, STOP, Hub, Meeting, Spoke, join_hub, open_hub
-from gavel_runtime._leader import EXIT_PREEMPTED, Leader, Save
-from gavel_runtime._lease import boottime_s
+from gavel_runtime._hub import Hub, Meeting, Spoke, join_hub, open_hub
+from gavel_runtime._leader import Leader, Save
+from gavel_runtime._length import total_of
+from gavel_runtime._loop import Follower, Loop, StopSignal
+from gavel_runtime._marks import Marks
 from gavel_runtime._reports import merged_metrics
+from gavel_runtime._restore import resumed
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
 
@@ -31,6 +32,7 @@ class Job:
     def __init__(self) -> None:
         self._metrics: dict[str, float] = {}
         self._numbers = itertools.count(1)
+        self._marks = Marks()
 
     @cached_property
     def _setting(self) -> Setting:
@@ -78,6 +80,18 @@ class Job:
         """The node that this process runs on; empty outside Gavel."""
         return self._setting.node
 
+    @property
+    def output_dir(self) -> Path:
+        """The job's folder for what it produces: it stays over leases, and is listed and downloaded.
+
+        Outside Gavel `outputs`, made below the present folder. Raises RuntimeError where a cluster offers none.
+        """
+        folder = self._setting.output_dir
+        if folder is None:
+            raise RuntimeError("job.output_dir: this cluster has no output folders; write to a folder that you share")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def steps(
         self,
         *,
@@ -88,42 +102,110 @@ class Job:
     ) -> Iterator[int]:
         """Yield the indices of the steps to do, from the first that no checkpoint covers to the last.
 
-        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from. `checkpoint(path)` is
-        called in rank 0 between steps with an empty directory to fill: at the end, before the lease is over, and every
-        `checkpoint_every_s` seconds. When the job must stop, SystemExit(75) is raised instead of the next step, so that
-        code after the loop runs only when training is complete; every rank stops after the same step.
-        `total` is the number of steps outside Gavel; inside, the number of the submitted job is used.
+        `restore(path)` is called first, in every rank, when there is a checkpoint to resume from; if it raises and the
+        job has one rank, again with the checkpoint before that one. `checkpoint(path)` is called in rank 0 between
+        steps with an empty directory to fill: at the end, before the lease is over, and every `checkpoint_every_s`
+        seconds. If it returns a function, that one is called in a thread to do the writing from a copy in memory, while
+        training goes on. When the job must stop, SystemExit(75) is raised instead of the next step, so that code after
+        the loop runs only when training is complete; every rank stops after the same step.
+        `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
+        none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
         """
+        total_steps = self._checked(total, checkpoint, restore)
+
+        def steps() -> Iterator[int]:
+            with self._begun(total_steps, checkpoint, restore, checkpoint_every_s, False) as loop:
+                while loop.next():
+                    yield loop.step
+                    loop.step_done()
+
+        return steps()
+
+    def loop(
+        self,
+        *,
+        checkpoint: Save | None = None,
+        restore: Restore | None = None,
+        total: int | None = None,
+        checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+        every_rank: bool = False,
+    ) -> Loop:
+        """Begin the loop of `steps` for a program that is called back at each step; see Loop.
+
+        `every_rank`: `checkpoint` is called in all ranks after the same step, with the same folder where they share
+        one. Restores at once. Raises as `steps` does.
+        """
+        return self._begun(
+            self._checked(total, checkpoint, restore), checkpoint, restore, checkpoint_every_s, every_rank
+        )
+
+    def _checked(self, total: int | None, checkpoint: Save | None, restore: Restore | None) -> int:
         setting = self._setting
-        total_steps = total if setting.total_steps is None else setting.total_steps
-        if total_steps is None:
-            raise ValueError("total: not run by Gavel, so say how many steps: job.steps(total=1000)")
+        total_steps = total_of(setting, total)
         if setting.checkpoint is not None and restore is None:
             raise ValueError(f"restore: there is a checkpoint at {setting.checkpoint}; pass a function that loads it")
-        return self._steps(total_steps, checkpoint, restore, checkpoint_every_s)
+        return total_steps
 
-    def _steps(
-        self, total_steps: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float
-    ) -> Iterator[int]:
+    def _begun(
+        self, total: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float, every_rank: bool
+    ) -> Loop:
         setting, gang = self._setting, self._gang
-        with _StopSignal() as stop_signal:
-            started_s = boottime_s()
-            if setting.checkpoint is not None and restore is not None:
-                restore(setting.checkpoint)
-            if isinstance(gang, Spoke):
-                yield from _follow(gang, setting.start_step, stop_signal)
-                return
-            leader = Leader(
+        stop_signal = StopSignal()
+        begun = resumed(setting, restore)
+        side: Leader | Follower
+        if isinstance(gang, Spoke):
+            side = Follower(setting, gang, begun.step, marks=self._marks, asked_to_stop=stop_signal)
+        else:
+            side = Leader(
                 setting,
                 gang,
-                save=save,
-                checkpoint_every_s=checkpoint_every_s,
+                total,
+                begun=begun,
+                every_rank=every_rank,
+                checkpoint_every_s=None if save is None else checkpoint_every_s,
                 metrics=self._metrics,
+                marks=self._marks,
                 asked_to_stop=stop_signal,
-                restore_s=boottime_s() - started_s,
             )
-            yield from leader.steps(total_steps)
+        return Loop(side, save, setting.checkpoint, stop_signal)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The folder of the checkpoint that this process resumes from; None at the beginning."""
+        return self._setting.checkpoint
+
+    def epochs(
+        self,
+        total: int | None = None,
+        *,
+        checkpoint: Save | None = None,
+        restore: Restore | None = None,
+        checkpoint_every_s: float = 0.0,
+    ) -> Iterator[int]:
+        """Yield the epochs to do, from the first that no checkpoint covers to the last: `steps` with epochs as steps.
+
+        `checkpoint(path)` is called after every epoch, or after the first that ends `checkpoint_every_s` seconds after
+        the last call; `restore(path)` as in `steps`. The job stops between epochs only, so a round should be longer
+        than an epoch. Raises ValueError, GangError and SystemExit(75) as `steps`.
+        """
+        return self.steps(total=total, checkpoint=checkpoint, restore=restore, checkpoint_every_s=checkpoint_every_s)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Return a context manager for a block that is no training, such as `with job.phase("eval"):`.
+
+        Its time is shown with the job, and left out of the measured rate: in a gang the longest of all ranks. Phases
+        may be nested; the inner one then counts. A process has at most 8 names. Raises ValueError for a bad name.
+        """
+        return self._marks.phase(name)
+
+    def report_work(self, units: float) -> None:
+        """Say how much work the step in progress is, such as its tokens, where steps differ in size: called in rank 0.
+
+        The measured rate is then that of work, and counts in steps of the job's mean size. Only how the units of steps
+        compare matters. Several calls in a step add up. Raises ValueError for a number that is not finite or below 0.
+        """
+        self._marks.add_work(units)
 
     def report(self, **metrics: float) -> None:
         """Attach metrics to the coming reports, such as `loss=0.3`: at most 16 names; numbers that are not finite are
@@ -193,47 +275,6 @@ class Job:
         if not (self._setting.service_url and self._setting.job_token):
             raise RuntimeError("not run by a Gavel service, so there is no cluster to ask (GAVEL_URL, GAVEL_JOB_TOKEN)")
         return JobCluster(self._setting.service_url, self._setting.job_token, ttl_s)
-
-
-def _follow(spoke: Spoke, start: int, stop_signal: "_StopSignal") -> Iterator[int]:
-    """Yield each step that the hub orders: the loop of every rank but 0. Raises SystemExit(75) at a stop."""
-    step = start
-    while (order := spoke.order(step)) == GO:
-        yield step
-        step += 1
-        spoke.step_done(asked_to_stop=stop_signal())
-    if order == STOP:
-        raise SystemExit(EXIT_PREEMPTED)
-
-
-class _StopSignal:
-    """A context manager that records SIGTERM; a call returns whether one came. Only works in the main thread.
-
-    A process that leaves because its lease is over ignores the signal from then on: the supervisor sends it at the same
-    instant, and it would kill the process in the middle of its exit, before its exit code and its own cleaning up.
-    """
-
-    def __init__(self) -> None:
-        self._came = False
-        self._is_main = threading.current_thread() is threading.main_thread()
-
-    def __call__(self) -> bool:
-        return self._came
-
-    def __enter__(self) -> "_StopSignal":
-        if self._is_main:
-            self._before = signal.signal(signal.SIGTERM, self._remember)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._is_main:
-            leaves = isinstance(error, SystemExit) and error.code == EXIT_PREEMPTED
-            signal.signal(signal.SIGTERM, signal.SIG_IGN if leaves else self._before or signal.SIG_DFL)
-
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
 
 
 job = Job()

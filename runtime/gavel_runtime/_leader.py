@@ -1,133 +1,218 @@
 """Rank 0 of a gang: it holds the lease, releases each step, writes checkpoints and reports."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from gavel_runtime._checkpoint import write_checkpoint
-from gavel_runtime._hub import END, GO, STOP, Hub
+from gavel_runtime._checkpoint import begin_checkpoint
+from gavel_runtime._hub import END, GO, SAVE, STOP, Hub
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
-from gavel_runtime._reports import Meter, Reports
+from gavel_runtime._marks import Marks
+from gavel_runtime._reports import Measured, Meter, Reports
+from gavel_runtime._restore import Resumed
 from gavel_runtime._setting import Setting
+from gavel_runtime._writing import Writing
 
 EXIT_PREEMPTED = 75
-PROGRESS_EVERY_S = 0.5
 _HOLD_POLL_S = 0.02
 
 Save = Callable[[Path], object]
+"""Fills the folder; or returns a function that does so later, in a thread, from a copy made in memory."""
 
 
 class Leader:
-    """The loop of rank 0. `metrics` is read at each report; `asked_to_stop()` is true once a signal came.
+    """The side of rank 0 in its loop. `metrics` is read at each report; `asked_to_stop()` is true once a signal came.
 
-    `restore_s` is how many seconds loading the checkpoint took: the first estimate of how long writing one takes.
+    `begun` says where it goes on; the seconds that loading took are the first estimate of how long writing takes. If
+    the accepted checkpoint could not be loaded, the steps up to it are done again and not reported.
+    `checkpoint_every_s`: seconds between checkpoints, None: the loop cannot write any. `every_rank`: all ranks write
+    their part of one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what its loop was told, each by its name
         self,
         setting: Setting,
         hub: Hub,
+        total: int,
         *,
-        save: Save | None,
-        checkpoint_every_s: float,
+        begun: Resumed,
+        every_rank: bool,
+        checkpoint_every_s: float | None,
         metrics: Mapping[str, float],
+        marks: Marks,
         asked_to_stop: Callable[[], bool],
-        restore_s: float,
     ) -> None:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
         self._hub = hub
-        self._directory = setting.checkpoint_dir
-        self._save = save if setting.checkpoint_dir is not None else None
-        self._checkpoint_every_s = checkpoint_every_s
-        self._metrics = metrics
+        self._directory = None if checkpoint_every_s is None else setting.checkpoint_dir
+        self._every_rank = every_rank
+        self._checkpoint_every_s = checkpoint_every_s or 0.0
+        self._metrics, self._marks = metrics, marks
         self._asked_to_stop = asked_to_stop
         self._a_rank_stops = False
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
-        self._checkpoint_s = restore_s
-        self._start = self._saved = setting.start_step
+        self._checkpoint_s = begun.restore_s
+        self.step = self._start = begun.step
+        self._accepted = self._saved = setting.start_step
+        self._does_again = self.step < self._accepted
+        self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
+        self._submitted, self._end = setting.total_steps, max(self.step, total)
+        self._unsaid_steps = self._end if setting.total_steps is None else None
         self._saved_at_s = self._reported_at_s = boottime_s()
-
-    def steps(self, total: int) -> Iterator[int]:
-        """Yield each step that the gang may do, until the last; raises SystemExit(75) at the end of the lease."""
-        start = self._start
-        if start < total:
-            self._report("progress", start)  # shows the service that this program counts its steps
+        self._begun: Path | None = None
+        self._writing: Writing | None = None
+        if self.step < self._end:
+            self._begin(begun)
+        self._marks.take_step()  # what was before the first step
         self._meter.resume(boottime_s())
-        try:
-            for step in range(start, total):
-                self._release(step)
-                yield step
-                self._step_done(step + 1)
-            self._finish(max(start, total))
-        finally:
-            self._reports.close()
 
-    def _release(self, step: int) -> None:
-        """Wait until the gang may do `step`, and release it. Writes a checkpoint first if it must wait, or one is due.
+    def _begin(self, begun: Resumed) -> None:
+        """Show the service that this program counts its steps, and how it began."""
+        times_s = {"startup_s": round(begun.startup_s, 6), "restore_s": round(begun.restore_s, 6)}
+        self._write("progress", self._accepted, (0, 0.0, 0.0), more={**times_s, **_filled(note=begun.note)})
 
-        If the lease ends too early for the step and a checkpoint after it, the gang waits: it goes on if the lease is
-        extended in time, and exits when the lease is over.
+    def order(self) -> bytes:
+        """Return GO when the gang may do the next step; SAVE if it must write a checkpoint first; END, STOP.
+
+        If the lease ends too early for the step and a checkpoint after it, the gang saves and waits: it goes on if the
+        lease is extended in time, and stops when the lease is over.
         """
-        if boottime_s() - self._saved_at_s >= self._checkpoint_every_s:
-            self._checkpoint(step)
-        while not self._has_room_for(step):
-            self._checkpoint(step)
+        self._settle(wait=False)
+        if self.step >= self._end:
+            return self._begin_save() if self._is_unsaved() else self._leave(END)
+        if self._is_unsaved() and self._is_due():
+            return self._begin_save()
+        while not self._has_room():
+            if self._is_unsaved():
+                return self._begin_save()
             if self._is_over():
-                self._leave(step)
+                return self._leave(STOP)
             time.sleep(_HOLD_POLL_S)
+            self._settle(wait=False)
             self._meter.resume(boottime_s())
-        self._hub.release(GO, step)
+        self._hub.release(GO, self.step)
+        return GO
 
-    def _has_room_for(self, step: int) -> bool:
+    def _is_unsaved(self) -> bool:
+        return self._directory is not None and self.step > self._saved
+
+    def _is_due(self) -> bool:
+        return not self._writing and boottime_s() - self._saved_at_s >= self._checkpoint_every_s
+
+    def _has_room(self) -> bool:
         """Return whether the lease lasts for the step and a checkpoint.
 
         The first step after a start always has room: so a job progresses even if its leases are shorter than a step.
         """
-        saving = self._save is not None and step > self._start
-        needed_s = self._meter.step_s + self._checkpoint_s if saving else 0.0
+        saving = self._directory is not None and self.step > self._start
+        checkpoints_s = self._checkpoint_s * (2 if self._writing else 1)
+        needed_s = self._meter.step_s + checkpoints_s if saving else 0.0
         return not self._stops() and self._lease.has_room_for(needed_s)
 
     def _stops(self) -> bool:
-        return self._a_rank_stops or self._asked_to_stop()
+        return self._a_rank_stops or self._asked_to_stop() or self.step >= self._stop_step
 
     def _is_over(self) -> bool:
         return self._stops() or not self._lease.has_room_for(0.0)
 
-    def _step_done(self, step: int) -> None:
-        self._a_rank_stops |= self._hub.step_done()
+    def step_done(self) -> None:
+        """Count the step once every rank has done it, and report now and then."""
+        stops, outside_s = self._hub.step_done()
+        self._a_rank_stops |= stops
+        self.step += 1
+        own_s, work = self._marks.take_step()
         now_s = boottime_s()
-        self._meter.step_done(now_s)
-        if self._meter.steps and now_s - self._reported_at_s >= PROGRESS_EVERY_S:
-            self._report("progress", step)
+        self._meter.step_done(now_s, max(outside_s, own_s), work)
+        if self._meter.steps and now_s - self._reported_at_s >= self._report_every_s and not self._writing:
+            self._report("progress", self.step)
 
-    def _leave(self, step: int) -> None:
-        if self._meter.steps:
-            self._report("progress", step)
-        self._hub.release(STOP, step)
-        raise SystemExit(EXIT_PREEMPTED)
+    def finish(self) -> None:
+        """Make this step the last one."""
+        self._end = self.step
 
-    def _finish(self, step: int) -> None:
-        self._checkpoint(step)
-        self._report("finished", step, durable=True)
-        self._hub.release(END, step)
+    def close(self) -> None:
+        """Close the reports."""
+        self._reports.close()
 
-    def _checkpoint(self, step: int) -> None:
-        """Save and report the job's state after `step` steps, unless it is saved already or the job saves none."""
-        if self._save is None or self._directory is None or step == self._saved:
-            return
-        started_s = boottime_s()
-        path = write_checkpoint(self._directory, f"{self._generation}-{step}", self._save)
-        self._saved, self._saved_at_s = step, boottime_s()
-        self._checkpoint_s = self._saved_at_s - started_s
-        self._report("checkpoint", step, checkpoint=path.name, durable=True)
+    def _leave(self, order: bytes) -> bytes:
+        self._settle(wait=True)
+        if order == END and self.step >= (self._submitted or 0):
+            self._report("finished", self.step, durable=True)
+        elif self._meter.steps:
+            self._report("progress", self.step)
+        self._hub.release(order, self.step)
+        return order
+
+    def _begin_save(self) -> bytes:
+        """Make the checkpoint's folder, once the one before is written, and order every rank to fill it."""
+        assert self._directory is not None
+        self._settle(wait=True)
+        self._begun = begin_checkpoint(self._directory, f"{self._generation}-{self.step}")
+        if self._every_rank:
+            self._hub.release(SAVE, self.step, self._begun.name)
+        return SAVE
+
+    def save(self, save: Save) -> None:
+        """Write the checkpoint that SAVE asked for, and report it once it is on the disk: now, or by a later call."""
+        assert self._begun is not None
+        self._writing = Writing(self._begun, self.step, self._take(self.step))
+        self._saved = self.step
+        self._writing.begin(lambda folder: self._fill(folder, save))
+        self._settle(wait=False)
         self._meter.resume(boottime_s())
 
-    def _report(self, kind: str, step: int, *, checkpoint: str | None = None, durable: bool = False) -> None:
-        steps, seconds = self._meter.take()
+    def _fill(self, folder: Path, save: Save) -> object:
+        rest = save(folder)
+        if self._every_rank:
+            self._a_rank_stops |= self._hub.step_done()[0]
+        return rest
+
+    def _settle(self, *, wait: bool) -> None:
+        """Report the checkpoint that was being written if it is on the disk now. Raises what writing it raised."""
+        writing = self._writing
+        if writing is None or not (wait or writing.is_done()):
+            return
+        self._writing = None
+        path = writing.finished()
+        self._saved_at_s, self._checkpoint_s = boottime_s(), writing.lasted_s
+        more = {"checkpoint": path.name, "checkpoint_s": round(writing.lasted_s, 6)}
+        self._write("checkpoint", writing.step, writing.measured, more=more, durable=True)
+
+    def _take(self, step: int) -> Measured:
+        """Return what was trained since the last call; nothing for steps up to the accepted checkpoint, done again."""
+        measured = self._meter.take()
+        if not self._does_again:
+            return measured
+        self._does_again = step < self._accepted
+        return (0, 0.0, 0.0)
+
+    def _report(self, kind: str, step: int, *, durable: bool = False) -> None:
+        measured = self._take(step)
+        if step >= self._accepted:
+            self._write(kind, step, measured, durable=durable)
+
+    def _write(
+        self,
+        kind: str,
+        step: int,
+        measured: Measured,
+        *,
+        more: Mapping[str, object] = MappingProxyType({}),
+        durable: bool = False,
+    ) -> None:
+        steps, seconds, work = measured
         self._reported_at_s = boottime_s()
+        extra = _filled(metrics=dict(self._metrics), total_steps=self._unsaid_steps, phases=self._marks.take_phases())
         self._reports.write(
-            kind, step, steps=steps, seconds=seconds, metrics=self._metrics, checkpoint=checkpoint, durable=durable
+            kind, step, steps=steps, seconds=seconds, more={**extra, **_filled(work=work), **more}, durable=durable
         )
+        self._unsaid_steps = None
+
+
+def _filled(**fields: object) -> dict[str, object]:
+    """Return the fields that say something."""
+    return {name: value for name, value in fields.items() if value}

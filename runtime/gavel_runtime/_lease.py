@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,19 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 def boottime_s() -> float:
     """Return the seconds since this machine started, sleep included (without such a clock: its monotonic clock)."""
     return time.clock_gettime(_CLOCK)
+
+
+def running_s(now_s: float) -> float:
+    """Return the seconds from the start of this process to `now_s`, a boottime; 0 where the system does not say.
+
+    /proc/self/stat has the start as field 22, in ticks since the start of the machine (man 5 proc).
+    """
+    try:
+        with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
+            ticks = int(file.read().rpartition(")")[2].split()[19])
+        return max(0.0, now_s - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)

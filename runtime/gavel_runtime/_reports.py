@@ -5,20 +5,26 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 METRICS_MAX = 16
 METRIC_NAME_LENGTH_MAX = 64
 _NEWEST_WEIGHT = 0.2
 
+Measured = tuple[int, float, float]
+"""Steps of training, their seconds, and their units of work: 0 if the program does not say them."""
+
 
 class Meter:
     """Counts steps and their seconds since the last report, and averages the seconds of a step.
 
-    It leaves out the first step after a start (caches are cold, libraries load), and the time from a step to `resume`.
+    It leaves out the first step after a start (caches are cold, libraries load), the time from a step to `resume`, and
+    that in phases besides training. `work` is the units of work of the steps that it counts, if the program says them.
     """
 
     def __init__(self) -> None:
         self.steps = 0
+        self.work = 0.0
         self.seconds = 0.0
         self.step_s = 0.0
         self._mark_s = 0.0
@@ -28,21 +34,26 @@ class Meter:
         """Start counting at this instant: the time since the last step was not training."""
         self._mark_s = now_s
 
-    def step_done(self, now_s: float) -> None:
-        """Count one step of the whole gang, which ended at `now_s`."""
+    def step_done(self, now_s: float, outside_s: float = 0.0, work: float = 0.0) -> None:
+        """Count one step of the whole gang, which ended at `now_s`; `outside_s` seconds of it were no training.
+
+        A step that was nothing else is not counted.
+        """
         elapsed_s, self._mark_s = max(0.0, now_s - self._mark_s), now_s
         if not self._is_warm:
             self._is_warm = True
             return
-        self.steps += 1
-        self.seconds += elapsed_s
+        if outside_s <= 0 or outside_s < elapsed_s:
+            self.steps += 1
+            self.seconds += elapsed_s - max(0.0, outside_s)
+            self.work += work
         weight = _NEWEST_WEIGHT if self.step_s else 1.0
         self.step_s += weight * (elapsed_s - self.step_s)
 
-    def take(self) -> tuple[int, float]:
-        """Return the steps and seconds since the last call."""
-        taken = (self.steps, self.seconds)
-        self.steps, self.seconds = 0, 0.0
+    def take(self) -> Measured:
+        """Return the steps since the last call, their seconds, and their units of work."""
+        taken = (self.steps, self.seconds, self.work)
+        self.steps, self.seconds, self.work = 0, 0.0, 0.0
         return taken
 
 
@@ -75,17 +86,18 @@ class Reports:
         *,
         steps: int,
         seconds: float,
-        metrics: Mapping[str, float],
-        checkpoint: str | None = None,
+        more: Mapping[str, object] = MappingProxyType({}),
         durable: bool = False,
     ) -> None:
-        """Append one line; flush it to disk if `durable`. Raises OSError, also if only a part could be written."""
+        """Append one line, with the fields of `more`, too; flush it to disk if `durable`.
+
+        Raises OSError, also if only a part could be written.
+        """
         if self._file is None:
             return
         self._sequence += 1
         line = {"sequence": self._sequence, "kind": kind, "step": step, "steps": steps, "seconds": round(seconds, 6)}
-        extra = {"metrics": dict(metrics), "checkpoint": checkpoint}
-        encoded = json.dumps(line | {name: value for name, value in extra.items() if value}).encode() + b"\n"
+        encoded = json.dumps({**line, **more}).encode() + b"\n"
         if os.write(self._file, encoded) != len(encoded):
             raise OSError(f"reports.jsonl: report {self._sequence} was cut short, the disk is full")
         if durable:

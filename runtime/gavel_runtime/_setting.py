@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GANG_TIMEOUT_S = 60.0
+REPORT_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,8 @@ class Setting:
     """One rank's place in its gang. Without a gang directory the script runs standalone, and its lease never ends.
 
     `task` is the name of a task, empty in a rank. A task has the setting of the rank whose node it runs on.
+    `total_steps` None: the program says how long it is. `stop_step`: the job stops before this step, as at the end of
+    a lease (`gavel run` tests a script so).
     """
 
     job_id: str = ""
@@ -26,7 +29,9 @@ class Setting:
     world_size: int = 1
     gang_dir: Path | None = None
     checkpoint_dir: Path | None = None
+    output_dir: Path | None = None
     checkpoint: Path | None = None
+    previous_checkpoint: Path | None = None  # the one before it, if it is kept
     start_step: int = 0
     total_steps: int | None = None
     lease_expires_boottime_s: float = math.inf
@@ -34,12 +39,15 @@ class Setting:
     gang_timeout_s: float = GANG_TIMEOUT_S
     hub: tuple[str, int] | None = None  # address of rank 0, when ranks are on several machines
     accelerator_type: str = "standalone"
+    stop_step: float = math.inf
+    report_every_s: float = REPORT_EVERY_S
 
 
 def setting_from(environment: Mapping[str, str]) -> Setting:
     """Return the setting that the environment describes. Raises KeyError naming a variable that is missing."""
     if not environment.get("GAVEL_GANG_DIR"):
         return _standalone(environment)
+    _refuse_launchers(environment)
     checkpoint = environment.get("GAVEL_CHECKPOINT", "")
     return Setting(
         job_id=environment.get("GAVEL_JOB_ID", ""),
@@ -52,15 +60,34 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         world_size=int(environment["GAVEL_WORLD_SIZE"]),
         gang_dir=Path(environment["GAVEL_GANG_DIR"]),
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
+        output_dir=_path(environment.get("GAVEL_OUTPUT_DIR", "")),
         checkpoint=Path(checkpoint) if checkpoint else None,
+        previous_checkpoint=_path(environment.get("GAVEL_PREVIOUS_CHECKPOINT", "")),
         start_step=int(environment["GAVEL_START_STEP"]),
-        total_steps=int(environment["GAVEL_TOTAL_STEPS"]),
+        total_steps=int(environment["GAVEL_TOTAL_STEPS"]) if environment.get("GAVEL_TOTAL_STEPS") else None,
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
         hub=_address(environment.get("GAVEL_HUB", "")),
         accelerator_type=environment.get("GAVEL_ACCELERATOR_TYPE", ""),
+        stop_step=float(environment.get("GAVEL_STOP_STEP", math.inf)),
+        report_every_s=float(environment.get("GAVEL_REPORT_EVERY_S", REPORT_EVERY_S)),
     )
+
+
+def _refuse_launchers(environment: Mapping[str, str]) -> None:
+    """Raise RuntimeError in a process that torchrun or its like has started below a rank: Gavel starts the ranks."""
+    ranks, processes = environment["GAVEL_WORLD_SIZE"], environment.get("WORLD_SIZE", "")
+    if processes and processes != ranks and not environment.get("GAVEL_TASK"):
+        raise RuntimeError(
+            f"WORLD_SIZE is {processes} in a gang of {ranks}: a launcher such as torchrun or accelerate has set it. "
+            "Gavel starts one process for each worker itself, with RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT: leave "
+            f"the launcher out, and submit the script with --scale-factor {processes}"
+        )
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def _address(text: str) -> tuple[str, int] | None:
@@ -72,10 +99,11 @@ def _address(text: str) -> tuple[str, int] | None:
 def _standalone(environment: Mapping[str, str]) -> Setting:
     """Return the setting of a script run by hand; with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint."""
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
+    outputs = Path(environment.get("GAVEL_OUTPUT_DIR", "outputs"))
     if not directory:
-        return Setting()
+        return Setting(output_dir=outputs)
     step, checkpoint = _newest(Path(directory))
-    return Setting(checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
+    return Setting(output_dir=outputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:

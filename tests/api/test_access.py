@@ -73,8 +73,14 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
+    "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/checkpoints/1-1": (404, 404, 404, 404, 404),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
+    "POST /v1/jobs/{job}/resubmit": (404, 201, 403, 403, 201),
     "GET /v1/tiers": (200, 200, 403, 403, 200),
     "GET /v1/tiers/gold": (200, 200, 403, 403, 200),
     "PUT /v1/tiers/gold": (403, 403, 403, 403, 428),
@@ -121,6 +127,9 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
+    "GET /v1/secrets": (200, 200, 403, 403, 200),
+    "PUT /v1/secrets/TOKEN": (200, 200, 403, 403, 200),
+    "DELETE /v1/secrets/NONE": (404, 404, 403, 403, 404),
     "GET /v1/code-versions": (200, 200, 403, 403, 200),
     "POST /v1/code-versions": (200, 200, 403, 403, 200),
     f"PUT /v1/code-versions/{NO_DIGEST}/chunks": (404, 404, 403, 403, 404),
@@ -129,6 +138,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/jobs": PROGRAM,
     "PUT /v1/tiers/gold": {"weight": 1.0},
     "PATCH /v1/jobs/{job}": {"weight": 2.0},
+    "POST /v1/jobs/{job}/resubmit": {"name": "again"},
     "POST /v1/jobs/batch": {"jobs": [PROGRAM]},
     "POST /v1/jobs/array": {"job": PROGRAM, "count": 2},
     "POST /v1/jobs/cancel": {"label": "no=such"},
@@ -139,6 +149,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
+    "PUT /v1/secrets/TOKEN": {"value": "of the caller"},
     "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 
@@ -308,12 +319,14 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
         )
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
-    dashboard = {*PAGES, "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
+    names |= {"secrets/TOKEN": "secrets/{name}", "secrets/NONE": "secrets/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
+    names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)
     for short, name in names.items():
         tested = {route.replace(short, name) for route in tested}

@@ -17,7 +17,7 @@ from api.http.requests import ID_HEADER
 from gavel.logs import configure_logs
 from gavel.ports import AuditEntry, ThroughputEstimate, ThroughputSource
 from gavel.store.sql import SqlStore
-from gavel.types import Fallback, JobState, Lease, Reason, Tier
+from gavel.types import Fallback, JobState, Lease, Reason, StartupTimes, Tier
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
@@ -84,6 +84,7 @@ def scraped(start: Callable[..., Service]) -> tuple[Service, dict[str, dict[tupl
         round=replace(record, problem=problem),
         audit=(taken, taken),
         throughputs=(estimate, interference),
+        startup_times=(StartupTimes(kind="k", accelerator_type="fast", startup_s=(2.5,)),),
     )
     service.clock.advance(60)
     return service, samples(service)

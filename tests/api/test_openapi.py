@@ -62,6 +62,10 @@ POSSIBLE_BODY = {
     "code": None,
     "files": [],
     "python": None,
+    "setup": None,
+    "image": None,
+    "secrets": [],
+    "value": "long enough",
     "tiers": ["gold"],
     "objective": "fairness",
     "policy": None,
@@ -118,6 +122,10 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     token_id = caller.get("/v1/users/gold/tokens").json()["items"][0]["id"]
     job = replace(service.store.job(job_id), state=JobState.CANCELLED, finished_at_s=NOW_S)
     service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),))
+    for folder in ("outputs", "checkpoints"):
+        place = service.settings.state_dir / folder / job_id / "1-1"
+        place.mkdir(parents=True)
+        (place / "weights").write_text("w")
     command = service.store.add_command("node.cordon", subject="node/gold", body={}, by="operator", now_s=NOW_S)
     return {
         "job_id": job_id,
@@ -126,6 +134,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
         "operation_id": command.id,
         "living": living,
         "token_id": token_id,
+        "checkpoint": "1-1",
         "digest": caller.post("/v1/code-versions", json={"files": []}).json()["digest"],
     }
 
@@ -150,8 +159,12 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifi
         case.path_parameters |= {name: value for name, value in identifiers.items() if name in case.path_parameters}
         if identifiers and isinstance(case.body, dict):
             case.body |= {name: value for name, value in POSSIBLE_BODY.items() if name in case.body}
+            if operation.path == "/v1/jobs":
+                case.body |= {"argv": ["x"]}  # one of argv and kind has to be there
         if identifiers and operation.path.endswith("/chunks"):
             case.body = b""  # no chunks at all: of random bytes none belong to a code version
+        if identifiers and operation.path.endswith("/files/content"):
+            case.query["path"] = "1-1/weights"
         answer = case.call_and_validate(headers={"Authorization": caller.headers["Authorization"]}, timeout=30)
         answered[answer.status_code] += 1
 

@@ -49,7 +49,7 @@ def test_a_job_that_no_month_can_pay_for_is_refused_with_its_hours(service: Serv
         measurements=9,
     )
     service.change(throughputs=(estimate,))
-    job = PROGRAM | {"name": "known", "scale_factor": 2}
+    job = PROGRAM | {"kind": f"{name}/known", "scale_factor": 2}
     answer = ann.post("/v1/jobs", json=job | {"total_steps": 1801})
     refused(answer, "total_steps", "ExceedsMaxQuota", "1801 steps need 1.00 accelerator hours", "1 a month")
     assert ann.post("/v1/jobs", json=job | {"total_steps": 1800}).status_code == 201

@@ -33,7 +33,7 @@ def test_a_submitted_job_is_answered_with_its_place_and_version(service: Service
     job = answer.json()
     assert answer.headers["location"] == f"/v1/jobs/{job['id']}"
     assert answer.headers["etag"].startswith('W/"')
-    assert (job["user"], job["tier"], job["kind"], job["state"]) == (name, "gold", f"{name}/first", "QUEUED")
+    assert (job["user"], job["tier"], job["name"], job["state"]) == (name, "gold", "first", "QUEUED")
     assert ann.get(answer.headers["location"]).json() == job
 
 

@@ -142,7 +142,10 @@ def test_a_batch_is_submitted_whole_or_not_at_all_and_each_fault_is_named(servic
     answer = ann.post("/v1/jobs/batch", json={"jobs": bad})
     refused(answer, "jobs.1.tier", "platinum")
     refused(answer, "jobs.2.scale_factor")
-    refused(ann.post("/v1/jobs/batch", json={"jobs": [PROGRAM, {"argv": ["x"]}]}), "body.jobs.1.total_steps")
+    refused(
+        ann.post("/v1/jobs/batch", json={"jobs": [PROGRAM, {"argv": ["x"], "total_steps": 0}]}),
+        "body.jobs.1.total_steps",
+    )
     assert len(ann.get("/v1/jobs").json()["items"]) == 2
 
 

@@ -1,5 +1,6 @@
 """Previews, what-ifs and verifications over REST: answered by another process, and nothing is changed."""
 
+import time
 from contextlib import ExitStack
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from api import what_if
 from gavel.ports import Changes
-from tests.api.conftest import Service
+from tests.api.conftest import Service, wait_until
 from tests.mechanism.world import World
 
 RATES = {"fast": 10.0, "slow": 5.0}
@@ -70,6 +71,22 @@ def test_a_what_if_shows_its_user_s_jobs_and_leaves_others_out(busy: tuple[Servi
     assert new["job_id"] == "what-if" and new["target_before"] is None and new["is_simulated"]
     assert new["simulated_finish_at_s_after"] > service.clock.now_s()
     assert not any(each in answer.text for each in ids) and len(service.store.snapshot().jobs) == len(ids)
+
+
+def never(question: object) -> None:
+    """A question that takes until it is ended."""
+    time.sleep(600)
+
+
+def test_whoever_goes_away_ends_the_computation(
+    busy: tuple[Service, httpx.Client, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, ann, _ = busy
+    monkeypatch.setattr(what_if, "effects", never)
+    for _ in range(what_if.AT_ONCE + 1):  # more than could be asked if one of them went on
+        with pytest.raises(httpx.ReadTimeout):
+            ann.post("/v1/what-if", json={}, timeout=1.0)
+        wait_until(lambda: what_if._slots._value == what_if.AT_ONCE)
 
 
 def test_no_more_processes_than_agreed_answer_at_once(busy: tuple[Service, httpx.Client, list[str]]) -> None:

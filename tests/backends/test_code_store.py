@@ -180,3 +180,40 @@ def test_what_is_stored_is_on_the_disk_before_the_answer(tmp_path: Path, monkeyp
         assert any(each.parent == piece.parent and piece.name in each.name for each in written), "its content"
         assert piece.parent in written, "its name"
         assert piece.parent.parent in written, "the name of its folder, which is new"
+
+
+def test_the_folders_of_ended_jobs_go_after_their_time(store: CodeStore, tmp_path: Path) -> None:
+    """1. Of four jobs one lives, one wrote to its log lately, one changed its folder. 2. Only the fourth one goes."""
+    (tmp_path / "logs").mkdir()
+    for job_id in ("ended", "living", "wrote", "changed"):
+        (tmp_path / "work" / job_id).mkdir(parents=True)
+        (tmp_path / "work" / job_id / "result").touch()
+        (tmp_path / "logs" / f"{job_id}.log").touch()
+    long_ago_s = time.time() - 7200
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (long_ago_s, long_ago_s))
+    (tmp_path / "logs" / "wrote.log").touch()
+    (tmp_path / "work" / "changed" / "new").touch()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    (tmp_path / "work" / "link").symlink_to(outside)
+    os.utime(tmp_path / "work" / "link", (long_ago_s, long_ago_s), follow_symlinks=False)
+    os.utime(outside, (long_ago_s, long_ago_s))
+    store.clear({"living": ""})
+    assert {path.name for path in (tmp_path / "work").iterdir()} - {"link"} == {"living", "wrote", "changed"}
+    assert (outside / "kept").exists(), "a link that a job made leads nowhere"
+
+
+def test_a_user_s_versions_are_bounded_together_and_shared_chunks_count_once(tmp_path: Path) -> None:
+    store = CodeStore(tmp_path, limit_bytes=LIMIT_BYTES, kept_s=3600.0, user_limit_bytes=2500)
+    shared = b"s" * 2000
+    versions = [[described("data", shared), described("own", bytes([n]) * 200)] for n in range(4)]
+    digests = [store.put(files, "ann")[0] for files in versions[:2]]
+    with pytest.raises(InvalidRequest, match=r"user ann would have 0\.0 MB .*user_code_bytes"):
+        store.put([described("data", b"t" * 500)], "ann")
+    assert store.put(versions[0], "ann")[0] == digests[0], "what is stored already may be submitted again"
+    assert store.put([described("data", b"t" * 500)], "bob"), "another user has a limit of their own"
+    for path in (tmp_path / "code" / "trees").glob("*.json"):
+        path.unlink()
+    assert store.put([described("data", b"t" * 500)], "ann"), "versions that were deleted count no more"

@@ -1,15 +1,18 @@
 """What a job of the local backend sees, and what it leaves: environment, folders, reports, checkpoints, logs."""
 
+import socket
 import stat
 import sys
 import venv
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gavel.backends import supervisor
 from gavel.backends.harness import exit_of, find, gang, is_in, launch, stop
+from gavel.backends.meeting import devices_of_gang, reserve_meeting_place
 from gavel.errors import InvalidRequest, InvalidResource
 from gavel.ports import ExtendLease, ForgetGang, KeepCheckpoint
 from gavel.types import GangOutcome, GangState, Observation, ReportKind
@@ -31,10 +34,9 @@ for step in job.steps(checkpoint=save, restore=restore):
 """
 
 TORCH = """
-import os, torch, torch.distributed as dist
+import torch, torch.distributed as dist
 from gavel_runtime import job
-meet = "file://" + os.environ["GAVEL_GANG_DIR"] + "/torch"
-dist.init_process_group("gloo", init_method=meet, rank=job.rank, world_size=job.world_size)
+dist.init_process_group("gloo")
 mine = torch.tensor([float(job.rank + 1) ** 2])
 dist.all_reduce(mine)
 print(f"sum {int(mine.item())} of {dist.get_world_size()}")
@@ -68,6 +70,9 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
     secret, expires = seen.pop("GAVEL_GANG_KEY"), float(seen.pop("GAVEL_LEASE_EXPIRES_BOOTTIME_S"))
     assert len(secret) == 32
     assert 0 < expires - supervisor.boottime_s() < 60
+    port = seen.pop("MASTER_PORT")
+    assert 0 < int(port) < 1 << 16
+    assert seen.pop("JAX_COORDINATOR_ADDRESS") == f"127.0.0.1:{port}"
     assert {name: seen[name] for name in seen if name not in ("PWD", "SHLVL", "_")} == {
         "MINE": "yes",
         "PATH": path,
@@ -84,13 +89,59 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
         "GAVEL_GANG_DIR": str(directory(harness, "j1")),
         "GAVEL_CHECKPOINT_DIR": str(checkpoints),
         "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
+        "GAVEL_PREVIOUS_CHECKPOINT": "",
+        "GAVEL_OUTPUT_DIR": str(harness.folder / "outputs" / "j1"),
         "GAVEL_START_STEP": "50",
         "GAVEL_TOTAL_STEPS": "100",
         "GAVEL_ACCELERATOR_TYPE": "a",
         "GAVEL_WORKER": "a-0",
         "GAVEL_NODE": "here",
         "GAVEL_JOB_TOKEN": "t",
+        "MASTER_ADDR": "127.0.0.1",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "LOCAL_WORLD_SIZE": "1",
+        "NODE_RANK": "0",
+        "JAX_NUM_PROCESSES": "1",
+        "JAX_PROCESS_ID": "0",
     }
+
+
+def test_ranks_meet_at_a_port_that_is_their_gangs_alone(harness: LocalHarness) -> None:
+    """1 a gang of two, and one beside it, 2 the two meet as torch.distributed does, 3 the ports differ."""
+    meet = f"{sys.executable} {Path(__file__).parent}/ray/programs.py all-reduce"
+    wait = f"echo $MASTER_PORT >> port-$RANK; until [ -e {harness.folder}/go ]; do sleep 0.01; done; "
+    harness.backend.execute(script(harness, wait + meet, "a-0", "a-1", job_id="pair"))
+    harness.backend.execute(script(harness, wait + meet, "b-0", job_id="one"))
+    ports = [harness.folder / "work" / job / f"port-{rank}" for job, rank in (("pair", 0), ("pair", 1), ("one", 0))]
+    eventually(lambda: all(port.exists() and port.read_text().endswith("\n") for port in ports))
+    first, second, other = (port.read_text() for port in ports)
+    assert first == second != other
+    (harness.folder / "go").touch()
+    lines = [f"[{rank}] sum 5 on node rank 0 local rank {rank}" for rank in range(2)]
+    assert sorted(exit_of(harness, "pair").log_tail.splitlines()) == lines
+    assert exit_of(harness, "one").log_tail == "sum 1 on node rank 0 local rank 0"
+
+
+def test_a_reserved_port_can_be_taken_by_rank_0_and_nobody_else() -> None:
+    launch: dict[str, Any] = {"ranks": [{"env": {}}, {"env": {}}], "reserve_port": True}
+    reserved = reserve_meeting_place(launch)
+    assert reserved is not None
+    with reserved:
+        port = int(launch["ranks"][1]["env"]["MASTER_PORT"])
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(("", port))
+        with socket.create_server(("127.0.0.1", port)) as server:
+            assert server.getsockname()[1] == port
+    assert reserve_meeting_place({"ranks": [{"env": {}}]}) is None
+
+
+def test_every_rank_of_a_gang_sees_all_its_devices_in_the_order_of_local_rank() -> None:
+    assert devices_of_gang([{"CUDA_VISIBLE_DEVICES": "GPU-b"}, {"CUDA_VISIBLE_DEVICES": "GPU-a"}]) == {
+        "CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a"
+    }
+    assert devices_of_gang([{"ATEN_CPU_CAPABILITY": "avx2"}]) == {}
 
 
 def test_the_runtime_alone_is_on_the_path_of_a_job(harness: LocalHarness, tmp_path: Path) -> None:
@@ -183,13 +234,13 @@ def test_a_report_counts_only_if_the_neighbour_on_its_core_was_busy(harness: Loc
     eventually(pair_reports)
 
 
-def test_only_older_checkpoints_go(harness: LocalHarness) -> None:
+def test_older_checkpoints_go_and_the_one_before_stays(harness: LocalHarness) -> None:
     folder = harness.folder / "checkpoints" / "j1"
     for name in ("1-10", "2-5", "2-30", "3-1", "notes"):
         (folder / name).mkdir(parents=True)
         (folder / name / "weights").write_text("w")
     harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="2-30")])
-    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "3-1", "notes"]
+    assert sorted(path.name for path in folder.iterdir()) == ["2-30", "2-5", "3-1", "notes"]
     with pytest.raises(InvalidRequest, match="GENERATION-STEP"):
         harness.backend.execute([KeepCheckpoint(job_id="j1", checkpoint="../..")])
 
@@ -243,8 +294,36 @@ def test_the_runtime_trains_through_a_lease_and_resumes(harness: LocalHarness) -
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (extra [torch])")
-def test_two_ranks_reduce_with_torch_gloo_and_meet_in_the_gangs_directory(harness: LocalHarness) -> None:
+def test_two_ranks_reduce_with_torch_gloo(harness: LocalHarness) -> None:
     harness.backend.execute(script(harness, "", "a-0", "a-1", argv=("python", "-c", TORCH)))
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
     assert sorted(harness.backend.read_log("j1")[0].decode().splitlines()) == ["[0] sum 5 of 2", "[1] sum 5 of 2"]
+
+
+OUTPUTS = """
+from gavel_runtime import job
+with (job.output_dir / "log").open("a") as file:
+    file.write(job.output_dir.name + " ")
+"""
+
+
+def test_the_output_folder_stays_from_one_gang_to_the_next(harness: LocalHarness) -> None:
+    for generation in (1, 2):
+        argv = ("python", "-c", OUTPUTS)
+        resource, _ = gang(harness, "j1", generation=generation)
+        harness.backend.execute([resource, script(harness, "", argv=argv, generation=generation)[1]])
+        assert exit_of(harness, "j1", generation).outcome is GangOutcome.EXITED
+    assert (harness.folder / "outputs" / "j1" / "log").read_text() == "j1 j1 "
+
+
+def test_a_job_that_keeps_too_much_is_ended_with_the_figures(harness: LocalHarness) -> None:
+    harness.crash()
+    harness.backend = harness.open(output_bytes_per_job=1_000_000)
+    kept = harness.folder / "outputs" / "j1"
+    kept.mkdir(parents=True)
+    (kept / "f").write_bytes(b"x" * 3_000_000)
+    harness.backend.execute(script(harness, "sleep 600"))
+    end = exit_of(harness, "j1")
+    assert end.outcome is GangOutcome.EXITED and end.exit_code != 0
+    assert "holds 3.0 MB, more than the 1.0 MB that a job may keep" in end.message

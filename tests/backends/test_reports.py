@@ -66,6 +66,9 @@ def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
         {"seconds": math.nan},
         {"seconds": math.inf},
         {"seconds": "1"},
+        {"startup_s": -1},
+        {"restore_s": math.inf},
+        {"checkpoint_s": "1"},
         {"metrics": [1]},
         {"kind": "finished", "step": 99},
         {"kind": "checkpoint"},
@@ -83,6 +86,13 @@ def test_a_report_that_cannot_be_true_is_counted_and_ignored(path: Path, bad: di
     write(path, line(**bad) + line(sequence=2))
     assert [report.sequence for report in read.read()] == [2]
     assert read.malformed == 1
+
+
+def test_durations_are_read_where_a_runtime_reports_them(path: Path) -> None:
+    write(path, line(startup_s=3.5, restore_s=0) + line(sequence=2, step=21, steps=1))
+    first, second = reader(path).read()
+    assert (first.startup_s, first.restore_s, first.checkpoint_s) == (3.5, 0.0, None)
+    assert (second.startup_s, second.restore_s, second.checkpoint_s) == (None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +114,8 @@ def test_a_checkpoint_that_exists_is_named(path: Path) -> None:
 
 def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
     metrics = {"loss": 1.5, "nan": math.nan, "text": "x", "huge": 10**400, "flag": True, "n" * 65: 1.0, "count": 3}
-    write(path, line(metrics=metrics))
+    unprintable = {"\ud800": 1.0, "a\0b": 1.0, "": 1.0, "\x1b[31m": 1.0}  # a database stores no such names
+    write(path, line(metrics={**metrics, **unprintable}))
     assert reader(path).read()[0].metrics == {"loss": 1.5, "count": 3.0}
     write(path, line(sequence=2, steps=0, metrics={f"m{index}": 1.0 for index in range(50)}))
     assert len(reader(path).read()[1].metrics) == METRICS_MAX
@@ -154,3 +165,63 @@ def test_reading_in_pieces_equals_reading_at_once(
     assert tuple(reports) == at_once.read()
     assert piecewise.malformed == at_once.malformed
     assert [report.step for report in reports] == sorted(report.step for report in reports)
+
+
+def test_a_program_says_how_long_it_is_once(path: Path) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(total_steps=500) + line(sequence=2, step=30) + line(sequence=3, step=40, total_steps=600))
+    assert [(report.step, report.total_steps) for report in reports.read()] == [(20, 500), (30, None)]
+    assert reports.malformed == 1, "a length that changes is no report"
+    write(path, line(sequence=4, step=501) + line(sequence=5, step=500, kind="finished"))
+    assert [report.step for report in reports.read()] == [500]
+
+
+@pytest.mark.parametrize("total_steps", [0, -5, 19, True, 1.5, "500", 10**12 + 1, 1e300])
+def test_a_length_that_cannot_be_is_no_report(path: Path, total_steps: Any) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(step=20, total_steps=total_steps))
+    assert (reports.read(), reports.malformed) == ((), 1)
+
+
+def test_a_program_of_unknown_length_may_end_at_any_step(path: Path) -> None:
+    reports = reader(path, total_steps=None)
+    write(path, line(kind="finished", step=33))
+    assert [(report.step, report.total_steps) for report in reports.read()] == [(33, 33)]
+
+
+def test_phases_and_work_are_taken_as_they_are(path: Path) -> None:
+    write(path, line(phases={"eval": 1.5}, work=640))
+    (report,) = reader(path).read()
+    assert (report.phases_s, report.work) == ({"eval": 1.5}, 640.0)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"phases": []},
+        {"phases": {"eval": -1}},
+        {"phases": {"eval": 1e10}},
+        {"phases": {"": 1}},
+        {"phases": {"x" * 33: 1}},
+        {"phases": {f"phase-{n}": 1 for n in range(9)}},
+        {"phases": {"eval": "1"}},
+        {"work": -1},
+        {"work": 1e19},
+        {"work": None},
+    ],
+    ids=str,
+)
+def test_phases_and_work_that_cannot_be_are_no_report(path: Path, over: dict[str, Any]) -> None:
+    reports = reader(path)
+    write(path, line(**over))
+    assert (reports.read(), reports.malformed) == ((), 1)
+
+
+def test_a_note_of_the_first_report_is_kept_short_and_printable(path: Path) -> None:
+    write(path, line(note="not\x1b[31m loaded" + "x" * 5000) + line(sequence=2, steps=0, note="again"))
+    first, second = reader(path).read()
+    assert first.note.startswith("not?[31m loadedxxx") and len(first.note) == 1000 and second.note == ""
+    write(path, line(note=["no text"]))
+    read = reader(path)
+    read.read()
+    assert read.malformed == 1

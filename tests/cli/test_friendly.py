@@ -36,7 +36,9 @@ def jobs(service: Service) -> dict[str, str]:
 
 
 @pytest.fixture
-def gavel(service: Service) -> Iterator[Run]:
+def gavel(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run commands in an empty folder: what they submit, and say, depends on what git knows of the folder."""
+    monkeypatch.chdir(tmp_path)
     env = {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR), "COLUMNS": "200"}
 
     def run(*arguments: str, code: int = 0) -> str:

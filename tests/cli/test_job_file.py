@@ -96,7 +96,6 @@ def test_the_file_of_a_job_submits_the_same_again(gavel: Run) -> None:
         ("", "job.yaml:1:1: a job file has fields"),
         ("argv: [x]\ntotal_steps: many\n", "job.yaml:2:1: "),
         ("argv: [x]\ntotal_steps: 5\n\ntier: platinum\n", "job.yaml:4:1: "),
-        ("argv: [x]\n", "--steps"),
     ],
 )
 def test_a_mistake_is_named_with_line_and_column(gavel: Run, text: str, message: str) -> None:
@@ -132,3 +131,32 @@ def test_the_published_schema_is_fresh_and_takes_what_is_taken() -> None:
     jsonschema_rs.meta.validate(described)
     assert jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5})
     assert not jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5, "teir": "gold"})
+
+
+def test_a_job_without_steps_is_accepted_and_its_job_file_has_none(gavel: Run) -> None:
+    write("argv: [x]\n")
+    code, job, _ = gavel("job", "submit", "-f", "job.yaml", "--json")
+    assert code == 0
+    assert (job["total_steps"], job["has_stated_steps"]) == (None, False)
+    _, shown, _ = gavel("job", "show", job["id"])
+    assert "0, steps unknown yet" in shown
+    _, spec, _ = gavel("job", "spec", job["id"])
+    assert "total_steps" not in spec
+
+
+def test_a_formatter_s_blank_after_the_sign_changes_nothing(gavel: Run) -> None:
+    write("# GAVEL --weight 3\n# GAVEL runs this script\nprint(1)\n", "train.py")
+    code, job, _ = gavel("job", "submit", "--json", "train.py")
+    assert (code, job["weight"]) == (0, 3.0)
+
+
+def test_a_job_is_submitted_again_with_what_options_change(gavel: Run, service: Service) -> None:
+    _, old, _ = gavel("job", "submit", "--json", "--env", "SEED=1", "--label", "a=b", "--weight", "2", "true")
+    code, new, _ = gavel(
+        "job", "resubmit", old["id"], "--json", "--env", "MODE=x", "--steps", "9", "--max-retries", "2"
+    )
+    assert (code, new["resubmit_of"], new["weight"]) == (0, old["id"], 2.0)
+    assert (new["total_steps"], new["max_retries"], new["labels"]) == (9, 2, {"a": "b"})
+    assert dict(service.store.job(new["id"]).spec.env) == {"SEED": "1", "MODE": "x"}
+    _, shown, _ = gavel("job", "show", new["id"])
+    assert f"submitted again from {old['id']}" in " ".join(shown.split())

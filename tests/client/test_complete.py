@@ -28,8 +28,14 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "cancel_batch": ("cancel_many", "job cancel"),
     "pause_job": ("pause", "job pause"),
     "resume_job": ("resume", "job resume"),
+    "resubmit_job": ("resubmit", "job resubmit"),
     "get_log": ("read_logs", "job logs"),
     "list_events": ("events", "job events"),
+    "get_metrics": ("job_metrics", "job metrics"),
+    "list_files": ("job_files", "job files"),
+    "get_file": ("read_file", "job download"),
+    "list_checkpoints": ("job_checkpoints", "job checkpoints"),
+    "get_checkpoint": ("read_checkpoint", "job download"),
     "list_job_audit": ("audit", "audit"),
     "list_audit": ("audit", "audit"),
     "explain_job": ("explain", "job explain"),
@@ -48,6 +54,9 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "create_token": ("create_token", "token create"),
     "list_tokens": ("tokens", "token list"),
     "revoke_token": ("revoke_token", "token revoke"),
+    "list_secrets": ("secrets", "secret list"),
+    "put_secret": ("put_secret", "secret set"),
+    "delete_secret": ("delete_secret", "secret delete"),
     "list_nodes": ("nodes", "node list"),
     "get_node": ("node", "node show"),
     "cordon_node": ("cordon", "node cordon"),
@@ -113,7 +122,8 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
-    *("job logs", "metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace"),
+    *("job logs", "job download"),
+    *("metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace", "init", "run"),
     *("db backup", "db check", "db upgrade"),
 }
 
@@ -140,7 +150,20 @@ def test_a_group_is_a_singular_noun_and_only_groups_have_verbs() -> None:
     assert {command for command in reached if command in GROUPS} == set()
 
 
-VERBS = {"cancel", "pause", "resume", "cordon", "uncordon", "drain", "verify", "preview", "batch", "array", "what-if"}
+VERBS = {
+    "cancel",
+    "pause",
+    "resume",
+    "resubmit",
+    "cordon",
+    "uncordon",
+    "drain",
+    "verify",
+    "preview",
+    "batch",
+    "array",
+    "what-if",
+}
 
 
 def test_a_path_is_a_plural_collection_a_name_in_it_and_perhaps_a_verb(service: Service) -> None:

@@ -35,7 +35,7 @@ def operator(dashboard: Dashboard) -> Iterator[httpx.Client]:
 
 
 def test_without_a_session_a_page_explains_how_to_log_in(visitor: httpx.Client) -> None:
-    for path in (*PAGES, "/jobs/j1"):
+    for path in (*PAGES, "/curves", "/jobs/j1"):
         answer = visitor.get(path)
         assert answer.status_code == 401, path
         assert "Log in" in answer.text and "gavel token create" in answer.text
@@ -66,7 +66,7 @@ def test_a_job_s_own_token_does_not_open_the_dashboard(visitor: httpx.Client, da
 
 
 def test_pages_allow_scripts_and_styles_from_files_only(operator: httpx.Client) -> None:
-    for path in (*PAGES, "/jobs/j1", "/login?token=no"):
+    for path in (*PAGES, "/curves", "/jobs/j1", "/login?token=no"):
         answer = operator.get(path)
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
@@ -123,7 +123,7 @@ def test_a_page_names_itself_in_the_navigation(operator: httpx.Client) -> None:
 
 
 def test_a_page_asks_at_once_for_every_script_that_it_needs(operator: httpx.Client) -> None:
-    for path in (*PAGES, "/jobs/j1"):
+    for path in (*PAGES, "/curves", "/jobs/j1"):
         text = operator.get(path).text
         asked = set(re.findall(r'/static/([a-z]+\.js)"', text))
         for name in asked:

@@ -26,6 +26,7 @@ HOSTILE = {
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
     settings = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "1", "GAVEL_JOB_LOG_BYTES": "65536"}
+    settings["GAVEL_START_LIMIT_S"] = "6"  # programs that report nothing give up their workers soon
     with ServiceProcess(tmp_path_factory.mktemp("service") / "state", settings) as running:
         yield running
 

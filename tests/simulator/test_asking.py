@@ -32,6 +32,11 @@ def test_a_question_that_takes_too_long_is_ended() -> None:
         ask(time.sleep, 600, time_limit_s=0.5, memory_limit_bytes=MEMORY)
 
 
+def test_a_question_whose_answer_nobody_waits_for_is_ended() -> None:
+    with pytest.raises(SolveFailed, match="nobody waits"):
+        ask(time.sleep, 600, time_limit_s=600, memory_limit_bytes=MEMORY, is_wanted=lambda: False)
+
+
 def test_a_question_that_wants_too_much_memory_is_told_so() -> None:
     with pytest.raises(SolveFailed, match="more memory"):
         ask(bytearray, 1 << 34, time_limit_s=60, memory_limit_bytes=MEMORY)

@@ -181,14 +181,16 @@ def test_a_kind_without_a_throughput_does_not_start_and_says_so(scene: Scene) ->
 def test_a_start_costs_the_switch_before_the_first_step() -> None:
     scene = Scene(switch_cost_s=2.0)
     scene.do(scene.resource(), scene.launch(total_steps=10))
-    assert scene.see(at_s=2.0).reports == ()
+    assert scene.see(at_s=1.9).reports == ()
+    first = scene.see(at_s=2.0).reports
+    assert [(report.step, report.steps, report.startup_s) for report in first] == [(0, 0, 2.0)], "its training begins"
     assert scene.see(at_s=8.0).ended_at_s == 6.0
 
 
 def test_reports_are_handed_over_once_and_numbered_on(scene: Scene) -> None:
     scene.do(scene.resource(), scene.launch())
     taken = [scene.see(at_s=at_s).reports for at_s in (2.0, 2.0, 4.0, 10.0)]
-    assert [[each.sequence for each in reports] for reports in taken] == [[1], [], [2], [3]]
+    assert [[each.sequence for each in reports] for reports in taken] == [[1, 2], [], [3], [4]]
     assert sum(each.steps for reports in taken for each in reports) == 25
 
 

@@ -57,7 +57,8 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
     """The plans that the production driver commits, by job name, and when each job ended."""
     clock = ManualClock()
     colocated = scenario.colocated or {}
-    backend = VirtualCluster(scenario.cluster, RATES, clock, lease_grace_s=LEASE_GRACE_S, colocated=colocated)
+    costs_s = scenario.switch_cost_s
+    backend = VirtualCluster(scenario.cluster, RATES, clock, costs_s, LEASE_GRACE_S, colocated=colocated)
     world = World(backend, clock, scenario.settings, OracleThroughputs(RATES, colocated), runner=RUNNER)
     world.add_tiers(scenario.tiers)
     ended, _ = world.run(jobs, 100_000)
@@ -158,6 +159,27 @@ def test_it_keeps_the_jobs_of_a_capped_tier_from_what_is_left_as_the_driver_does
     ]
     scenario = a_scenario(a_cluster_of_nodes(fast=4, slow=4), "max_min_fairness?water_filling=false", backfill=backfill)
     assert_same(jobs, replace(scenario, tiers=tiers))
+
+
+@pytest.mark.parametrize("over", [{}, {"start_limit_s": 45.0}, PUBLISHED, {"colocated": True}], ids=str)
+@settings(max_examples=60 if FULL else 3, phases=(Phase.explicit, Phase.generate))
+@given(drawn=trace_jobs, steep=st.integers(1, 39), flat=st.integers(1, 39))
+def test_it_keeps_the_gangs_that_still_start_as_the_driver_does(
+    over: dict[str, Any], drawn: list[tuple[str, int, int, int]], steep: int, flat: int
+) -> None:
+    """Few workers, and starts of up to four rounds, odd ones again: without the rule some jobs would never train."""
+    rules = {**over}
+    is_packed = rules.pop("colocated", False)
+    arrivals = sorted((job for job in drawn if job[3] < 4), key=lambda job: job[2])
+    jobs = [
+        a_trace_job(i, kind, min(steps, 99), float(at_s), size, weight=1.0 + 0.0137 * i)
+        for i, (kind, steps, at_s, size) in enumerate(arrivals)
+    ]
+    policy = PACKED if is_packed else "equal_share"
+    rules |= {"space_sharing": True} if is_packed else {}
+    scenario = a_scenario(a_cluster_of_nodes(fast=2, slow=2), policy, price_moves=False, **rules)
+    scenario = replace(scenario, switch_cost_s={"steep": steep * 1.00371, "flat": flat * 1.00371})
+    assert_same(jobs, replace(scenario, colocated=BESIDE) if is_packed else scenario)
 
 
 PACKED = "max_total_relative_speed?ageing=none"

@@ -40,7 +40,7 @@ def rounds_planned(
         estimator=OracleThroughputs(RATES),
         fallback=EqualShare(),
         clock=clock,
-        settings=Settings(policy=policy, round_duration_s=0.8, price_moves=False),  # real ones cost something
+        settings=Settings(policy=policy, round_duration_s=0.8, price_moves=False, start_limit_s=0),
     )
     for _ in range(2000):
         due_s = driver.tick()

@@ -3,15 +3,18 @@
 import json
 import math
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel_runtime._checkpoint import write_checkpoint
+from gavel_runtime._checkpoint import begin_checkpoint
 from gavel_runtime._lease import READ_EVERY_S, Lease, LeaseFile, parse_lease
 from gavel_runtime._reports import METRICS_MAX, Meter, Reports, merged_metrics
+from gavel_runtime._writing import Writing
 
 EXAMPLES = 2000 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
 quickly = settings(max_examples=EXAMPLES)
@@ -96,7 +99,7 @@ def test_the_meter_counts_every_step_but_the_first_and_no_pause(moves: list[tupl
     taken_steps, taken_s = 0, 0.0
     for kind, duration_s in moves:
         if kind == "take":
-            steps, seconds = meter.take()
+            steps, seconds, _ = meter.take()
             taken_steps, taken_s = taken_steps + steps, taken_s + seconds
             continue
         now_s += duration_s
@@ -137,8 +140,8 @@ def test_a_metric_without_a_proper_name_is_refused(name: str) -> None:
 
 def test_a_report_is_one_line_and_numbered(tmp_path: Path) -> None:
     reports = Reports(tmp_path / "reports.jsonl")
-    reports.write("progress", 120, steps=30, seconds=0.61, metrics={"loss": 0.31})
-    reports.write("checkpoint", 133, steps=13, seconds=0.27, metrics={}, checkpoint="7-133", durable=True)
+    reports.write("progress", 120, steps=30, seconds=0.61, more={"metrics": {"loss": 0.31}})
+    reports.write("checkpoint", 133, steps=13, seconds=0.27, more={"checkpoint": "7-133"}, durable=True)
     reports.close()
     assert [json.loads(line) for line in (tmp_path / "reports.jsonl").read_text().splitlines()] == [
         {"sequence": 1, "kind": "progress", "step": 120, "steps": 30, "seconds": 0.61, "metrics": {"loss": 0.31}},
@@ -149,8 +152,37 @@ def test_a_report_is_one_line_and_numbered(tmp_path: Path) -> None:
 def test_a_full_disk_is_noticed_when_a_report_is_written() -> None:
     reports = Reports(Path("/dev/full"))
     with pytest.raises(OSError, match="No space left"):
-        reports.write("progress", 1, steps=1, seconds=0.1, metrics={})
+        reports.write("progress", 1, steps=1, seconds=0.1)
     reports.close()
+
+
+def write_checkpoint(directory: Path, name: str, save: Callable[[Path], object]) -> Path:
+    writing = Writing(begin_checkpoint(directory, name), 12, (0, 0.0, 0.0))
+    writing.begin(save)
+    return writing.finished()
+
+
+def test_a_checkpoint_may_be_written_in_a_thread(tmp_path: Path) -> None:
+    may_write = threading.Event()
+
+    def save(path: Path) -> Callable[[], object]:
+        return lambda: may_write.wait(60) and (path / "a").write_text("later")
+
+    writing = Writing(begin_checkpoint(tmp_path, "7-12"), 12, (0, 0.0, 0.0))
+    writing.begin(save)
+    assert not writing.is_done()
+    assert not (tmp_path / "7-12").exists()
+    may_write.set()
+    assert (writing.finished() / "a").read_text() == "later"
+
+
+def test_a_checkpoint_that_fails_in_its_thread_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    def save(path: Path) -> Callable[[], object]:
+        return (path / "folder that is not there" / "a").touch
+
+    with pytest.raises(FileNotFoundError):
+        write_checkpoint(tmp_path, "7-12", save)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_checkpoint_may_hold_folders_and_links(tmp_path: Path) -> None:

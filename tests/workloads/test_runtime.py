@@ -35,6 +35,15 @@ def test_reports_leave_out_the_first_step_and_cover_all_others(gang: Gang) -> No
     assert len(reports) > 2, "0.8 s of training and no report of progress"
 
 
+def test_the_first_report_says_how_long_the_start_took_and_a_checkpoint_how_long_it_took(gang: Gang) -> None:
+    gang.start(counting(), total=20).finish()
+    first, *_, saved, finished = gang.reports()
+    assert first["step"] == first["steps"] == 0
+    assert first["startup_s"] > 0, "an interpreter does not start in no time"
+    assert first["restore_s"] >= 0 and saved["checkpoint_s"] >= 0
+    assert not {"startup_s", "restore_s", "checkpoint_s"} & finished.keys()
+
+
 def test_a_job_stops_at_the_end_of_its_lease_with_a_checkpoint(gang: Gang) -> None:
     gang.start(counting(), total=100_000)
     until(lambda: gang.done() > 3)
@@ -229,6 +238,12 @@ def test_a_checkpoint_without_a_restore_function_is_refused(gang: Gang) -> None:
     codes, outputs = gang.start(script, total=4, start=2, checkpoint=gang.root).finish()
     assert codes == [1]
     assert f"restore: there is a checkpoint at {gang.root}" in outputs[0]
+
+
+def test_a_launcher_below_a_rank_is_refused_with_the_way_to_do_it(gang: Gang) -> None:
+    codes, outputs = gang.start(counting(), total=4, WORLD_SIZE="2", RANK="1").finish()
+    assert codes == [1]
+    assert "leave the launcher out, and submit the script with --scale-factor 2" in outputs[0]
 
 
 def run_alone(script: str, out: Path, **environment: str) -> tuple[int, str]:

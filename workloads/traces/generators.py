@@ -95,7 +95,7 @@ def _of_user(example: TraceJob, index: int, at_s: float, user: str, draw: random
             user=user,
             tier=spec.tier,
             argv=(),
-            total_steps=max(1, round(spec.total_steps * draw.uniform(0.8, 1.2))),
+            total_steps=max(1, round(example.total_steps * draw.uniform(0.8, 1.2))),
             scale_factor=spec.scale_factor,
         ),
     )

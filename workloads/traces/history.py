@@ -71,6 +71,7 @@ def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, floa
         "id": job["id"],
         "submitted_at_s": round(job["submitted_at_s"] - start_s, 3),
         **{name: job[name] for name in COPIED},
+        "total_steps": job["total_steps"] or max(1, job["steps_done"]),  # of a job that never said it, what it did
         "deadline_at_s": None if deadline_at_s is None else round(deadline_at_s - start_s, 3),
         "after": list(job["after"]),
         "throughput_steps_per_s": dict(steps_per_s),

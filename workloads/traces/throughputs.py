@@ -154,5 +154,5 @@ def with_kinds(jobs: Iterable[TraceJob], table: ThroughputTable, *, seed: int) -
         kinds = [kind for kind in table.kinds if any(s >= need for k, s, _ in table.rates if k == kind)]
         kind = draw.choice(kinds)
         best = max(rates[kind, job.spec.scale_factor, name] for name in table.accelerator_types)
-        steps = max(1, round(job.spec.total_steps * best))
+        steps = max(1, round(job.total_steps * best))
         yield replace(job, spec=replace(job.spec, kind=kind, total_steps=steps))

@@ -15,13 +15,18 @@ export async function get(path, query = {}) {
   return answer.json();
 }
 
-/** Ask for a change. The answer as JSON; throws an error with `status` and, as `faults`, {field, message} of what was refused. */
-export async function send(method, path, body, headers = {}) {
-  const answer = await request(method, path, body, { "X-Gavel-Page": "dashboard", ...headers }, SEND_TIMEOUT_MS);
+/** Ask for a change, or a question whose answer `signal` cancels. The answer as JSON; throws an error with `status` and, as `faults`, {field, message} of what was refused. */
+export async function send(method, path, body, headers = {}, signal = null) {
+  const answer = await request(method, path, body, { "X-Gavel-Page": "dashboard", ...headers }, SEND_TIMEOUT_MS, signal);
   const text = await answer.json().catch(() => ({}));
   if (answer.ok) return text;
   const error = new Error(text.detail || text.title || `The service answered ${answer.status}`);
   throw Object.assign(error, { status: answer.status, faults: text.errors ?? [] });
+}
+
+/** One key for each submission: if the answer is lost and the form is sent again, there is still one job. */
+export function freshKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** Ask whether the scheduler is alive. */
@@ -35,8 +40,9 @@ function withQuery(path, query) {
   return parts.length ? `${path}?${new URLSearchParams(parts)}` : path;
 }
 
-async function request(method, url, body, headers = {}, limitMs = TIMEOUT_MS) {
-  const options = { method, headers, signal: AbortSignal.timeout(limitMs), cache: "no-store" };
+async function request(method, url, body, headers = {}, limitMs = TIMEOUT_MS, signal = null) {
+  const limit = AbortSignal.timeout(limitMs);
+  const options = { method, headers, signal: signal ? AbortSignal.any([limit, signal]) : limit, cache: "no-store" };
   if (body !== undefined) {
     options.body = JSON.stringify(body);
     options.headers = { ...headers, "Content-Type": "application/json" };

@@ -34,3 +34,9 @@ export const timeOfDay = (atS) => new Date(atS * 1000).toLocaleTimeString([], { 
 
 /** What people call a job. */
 export const labelOf = (job) => job.name || job.id || job.job_id;
+
+/** 3200000 -> "3.2 MB". */
+export function bytes(value) {
+  const power = Math.min(4, Math.floor(Math.log10(Math.max(1, value)) / 3));
+  return `${quantity(value / 1000 ** power)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+}

@@ -1,12 +1,15 @@
 // One job: what it waits for, where it ran, how fast it is where, its history and its log.
 
-import { get, now, send } from "./api.js";
+import { freshKey, get, now, send } from "./api.js";
+import { Curves } from "./curves.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
+import { showCheckpoint, showFiles } from "./files.js";
 import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
+import { showProgress } from "./progress.js";
 import { act, confirmed, follow } from "./shell.js";
 import { speedOf } from "./speed.js";
 import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
@@ -15,6 +18,8 @@ const ID = document.body.dataset.job;
 const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
 const ROUNDS = 80;
 const gantt = new Gantt("timeline", { open: () => {} });
+const curves = new Curves();
+let lastReport = "";
 let lastEvent = 0;
 let isOver = false;
 let log = null;
@@ -26,7 +31,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job)]);
   isOver = hasEnded;
 }
 
@@ -35,10 +40,12 @@ function showJob(job) {
   say("job-name", labelOf(job));
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
-  byId("job-progress").value = stepsOf(job) / job.total_steps;
-  say("job-steps", `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
+  showProgress(byId("job-progress"), stepsOf(job), job.total_steps);
+  say("job-steps", job.total_steps === null ? `${count(stepsOf(job))} steps so far, how many there are is unknown yet`
+    : `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
+  byId("job-resubmit").hidden = job.state !== "FAILED";
   byId("job-pause").hidden = !isAlive || job.pause_requested;
   byId("job-resume").hidden = !isAlive || !job.pause_requested;
   showFailure(job);
@@ -56,9 +63,9 @@ function showFailure(job) {
 
 function showTiles(job) {
   const speed = speedOf(job);
-  const left = job.total_steps - stepsOf(job);
+  const left = job.total_steps === null ? null : job.total_steps - stepsOf(job);
   tile("speed", speed === null ? "–" : quantity(speed), job.worker_ids.length ? `on ${job.worker_ids.join(", ")}` : "not running");
-  tile("left", count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
+  tile("left", left === null ? "unknown" : count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
   tile("rho", fixed(job.rho), job.rho === null ? "" : "1 or less is fair");
   const started = job.started_at_s === null ? "" : `started after ${duration(job.started_at_s - job.submitted_at_s)}`;
   say("tile-age-label", job.jct_s === null ? "Age" : "Completion time");
@@ -82,14 +89,23 @@ function codeOf(code) {
   return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}` : version;
 }
 
+function startupOf(job) {
+  const durations = [["", job.startup_s], ["restore ", job.restore_s], ["checkpoint ", job.checkpoint_s]];
+  return durations.filter(([, seconds]) => seconds !== null).map(([name, seconds]) => `${name}${seconds.toFixed(1)} s`).join(", ");
+}
+
 function showFacts(job) {
   fillFacts(byId("facts"), {
     Id: job.id,
     "Job kind": job.kind,
+    "Kind is made of": job.kind_from,
     "User, tier": `${job.user}, ${job.tier}`,
     Program: job.argv.join(" "),
     "Working directory": job.workdir,
     Interpreter: job.python,
+    Setup: job.setup,
+    Image: job.image,
+    Secrets: job.secrets.join(", "),
     Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),
     "Scale factor": job.scale_factor,
@@ -101,13 +117,23 @@ function showFacts(job) {
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),
     "Deadline's outlook": job.deadline ? `${job.deadline.outlook.replace("_", " ")}: ${job.deadline.message}` : "",
     After: job.after.join(", "),
+    "Submitted again from": job.resubmit_of ?? "",
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
+    "Start-up": startupOf(job),
+    "No progress": job.no_progress,
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
+    "Besides training": pairs(job.phases_s, ([name, seconds]) => `${name} ${duration(seconds)}${shareOf(seconds, job)}`),
+    "Units of work per second": job.work_units_per_s === null ? "" : quantity(job.work_units_per_s),
     "Rounds received": pairs(job.rounds_received, ([type, rounds]) => `${type} ${rounds}`),
     "Exit code": job.exit_code ?? "",
     "To stop it": job.finished_at_s === null ? `gavel job cancel ${job.id}` : "",
   });
+}
+
+function shareOf(seconds, job) {
+  const held = Object.values(job.received_s).reduce((total, each) => total + each, 0);
+  return held > 0 ? ` (${percent(Math.min(1, seconds / held))})` : "";
 }
 
 async function showTimeline(job, current) {
@@ -142,6 +168,17 @@ async function showSpeeds(job) {
   fillTable(byId("speeds-table"), ["Type", "Steps/s", "Interval", "Source", "Fraction of its time"], rows);
 }
 
+/** Curves and files, which change with the reports of the job. */
+async function showReported(job) {
+  const report = `${job.generation} ${stepsOf(job)} ${job.state}`;
+  if (report === lastReport) return;
+  const [answer] = await Promise.all([get(`${PATH}/metrics`), showFiles(ID), showCheckpoint(ID)]);
+  lastReport = report;
+  if (job.array_id) byId("curves-compare").href = `/curves?array=${encodeURIComponent(job.array_id)}`;
+  say("curves-compare", job.array_id ? "Compare with its sweep" : "Compare with other jobs");
+  curves.show([{ id: ID, label: labelOf(job), curves: answer }], "The job has not reported any metrics: job.report(loss=0.3) in its program does.");
+}
+
 async function showExplained(job) {
   const explained = await explanation(ID);
   say("job-reason", sentenceOf(job, explained));
@@ -171,6 +208,11 @@ async function ask(button, verb, done) {
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
 on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
 on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
+on("resubmit", async (button) => {
+  const made = await act(button, () => send("POST", `${PATH}/resubmit`, {}, { "Idempotency-Key": freshKey() }),
+    "The job is submitted again.");
+  if (made) location.assign(`/jobs/${encodeURIComponent(made.id)}`);
+});
 on("cancel", async (button) => {
   if (await confirmed("Cancel this job? This cannot be undone.", "Cancel the job")) {
     await ask(button, "cancel", "The job ends as soon as its gang has stopped.");

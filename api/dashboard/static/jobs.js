@@ -2,9 +2,10 @@
 
 import { now } from "./api.js";
 import { byId, howToSubmit, keepRows, make, say, sayEmpty } from "./dom.js";
-import { count, duration, fixed, labelOf, percent, quantity } from "./format.js";
+import { count, duration, fixed, labelOf, quantity } from "./format.js";
 import { mark, markedJob, onMark } from "./highlight.js";
 import { colourOf } from "./palette.js";
+import { partDone, showProgress } from "./progress.js";
 import { speedOf } from "./speed.js";
 
 const ORDER = ["RUNNING", "PROFILING", "CANCELLING", "LOST", "PREEMPTED", "QUEUED", "PAUSED", "FAILED", "CANCELLED", "COMPLETED"];
@@ -14,7 +15,7 @@ const COLUMNS = [
   ["tier", "Tier", (job) => job.tier],
   ["state", "State", (job) => ORDER.indexOf(job.state)],
   ["on", "On", (job) => job.accelerator_type ?? ""],
-  ["progress", "Progress", (job) => stepsOf(job) / job.total_steps],
+  ["progress", "Progress", (job) => partDone(stepsOf(job), job.total_steps)],
   ["speed", "Steps/s", (job) => job.speed ?? -1],
   ["rho", "ρ", (job) => job.rho ?? -1],
   ["age", "Age", (job) => job.submitted_at_s],
@@ -136,7 +137,6 @@ const cellClass = (column) => (NUMBERS.has(column) ? "number" : column);
 
 function updateRow(row, job) {
   const [name, kind, tier, state, on, progress, speed, rho, age, reason] = row.children;
-  const done = stepsOf(job) / job.total_steps;
   name.firstChild.style.background = job.accelerator_type ? colourOf(job.id) : "transparent";
   name.title = `${job.id}, user ${job.user}`;
   say(kind, job.scale_factor > 1 ? `${job.kind} ×${job.scale_factor}` : job.kind);
@@ -145,9 +145,9 @@ function updateRow(row, job) {
   state.firstChild.dataset.state = job.state;
   state.title = `preempted ${job.preemptions} ${job.preemptions === 1 ? "time" : "times"} so far`;
   say(on, job.worker_ids.join(", "));
-  progress.firstChild.value = done;
-  progress.firstChild.setAttribute("aria-label", `${percent(done)} of ${job.total_steps} steps`);
-  say(progress.lastChild, `${count(stepsOf(job))} / ${count(job.total_steps)}`);
+  showProgress(progress.firstChild, stepsOf(job), job.total_steps);
+  say(progress.lastChild, job.total_steps === null ? `${count(stepsOf(job))}, steps unknown yet`
+    : `${count(stepsOf(job))} / ${count(job.total_steps)}`);
   say(speed, job.speed === null ? "" : quantity(job.speed));
   say(rho, job.rho === null ? "" : fixed(job.rho));
   say(age, duration(job.jct_s ?? now() - job.submitted_at_s));

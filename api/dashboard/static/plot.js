@@ -1,14 +1,18 @@
-// Line charts over rounds by uPlot, in the page's colours.
+// Line charts by uPlot, in the page's colours: hover for values, drag for a part, double-click for all of it.
 
 import { onThemeChange, themed } from "./palette.js";
 
 const HEIGHT = 240;
 const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between ticks: rounds have no fractions
 
-/** One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. */
+/**
+ * One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. `y(value)` writes a
+ * value, `range` is the scale's (by default that of the data). `options()`, asked at each new plot, may set `increments`
+ * between ticks, `isTime`, and `behind(plot)`, which paints behind the lines. Plots of one `group` share the pointer.
+ */
 export class LinePlot {
-  constructor(element, { x, y, range }) {
-    Object.assign(this, { element, x, y, range, plot: null, shown: null, labels: "" });
+  constructor(element, { x, y, range, group = null, options = () => ({}) }) {
+    Object.assign(this, { element, x, y, range, group, options, plot: null, shown: null, labels: "" });
     new ResizeObserver(() => this.plot?.setSize(this.size())).observe(element);
     onThemeChange(() => this.redo());
   }
@@ -21,26 +25,40 @@ export class LinePlot {
     this.shown = [xs, series];
     const labels = JSON.stringify(series.map((each) => each.label));
     const data = [xs, ...series.map((each) => each.values)];
-    if (this.plot && labels === this.labels) this.plot.setData(data);
-    else this.redo();
+    if (!this.plot || labels !== this.labels) this.redo();
+    else if (this.isZoomed()) {
+      this.plot.setData(data, false);
+      this.plot.redraw();
+    } else this.plot.setData(data);
     this.labels = labels;
   }
 
-  /** Series or colours differ: the plot is made anew. */
+  /** Whether the reader has chosen a part of the x axis. */
+  isZoomed() {
+    const xs = this.plot?.data[0] ?? [];
+    const { min, max } = this.plot?.scales.x ?? {};
+    return xs.length > 1 && Number.isFinite(min) && (min > xs[0] || max < xs.at(-1));
+  }
+
+  /** Series, options or colours differ: the plot is made anew. */
   redo() {
     if (!this.shown) return;
     const [xs, series] = this.shown;
+    const { increments = WHOLE_STEPS, isTime = false, behind = () => {} } = this.options();
     this.plot?.destroy();
     const axis = { stroke: themed("--quiet"), grid: { stroke: themed("--line"), width: 1 }, ticks: { show: false } };
     this.plot = new uPlot({
       ...this.size(),
-      scales: { x: { time: false }, y: { range: this.range } },
-      axes: [{ ...axis, incrs: WHOLE_STEPS }, { ...axis, size: 54, values: (_, values) => values.map(this.y) }],
+      scales: { x: { time: isTime }, y: this.range ? { range: this.range } : {} },
+      axes: [{ ...axis, ...(isTime ? {} : { incrs: increments }) },
+        { ...axis, size: 62, values: (_, values) => values.map(this.y) }],
+      cursor: this.group ? { sync: { key: this.group } } : {},
+      hooks: { drawClear: [behind] },
       series: [
         { label: this.x },
         ...series.map((each) => ({
-          label: each.label, stroke: each.colour(), width: 2, points: { show: false },
-          value: (_, value) => (value === null ? "" : this.y(value)),
+          label: each.label, stroke: each.colour(), width: 2, points: { show: each.values.length === 1 }, spanGaps: true,
+          value: (_, value) => (value === null || value === undefined ? "" : this.y(value)),
         })),
       ],
     }, [xs, ...series.map((each) => each.values)], this.element);

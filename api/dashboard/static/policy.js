@@ -3,6 +3,7 @@
 import { get, send } from "./api.js";
 import { byId, make, say } from "./dom.js";
 import { showEffects } from "./effects.js";
+import { question } from "./question.js";
 import { follow, isOperator, offers, tell } from "./shell.js";
 import { fillFacts } from "./why.js";
 
@@ -41,6 +42,7 @@ function showPolicies() {
 function open(name) {
   byId("switch-form").elements.policy.value = name;
   byId("shadow").hidden = true;
+  say("shadow-progress", "");
   refuse("");
   explain();
   byId("switch").showModal();
@@ -55,15 +57,14 @@ function explain() {
   byId("switch-yes").disabled = offers("what-if") && tried !== wanted;
 }
 
-async function shadow() {
+async function shadow(signal) {
   const wanted = byId("switch-form").elements.policy.value;
-  await attempt(byId("shadow-run"), async () => {
-    const effects = await send("POST", "/v1/what-if", { policy: wanted });
-    tried = wanted;
-    byId("shadow").hidden = false;
-    say("shadow-note", showEffects(byId("shadow-table"), effects));
-    explain();
-  });
+  refuse("");
+  const effects = await send("POST", "/v1/what-if", { policy: wanted }, {}, signal);
+  tried = wanted;
+  byId("shadow").hidden = false;
+  say("shadow-note", showEffects(byId("shadow-table"), effects));
+  explain();
 }
 
 async function switchTo() {
@@ -99,8 +100,9 @@ if (isOperator) {
     switchTo();
   });
   byId("switch-form").elements.policy.addEventListener("input", explain);
+  const cancel = question(byId("shadow-run"), byId("shadow-progress"), shadow, (error) => refuse(error.message));
+  byId("switch").addEventListener("close", cancel);
   byId("switch-close").addEventListener("click", () => byId("switch").close());
-  byId("shadow-run").addEventListener("click", shadow);
 }
 
 const refresh = follow(step);

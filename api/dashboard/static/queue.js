@@ -2,7 +2,8 @@
 
 import { get, now } from "./api.js";
 import { byId, howToSubmit, keepRows, make, say, sayEmpty } from "./dom.js";
-import { count, duration, labelOf, percent } from "./format.js";
+import { count, duration, labelOf } from "./format.js";
+import { showProgress } from "./progress.js";
 import { follow, offers, quietly } from "./shell.js";
 import { explanation, openWhy, when } from "./why.js";
 
@@ -57,8 +58,7 @@ function updateRow(row, job) {
   say(state.firstChild, job.state);
   state.firstChild.dataset.state = job.state;
   say(waits, duration(now() - job.submitted_at_s));
-  progress.firstChild.value = job.steps / job.total_steps;
-  progress.firstChild.setAttribute("aria-label", `${percent(job.steps / job.total_steps)} of ${job.total_steps} steps`);
+  showProgress(progress.firstChild, job.steps, job.total_steps);
   say(why.firstChild, job.message);
   why.firstChild.setAttribute("aria-label", `Why: ${job.message}`);
   if (start) say(start, starts.get(job.id)?.text ?? "");

@@ -1,6 +1,6 @@
 // The form that submits a job by the public API; what the API refuses is shown next to the field.
 
-import { send } from "./api.js";
+import { freshKey, send } from "./api.js";
 import { byId, say } from "./dom.js";
 import { follow } from "./shell.js";
 import { words } from "./words.js";
@@ -19,11 +19,6 @@ const READ = {
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
-
-/** One key for each submission: if the answer is lost and the form is sent again, there is still one job. */
-function freshKey() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 function pairOf(line) {
   const [name, ...value] = line.split("=");
@@ -88,6 +83,7 @@ async function submit(event) {
 
 function choose() {
   for (const what of ["kind", "argv"]) byId(`submit-what-${what}`).hidden = form.elements.what.value !== what;
+  form.elements.total_steps.required = form.elements.what.value === "kind"; // own programs may say it
 }
 
 form.addEventListener("submit", submit);

@@ -3,6 +3,7 @@
 import { get, send } from "./api.js";
 import { byId, make, say } from "./dom.js";
 import { showEffects } from "./effects.js";
+import { question } from "./question.js";
 import { offers, quietly, tell } from "./shell.js";
 
 const PARTS = new Set(["guarantee", "cap"]); // shown in percent
@@ -20,7 +21,9 @@ export class TierEditor {
     this.form.elements.objective.addEventListener("change", () => this.explain());
     byId("tier-new").addEventListener("click", () => quietly(this.open(null)));
     byId("tier-close").addEventListener("click", () => byId("tier-editor").close());
-    byId("tier-preview").addEventListener("click", () => this.preview());
+    const fails = (error) => this.refuse(error.message);
+    const cancel = question(byId("tier-preview"), byId("preview-progress"), (signal) => this.preview(signal), fails);
+    byId("tier-editor").addEventListener("close", cancel);
     byId("tier-preview").hidden = !offers("preview");
   }
 
@@ -38,6 +41,7 @@ export class TierEditor {
     this.form.elements.name.readOnly = name !== null;
     say("tier-editor-title", name ? `Tier ${name}` : "New tier");
     byId("preview").hidden = true;
+    say("preview-progress", "");
     this.refuse("");
     this.explain();
     byId("tier-editor").showModal();
@@ -54,14 +58,13 @@ export class TierEditor {
     return { name, rules };
   }
 
-  async preview() {
+  async preview(signal) {
     if (!this.form.reportValidity()) return;
     const { name, rules } = this.wanted();
-    await this.attempt(async () => {
-      const effects = await send("POST", `/v1/tiers/${encodeURIComponent(name)}/preview`, rules);
-      byId("preview").hidden = false;
-      say("preview-note", showEffects(byId("preview-table"), effects));
-    });
+    this.refuse("");
+    const effects = await send("POST", `/v1/tiers/${encodeURIComponent(name)}/preview`, rules, {}, signal);
+    byId("preview").hidden = false;
+    say("preview-note", showEffects(byId("preview-table"), effects));
   }
 
   async save() {

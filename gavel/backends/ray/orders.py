@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gavel.backends.gang import GangKey
+from gavel.backends.meeting import meeting_place
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import Part, RayGang
 from gavel.backends.ray.protocol import ShardLaunch, ShardWanted
@@ -89,10 +90,7 @@ def _meeting_place(address: str, ports: tuple[int, ...], world_size: int) -> dic
     """Return the variables by which torch.distributed (env://), jax.distributed and our runtime find rank 0."""
     master, hub = ports
     return {
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(master),
-        "JAX_COORDINATOR_ADDRESS": f"{address}:{master}",
-        "JAX_NUM_PROCESSES": str(world_size),
+        **meeting_place(address, master),
         "GAVEL_HUB": f"{address}:{hub}",
         "GAVEL_GANG_KEY": secrets.token_hex(16),
     }

@@ -13,6 +13,7 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object
 from gavel.backends.launch import Places, launch_json
 from gavel.backends.logs import read_log
+from gavel.backends.meeting import place_of_rank
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
@@ -211,16 +212,17 @@ class Shard:
             spec["rank"] = rank
             spec["env"] |= {
                 **launch.environment,
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(launch.node_of_rank)),
-                "LOCAL_RANK": str(local),
-                "LOCAL_WORLD_SIZE": str(len(launch.ranks)),
-                "NODE_RANK": str(nodes.index(launch.node_of_rank[rank])),
-                "JAX_PROCESS_ID": str(rank),
+                **place_of_rank(
+                    rank,
+                    len(launch.node_of_rank),
+                    local_rank=local,
+                    local_world_size=len(launch.ranks),
+                    node_rank=nodes.index(launch.node_of_rank[rank]),
+                ),
             }
         here = [whole["ranks"][rank] for rank in launch.ranks]
         world_size = len(launch.node_of_rank)
-        return {**whole, "ranks": here, "world_size": world_size, "log_path": str(self._log)}
+        return {**whole, "ranks": here, "reserve_port": False, "world_size": world_size, "log_path": str(self._log)}
 
     def _accelerators(self, node: str) -> dict[str, LocalAccelerator]:
         """Return this node's accelerators; of other nodes only what launch.json needs."""
@@ -233,7 +235,11 @@ class Shard:
 
 
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
-    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one."""
+    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one.
+
+    There is no output folder: the service does not see the disks of the nodes.
+    """
+    own = replace(own, outputs=None)
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id

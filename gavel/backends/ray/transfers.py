@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from gavel.backends.folder import is_older, keep_checkpoint
+from gavel.backends.checkpoint_retention import keep_checkpoint, older_ones
 from gavel.types import JobId
 
 TRIES = 5
@@ -45,11 +45,12 @@ class RemoteCheckpoints:
         partial.rename(path)
 
     def keep(self, job_id: JobId, checkpoint: str) -> None:
-        """Delete older checkpoints of the job."""
+        """Delete older checkpoints of the job but the newest of them."""
         folder = f"{self._root}/{job_id}"
-        for stored in self._files.ls(folder, detail=False) if self._files.exists(folder) else ():
-            if is_older(stored.rstrip("/").rpartition("/")[2], checkpoint):
-                self._files.rm(stored, recursive=True)
+        stored = self._files.ls(folder, detail=False) if self._files.exists(folder) else ()
+        names = [path.rstrip("/").rpartition("/")[2] for path in stored]
+        for name in older_ones(names, checkpoint)[:-1]:
+            self._files.rm(f"{folder}/{name}", recursive=True)
 
 
 class Transfers:

@@ -18,6 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
+from gavel.client.answers.results import Checkpoint, Checkpoints, JobFile, JobFiles, JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -49,7 +50,7 @@ from gavel.client.answers.scheduling import (
     WorstJob,
 )
 from gavel.client.answers.service import Health
-from gavel.client.answers.tiers_and_users import BearerToken, Tier, TokenCreated, Usage, User
+from gavel.client.answers.tiers_and_users import BearerToken, Secret, Tier, TokenCreated, Usage, User
 from gavel.client.answers.why_and_what_if import (
     Binding,
     Calibration,
@@ -71,6 +72,8 @@ __all__ = [
     "Cancelled",
     "CatalogueEntry",
     "Certificate",
+    "Checkpoint",
+    "Checkpoints",
     "Cluster",
     "ClusterNode",
     "Code",
@@ -86,6 +89,9 @@ __all__ = [
     "Job",
     "JobBatch",
     "JobEffect",
+    "JobFile",
+    "JobFiles",
+    "JobMetrics",
     "Lease",
     "LeaseDifference",
     "Node",
@@ -103,6 +109,7 @@ __all__ = [
     "Resource",
     "Round",
     "RoundSummary",
+    "Secret",
     "Shares",
     "ShownState",
     "SolveSummary",

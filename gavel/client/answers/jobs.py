@@ -56,6 +56,7 @@ Reason = Literal[
     "ProgramFailed",
     "ProgramNotStarted",
     "StepsMissing",
+    "NoProgress",
     "LostTooOften",
     "DependencyFailed",
 ]
@@ -74,6 +75,8 @@ class Job(TypedDict):
     id: str
     name: str
     kind: str
+    kind_from: str  # What the service made the kind of; empty: it was stated at the submit.
+    kind_args: list[str]
     user: str
     tier: str
     state: ShownState
@@ -93,7 +96,8 @@ class Job(TypedDict):
     # ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its
     # steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the
     # job could not be started. * `StepsMissing`: The program of the job ended without an error before all steps were
-    # done. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
+    # done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
+    # `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
     # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
@@ -103,13 +107,17 @@ class Job(TypedDict):
     version: int
     argv: list[str]
     env: list[str]  # The names only: values may be secrets, and are never shown.
+    secrets: list[str]  # Names of the secrets that are variables of the ranks.
     workdir: str  # Empty: the job runs in a folder of its own.
     python: str  # Empty: the job runs with the service's interpreter.
+    image: str  # Container image that it runs in; empty: none.
+    setup: str  # What fills its virtual environment; empty: it has none of its own.
     code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]
     steps_done: int
     steps_reported: int
-    total_steps: int
+    total_steps: int | None  # As submitted, else as the program said; null while nobody has.
+    has_stated_steps: bool  # Whether the submission said `total_steps`.
     scale_factor: int
     weight: float
     preemptible: bool
@@ -125,7 +133,13 @@ class Job(TypedDict):
     preemptions: int
     received_s: dict[str, float]  # Wall time held, by accelerator type.
     rounds_received: dict[str, int]
+    no_progress: str  # Why no lease is expected to end with a checkpoint; empty: one may.
+    startup_s: float | None  # From the start of its last program to its loop over steps.
+    restore_s: float | None  # What the loading of its checkpoint took then.
+    checkpoint_s: float | None  # What the writing of its last checkpoint took.
     metrics: dict[str, float]
+    phases_s: dict[str, float]  # Seconds in phases that its program marked as no training.
+    work_units_per_s: float | None  # Units of work per second of training, if it reports them.
     exit_code: int | None
     log_tail: str
     accelerator_type: str | None  # Where it runs now.
@@ -138,6 +152,7 @@ class Job(TypedDict):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    resubmit_of: str | None  # The job that was submitted again as this one.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 
 

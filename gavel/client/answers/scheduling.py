@@ -117,7 +117,7 @@ class QueueItem(TypedDict):
     scale_factor: int
     submitted_at_s: float
     steps: int
-    total_steps: int
+    total_steps: int | None
 
 
 class Queue(TypedDict):

@@ -57,3 +57,10 @@ class BearerToken(TypedDict):
     user: str
     scope: str
     created_at_s: float
+
+
+class Secret(TypedDict):
+    """A secret of a user, without its value."""
+
+    name: str
+    updated_at_s: float

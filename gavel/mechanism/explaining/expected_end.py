@@ -51,7 +51,8 @@ class JobEnd:
     """When an unfinished job ends, as things stand.
 
     `finish` None: nothing says so, or somebody has to act first (`blocked`). `earliest_at_s`: alone on its fastest
-    type, `fastest`, from now on; None: no type holds it. `is_speed_known`: well enough for a promise, on some type.
+    type, `fastest`, from now on; None: no type holds it. Both are None while nobody has said how many steps it has.
+    `is_speed_known`: well enough for a promise, on some type.
     """
 
     finish: Expected | None
@@ -66,11 +67,13 @@ def job_end(job: Job, knowledge: Knowledge) -> JobEnd:
     state = knowledge.state
     estimates = own_estimates(job, knowledge.estimator, state.cluster.capacity_workers())
     fastest = max(estimates, key=lambda name: estimates[name].steps_per_s, default=None)
-    left = max(0, job.spec.total_steps - max(job.steps_done, job.steps_reported))
-    earliest_at_s = None if fastest is None else state.now_s + left / estimates[fastest].steps_per_s
+    total_steps, earliest_at_s = job.total_steps, None
+    if fastest is not None and total_steps is not None:
+        left = max(0, total_steps - job.steps_so_far)
+        earliest_at_s = state.now_s + left / estimates[fastest].steps_per_s
     reason = blocked(job, state)
     finish = None
-    if reason is None:
+    if reason is None and total_steps is not None:
         forecast, _ = _basis(job, knowledge)
         finish = expected_finish(forecast, job.id, knowledge.errors, log_speed_error(estimates.values()))
     if finish is not None and earliest_at_s is not None:

@@ -64,7 +64,7 @@ class Why:
 
 def explain(job: Job, state: State) -> Why:
     """Return the first reason that holds, with figures, and what would change it."""
-    explanation = blocked(job, state) or _starts_again(job, state) or _in_round(job, state)
+    explanation = blocked(job, state) or _starts_again(job, state) or _without_progress(job, _in_round(job, state))
     fix = explanation.code.fix(job.id)
     helps = (*explanation.would_unblock, *((fix,) if fix else ()))
     return replace(explanation, received=_received(job, state), would_unblock=helps)
@@ -125,7 +125,8 @@ def _beyond_quota(job: Job, state: State) -> Why | None:
         return None
     row = record.problem.job_ids.index(job.id)
     best = float(record.problem.throughput_steps_per_s[row, 0].max(initial=0.0))
-    message = month_too_short(tier, job.steps_remaining, job.spec.scale_factor, best) if best > 0 else None
+    left = None if job.total_steps is None else max(0, job.total_steps - job.steps_done)
+    message = month_too_short(tier, left, job.spec.scale_factor, best) if best > 0 and left is not None else None
     return Why(code=Reason.EXCEEDS_MAX_QUOTA, message=message) if message else None
 
 
@@ -164,6 +165,13 @@ def _in_round(job: Job, state: State) -> Why:
         target_fraction=dict(zip(types, shortage.target_fraction[row].tolist(), strict=True)),
         lag_rounds=max((rounds for (each, _), rounds in record.lag_rounds.items() if each == job.id), default=0.0),
     )
+
+
+def _without_progress(job: Job, why: Why) -> Why:
+    """What keeps the job from progress goes before what the round says, whether it waits or runs again."""
+    if not job.no_progress:
+        return why
+    return replace(why, code=Reason.NO_PROGRESS, message=f"{job.no_progress} {why.message}".rstrip(), shortage="")
 
 
 def _unseen(job: Job, state: State) -> Why:
@@ -216,7 +224,10 @@ def _next_to_end(state: State, record: RoundRecord, name: AcceleratorType) -> st
         return None
     column, row_of = problem.accelerator_types.index(name), {each: row for row, each in enumerate(problem.job_ids)}
     there = {lease.job_id for lease in record.plan.leases if lease.accelerator_type == name} & state.jobs.keys()
-    rates = [(row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in there & row_of.keys()]
+    of_length = {each for each in there if state.jobs[each].total_steps is not None}
+    rates = [
+        (row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in of_length & row_of.keys()
+    ]
     ends_s = [float(problem.steps_remaining[row] / rate) for row, rate in rates if rate > 0]
     return f"The first gang on {name} ends in {min(ends_s):.0f} s of running." if ends_s else None
 

@@ -159,7 +159,8 @@ def expected_start(times: Forecast, record: RoundRecord, job_id: JobId) -> Expec
 def predictions(
     record: RoundRecord, new: Sequence[Job], estimator: ThroughputEstimator, errors: Errors | None
 ) -> tuple[Prediction, ...]:
-    """Return when the `new` jobs should start and end, for those of them that end in the forecast of `record`."""
+    """Return when the `new` jobs should start and end, if their length is known and they end in `record`'s forecast."""
+    new = [job for job in new if job.total_steps is not None]
     if not new:
         return ()
     times = forecast(record.problem, record.allocation)

@@ -24,8 +24,10 @@ def headline(
         text = f"{why.shortage} {place_in_tier(why.position, job.spec.tier, is_own=is_own)}"
     if start is not None:
         text = f"{text.removesuffix('.')}; it starts {_in(start, now_s)}."
-    elif finish is not None and job.state is JobState.LEASED:
-        text = f"{text.removesuffix('.')}; the job is {_done(job)} done and ends {_in(finish, now_s)}."
+    elif finish is not None and (total := job.total_steps) is not None and job.state is JobState.LEASED:
+        text = f"{text.removesuffix('.')}; the job is {_done(job, total)} done and ends {_in(finish, now_s)}."
+    elif job.total_steps is None and job.state is JobState.LEASED:
+        text = f"{text.removesuffix('.')}; how many steps the job has is not known yet."
     return f"{_stopped(job)}{text}"
 
 
@@ -40,15 +42,15 @@ def _in(expected: Expected, now_s: float) -> str:
     return in_about(expected.at_s - now_s, expected.low_s - now_s, expected.high_s - now_s)
 
 
-def _done(job: Job) -> str:
-    return f"{max(job.steps_done, job.steps_reported) / job.spec.total_steps:.0%}"
+def _done(job: Job, total_steps: int) -> str:
+    return f"{job.steps_so_far / total_steps:.0%}"
 
 
 def _stopped(job: Job) -> str:
     """What a job that ran before, and waits now, should not worry about; empty for any other."""
     if job.state is not JobState.QUEUED or job.attempt == 0 or not job.is_wanted:
         return ""
-    step = f"step {job.steps_done} of {job.spec.total_steps}" if job.steps_done else "its first step"
+    step = job.position if job.steps_done else "its first step"
     return f"It has stopped for now and goes on from {step}. "
 
 
@@ -57,6 +59,7 @@ def _ended(job: Job) -> str:
     scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if lasted_s < below_s)
     after = f"{round(lasted_s / scale)} {unit} after it was submitted"
     if job.state is JobState.COMPLETED:
-        return f"Completed: all {job.spec.total_steps} steps were done {after}."
+        what = "its program ended" if job.total_steps is None else f"all {job.total_steps} steps were done"
+        return f"Completed: {what} {after}."
     verb = "Failed" if job.state is JobState.FAILED else "Stopped"
-    return f"{verb} at step {job.steps_done} of {job.spec.total_steps}, {after}. {job.explanation}"
+    return f"{verb} at {job.position}, {after}. {job.explanation}"

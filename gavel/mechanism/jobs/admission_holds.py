@@ -60,7 +60,7 @@ def month_too_short(tier: Tier, steps: int, scale_factor: int, steps_per_s: floa
 
 def _hold(job: Job, spent: Mapping[str, str]) -> tuple[Reason, str] | None:
     if job.pause_requested:
-        return Reason.PAUSED, f"The job is paused at step {job.steps_done} of {job.spec.total_steps}."
+        return Reason.PAUSED, f"The job is paused at {job.position}."
     if job.waits_for:
         names = ", ".join(job.waits_for[:NAMED_MAX]) + (", .." if len(job.waits_for) > NAMED_MAX else "")
         return (

@@ -34,7 +34,10 @@ class Launched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A gang has ended; `kind`: what that means for its job; `retry_at_s`: the job does not start again before."""
+    """A gang has ended; `kind`: what that means for its job; `retry_at_s`: the job does not start again before.
+
+    `held_s`: the seconds from the start of its programs to their end, 0 if they were not started.
+    """
 
     at_s: float
     generation: int
@@ -43,6 +46,7 @@ class Ended:
     message: str
     exit: GangExit
     retry_at_s: float = 0.0
+    held_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +61,15 @@ class Dismissed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """Reports of the gang of `generation`. They change the progress of the job, not its state."""
+    """Reports of the gang of `generation`. They change the progress of the job, not its state.
+
+    `started_at_s`: when the gang's programs started, None if that is not known.
+    """
 
     at_s: float
     generation: int
     reports: tuple[Report, ...]
+    started_at_s: float | None = None
 
 
 Event = Launched | Ended | Dismissed

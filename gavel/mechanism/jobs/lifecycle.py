@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
+from gavel.mechanism.jobs.phases import phases_and_work
 from gavel.ports import JobEvent
 from gavel.types import (
     AcceleratorType,
@@ -58,6 +59,8 @@ def _after(job: Job, event: Event) -> Job:
                 report_sequence=0,
                 trained_s=0.0,
                 trained_steps=0,
+                training_since_s=None,
+                outside_s=0.0,
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason=Reason.LAUNCHED,
@@ -65,8 +68,11 @@ def _after(job: Job, event: Event) -> Job:
             )
         case Ended():
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
+            is_vain = is_preempted and event.held_s > 0 and not job.has_saved
             return changed(
                 _closed(job, event),
+                leases_without_checkpoint=job.leases_without_checkpoint + is_vain,
+                longest_without_checkpoint_s=max(job.longest_without_checkpoint_s, event.held_s if is_vain else 0.0),
                 preemptions=job.preemptions + is_preempted,
                 failures=job.failures + (event.kind is EventKind.RETRIED),
                 losses=job.losses + (event.kind is EventKind.LOST),
@@ -77,10 +83,11 @@ def _after(job: Job, event: Event) -> Job:
 
 
 def _closed(job: Job, event: Ended) -> Job:
+    so_far = job.steps_so_far
     job = changed(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
     if not job.state.is_terminal:
         return job
-    done = job.spec.total_steps if job.state is JobState.COMPLETED else job.steps_done
+    done = (job.total_steps or so_far) if job.state is JobState.COMPLETED else job.steps_done
     return changed(
         job,
         steps_done=done,
@@ -99,10 +106,19 @@ def take_reports(job: Job, event: Reported) -> Job:
     if event.generation != job.generation or job.state.is_terminal:
         return job
     for report in event.reports:
-        if report.sequence <= job.report_sequence or report.step > job.spec.total_steps:
+        total_steps = job.total_steps or report.total_steps
+        if report.sequence <= job.report_sequence or (total_steps is not None and report.step > total_steps):
             continue
-        job = _after_report(job, report)
+        since_s = job.training_since_s if job.report_sequence else _training_since_s(report, event)
+        job = changed(_after_report(job, report), training_since_s=since_s)
     return job
+
+
+def _training_since_s(first: Report, event: Reported) -> float:
+    """The instant at which the training began: by the durations in the first report, else when it was seen."""
+    if event.started_at_s is None or first.startup_s is None:
+        return event.at_s
+    return event.started_at_s + first.startup_s + (first.restore_s or 0.0)
 
 
 def _after_report(job: Job, report: Report) -> Job:
@@ -112,11 +128,19 @@ def _after_report(job: Job, report: Report) -> Job:
         "trained_s": job.trained_s + max(0.0, report.seconds),
         "trained_steps": job.trained_steps + max(0, report.steps),
     }
+    if report.phases_s or report.work > 0:
+        values |= phases_and_work(job, report)
+    if job.total_steps is None and report.total_steps is not None:
+        values["program_steps"] = report.total_steps
     if report.metrics:
         values["metrics"] = {**job.metrics, **report.metrics}
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
         values |= {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
-        values["losses"] = 0 if report.step > job.steps_done else job.losses
+        if report.step > job.steps_done:
+            values |= {"losses": 0, "leases_without_checkpoint": 0, "longest_without_checkpoint_s": 0.0}
+            values["no_progress"] = ""
+    durations = {"startup_s": report.startup_s, "restore_s": report.restore_s, "checkpoint_s": report.checkpoint_s}
+    values |= {name: duration_s for name, duration_s in durations.items() if duration_s is not None}
     return changed(job, **values)
 
 
@@ -180,13 +204,14 @@ def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
         reason=reason,
         message=message,
         exit=gang.exit,
+        held_s=0.0 if gang.started_at_s is None else max(0.0, (gang.ended_at_s or now_s) - gang.started_at_s),
     )
 
 
 def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, Reason, str]:
-    where = f"on {on} at step {job.steps_done} of {job.spec.total_steps}"
+    where = f"on {on} at {job.position}"
     if end.outcome is GangOutcome.EXITED and end.exit_code == 0 and _did_all_steps(job):
-        return EventKind.FINISHED, Reason.COMPLETED, f"The job has completed {job.spec.total_steps} steps."
+        return EventKind.FINISHED, Reason.COMPLETED, _completed(job)
     if job.cancel_requested:
         return EventKind.CANCELLED, Reason.CANCELLED, f"The job was cancelled {where}."
     match end.outcome:
@@ -216,4 +241,11 @@ def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, Rea
 
 def _did_all_steps(job: Job) -> bool:
     # A program that never reported does not use the runtime: its own exit code 0 is all there is to go by.
-    return job.steps_done >= job.spec.total_steps or job.report_sequence == 0
+    # So it is for one that has not said how long it is.
+    return job.total_steps is None or job.steps_done >= job.total_steps or job.report_sequence == 0
+
+
+def _completed(job: Job) -> str:
+    if job.total_steps is None:
+        return "The program has ended with exit code 0; it did not say how many steps it has."
+    return f"The job has completed {job.total_steps} steps."

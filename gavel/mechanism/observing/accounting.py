@@ -6,6 +6,7 @@ import numpy as np
 
 from gavel.finish_time import isolated_rate
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.jobs.phases import mean_steps
 from gavel.mechanism.planning.problem import Estimate, rates_of
 from gavel.types import (
     AcceleratorType,
@@ -51,7 +52,7 @@ def _measurement(job: Job, gang: GangSeen, layout: Layout, partner: str | None, 
         kind=job.spec.kind,
         scale_factor=job.spec.scale_factor,
         accelerator_type=gang.accelerator_type,
-        steps=report.steps,
+        steps=mean_steps(job, report),
         seconds=report.seconds,
         partner=partner,
         placement="spread" if _is_spread(gang, layout) else "consolidated",

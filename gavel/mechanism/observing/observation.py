@@ -8,6 +8,8 @@ from math import inf
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import admission_holds, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
+from gavel.mechanism.jobs.no_progress import no_progress
+from gavel.mechanism.observing import startup_times
 from gavel.mechanism.observing.accounting import (
     isolated,
     isolated_rates,
@@ -16,11 +18,24 @@ from gavel.mechanism.observing.accounting import (
     silence_of,
     without_lost,
 )
+from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.planning import switch_costs
 from gavel.mechanism.planning.problem import as_known, is_schedulable
 from gavel.mechanism.tick import Tick
-from gavel.ports import ThroughputEstimator
-from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobId, JobState, Reason, WorkerId
+from gavel.ports import JobEvent, ThroughputEstimator
+from gavel.types import (
+    AcceleratorType,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    Job,
+    JobId,
+    JobState,
+    Reason,
+    WorkerId,
+)
+from gavel.types.copying import changed
 
 
 def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
@@ -70,6 +85,7 @@ def apply_observation(
     estimator: ThroughputEstimator,
     lost_retries: int,
     lost_backoff_s: float,
+    start_limit_s: float,
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]],
 ) -> None:
     """Change the tick's jobs by what was observed: the reports and the ends of gangs, and gangs that are missing.
@@ -83,6 +99,7 @@ def apply_observation(
         estimator=estimator,
         lost_retries=lost_retries,
         lost_backoff_s=lost_backoff_s,
+        start_limit_s=start_limit_s,
         colocated=colocated,
     ).apply()
 
@@ -96,6 +113,7 @@ class _JobUpdates:
     estimator: ThroughputEstimator
     lost_retries: int
     lost_backoff_s: float
+    start_limit_s: float
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
 
     def apply(self) -> None:
@@ -121,8 +139,12 @@ class _JobUpdates:
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
         if not gang.reports and gang.state is not GangState.ENDED:
             return
-        tick = self.tick
-        after = lifecycle.take_reports(job, Reported(at_s=tick.now_s, generation=gang.generation, reports=gang.reports))
+        tick, reports = self.tick, startup_times.checked_reports(gang, self.tick.now_s)
+        tick.startup_times = startup_times.learned_times(tick.startup_times, job, gang, reports)
+        after = lifecycle.take_reports(
+            job, Reported(at_s=tick.now_s, generation=gang.generation, reports=reports, started_at_s=gang.started_at_s)
+        )
+        tick.events.extend(notes_of(job, gang, tick.now_s))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
         end = lifecycle.ended(after, gang, tick.now_s)
         if end is not None or after is not job:
@@ -133,7 +155,7 @@ class _JobUpdates:
             if cost_s is not None:
                 tick.switch_cost_s.append((job.spec.kind, cost_s))
             self._account_partners(gang, end.at_s)
-            self._end(after, end)
+            self._end(after, end, gang.accelerator_type)
         elif after is not job:
             tick.put(after)
 
@@ -147,7 +169,7 @@ class _JobUpdates:
                 if after is not job:
                     tick.put(after)
 
-    def _end(self, job: Job, end: Ended) -> None:
+    def _end(self, job: Job, end: Ended, on: AcceleratorType = "") -> None:
         tick, done_before = self.tick, job.steps_reported
         end = lifecycle.weighed(job, end, retries=self.lost_retries, backoff_s=self.lost_backoff_s)
         after, line = lifecycle.step(job, end)
@@ -160,6 +182,16 @@ class _JobUpdates:
             ):  # it was to stay for a round that it will not see
                 after = received(after, lease.accelerator_type, rounds=-1)
         tick.put(after, line)
+        if end.kind is EventKind.PREEMPTED:
+            self._tell_no_progress(after, on, end.at_s)
+
+    def _tell_no_progress(self, job: Job, on: AcceleratorType, at_s: float) -> None:
+        """Give the job its reason if no lease is expected to help it, and the event when that begins."""
+        why = no_progress(job, on, self.tick.startup_times, start_limit_s=self.start_limit_s)
+        if why and not job.pause_requested:
+            line = JobEvent(job_id=job.id, at_s=at_s, kind="job.no_progress", message=why)
+            after = changed(job, no_progress=why, reason=Reason.NO_PROGRESS, message=why)
+            self.tick.put(after, *(() if job.no_progress else (line,)))
 
     def _dismiss_if_cancelled(self, job: Job) -> None:
         if job.cancel_requested:

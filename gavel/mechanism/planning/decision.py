@@ -16,7 +16,8 @@ from gavel.mechanism.planning.planner import plan_round
 from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
-from gavel.mechanism.planning.switch_costs import blended
+from gavel.mechanism.planning.starting import starting
+from gavel.mechanism.planning.switch_costs import blended, with_startups
 from gavel.mechanism.tick import Tick
 from gavel.ports import Policy, PolicyRunner, ProfilingChoice, ThroughputEstimator
 from gavel.types import (
@@ -62,10 +63,13 @@ class Decider:
     def learn_costs(self, tick: Tick) -> None:
         """Learn the switch costs from the gangs that ended in this tick."""
         for kind, cost_s in tick.switch_cost_s:
-            self._switch_cost_s = blended(self.switch_cost_s(tick), kind, cost_s)
+            self._switch_cost_s = blended(self._measured_s(tick), kind, cost_s)
 
     def switch_cost_s(self, tick: Tick) -> Mapping[str, float]:
-        """Return the seconds that a start and a stop cost together, by job kind, as measured so far."""
+        """Return the seconds that a start and a stop cost together, by job kind, as known so far."""
+        return with_startups(self._measured_s(tick), tick.startup_times)
+
+    def _measured_s(self, tick: Tick) -> Mapping[str, float]:
         if self._switch_cost_s is not None:
             return self._switch_cost_s
         return tick.snapshot.round_records[-1].switch_cost_s if tick.snapshot.round_records else {}
@@ -108,6 +112,7 @@ class Decider:
             switch_cost_s=costs if self._settings.price_moves else {},
             minimum_run_s=self._settings.minimum_run_s,
             started_at_s=_started_at_s(tick) if self._settings.minimum_run_s > 0 else {},
+            starting=starting(tick, free_jobs, starts_at_s, start_limit_s=self._settings.start_limit_s),
         )
         lag_before = last.lag_rounds if last else {}
         plan, lag = plan_round(
@@ -121,7 +126,7 @@ class Decider:
             allocation=allocation,
             lag_rounds=lag,
             solver_outcome=outcome,
-            switch_cost_s=costs,
+            switch_cost_s=self._measured_s(tick),
             inputs=inputs,
         )
 

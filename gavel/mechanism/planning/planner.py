@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ __all__ = [
     "choose",
     "digest",
     "gathers",
+    "pinned_rows",
     "plan_round",
     "shares_of",
     "stay_rounds",
@@ -225,35 +226,44 @@ def _profiling(round_: _Round) -> list[tuple[int, int]]:
 
 
 def _pinned(round_: _Round, shares: Shares) -> tuple[Shares, tuple[int, ...]]:
-    """The shares, and the rows that have not run their minimum yet; two jobs that share workers are one row, a pair.
-
-    A pair without a target fraction is added to the shares with zeros.
-    """
-    if round_.inputs.minimum_run_s <= 0:
+    """The shares, and the rows that start or have not run their minimum yet."""
+    inputs = round_.inputs
+    if inputs.minimum_run_s <= 0 and not inputs.starting:
         return shares, ()
-    young = [row for row in round_.before if _is_young(round_, row)]
+    early = set(inputs.starting)
+    young = [row for row in round_.before if _is_held(round_, row, is_starting=round_.ids[row] in early)]
     row_of = {round_.ids[row]: row for row in young}
+    together = [tuple(row_of[each] for each in round_.before[row].combination if each in row_of) for row in young]
+    return pinned_rows(together, shares, len(round_.ids))
+
+
+def pinned_rows(together: Iterable[tuple[int, ...]], shares: Shares, count: int) -> tuple[Shares, tuple[int, ...]]:
+    """Return the shares, and the rows of gangs that stay; two jobs that share workers are one row, a pair.
+
+    `together`: for each of the `count` jobs that stays the rows of those on its workers that stay as well, itself
+    included. A pair without a target fraction is added to the shares with zeros.
+    """
     pairs, of_pair, pinned = list(shares.pairs), [*shares.of_pair], dict[int, None]()
-    for row in young:
-        rows = tuple(row_of[each] for each in round_.before[row].combination if each in row_of)
+    for rows in together:
         if len(rows) < 2:
-            pinned[row] = None
+            pinned[rows[0]] = None
             continue
         pair = next((each for each in pairs if set(each) == set(rows)), (rows[0], rows[1]))
         if pair not in pairs:
             pairs.append(pair)
             of_pair.append(np.zeros(shares.of_job.shape[1]))
-        pinned[len(round_.ids) + pairs.index(pair)] = None
+        pinned[count + pairs.index(pair)] = None
     of_pairs = np.array(of_pair).reshape(-1, shares.of_job.shape[1])
     return Shares(of_job=shares.of_job, pairs=pairs, of_pair=of_pairs), tuple(pinned)
 
 
-def _is_young(round_: _Round, row: int) -> bool:
-    """True if the gang has run for less than the minimum, and its workers are still there."""
+def _is_held(round_: _Round, row: int, *, is_starting: bool) -> bool:
+    """True if the gang starts, or has run for less than the minimum, and its workers are still there."""
     inputs, lease, size = round_.inputs, round_.before[row], int(round_.problem.scale_factor[row])
     ran_s = inputs.starts_at_s - inputs.started_at_s.get(round_.ids[row], inputs.starts_at_s)
     is_whole = round_.layout.is_gang(lease.worker_ids, lease.accelerator_type, size)
-    return ran_s < inputs.minimum_run_s and is_whole and not lease.is_profiling and not round_.is_over(row)
+    is_young = ran_s < inputs.minimum_run_s and not lease.is_profiling
+    return (is_young or is_starting) and is_whole and not round_.is_over(row)
 
 
 # --- workers, leases and generations --------------------------------------------------------------------------------

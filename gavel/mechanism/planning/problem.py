@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gavel.mechanism.planning.lengths import steps_left
 from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import (
     AcceleratorType,
@@ -165,7 +166,12 @@ def problem_from(
             steps_per_s=steps_per_s,
             stated_weight=_column(job.spec.weight for job in jobs),
             priority=np.array([job.spec.priority for job in jobs], dtype=np.int64),
-            steps_left=_column(job.spec.total_steps - job.steps_reported for job in jobs),
+            steps_left=steps_left(
+                _column(math.nan if job.total_steps is None else job.total_steps for job in jobs),
+                _column(job.steps_reported for job in jobs),
+                kinds=[job.spec.kind for job in jobs],
+                steps_per_s=steps_per_s,
+            ),
             submitted_at_s=_column(job.submitted_at_s for job in jobs),
             attained_service_s=_column(attained_service_s(job, now_s) for job in jobs),
             isolated_time_s=_column(job.isolated_time_s for job in jobs),

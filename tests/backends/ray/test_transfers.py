@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gavel.backends.folder import is_older
+from gavel.backends.checkpoint_retention import is_older
 from gavel.backends.ray import transfers
 from gavel.backends.ray.agent import NodeAgent
 from gavel.backends.ray.protocol import PROTOCOL, RaySettings, ShardSeen
@@ -118,7 +118,7 @@ def test_older_checkpoints_go_when_one_is_kept(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "weights").write_text(name)
         remote.put("j1", tmp_path / name)
-    remote.keep("j1", "1-30")
+    remote.keep("j1", "2-30")
     remote.keep("of-nobody", "1-30")
     assert sorted(path.name for path in (tmp_path / "storage/j1").iterdir()) == ["1-30", "2-30", "notes"]
 

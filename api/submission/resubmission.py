@@ -1,0 +1,62 @@
+"""Submits a job again: its specification as it was, with the changes that were asked for."""
+
+from dataclasses import replace
+from typing import Any
+
+from api.rules import Rules
+from api.schemas import JobResubmit, JobSubmit
+from api.schemas.code import CodeOfJob
+from api.services import Services
+from api.submission.specs import check_stored, spec_of
+from gavel.types import Identity, Job, JobSpec, Scope
+from gavel.types.environment import ARRAY_INDEX
+
+
+def spec_again(job: Job, changes: JobResubmit, caller: Identity, services: Services, rules: Rules) -> JobSpec:
+    """Return the specification of a job that is as `job` but for `changes`, and belongs to the same user.
+
+    It is checked anew, as the cluster, tiers and stored code may have changed since. The jobs that the old one waited
+    for, and its array, are left out. Raise a 422 or 503 problem that says what to change.
+    """
+    body = _body(job.spec, changes, rules)
+    check_stored(body, caller, services)
+    owner = replace(caller, user=job.spec.user)
+    spec = spec_of(body, owner, rules)
+    index = {ARRAY_INDEX: job.spec.env[ARRAY_INDEX]} if ARRAY_INDEX in job.spec.env else {}
+    return replace(spec, env={**spec.env, **index}, resubmit_of=job.id)
+
+
+def owner_of(job: Job, caller: Identity) -> Identity:
+    """Return the identity whose submit this is: an operator submits for the job's user."""
+    return replace(caller, user=job.spec.user) if caller.scope is Scope.OPERATOR else caller
+
+
+def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
+    old: dict[str, Any] = {
+        "kind": None if spec.kind_from else spec.kind,
+        "kind_args": list(spec.kind_args),
+        "argv": None if spec.kind in rules.catalogue else list(spec.argv),
+        "name": spec.name or None,
+        "total_steps": spec.total_steps,
+        "scale_factor": spec.scale_factor,
+        "tier": spec.tier,
+        "weight": spec.weight,
+        "deadline_at_s": None
+        if spec.deadline_at_s is None or spec.deadline_at_s <= rules.now_s
+        else spec.deadline_at_s,
+        "env": {name: value for name, value in spec.env.items() if name != ARRAY_INDEX},
+        "workdir": spec.workdir or None,
+        "python": spec.python or None,
+        "code": None
+        if spec.code is None
+        else CodeOfJob(digest=spec.code.digest, commit=spec.code.commit, is_modified=spec.code.is_modified),
+        "labels": dict(spec.labels),
+        "throughputs": {name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.capacity},
+        "preemptible": spec.preemptible,
+        "cpu_cores": spec.cpu_cores,
+        "memory_bytes": spec.memory_bytes,
+        "priority": spec.priority,
+        "max_retries": spec.max_retries,
+    }
+    new = changes.model_dump(exclude_none=True, exclude={"env"})
+    return JobSubmit.model_validate({**old, **new, "env": {**old["env"], **changes.env}})

@@ -1,0 +1,92 @@
+"""The checkpoints of jobs, as the service shows them and hands them out: each is a folder that a job has written."""
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gavel.backends.checkpoint_retention import CHECKPOINT
+from gavel.backends.folder import JOB_ID
+from gavel.backends.job_folder import ENTRIES_MAX, entries, open_file, total_bytes
+from gavel.errors import InvalidRequest, NotFound
+from gavel.types import JobId
+
+CHUNK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFolder:
+    """A checkpoint: written by the gang `generation` after `step` steps."""
+
+    name: str
+    generation: int
+    step: int
+    size_bytes: int
+    written_at_s: float
+
+
+class Checkpoints:
+    """The checkpoints below a folder; None: they are where the service cannot read them."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def listing(self, job_id: JobId) -> tuple[CheckpointFolder, ...]:
+        """Return the job's checkpoints that are on the disk, the newest first."""
+        if self._folder is None or not JOB_ID.fullmatch(job_id) or not (self._folder / job_id).is_dir():
+            return ()
+        with os.scandir(self._folder / job_id) as scan:
+            named = [(CHECKPOINT.fullmatch(entry.name), entry) for entry in scan if entry.is_dir(follow_symlinks=False)]
+            folders = [
+                CheckpointFolder(
+                    name=entry.name,
+                    generation=int(match[1]),
+                    step=int(match[2]),
+                    size_bytes=total_bytes(entry.path),
+                    written_at_s=entry.stat(follow_symlinks=False).st_mtime,
+                )
+                for match, entry in named
+                if match
+            ]
+        return tuple(sorted(folders, key=lambda each: (each.generation, each.step), reverse=True))
+
+    def tar(self, job_id: JobId, name: str) -> Iterator[bytes]:
+        """Return the bytes of a tar archive of the checkpoint's regular files. Raises NotFound, InvalidRequest.
+
+        While it is read it raises OSError if a file goes or shrinks: an archive that is cut off is never taken for
+        whole.
+        """
+        if all(each.name != name for each in self.listing(job_id)):
+            raise NotFound(f"job {job_id} has no checkpoint {name!r}; `gavel job checkpoints {job_id}` lists them")
+        root = str((self._folder or Path()) / job_id / name)
+        inside = list(entries(root))
+        if len(inside) >= ENTRIES_MAX:
+            raise InvalidRequest("checkpoint", f"{name} has {ENTRIES_MAX:,} files or more; copy its folder instead")
+        return _archive(root, name, sorted(path for path, status in inside if stat.S_ISREG(status.st_mode)))
+
+
+def _archive(root: str, name: str, paths: list[str]) -> Iterator[bytes]:
+    for path in paths:
+        file = open_file(root, path)
+        try:
+            yield from _member(file, f"{name}/{path}")
+        finally:
+            os.close(file)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _member(file: int, path: str) -> Iterator[bytes]:
+    status = os.fstat(file)
+    member = tarfile.TarInfo(path)
+    member.size, member.mtime = status.st_size, int(status.st_mtime)
+    yield member.tobuf(tarfile.PAX_FORMAT)
+    left = member.size
+    while left:
+        chunk = os.read(file, min(CHUNK_BYTES, left))
+        if not chunk:
+            raise OSError(f"{path} has become shorter")
+        left -= len(chunk)
+        yield chunk
+    yield bytes(-member.size % tarfile.BLOCKSIZE)

@@ -1,0 +1,81 @@
+"""Runs processes of a gang in the job's image, with Podman. Standard library only: a part of the supervisor.
+
+`podman run` is the process that the supervisor starts. It ends with the exit code of the program, but with 0 if it gets
+a signal while it starts: so signals go to the programs themselves.
+The container's own processes become descendants of the supervisor, so that its kill reaches them, too.
+"""
+
+import contextlib
+import os
+import resource
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gavel.backends.machine import descendants, stat_fields
+
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+REMOVE_LIMIT_S = 30.0
+LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 65_536), "nproc": (resource.RLIMIT_NPROC, 32_768)}
+OWN_TO_PODMAN = ("PATH", "HOME")  # and LD_*: they would change podman itself, so their values stand in its command line
+
+
+def missing_command(launch: Mapping[str, Any]) -> str:
+    """Return why no image can run here: the program for it is missing; "" if it is here."""
+    program = launch["image"]["command"][0]
+    is_here = shutil.which(program, path=SEARCH) is not None
+    return "" if is_here else f"{program} is not on its node; install it there, or leave the image out"
+
+
+def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a process (its `argv` and `env`) as one that runs in the job's image.
+
+    Folders have the same paths inside. Variables are handed over by name, so that no value is in a command line.
+    """
+    image = launch["image"]
+    env, argv = spec["env"], spec.get("argv", launch["argv"])
+    stated = {each: value for each, value in env.items() if each in OWN_TO_PODMAN or each.startswith("LD_")}
+    named = {each: value for each, value in env.items() if each not in stated}
+    words = ["--rm", "--replace", "--name", f"{_label(launch)}-{launch['generation']}-{name}"]
+    words += ["--label", f"gavel.job={_label(launch)}", "--log-driver", "none", "--workdir", launch["cwd"]]
+    words += [word for each in named for word in ("--env", each)]
+    words += [word for each, value in stated.items() for word in ("--env", f"{each}={value}")]
+    for limit, (number, most) in LIMITS.items():  # Podman's own may be above what this process may give
+        hard = resource.getrlimit(number)[1]
+        words += ["--ulimit", f"{limit}={most if hard == resource.RLIM_INFINITY else min(hard, most)}"]
+    for folder, access in image["folders"].items():
+        words += ["--volume", f"{folder}:{folder}:{access}"]
+    command = [*image["command"], "run", *words, *image["options"], "--entrypoint", "", image["name"], *argv]
+    return {**spec, "argv": command, "env": {**named, "PATH": SEARCH}}
+
+
+def programs() -> list[int]:
+    """Return the first process of each container below this process: the children of Podman's monitors (conmon)."""
+    pids = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            parent = Path(f"/proc/{stat_fields(pid)[1]}/comm").read_bytes().strip()
+            pids += [pid] * (parent == b"conmon")
+    return pids
+
+
+def remove_containers(launch: Mapping[str, Any]) -> None:
+    """Remove what is left of the job's containers, by force: those of a gang that was killed, too."""
+    import subprocess
+
+    command = [*launch["image"]["command"], "rm", "--force", "--time", "0"]
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [*command, "--filter", f"label=gavel.job={_label(launch)}"],
+            env={"PATH": SEARCH},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=REMOVE_LIMIT_S,
+            check=False,
+        )
+
+
+def _label(launch: Mapping[str, Any]) -> str:
+    return f"gavel-{launch['job_id']}"

@@ -1,0 +1,132 @@
+"""Builds the environment of a setup: `python -I -S -X utf8 environment_build.py GANG_DIR DIGEST LOCK`.
+
+See environments.py. It has the lock from its beginning, and ends with the build. Standard library only.
+"""
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import sys
+import time
+from typing import IO, Any
+
+if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
+    sys.path.append(__file__.removesuffix("gavel/backends/environment_build.py"))
+
+from gavel.backends.environments import Environment, activated
+from gavel.backends.machine import boottime_s, descendants, read_json
+from gavel.backends.processes import Process, start_task
+from gavel.child_processes import adopt_orphans, exit_text
+
+NICENESS = 10  # what trains beside it goes first
+CHUNK_BYTES = 1 << 16
+POLL_S = 0.05
+UV_PIP = '#!/bin/sh\nexec "{uv}" pip "$@"\n'
+
+
+class Build:
+    """One build: the virtual environment is made, then the setup runs in it. `folder` is where it is made."""
+
+    def __init__(self, launch: dict[str, Any], folder: str, log: IO[bytes]) -> None:
+        self._launch, self._folder, self._log = launch, folder, log
+        self._env: dict[str, str] = launch["setup"]["env"]
+        self._limit_s: float = launch["setup"]["limit_s"]
+        self._end_boottime_s = boottime_s() + self._limit_s
+
+    def run(self) -> str:
+        """Build; return "" or the sentence that says how it failed."""
+        problem = self._make()
+        if problem:
+            return f"its virtual environment could not be made: that {problem}"
+        problem = self._call(["/bin/sh", "-e", "-c", self._launch["setup"]["text"]], activated(self._env, self._folder))
+        return f"its setup {problem}" if problem else ""
+
+    def _make(self) -> str:
+        """Make an empty virtual environment with pip. Where uv is there, the command `pip` is uv's."""
+        python, uv = self._launch["python"] or sys.executable, shutil.which("uv", path=self._env["PATH"])
+        problem = self._call([python, "-I", "-m", "venv", self._folder], self._env)
+        if problem and uv:  # a Python without ensurepip, as Debian's
+            problem = self._call([uv, "venv", "--quiet", "--clear", "--python", python, self._folder], self._env)
+        for name in ("pip", "pip3") if uv and not problem else ():
+            path = os.path.join(self._folder, "bin", name)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "w", encoding="utf-8") as file:
+                file.write(UV_PIP.format(uv=uv))
+        return problem
+
+    def _call(self, argv: list[str], env: dict[str, str]) -> str:
+        """Run a program to its end, and end all that it started; return "" or what happened, for a sentence."""
+        process = start_task(
+            {"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env},
+            self._launch["secrets"].values(),
+        )
+        if process.problem:
+            return f"could not start: {process.problem}"
+        while (code := self._exit_code(process)) is None:
+            if boottime_s() >= self._end_boottime_s:
+                break
+            select.select([process.output], [], [], POLL_S)
+            if not self._read(process):
+                time.sleep(POLL_S)
+        self._end_all()
+        while self._read(process):
+            pass
+        self._log.write(process.lines(b"", is_last=True))
+        if code is None:
+            return f"took longer than {self._limit_s:g} s (setup_limit_s)"
+        return f"failed with {exit_text(code)}" if code else ""
+
+    def _exit_code(self, process: Process) -> int | None:
+        """Return the exit code of the program once it has ended; reap what it left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            if pid == process.pid:
+                process.exit_code = os.waitstatus_to_exitcode(status)
+        return process.exit_code
+
+    def _read(self, process: Process) -> bool:
+        """Copy one chunk of output into the log; return False if there is none now."""
+        try:
+            output = os.read(process.output, CHUNK_BYTES)
+        except BlockingIOError:
+            return False
+        self._log.write(process.lines(output))
+        return bool(output)
+
+    def _end_all(self) -> None:
+        """Kill every process of the build, and wait for its end."""
+        while pids := descendants(os.getpid()):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)
+
+
+def main(directory: str, digest: str) -> None:
+    """Build the environment of the gang's job, and store how it ended."""
+    launch = read_json(os.path.join(directory, "launch.json"))
+    os.nice(NICENESS)
+    adopt_orphans()
+    environment = Environment(launch["setup"]["root"], digest)
+    folder = environment.make_folder()
+    with open(environment.log_path, "ab", buffering=0) as log:
+        problem = Build(launch, folder, log).run()
+    if problem:
+        shutil.rmtree(folder, ignore_errors=True)
+        environment.record_failure(problem)
+    else:
+        environment.record_built(folder)
+
+
+if __name__ == "__main__":
+    os.set_inheritable(int(sys.argv[3]), False)  # what the setup starts must not keep the lock
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,29 @@
+"""The command `gavel init SCRIPT`: names a script's training library and prints the patch that makes it preemptible."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gavel.cli.connection import app, fail
+from gavel.cli.framework import GUIDE, advice_for, patch
+
+
+@app.command()
+def init(script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A training script in Python.")]) -> None:
+    """Print the patch that makes a script preemptible, or say what to add. The script is read, not run or changed.
+
+    gavel init train.py | patch -p1
+    """
+    try:
+        text = script.read_text(encoding="utf-8")
+        advice = advice_for(text)
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{script}: {error}")
+    except SyntaxError as error:
+        fail(f"{script}: line {error.lineno}: {error.msg}")
+    typer.echo(f"{script} uses {advice.framework}", err=True)
+    if advice.changed is None:
+        typer.echo(f"{advice.hint}\n{GUIDE} shows it in whole scripts")
+    else:
+        typer.echo(patch(str(script), text, advice.changed), nl=False)

@@ -1,0 +1,98 @@
+"""Commands about what jobs leave: `gavel job metrics|files|checkpoints|download`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import RenderableType
+
+from gavel.cli import show
+from gavel.cli.connection import Json, connect
+from gavel.cli.download import chosen, save_checkpoint, save_file
+from gavel.cli.jobs import job_commands
+from gavel.cli.resolving import JobId
+from gavel.cli.table import Rows
+from gavel.client import Checkpoints, JobFiles, JobMetrics
+
+Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]..", help="Files or folders; default: all.")]
+Into = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Default: a folder named by the job.")]
+
+
+@job_commands.command()
+def metrics(job_id: JobId, points: Points = 20, as_json: Json = False) -> None:
+    """Show the metrics that a job has reported, by step: gavel job metrics ID --points 1000 --json"""
+    with connect() as client:
+        show.answer(client.job_metrics(job_id, points=points), as_json, _metrics)
+
+
+@job_commands.command()
+def files(job_id: JobId, as_json: Json = False) -> None:
+    """List the files that a job has written to its output folder, `job.output_dir`."""
+    with connect() as client:
+        show.answer(client.job_files(job_id), as_json, _files)
+
+
+@job_commands.command()
+def checkpoints(job_id: JobId, as_json: Json = False) -> None:
+    """List the checkpoints of a job that are kept; it goes on from the accepted one."""
+    with connect() as client:
+        show.answer(client.job_checkpoints(job_id), as_json, _checkpoints)
+
+
+@job_commands.command()
+def download(
+    job_id: JobId,
+    paths: Paths = None,
+    output: Into = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="The accepted checkpoint, a tar archive, in place of files.")
+    ] = False,
+) -> None:
+    """Download files of a job's output folder: gavel job download ID curves/ model.pt -o results"""
+    with connect() as client:
+        if checkpoint:
+            return typer.echo(save_checkpoint(client, job_id, output or Path(job_id)))
+        for file in chosen(client.job_files(job_id)["items"], paths or []):
+            typer.echo(save_file(client, job_id, file, output or Path(job_id)))
+
+
+def _metrics(curves: JobMetrics) -> RenderableType:
+    rows = Rows("STEP", "AT", "TYPE", "LEASE", *curves["names"])
+    columns = (curves["steps"], curves["at_s"], curves["accelerator_types"], curves["generations"])
+    for index, (step, at_s, accelerator_type, generation) in enumerate(zip(*columns, strict=True)):
+        values = (curves["values"][name][index] for name in curves["names"])
+        rows.add_row(
+            f"{step:,}",
+            show.instant(at_s),
+            accelerator_type,
+            str(generation),
+            *("" if value is None else f"{value:.5g}" for value in values),
+        )
+    return rows
+
+
+def _files(listing: JobFiles) -> RenderableType:
+    rows = Rows("PATH", "BYTES", "AT", long=("PATH",))
+    for file in listing["items"]:
+        rows.add_row(show.harmless(file["path"]), f"{file['size_bytes']:,}", show.instant(file["modified_at_s"]))
+    limit, until_s = listing["limit_bytes"], listing["kept_until_s"]
+    notes = [f"{listing['total_bytes']:,} bytes in all" + (f" of {limit:,} that a job may keep" if limit else "")]
+    if until_s is not None:
+        notes.append(f"kept until {show.instant(until_s)}")
+    if listing["left_out"]:
+        notes.append(f"{listing['left_out']} links, special files or unreadable names are not shown")
+    if listing["is_cut"]:
+        notes.append("there are more files than are shown")
+    rows.caption = "; ".join(notes)
+    return rows
+
+
+def _checkpoints(kept: Checkpoints) -> RenderableType:
+    rows = Rows("CHECKPOINT", "STEP", "BYTES", "AT", "")
+    for each in kept["items"]:
+        state = "accepted" if each["is_accepted"] else ""
+        rows.add_row(
+            each["name"], f"{each['step']:,}", f"{each['size_bytes']:,}", show.instant(each["written_at_s"]), state
+        )
+    return rows

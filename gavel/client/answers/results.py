@@ -1,0 +1,54 @@
+"""What the API answers about results.
+
+Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
+"""
+
+from typing import TypedDict
+
+
+class JobMetrics(TypedDict):
+    """The metrics that a job has reported, in columns of equal length, by step; `values` has a column for each name."""
+
+    names: list[str]
+    steps: list[int]
+    at_s: list[float]
+    generations: list[int]  # Of the gang that reported it: it grows with each launch.
+    accelerator_types: list[str]  # The type that the gang ran on.
+    values: dict[str, list[float | None]]  # Null: this report had no value of that name.
+
+
+class JobFile(TypedDict):
+    """A file in a job's output folder."""
+
+    path: str
+    size_bytes: int
+    modified_at_s: float
+
+
+class JobFiles(TypedDict):
+    """The files of a job's output folder, sorted by path."""
+
+    items: list[JobFile]
+    total_bytes: int
+    limit_bytes: int  # A job whose folder grows beyond it fails; 0: any size is allowed.
+    left_out: int  # Links, pipes and the like, and names that are no UTF-8: they are not shown.
+    is_cut: bool  # There are more files: the folder is shown up to 10,000 entries.
+    kept_until_s: float | None  # When the folder may be deleted; null while the job lives.
+
+
+class Checkpoint(TypedDict):
+    """A checkpoint of a job, written by the gang `generation` after `step` steps."""
+
+    name: str
+    generation: int
+    step: int
+    size_bytes: int
+    written_at_s: float
+    is_accepted: bool  # The job goes on from this one.
+
+
+class Checkpoints(TypedDict):
+    """The checkpoints of a job that are kept, the newest first."""
+
+    items: list[Checkpoint]
+    accepted: str | None  # Its name; null: the job begins at step 0.

@@ -1,0 +1,69 @@
+"""Keeps how long gangs take before they train, by job kind and accelerator type.
+
+Not by node: nodes of one accelerator type differ little, and a kind would have to start on each of them first.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gavel.types import GangSeen, Job, Report, ReportKind, StartupTimes, times_of
+
+KEPT = 5  # measurements of each time: so few that a change shows soon
+KINDS_MAX = 1000  # pairs of a kind and a type; the one that reported nothing for longest goes first
+
+
+def checked_reports(gang: GangSeen, now_s: float) -> tuple[Report, ...]:
+    """Return the gang's reports, their durations limited to the time since its start, as a program may report any.
+
+    A first report without durations, from a runtime that does not measure them, gets the time until it was seen.
+    """
+    if gang.started_at_s is None:
+        return gang.reports
+    most_s = max(0.0, now_s - gang.started_at_s)
+    return tuple(_checked(report, most_s) for report in gang.reports)
+
+
+def _checked(report: Report, most_s: float) -> Report:
+    is_first = report.sequence == 1 and report.kind is ReportKind.PROGRESS and report.steps == 0
+    if not is_first and report.startup_s is None and report.checkpoint_s is None:
+        return report
+    startup_s = most_s if is_first and report.startup_s is None else report.startup_s
+    startup_s = None if startup_s is None else min(startup_s, most_s)
+    left_s = most_s - (startup_s or 0.0)
+    return replace(
+        report,
+        startup_s=startup_s,
+        restore_s=None if report.restore_s is None else min(report.restore_s, left_s),
+        checkpoint_s=None if report.checkpoint_s is None else min(report.checkpoint_s, most_s),
+    )
+
+
+def learned_times(
+    table: tuple[StartupTimes, ...], job: Job, gang: GangSeen, reports: Iterable[Report]
+) -> tuple[StartupTimes, ...]:
+    """Return the table with the durations in the new ones of these checked reports; the same object without any.
+
+    `job` is as before the reports. A restore that loaded nothing, at the job's first start, is not counted.
+    """
+    for report in reports:
+        if report.sequence > job.report_sequence:
+            restore_s = report.restore_s if job.checkpoint is not None else None
+            if (report.startup_s, restore_s, report.checkpoint_s) != (None, None, None):
+                table = _with(table, job.spec.kind, gang.accelerator_type, replace(report, restore_s=restore_s))
+    return table
+
+
+def _with(table: tuple[StartupTimes, ...], kind: str, name: str, report: Report) -> tuple[StartupTimes, ...]:
+    before = times_of(table, kind, name)
+    after = replace(
+        before,
+        startup_s=_newest(before.startup_s, report.startup_s),
+        restore_s=_newest(before.restore_s, report.restore_s),
+        checkpoint_s=_newest(before.checkpoint_s, report.checkpoint_s),
+    )
+    others = tuple(each for each in table if (each.kind, each.accelerator_type) != (kind, name))
+    return (*others, after)[-KINDS_MAX:]
+
+
+def _newest(kept_s: tuple[float, ...], measured_s: float | None) -> tuple[float, ...]:
+    return kept_s if measured_s is None else (*kept_s, measured_s)[-KEPT:]

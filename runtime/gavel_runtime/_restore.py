@@ -1,0 +1,71 @@
+"""Loading the checkpoint to resume from; the one before it where that fails."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gavel_runtime._lease import boottime_s, running_s
+from gavel_runtime._setting import Setting
+
+NOTE_LENGTH_MAX = 400
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where the job goes on: after `step` steps; the `note` says that this is not the accepted checkpoint.
+
+    `startup_s` is how many seconds passed from the start of the process to the loop over its steps, `restore_s` how
+    many loading took.
+    """
+
+    step: int
+    note: str = ""
+    startup_s: float = 0.0
+    restore_s: float = 0.0
+
+
+def resumed(setting: Setting, restore: Callable[[Path], object] | None) -> Resumed:
+    """Call `restore` with the checkpoint, if there is one; if it raises, with the one before.
+
+    Raises RuntimeError if there is none that loads. In a gang only the accepted one is tried: every rank has to begin
+    at the same step.
+    """
+    started_s = boottime_s()
+    startup_s = running_s(started_s)
+    if setting.checkpoint is None or restore is None:
+        return Resumed(setting.start_step, startup_s=startup_s)
+    step, note = _restored(setting, setting.checkpoint, restore)
+    return Resumed(step, note, startup_s, boottime_s() - started_s)
+
+
+def _restored(setting: Setting, checkpoint: Path, restore: Callable[[Path], object]) -> tuple[int, str]:
+    if setting.previous_checkpoint is None or setting.world_size > 1:
+        _load(checkpoint, restore, "")
+        return setting.start_step, ""
+    try:
+        restore(checkpoint)
+    except Exception as error:
+        return _restored_before(checkpoint, setting.previous_checkpoint, restore, error)
+    return setting.start_step, ""
+
+
+def _restored_before(
+    checkpoint: Path, previous: Path, restore: Callable[[Path], object], error: Exception
+) -> tuple[int, str]:
+    step = int(previous.name.partition("-")[2])
+    failure = f"{type(error).__name__}: {error}"[:NOTE_LENGTH_MAX]
+    note = (
+        f"Checkpoint {checkpoint.name} could not be loaded ({failure}). The job goes on from {previous.name},"
+        f" the one before it, and does the steps after {step} again."
+    )
+    print(f"gavel: {note}", file=sys.stderr, flush=True)
+    _load(previous, restore, f"; neither could {checkpoint.name} ({failure})")
+    return step, note
+
+
+def _load(checkpoint: Path, restore: Callable[[Path], object], also: str) -> None:
+    try:
+        restore(checkpoint)
+    except Exception as error:
+        raise RuntimeError(f"restore: checkpoint {checkpoint} could not be loaded{also}") from error

@@ -1,0 +1,69 @@
+"""Keras' `model.fit` that can be preempted, between two epochs.
+
+from gavel_runtime.keras import GavelCallback
+
+gavel = GavelCallback(model, epochs=10)
+model.fit(x, y, epochs=10, initial_epoch=gavel.initial_epoch, callbacks=[gavel])
+"""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._versions import warn_if_untested
+
+__all__ = ["GavelCallback"]
+
+FILE = "training.keras"
+
+
+class GavelCallback(keras.callbacks.Callback):  # type: ignore[misc]  # its types are not at hand
+    """Restores the compiled model when it is made, saves it when Gavel needs it, ends the process with its lease.
+
+    One epoch is one step: leases must be longer than an epoch. What Keras logs is reported as metrics. The order of the
+    batches is exact where it depends on the epoch alone (`shuffle=False`, or a data set that is seeded by its epoch).
+    """
+
+    def __init__(self, model: Any, epochs: int, checkpoint_every_s: float = CHECKPOINT_EVERY_S) -> None:
+        super().__init__()
+        warn_if_untested("keras", keras.__version__)
+        self._trained = model
+        self._loop = job.loop(
+            checkpoint=self._save, restore=self._load, total=epochs, checkpoint_every_s=checkpoint_every_s
+        )
+
+    @property
+    def initial_epoch(self) -> int:
+        """The epoch to begin with, for `model.fit`."""
+        return self._loop.step
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Wait for the first epoch."""
+        self._next()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Count the epoch, and wait for the next one."""
+        if not self._loop.is_ended:
+            job.report(**{name: float(value) for name, value in list((logs or {}).items())[:8]})
+            self._loop.step_done()
+            self._next()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Close the loop."""
+        self._loop.close()
+
+    def _next(self) -> None:
+        if not self._loop.next():
+            self._trained.stop_training = True
+
+    def _save(self, folder: Path) -> None:
+        self._trained.save(folder / FILE)
+
+    def _load(self, folder: Path) -> None:
+        saved = keras.saving.load_model(folder / FILE)
+        self._trained.set_weights(saved.get_weights())
+        self._trained.optimizer.build(self._trained.trainable_variables)
+        for own, kept in zip(self._trained.optimizer.variables, saved.optimizer.variables, strict=True):
+            own.assign(kept)

@@ -1,0 +1,108 @@
+"""A Lightning Trainer that can be preempted.
+
+from gavel_runtime.lightning import GavelCallback
+
+gavel = GavelCallback(loader)
+trainer = lightning.Trainer(max_epochs=3, callbacks=[gavel])
+trainer.fit(model, gavel.loader, ckpt_path=gavel.checkpoint)
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+
+from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._loading import ResumableLoader
+from gavel_runtime._loop import Loop
+from gavel_runtime._versions import warn_if_untested
+
+__all__ = ["GavelCallback"]
+
+FILE = "lightning.ckpt"
+
+
+class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are not at hand
+    """Saves with the Trainer's own checkpoint when Gavel needs one, and ends the process when its lease is over.
+
+    `loader` wraps the training loader so that it continues in the middle of an epoch. One training batch is one step.
+    What the module logs is reported as metrics. `total`: the number of batches, where the Trainer has no number of
+    epochs. Leases must last for an evaluation between two epochs, where the job does not stop.
+    """
+
+    def __init__(
+        self, loader: Any, *, total: int | None = None, checkpoint_every_s: float = CHECKPOINT_EVERY_S
+    ) -> None:
+        warn_if_untested("lightning", lightning.__version__)
+        self.loader = ResumableLoader(loader)
+        self._total = total
+        self._checkpoint_every_s = checkpoint_every_s
+        self._loop: Loop | None = None
+        self._is_after_last_batch = False
+        if job.checkpoint is not None:
+            self._load_position(job.checkpoint)  # before the Trainer begins to draw batches
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The file for `trainer.fit(.., ckpt_path=..)`; None at the beginning."""
+        return None if job.checkpoint is None else str(job.checkpoint / FILE)
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Join the gang."""
+        self._loop = job.loop(
+            checkpoint=lambda folder: self._save(trainer, folder),
+            restore=lambda path: None,  # the Trainer did it
+            total=self._total or _batches(trainer),
+            checkpoint_every_s=self._checkpoint_every_s,
+            every_rank=True,
+        )
+        self._next(trainer)
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
+        """Count the step. The job may stop here, but after the last batch of an epoch only one batch later.
+
+        A Trainer that resumes between two epochs does not do the schedulers' step of the epoch that ended.
+        """
+        assert self._loop is not None
+        if self._loop.is_ended:
+            return
+        _report(trainer)
+        self._loop.step_done()
+        self._is_after_last_batch = trainer.is_last_batch
+        if not self._is_after_last_batch:
+            self._next(trainer)
+
+    def on_train_end(self, trainer: Any, module: Any) -> None:
+        """Write the last checkpoint and close the loop."""
+        if self._loop is not None:
+            if not self._loop.is_ended and self._is_after_last_batch:
+                self._next(trainer)
+            self._loop.close()
+
+    def _next(self, trainer: Any) -> None:
+        assert self._loop is not None
+        if not self._loop.next():
+            trainer.should_stop = True
+
+    def _save(self, trainer: Any, folder: Path) -> None:
+        trainer.save_checkpoint(str(folder / FILE))
+        torch.save(self.loader.state_dict(), folder / f"loader-{job.rank}.pt")
+
+    def _load_position(self, folder: Path) -> None:
+        """Continue in the loader where this rank was: the Trainer knows the position of rank 0, within an epoch."""
+        own = folder / f"loader-{job.rank}.pt"
+        if own.exists():  # of another rank, on a node that shares no folder with this one, it is not there
+            self.loader.load_state_dict(torch.load(own, weights_only=False))
+
+
+def _batches(trainer: Any) -> int | None:
+    """Return the number of training batches of all epochs; None if there is no end."""
+    per_epoch, epochs = trainer.num_training_batches, trainer.max_epochs
+    return None if math.isinf(per_epoch) or epochs in (None, -1) else int(per_epoch) * int(epochs)
+
+
+def _report(trainer: Any) -> None:
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    job.report(**dict(list(metrics.items())[:8]))

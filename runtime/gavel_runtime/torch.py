@@ -1,0 +1,120 @@
+"""A PyTorch training loop that can be preempted: a few changed lines in a script of any shape.
+
+    from gavel_runtime.torch import checkpointed
+
+    run = checkpointed(model=model, optimizer=optimizer, scheduler=scheduler, loader=loader, epochs=10)
+    for epoch in run.epochs():              # in place of range(10)
+        for images, labels in run.batches():     # in place of loader
+            ...
+
+Outside Gavel the same script runs from its beginning to its end.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._loading import ResumableLoader
+from gavel_runtime._torch_state import TorchState
+from gavel_runtime._versions import warn_if_untested
+
+__all__ = ["ResumableLoader", "Training", "checkpointed"]
+
+
+def checkpointed(
+    *,
+    loader: Any,
+    epochs: int,
+    accelerator: Any = None,
+    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    **objects: Any,
+) -> "Training":
+    """Return a training that goes on where its last checkpoint was taken, in the middle of an epoch too.
+
+    `objects` are the model, optimizer, scheduler, scaler and whatever else has a `state_dict`; each is saved and
+    restored, with the loader's position and the random states of Python, NumPy, torch and the device, of every rank.
+    The state is copied to host memory and written in a thread. Parameters that FSDP shards are written by all ranks, in
+    a folder that they must share. In place of `objects` an `accelerator` of Accelerate may be given, which saves what
+    it has prepared. One batch is one step. Raises TypeError naming an object without a state, or a loader without a
+    length; all that `job.loop` raises.
+    """
+    warn_if_untested("torch", torch.__version__)
+    if not hasattr(loader, "__len__"):
+        raise TypeError("loader: it has no length, so one batch cannot be one step; use job.steps(total=..) instead")
+    return Training(objects, ResumableLoader(loader), epochs, accelerator, checkpoint_every_s)
+
+
+class Training:
+    """Epochs and batches still to do; made by `checkpointed`."""
+
+    def __init__(
+        self,
+        objects: dict[str, Any],
+        loader: ResumableLoader,
+        epochs: int,
+        accelerator: Any,
+        checkpoint_every_s: float,
+    ) -> None:
+        self._loader = loader
+        self._epochs = epochs
+        self._epoch = 0
+        self._accelerator = accelerator
+        self._state = TorchState(objects, {"position": self, "loader": loader})
+        self._loop = job.loop(
+            checkpoint=self._save,
+            restore=self._load,
+            total=epochs * len(loader),
+            checkpoint_every_s=checkpoint_every_s,
+            every_rank=True,
+        )
+
+    @property
+    def step(self) -> int:
+        """The number of batches that are done, of all epochs."""
+        return self._loop.step
+
+    def epochs(self) -> Iterator[int]:
+        """Yield the epochs still to do, from the one in which the checkpoint was taken. Ends with a checkpoint.
+
+        Raises SystemExit(75) when the job must stop, between two batches.
+        """
+        for epoch in range(self._epoch, self._epochs):
+            self._epoch = epoch
+            yield epoch
+            if self._loop.is_ended:  # fewer steps were submitted than the script has
+                break
+        else:
+            self._epoch = self._epochs
+        self._loop.finish()
+        self._loop.close()
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the batches of this epoch that are still to do."""
+        batches = iter(self._loader)
+        while self._loader.position < len(self._loader) and self._loop.next():
+            batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
+            self._loop.step_done()
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the epoch."""
+        return {"epoch": self._epoch}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on in the epoch of `state`."""
+        self._epoch = state["epoch"]
+
+    def _save(self, folder: Path) -> Any:
+        if self._accelerator is not None:
+            self._accelerator.save_state(str(folder / "accelerator"))
+        return self._state.save(folder)
+
+    def _load(self, folder: Path) -> None:
+        if self._accelerator is not None:
+            self._accelerator.load_state(str(folder / "accelerator"))
+        self._state.load(folder)

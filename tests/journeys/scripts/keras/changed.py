@@ -1,0 +1,16 @@
+"""A small network with Keras."""
+
+import keras
+import numpy as np
+
+from gavel_runtime.keras import GavelCallback
+
+keras.utils.set_random_seed(0)
+x = np.random.default_rng(0).standard_normal((512, 8)).astype("float32")
+y = x.sum(axis=1, keepdims=True)
+model = keras.Sequential([keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
+model.build((None, 8))
+model.compile(optimizer="adam", loss="mse")
+gavel = GavelCallback(model, epochs=8)
+model.fit(x, y, batch_size=32, epochs=8, shuffle=False, verbose=0, initial_epoch=gavel.initial_epoch, callbacks=[gavel])
+print("final", model.evaluate(x, y, verbose=0), sum(float(np.abs(each).sum()) for each in model.get_weights()))
