@@ -25,6 +25,7 @@ OWN_KIND = "#"  # between the name of a kind and the id of a job that differs fr
 LEVEL = 10.0  # deviation of a level before any measurement: a flat prior
 SLOPE, CURVE, OWN_LEVEL = 1.0, 0.5, 0.1  # deviations of a family's levels: per log size, of its curve, of one kind
 OFF, DEVIATIONS = 3.0, 3.0  # a level off the curve by this factor and so many deviations follows none
+DOUBTFUL, DOUBT = 2.0, 0.7  # one off by more than this factor is held less, by this share of what is beyond it
 FAMILY_SHARE = 0.95  # of the variance over types: what kinds of a family and of one size have in common
 SIZE_LENGTH = 1.5  # in logarithms: how far apart in size relatives may be
 RELATIVES_MAX = 12
@@ -133,7 +134,8 @@ def log_size(kind: str) -> float:
 def _spread_of_levels(believed: Population, log_rate: FloatArray, sizes: FloatArray, is_apart: BoolArray) -> FloatArray:
     """Return the prior covariance of the levels of g families of n kinds, (g, n, n): a smooth curve over the size.
 
-    The level of a kind is free if its mean rate is off by a factor of `OFF` or more from what its relatives predict.
+    The level of a kind is free if its mean rate is off by a factor of `OFF` or more from what its relatives predict. It
+    is held the less to theirs the nearer it comes to that. All are free in a family of which half are.
     """
     along = CURVE**2 * _near(sizes) + SLOPE**2 * _products(sizes - sizes.mean(axis=1, keepdims=True))
     levels: FloatArray = LEVEL**2 + along + _diagonal(np.full(sizes.shape, OWN_LEVEL**2))
@@ -145,8 +147,11 @@ def _spread_of_levels(believed: Population, log_rate: FloatArray, sizes: FloatAr
     )
     own = np.einsum("gii->gi", precision)
     gap = (precision @ shown[:, :, None])[:, :, 0] / own  # to what the relatives predict
-    is_free = is_apart | (np.abs(gap) > np.maximum(np.log(OFF), DEVIATIONS / np.sqrt(own)))
-    return levels + _diagonal(np.where(is_free, LEVEL**2, 0.0))
+    off, deviation = np.abs(gap), 1 / np.sqrt(own)
+    is_free = is_apart | (off > np.maximum(np.log(OFF), DEVIATIONS * deviation))
+    is_free |= 2 * is_free.sum(axis=1, keepdims=True) >= sizes.shape[1]  # a family whose levels follow no curve
+    excess = np.maximum(0.0, off - np.maximum(np.log(DOUBTFUL), deviation))
+    return levels + _diagonal(np.where(is_free, LEVEL, DOUBT * excess) ** 2)
 
 
 def _near(sizes: FloatArray) -> FloatArray:
