@@ -4,6 +4,7 @@ usage: .venv/bin/python -m scripts.recording          (writes docs/pictures/firs
 """
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -109,7 +110,7 @@ def _read(controller: int) -> bytes:
 
 def animated(steps: list[tuple[str, Text]]) -> str:
     """All steps as one terminal in SVG, in which command by command appears; all at once where motion is unwanted."""
-    console, frame_of_line = Console(record=True, width=COLUMNS, file=open(os.devnull, "w")), []  # noqa: SIM115
+    console, frame_of_line = Console(record=True, width=COLUMNS, file=io.StringIO()), []
     for frame, (command, output) in enumerate(steps):
         shown = Text.assemble(("$ ", "bold green"), (command, "bold"), "\n", output)
         lines = shown.wrap(console, COLUMNS)
