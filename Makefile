@@ -11,8 +11,7 @@ help:            ## this list
 env:             ## .venv with everything, developer tools included
 	@scripts/env.sh requirements-dev.lock
 frameworks-env: env  ## .venv-frameworks: PyTorch, Hugging Face, Lightning, Keras, JAX, for tests/journeys
-	@test -x .venv-frameworks/bin/python || $(PY) -m venv .venv-frameworks
-	@.venv-frameworks/bin/python -m pip install -q --disable-pip-version-check -r requirements-frameworks.lock
+	@PYTHON=$(PY) scripts/env.sh requirements-frameworks.lock
 test: env        ## the tests (small profiles, under 10 minutes)
 	@$(PY) -m pytest -q -n logical --dist loadfile
 test-full: env   ## the tests with the full counts, all or some [TESTS="file ..."]

@@ -63,6 +63,7 @@ class Leader:
         self._submitted, self._end = setting.total_steps, max(self.step, total)
         self._unsaid_steps = self._end if setting.total_steps is None else None
         self._saved_at_s = self._reported_at_s = boottime_s()
+        self._is_report_left = False
         self._begun: Path | None = None
         self._writing: Writing | None = None
         if self.step < self._end:
@@ -119,16 +120,23 @@ class Leader:
     def _is_over(self) -> bool:
         return self._stops() or not self._lease.has_room_for(0.0)
 
-    def step_done(self) -> None:
-        """Count the step once every rank has done it, and report now and then."""
+    def step_done(self, *, logs_later: bool = False) -> None:
+        """Count the step once every rank has done it, and report now and then.
+
+        `logs_later`: the metrics of this step are still to come, so it is reported when the next step is done.
+        """
+        if self._is_report_left and not self._writing:
+            self._report("progress", self.step)
         stops, outside_s = self._hub.step_done()
         self._a_rank_stops |= stops
         self.step += 1
         own_s, work = self._marks.take_step()
         now_s = boottime_s()
         self._meter.step_done(now_s, max(outside_s, own_s), work)
-        if self._meter.steps and now_s - self._reported_at_s >= self._report_every_s and not self._writing:
+        is_due = self._meter.steps > 0 and now_s - self._reported_at_s >= self._report_every_s
+        if is_due and not logs_later and not self._writing:
             self._report("progress", self.step)
+        self._is_report_left = is_due and logs_later
 
     def finish(self) -> None:
         """Make this step the last one."""
@@ -205,7 +213,7 @@ class Leader:
         durable: bool = False,
     ) -> None:
         steps, seconds, work = measured
-        self._reported_at_s = boottime_s()
+        self._reported_at_s, self._is_report_left = boottime_s(), False
         extra = _filled(metrics=dict(self._metrics), total_steps=self._unsaid_steps, phases=self._marks.take_phases())
         self._reports.write(
             kind, step, steps=steps, seconds=seconds, more={**extra, **_filled(work=work), **more}, durable=durable

@@ -24,7 +24,7 @@ class Side(Protocol):
     def save(self, save: Save) -> None:
         """Carry out SAVE."""
 
-    def step_done(self) -> None:
+    def step_done(self, *, logs_later: bool = False) -> None:
         """Count the step that GO allowed."""
 
     def finish(self) -> None:
@@ -81,9 +81,9 @@ class Loop:
         """Let `save` fill the checkpoint's folder; it counts once it is on the disk."""
         self._side.save(save)
 
-    def step_done(self) -> None:
-        """Say that the step which `next` allowed is done."""
-        self._side.step_done()
+    def step_done(self, *, logs_later: bool = False) -> None:
+        """Say that the step which `next` allowed is done; `logs_later`: its metrics are reported only after this."""
+        self._side.step_done(logs_later=logs_later)
 
     def finish(self) -> None:
         """End the training here, also before the last step: the program decides how long it is."""
@@ -134,7 +134,7 @@ class Follower:
             rest()
         self._spoke.step_done(asked_to_stop=self._asked_to_stop())
 
-    def step_done(self) -> None:
+    def step_done(self, *, logs_later: bool = False) -> None:
         """Tell rank 0."""
         self.step += 1
         self._spoke.step_done(asked_to_stop=self._asked_to_stop(), outside_s=self._marks.take_step()[0])

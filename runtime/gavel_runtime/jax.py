@@ -3,8 +3,9 @@
 from gavel_runtime.jax import checkpointed
 
 run = checkpointed((params, opt_state), total=1000)
+params, opt_state = run.state
 for step in run.steps():
-    params, opt_state, loss = update(*run.state, step)
+    params, opt_state, loss = update(params, opt_state, step)
     run.state = params, opt_state
 """
 

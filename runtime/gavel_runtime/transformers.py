@@ -59,7 +59,7 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Count the step, and wait for the next one, or have the Trainer save first."""
         if self._loop is not None and not self._loop.is_ended:
-            self._loop.step_done()
+            self._loop.step_done(logs_later=True)
             self._ask(control)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -6,12 +6,23 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from tests.workloads.gang import Gang
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
-PYTHON = Path(os.environ.get("GAVEL_FRAMEWORKS_PYTHON", ROOT / ".venv-frameworks" / "bin" / "python"))
-MISSING = "there is no .venv-frameworks with the training libraries (make frameworks-env)"
+ENVIRONMENT = ROOT / ".venv-frameworks"
+PYTHON = Path(os.environ.get("GAVEL_FRAMEWORKS_PYTHON", ENVIRONMENT / "bin" / "python"))
+IS_WHOLE = PYTHON.parent.parent != ENVIRONMENT or (ENVIRONMENT / ".ready-requirements-frameworks").exists()
+LACKS_LIBRARIES = (
+    "loads real libraries: make test-full"
+    if os.environ.get("GAVEL_TEST_PROFILE") != "full"
+    else ""
+    if IS_WHOLE
+    else "there is no whole .venv-frameworks with the training libraries: run `make frameworks-env`"
+)
+WITH_LIBRARIES = pytest.mark.skipif(bool(LACKS_LIBRARIES), reason=LACKS_LIBRARIES)
 LIMIT_S = 300.0
 KINDS = ("cnn", "trainer", "ddp", "huggingface", "lightning", "jax", "keras")
 
@@ -57,7 +68,7 @@ class Journey:
         gavel = gang.environment(rank, self.world_size, 0, self.step, self.checkpoint)
         environment = {
             **gavel,
-            **_MACHINE,
+            **MACHINE,
             "HOME": str(self.root),
             "GAVEL_TOTAL_STEPS": "",
             "RANK": str(rank),
@@ -78,7 +89,7 @@ class Journey:
         )
 
 
-_MACHINE = {
+MACHINE = {  # the variables of a user who has activated the environment with the libraries
     "PATH": os.environ["PATH"],
     "PYTHONPATH": str(ROOT / "runtime"),
     "OMP_NUM_THREADS": "1",
@@ -92,7 +103,7 @@ _MACHINE = {
 def by_hand(kind: str, script: str, root: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     """A script run by hand, as its author does."""
     command = (PYTHON, SCRIPTS / kind / script, *argv)
-    environment = {**_MACHINE, "HOME": str(root)}
+    environment = {**MACHINE, "HOME": str(root)}
     return subprocess.run(
         command, env=environment, cwd=root, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )

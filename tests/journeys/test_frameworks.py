@@ -3,12 +3,11 @@
 With the real libraries: in `make test-full`, where `make frameworks-env` has installed them.
 """
 
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.journeys.journey import KINDS, MISSING, PYTHON, Journey, by_hand, changed_lines
+from tests.journeys.journey import KINDS, WITH_LIBRARIES, Journey, by_hand, changed_lines
 
 LINES_MAX = 6
 STOPS = {
@@ -29,8 +28,7 @@ def test_few_lines_make_a_script_preemptible(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "fsdp", "accelerate"])
-@pytest.mark.skipif(not PYTHON.exists(), reason=MISSING)
-@pytest.mark.skipif(os.environ.get("GAVEL_TEST_PROFILE") != "full", reason="loads real libraries: make test-full")
+@WITH_LIBRARIES
 @pytest.mark.timeout(900)
 def test_a_preempted_script_ends_as_one_that_was_not(kind: str, tmp_path: Path) -> None:
     """1 the changed script at once, 2 with three preemptions, one of them between two epochs (Lightning: just after),

@@ -57,6 +57,14 @@ for step in job.steps(checkpoint=save, restore=None, total=12, checkpoint_every_
         training_goes_on.set()
 print("trained")
 """
+LOGS_LATER = """
+from gavel_runtime import job
+
+loop = job.loop(checkpoint=None, restore=None, total=6)
+while loop.next():
+    loop.step_done(logs_later=True)
+    job.report(step=loop.step)
+"""
 ENDS_EARLY = """
 from gavel_runtime import job
 
@@ -122,3 +130,11 @@ def test_the_runtime_runs_under_python_3_10() -> None:
     if ran is None or "not found" in ran.stderr:
         pytest.skip("there is no python3.10 here")
     assert ran.stdout == "[0, 1, 2]\n", ran.stderr
+
+
+def test_metrics_that_a_library_logs_after_a_step_are_reported_with_that_step(tmp_path: Path) -> None:
+    gang = Gang(tmp_path).start(LOGS_LATER, total=6, GAVEL_REPORT_EVERY_S="0")
+    codes, outputs = gang.finish()
+    assert codes == [0], outputs
+    reported = {report["step"]: report["metrics"]["step"] for report in gang.reports() if "metrics" in report}
+    assert reported == {step: step for step in range(2, 7)}  # the first step is no measurement, and not reported

@@ -28,8 +28,9 @@ def update(params, opt_state, step):
 
 
 run = checkpointed((params, opt_state), total=STEPS)
+params, opt_state = run.state
 for step in run.steps():
-    params, opt_state, loss = update(*run.state, step)
+    params, opt_state, loss = update(params, opt_state, step)
     run.state = params, opt_state
 
 print("final", float(loss), sum(float(jnp.abs(each).sum()) for each in jax.tree.leaves(params)))

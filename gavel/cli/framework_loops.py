@@ -1,0 +1,161 @@
+"""Patches of scripts with a loop of their own: PyTorch's epochs and batches, JAX's steps."""
+
+import ast
+from collections.abc import Iterator
+
+from gavel.cli.script_text import Advice, Script, is_on_one_line, set_by
+
+OPTIMIZER, SCHEDULER = r"torch\.optim\.(?!lr_scheduler).+", r"torch\.optim\.lr_scheduler\..+"
+SCALER, ACCELERATOR = r"torch\.(cuda\.)?amp\.(grad_scaler\.)?GradScaler", r"accelerate\.Accelerator"
+
+
+def torch(script: Script) -> Advice:
+    """Return the patch of one loop over epochs with one loop over a loader directly in it."""
+    name, hint = (
+        "PyTorch",
+        "from gavel_runtime.torch import checkpointed\n"
+        "run = checkpointed(loader=.., epochs=.., model=.., optimizer=..)    # before the loop over epochs\n"
+        "for epoch in run.epochs():\n"
+        "    for batch in run.batches():    # in place of the loader",
+    )
+    loops, states = list(_epoch_loops(script.tree)), _states(script)
+    if len(loops) != 1 or not ({"accelerator"} <= states.keys() or {"model", "optimizer"} <= states.keys()):
+        return Advice(name, None, hint)
+    outer, epochs, inner = loops[0]
+    batches = _loader(inner.iter)
+    has_all = all(script.has_all(each, outer) for each in (epochs, batches, *states.values()))
+    if not has_all or _accumulates(inner) or not all(map(is_on_one_line, (outer.iter, batches))):
+        return Advice(name, None, hint)
+    given = ", ".join(f"{key}={ast.unparse(value)}" for key, value in states.items())
+    call = f"run = checkpointed(loader={ast.unparse(batches)}, epochs={ast.unparse(epochs)}, {given})"
+    script.add_import("from gavel_runtime.torch import checkpointed")
+    script.insert(outer, call)
+    script.replace(outer.iter, "run.epochs()")
+    script.replace(batches, "run.batches()" + _first_index(inner.iter))
+    return Advice(name, script.changed(), hint)
+
+
+def _epoch_loops(tree: ast.Module) -> Iterator[tuple[ast.For, ast.expr, ast.For]]:
+    """Yield (loop, number of epochs, inner loop) of each `for .. in range(n)` with one loop over a name directly in it.
+
+    The inner loop may be over `enumerate(loader)` or `tqdm(loader)`, too.
+    """
+    for node, epochs in _counting_loops(tree):
+        loops = [each for each in node.body if isinstance(each, ast.For)]
+        inner = [each for each in loops if isinstance(_loader(each.iter), ast.Name | ast.Attribute)]
+        if len(inner) == 1:
+            yield node, epochs, inner[0]
+
+
+def _loader(iterated: ast.expr) -> ast.expr:
+    while isinstance(iterated, ast.Call) and iterated.args and ast.unparse(iterated.func) in ("enumerate", "tqdm"):
+        iterated = iterated.args[0]
+    return iterated
+
+
+def _first_index(iterated: ast.expr) -> str:
+    """Return the further argument of `enumerate` with which its numbers go on in the middle of an epoch."""
+    if not isinstance(iterated, ast.Call) or ast.unparse(iterated.func) != "enumerate":
+        return ""
+    is_plain = len(iterated.args) == 1 and not iterated.keywords and iterated.args[0] is _loader(iterated)
+    return f", run.step % len({ast.unparse(iterated.args[0])})" if is_plain else ""
+
+
+def _accumulates(loop: ast.For) -> bool:
+    """Return whether gradients are summed over several batches: they are in no `state_dict`."""
+    return any(
+        isinstance(node, ast.If)
+        and any(isinstance(each, ast.Mod) for each in ast.walk(node.test))
+        and any(isinstance(each, ast.Attribute) and each.attr == "zero_grad" for each in ast.walk(node))
+        for node in ast.walk(loop)
+    )
+
+
+def _counting_loops(tree: ast.AST) -> Iterator[tuple[ast.For, ast.expr]]:
+    """Yield (loop, number) of each `for .. in range(number)`."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and len(node.iter.args) == 1):
+            continue
+        if ast.unparse(node.iter.func) == "range":
+            yield node, node.iter.args[0]
+
+
+def _states(script: Script) -> dict[str, ast.expr]:
+    """Return the accelerator, or {model, optimizer, scheduler, scaler: expression}, where there is exactly one each."""
+    made = {
+        name: script.calls(pattern)
+        for name, pattern in {
+            "accelerator": ACCELERATOR,
+            "optimizer": OPTIMIZER,
+            "scheduler": SCHEDULER,
+            "scaler": SCALER,
+        }.items()
+    }
+    states = {name: _expression(each[0][0]) for name, each in made.items() if len(each) == 1}
+    if "accelerator" in states:
+        return {"accelerator": states["accelerator"]}
+    models = {
+        ast.unparse(node.func.value)
+        for _, call in made["optimizer"]
+        for node in ast.walk(call)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters"
+    }
+    if len(models) != 1 or any(len(each) > 1 for each in made.values()):
+        return {}
+    return {"model": _expression(models.pop()), **states}
+
+
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def jax(script: Script) -> Advice:
+    """Return the patch of one loop over steps that carries its state in variables from one step to the next."""
+    name, hint = (
+        "JAX",
+        "from gavel_runtime.jax import checkpointed\n"
+        "run = checkpointed((params, opt_state), total=STEPS)    # before the loop\n"
+        "params, opt_state = run.state\n"
+        "for step in run.steps():\n"
+        "    ..\n"
+        "    run.state = params, opt_state    # at the end of each step",
+    )
+    loops = [(loop, total) for loop, total in _counting_loops(script.tree) if _carried(script, loop)]
+    if len(loops) != 1 or not is_on_one_line(loops[0][0].iter) or _leaves_out_its_end(loops[0][0]):
+        return Advice(name, None, hint)
+    loop, total = loops[0]
+    state = _carried(script, loop)
+    variables = ", ".join(state) + ("," if len(state) == 1 else "")
+    script.add_import("from gavel_runtime.jax import checkpointed")
+    script.insert(loop, f"run = checkpointed(({variables}), total={ast.unparse(total)})")
+    script.insert(loop, f"{variables} = run.state")
+    script.replace(loop.iter, "run.steps()")
+    script.insert_after(loop.body[-1], f"run.state = {variables}")
+    return Advice(name, script.changed(), hint)
+
+
+def _carried(script: Script, loop: ast.For) -> list[str]:
+    """Return the variables with which a step begins as the one before has left them, in the order of their use."""
+    names = _read_before_set(loop.body, set_by(loop.target))
+    assigned = {name for statement in loop.body for node in ast.walk(statement) for name in set_by(node)}
+    return [name for name in names if name in assigned & script.names_before(loop)]
+
+
+def _read_before_set(body: list[ast.stmt], always_set: set[str]) -> list[str]:
+    """Return the names that the statements read where no statement before is certain to have set them."""
+    names: list[str] = []
+    for statement in body:
+        nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+        updated = isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name)
+        read = [node.id for node in nodes if isinstance(node.ctx, ast.Load) or updated]
+        names += [name for name in read if name not in always_set and name not in names]
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            always_set = always_set | {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
+    return names
+
+
+def _leaves_out_its_end(loop: ast.For) -> bool:
+    """Return whether a step may end early, or draw from an iterator, whose position is not saved."""
+    nodes = [node for statement in loop.body for node in ast.walk(statement)]
+    draws = any(isinstance(node, ast.Call) and ast.unparse(node.func) == "next" for node in nodes)
+    return draws or bool(loop.orelse) or any(isinstance(node, ast.Continue | ast.Break | ast.For) for node in nodes)
