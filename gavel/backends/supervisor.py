@@ -160,7 +160,8 @@ class Supervisor:
         """Have the environment of the job's setup built; return whether the ranks can start."""
         if not self._launch.get("setup"):
             return True
-        from gavel.backends.environments import SetupFailed, wait_for_environment
+        from gavel.backends.environments import wait_for_environment
+        from gavel.backends.preparation import PreparationFailed
 
         try:
             is_built = wait_for_environment(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
@@ -168,7 +169,7 @@ class Supervisor:
                 self._too_late = "its lease ended while its setup ran, which goes on"
             self._write("launch.json", self._launch)  # tasks of the gang run in the environment, too
             return is_built
-        except SetupFailed as problem:
+        except PreparationFailed as problem:
             self._not_started = str(problem)
         except OSError as problem:
             self._lost = f"its setup was lost: {problem}"
