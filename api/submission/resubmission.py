@@ -50,6 +50,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "setup": spec.setup or None,
         "image": spec.image or None,
         "secrets": list(spec.secrets),
+        "data": dict(spec.data),
         "code": None
         if spec.code is None
         else CodeOfJob(digest=spec.code.digest, commit=spec.code.commit, is_modified=spec.code.is_modified),

@@ -29,8 +29,8 @@ from gavel.backends.output import Log
 from gavel.backends.preparation import (
     POLL_S,
     PreparationFailed,
+    forget_jobs,
     job_record,
-    kept_records,
     locked,
     read_record,
     scan,
@@ -219,7 +219,7 @@ def _content(path: str) -> bytes:
 
 def clear_environments(root: str, unfinished: Collection[str], before_s: float) -> None:
     """Delete the environments that no unfinished job uses, and that no job has used since `before_s`."""
-    used = {record.get("digest") for record in kept_records(root, unfinished, before_s)}
+    used = {record.get("digest") for record in forget_jobs(root, unfinished, before_s)}
     for each in scan(root):
         if each.is_dir() and each.name != "jobs" and each.name not in used and each.stat().st_mtime < before_s:
             with locked(each.path) as lock:

@@ -43,13 +43,15 @@ def job_record(root: str, job_id: str, first: Callable[[], dict[str, Any]]) -> I
         write_json(path, record)
 
 
-def kept_records(root: str, unfinished: Collection[str], before_s: float) -> Iterator[dict[str, Any]]:
-    """Yield the records of jobs that are unfinished, or were here since `before_s`; delete the others."""
+def forget_jobs(root: str, unfinished: Collection[str], before_s: float) -> list[dict[str, Any]]:
+    """Delete the records of jobs that have ended and were not here since `before_s`; return those that stay."""
+    kept = []
     for each in scan(os.path.join(root, "jobs")):
         if each.name in unfinished or each.stat().st_mtime >= before_s:
-            yield read_record(each.path)
+            kept.append(read_record(each.path))
         else:
             os.unlink(each.path)
+    return kept
 
 
 def scan(folder: str) -> list[os.DirEntry[str]]:
