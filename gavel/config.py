@@ -130,6 +130,13 @@ class Settings(BaseSettings):
         description="Options of `podman run` for every job in an image.",
     )
     setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
+    data_cache_bytes: int = Field(
+        50_000_000_000, ge=0, le=1 << 50, description="Most that fetched inputs of jobs take on a node together."
+    )
+    data_limit_s: float = Field(21_600.0, ge=1, le=604_800, description="Most that the fetch of an input may take.")
+    data_hosts: str = Field(
+        "*", max_length=4000, description="Hosts that inputs are fetched from, * for any part; separated by spaces."
+    )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(
         200.0, ge=0.1, le=1e6, description="Requests a user may send per second, twice as many at once; operators any."

@@ -113,6 +113,7 @@ def test_a_setting_out_of_bounds_is_named(bare: Shell) -> None:
         (("job", "submit", "train.py", "--steps", "5"), "gavel job submit --steps N train.py"),
         (("job", "submit", "--steps", "5", "--workdir", "gone", "true"), "--workdir gone"),
         (("job", "submit", "--steps", "5", "--env-file", "gone", "true"), "--env-file gone"),
+        (("job", "submit", "--steps", "5", "--data", "/a/set", "--", "true"), "--data /a/set: write NAME=PATH_OR_URL"),
         (("user", "set", "ann"), "--tier"),
     ],
 )
@@ -203,6 +204,16 @@ def test_the_callers_environment_goes_with_a_program(service: Service, shell: Sh
     spec = service.store.job(json.loads(shell.ok(*submit, *named, "train.py"))["id"]).spec
     assert (spec.argv[1], spec.workdir) == (str(shell.folder / "train.py"), str(shell.folder / "own"))
     assert spec.python == "/usr/bin/python3"
+
+
+def test_inputs_are_named_from_here_and_one_that_is_not_there_is_refused(service: Service, shell: Shell) -> None:
+    (shell.folder / "sets").mkdir()
+    submit = ("job", "submit", "--steps", "5", "--json")
+    named = ("--data", "train=sets", "--data", "words=https://there.example/words?a=b")
+    spec = service.store.job(json.loads(shell.ok(*submit, *named, "--", "true"))["id"]).spec
+    assert dict(spec.data) == {"train": str(shell.folder / "sets"), "words": "https://there.example/words?a=b"}
+    done = shell.run(*submit, "--data", "train=gone", "--", "true")
+    assert done.returncode == 2 and f"--data train: there is no {shell.folder / 'gone'}" in done.stderr
 
 
 def test_the_interpreter_of_a_folder_is_taken_where_none_is_active(shell: Shell) -> None:

@@ -36,6 +36,10 @@ VariableValue = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_lengt
 
 ImageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@-]*$", max_length=255)]
 
+InputName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=63)]
+
+InputSource = Annotated[str, StringConstraints(pattern=r"^[^\u0000-\u0020]([^\u0000-\u001f]*)$", max_length=4096)]
+
 SetupLine = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
 
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\u0000-\u001f]*$", max_length=4096)]

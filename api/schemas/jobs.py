@@ -12,6 +12,8 @@ from api.schemas.fields import (
     Argument,
     ArgumentName,
     ImageName,
+    InputName,
+    InputSource,
     JobIdText,
     Kind,
     Label,
@@ -99,6 +101,12 @@ class JobSubmit(Request):
     )
     image: ImageName | None = Field(
         None, description="Container image that the ranks run in, with its own interpreter and packages."
+    )
+    data: dict[InputName, InputSource] = Field(
+        default_factory=dict,
+        max_length=64,
+        description="Inputs that the job only reads, by name: an absolute path on the job's nodes, or a URL that each"
+        " node fetches once. A rank has the place of `train` in GAVEL_DATA_TRAIN.",
     )
     code: CodeOfJob | None = Field(
         None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
@@ -295,6 +303,7 @@ class JobView(View):
     python: str = Field(description="Empty: the job runs with the service's interpreter.")
     image: str = Field(description="Container image that it runs in; empty: none.")
     setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
+    data: dict[str, str] = Field(description="Inputs by name: paths, and URLs that nodes fetch.")
     code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
     steps_done: int

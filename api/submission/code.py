@@ -9,7 +9,8 @@ from api.schemas.code import CodeOfJob
 from api.services import Services
 from gavel.backends.containers import SEARCH
 from gavel.backends.environments import clear_environments
-from gavel.backends.folder import environments_dir
+from gavel.backends.folder import environments_dir, inputs_dir
+from gavel.backends.preparation import forget_jobs
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
@@ -52,8 +53,9 @@ def clear_unused(services: Services) -> None:
     if services.code.is_clear_due():
         unfinished, kept_s = _unfinished(services), services.settings.keep_code_s
         services.code.clear(unfinished)
-        root = environments_dir(services.settings.state_dir.resolve())
-        clear_environments(str(root), unfinished, time.time() - kept_s)
+        state_dir, before_s = services.settings.state_dir.resolve(), time.time() - kept_s
+        clear_environments(str(environments_dir(state_dir)), unfinished, before_s)
+        forget_jobs(str(inputs_dir(state_dir)), unfinished, before_s)
 
 
 def _unfinished(services: Services) -> dict[JobId, str]:

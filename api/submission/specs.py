@@ -14,6 +14,7 @@ from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import LOCAL_ONLY, check_code, check_node_takes
+from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
@@ -48,6 +49,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         python=body.python or "",
         setup=body.setup or "",
         image=body.image or "",
+        data=dict(body.data),
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
         scale_factor=body.scale_factor,
         weight=body.weight,
@@ -120,13 +122,14 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(getattr(body, name) for name in ("after", "code", *LOCAL_ONLY))
+    return any(getattr(body, name) for name in ("after", "code", "data", *LOCAL_ONLY))
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
     check_code(body.code, services)
     check_node_takes(body, services)
+    check_data(body, services)
     if name := services.secrets.missing(caller.user, body.secrets):
         raise invalid("secrets", missing_secret(name))
     for job_id in body.after:

@@ -120,6 +120,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         python=spec.python,
         image=spec.image,
         setup=spec.setup,
+        data=dict(spec.data),
         code=None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
         labels=dict(spec.labels),
         steps_done=job.steps_done,

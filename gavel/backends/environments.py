@@ -11,7 +11,6 @@ Standard library only: a part of the supervisor. A process of its own builds (en
                          and how much of setup.log its own log has
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -20,16 +19,24 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from fnmatch import fnmatch
 from typing import Any
 
-from gavel.backends.machine import read_json, write_json
+from gavel.backends.machine import write_json
 from gavel.backends.output import Log
-from gavel.child_processes import adopt_orphans
+from gavel.backends.preparation import (
+    POLL_S,
+    PreparationFailed,
+    forget_jobs,
+    job_record,
+    locked,
+    read_record,
+    scan,
+    start_detached,
+)
 
-POLL_S = 0.05
 READ_BYTES = 1 << 16
 HASHED_BYTES_MAX = 1 << 26
 DEPENDENCY_FILES = (
@@ -38,10 +45,6 @@ DEPENDENCY_FILES = (
 )
 WORD = re.compile(r"[^\s;&|<>()'\"=`]+")
 INCLUDED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
-
-
-class SetupFailed(Exception):
-    """A setup ended with an error. The text is the sentence for its user."""
 
 
 class Environment:
@@ -80,61 +83,24 @@ class Environment:
         write_json(os.path.join(self.folder, "failed.json"), {"count": count + 1, "message": message})
 
     def _read(self, name: str) -> dict[str, Any]:
-        return _read(os.path.join(self.folder, name))
+        return read_record(os.path.join(self.folder, name))
 
 
-def _read(path: str) -> dict[str, Any]:
-    with suppress(FileNotFoundError, ValueError):
-        return read_json(path)
-    return {}
-
-
-@contextmanager
-def job_record(launch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what is kept of the gang's job, and store it afterwards. The file's time says when the job was here last.
-
-    A job keeps its environment for all its leases, whatever becomes of the files that name it.
-    """
-    root = launch["setup"]["root"]
-    path = os.path.join(root, "jobs", launch["job_id"])
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    record = _read(path)
-    if not record:
-        digest = content_digest(launch)
-        record = {"digest": digest, "failures": Environment(root, digest).failure()[0], "shown": 0}
-    write_json(path, record)
-    try:
-        yield record
-    finally:
-        write_json(path, record)
-
-
-@contextmanager
-def locked(folder: str) -> Iterator[int | None]:
-    """Yield the lock of an environment, as a descriptor; None while another process holds it."""
-    lock = os.open(f"{folder}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        yield lock if _is_taken(lock) else None
-    finally:
-        os.close(lock)
-
-
-def _is_taken(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+def _first_record(launch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a new job. It keeps its environment for all its leases, whatever becomes of the files."""
+    digest = content_digest(launch)
+    return {"digest": digest, "failures": Environment(launch["setup"]["root"], digest).failure()[0], "shown": 0}
 
 
 def wait_for_environment(launch: dict[str, Any], directory: str, log: Log, is_over: Callable[[], bool]) -> bool:
     """Have the environment built if it is not, and let `launch` use it; return False if the lease is over before that.
 
     Of several gangs with one content one starts the build and all wait; the build goes on when the lease ends. What it
-    prints goes into the job's log. Raises SetupFailed, OSError.
+    prints goes into the job's log. Raises PreparationFailed, OSError.
     """
-    with job_record(launch) as record:
-        environment, has_begun = Environment(launch["setup"]["root"], record["digest"]), False
+    root = launch["setup"]["root"]
+    with job_record(root, launch["job_id"], lambda: _first_record(launch)) as record:
+        environment, has_begun = Environment(root, record["digest"]), False
         while not is_over():
             with locked(environment.folder) as lock:
                 if lock is None or environment.built():
@@ -146,7 +112,7 @@ def wait_for_environment(launch: dict[str, Any], directory: str, log: Log, is_ov
                     _check_not_failed(environment, record, log, has_begun)
                     _empty(environment.log_path)
                     record["shown"] = 0
-                    _begin(directory, environment.digest, lock)
+                    start_detached(["-S"], "environment_build.py", [directory, environment.digest], lock)
                     has_begun = True
             time.sleep(POLL_S)
     return False
@@ -161,7 +127,7 @@ def _check_not_failed(environment: Environment, record: dict[str, Any], log: Log
     count, message = environment.failure()
     if count > record["failures"]:
         _show(environment, record, log)
-        raise SetupFailed(message)
+        raise PreparationFailed(message)
     if has_begun:
         raise OSError("its setup was cut off")
 
@@ -175,24 +141,6 @@ def _show(environment: Environment, record: dict[str, Any], log: Log) -> None:
         while output := file.read(READ_BYTES):
             log.write(output)
             record["shown"] += len(output)
-
-
-def _begin(directory: str, digest: str, lock: int) -> None:
-    """Start the process that builds, with the lock. It is nobody's child: no end of a lease or of a gang reaches it."""
-    adopt_orphans(False)
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setsid()
-            if os.fork() == 0:
-                os.set_inheritable(lock, True)
-                program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "environment_build.py")
-                argv = [sys.executable, "-I", "-S", "-X", "utf8", program, directory, digest, str(lock)]
-                os.execv(sys.executable, argv)  # noqa: S606
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    adopt_orphans()
 
 
 def activate(launch: dict[str, Any], folder: str) -> None:
@@ -271,18 +219,9 @@ def _content(path: str) -> bytes:
 
 def clear_environments(root: str, unfinished: Collection[str], before_s: float) -> None:
     """Delete the environments that no unfinished job uses, and that no job has used since `before_s`."""
-    used = set()
-    for each in _scan(os.path.join(root, "jobs")):
-        if each.name in unfinished or each.stat().st_mtime >= before_s:
-            used.add(_read(each.path).get("digest"))
-        else:
-            os.unlink(each.path)
-    for each in _scan(root):
+    used = {record.get("digest") for record in forget_jobs(root, unfinished, before_s)}
+    for each in scan(root):
         if each.is_dir() and each.name != "jobs" and each.name not in used and each.stat().st_mtime < before_s:
             with locked(each.path) as lock:
                 if lock is not None:
                     shutil.rmtree(each.path, ignore_errors=True)
-
-
-def _scan(folder: str) -> list[os.DirEntry[str]]:
-    return list(os.scandir(folder)) if os.path.isdir(folder) else []

@@ -48,6 +48,7 @@ class StateFolder:
             runtime=self._runtime,
             code_store=code_dir(self._path),
             environments=environments_dir(self._path),
+            inputs=inputs_dir(self._path),
             gang=self._path / "gangs" / job_id / str(generation),
             work=self._path / "work" / job_id,
             checkpoints=self._path / "checkpoints" / job_id,
@@ -106,6 +107,11 @@ class StateFolder:
 def environments_dir(state_dir: Path) -> Path:
     """Return the folder of the environments that setups of jobs make."""
     return state_dir / "environments"
+
+
+def inputs_dir(state_dir: Path) -> Path:
+    """Return the folder of the inputs that were fetched for jobs."""
+    return state_dir / "inputs"
 
 
 def log_path(state_dir: Path, job_id: JobId) -> Path:

@@ -15,10 +15,11 @@ from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
 
+NETWORK = r"(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_\w+|REQUESTS_CA_BUNDLE"
 INSTALLERS_READ = re.compile(
-    r"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY"
-    r"|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
+    rf"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|{NETWORK}|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
 )
+DRIVERS_READ = re.compile(rf"(AWS|S3|GOOGLE|GCS|AZURE|HF|FSSPEC)_\w+|{NETWORK}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Places:
     runtime: Path
     code_store: Path
     environments: Path
+    inputs: Path
     gang: Path
     work: Path
     checkpoints: Path
@@ -59,12 +61,16 @@ def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
 class Preparation:
     """How what jobs bring is made ready on a node.
 
-    `setup_limit_s`: the most that a setup may take. `image_command` is Podman with its own options, `image_options` are
-    those of its `run`. `secrets_of` returns the values of a user's secrets by their names,
-    and raises NotFound.
+    `setup_limit_s`: the most that a setup may take. Inputs are fetched from `data_hosts` (patterns), each within
+    `data_limit_s`, and take `data_cache_bytes` together. `image_command` is Podman with its own options,
+    `image_options` are those of its `run`. `secrets_of` returns the values of a user's secrets by their names, and
+    raises NotFound.
     """
 
     setup_limit_s: float = 3600.0
+    data_hosts: Sequence[str] = ("*",)
+    data_limit_s: float = 21_600.0
+    data_cache_bytes: int = 50_000_000_000
     image_command: Sequence[str] = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
     image_options: Sequence[str] = ("--network", "host")
     secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
@@ -134,6 +140,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "setup": _setup(gang, places, {**base, **search, **theirs}, secret, preparation.setup_limit_s)
         if gang.setup
         else None,
+        "data": _data(gang, places, theirs, secret, preparation) if gang.data else None,
         "secrets": secret,
         "image": _image(gang, places, preparation) if gang.image else None,
         "ranks": [rank(index) for index in range(len(gang.worker_ids))],
@@ -186,6 +193,21 @@ def _setup(
         "HOME": str(places.work),
     }
     return {"text": gang.setup, "root": str(places.environments), "env": given, "limit_s": limit_s}
+
+
+def _data(
+    gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], preparation: Preparation
+) -> dict[str, Any]:
+    """Return where the job's inputs come from. Of its variables only those that drivers read are for the fetch."""
+    given = {name: value for name, value in env.items() if DRIVERS_READ.fullmatch(name)}
+    return {
+        "sources": dict(gang.data),
+        "root": str(places.inputs),
+        "env": {**given, **secret, "HOME": str(places.work)},
+        "hosts": list(preparation.data_hosts),
+        "limit_s": preparation.data_limit_s,
+        "cache_bytes": preparation.data_cache_bytes,
+    }
 
 
 def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import os
 import selectors
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
@@ -104,7 +105,7 @@ class Supervisor:
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
         self._copy_code()
-        if not self._lost and self._has_interpreter() and self._set_up() and not self._lease.check():
+        if not self._lost and self._has_interpreter() and self._is_ready() and not self._lease.check():
             self._start()
         while self._step():
             pass
@@ -156,22 +157,33 @@ class Supervisor:
             self._not_started = missing_command(self._launch)
         return not self._not_started
 
-    def _set_up(self) -> bool:
-        """Have the environment of the job's setup built; return whether the ranks can start."""
-        if not self._launch.get("setup"):
-            return True
-        from gavel.backends.environments import SetupFailed, wait_for_environment
+    def _is_ready(self) -> bool:
+        """Have the environment of the job's setup built and its inputs fetched; return whether the ranks can start."""
+        is_ready = True
+        if self._launch.get("setup"):
+            from gavel.backends.environments import wait_for_environment
+
+            is_ready = self._has_waited("setup", "ran", wait_for_environment)
+        if is_ready and self._launch.get("data"):
+            from gavel.backends.inputs import wait_for_inputs
+
+            is_ready = self._has_waited("input", "was fetched", wait_for_inputs)
+        return is_ready
+
+    def _has_waited(self, what: str, did: str, wait: Callable[..., bool]) -> bool:
+        """Wait for what the job needs on the node; return whether it is there."""
+        from gavel.backends.preparation import PreparationFailed
 
         try:
-            is_built = wait_for_environment(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
-            if not is_built:
-                self._too_late = "its lease ended while its setup ran, which goes on"
-            self._write("launch.json", self._launch)  # tasks of the gang run in the environment, too
-            return is_built
-        except SetupFailed as problem:
+            is_there = wait(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
+            if not is_there:
+                self._too_late = f"its lease ended while its {what} {did}, which goes on"
+            self._write("launch.json", self._launch)  # tasks of the gang have it, too
+            return is_there
+        except PreparationFailed as problem:
             self._not_started = str(problem)
         except OSError as problem:
-            self._lost = f"its setup was lost: {problem}"
+            self._lost = f"its {what} was lost: {problem}"
         return False
 
     def _start(self) -> None:

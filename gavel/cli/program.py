@@ -150,6 +150,7 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("interpreter", job["python"]),
         ("setup", job["setup"]),
         ("image", job["image"]),
+        ("inputs", ", ".join(f"{name}={source}" for name, source in job["data"].items())),
         ("secrets", ", ".join(job["secrets"])),
         ("environment sets", ", ".join(job["env"])),
     ]

@@ -1,5 +1,6 @@
 """The options of `gavel job submit`, and how their texts are read."""
 
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -65,6 +66,10 @@ Setup = Annotated[
         metavar="LINE", help="Shell line that fills the job's virtual environment, once for each content and node."
     ),
 ]
+Data = Annotated[
+    Repeated,
+    typer.Option(metavar="NAME=PATH_OR_URL", help="Input that the job reads as job.data[NAME]; repeatable."),
+]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
     str | None,
@@ -105,12 +110,12 @@ Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ende
 Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
 
 
-def pairs(option: str, given: Repeated) -> dict[str, str]:
+def pairs(option: str, given: Repeated, form: str = "NAME=VALUE") -> dict[str, str]:
     """Return the names and values of an option's texts NAME=VALUE. End the command at one that is none."""
     split = [item.partition("=") for item in given or []]
     for name, equals, _ in split:
         if not equals:
-            fail(f"{option} {name}: write NAME=VALUE")
+            fail(f"{option} {name}: write {form}")
     return {name: value for name, _, value in split}
 
 
@@ -131,6 +136,14 @@ def bytes_of(text: str) -> int:
         fail(SIZE_HINT.format(text))
 
 
+def inputs(given: Repeated) -> dict[str, str]:
+    """Return the inputs that `--data` names, relative paths from here."""
+    return {
+        name: source if "://" in source else os.path.abspath(os.path.expanduser(source))
+        for name, source in pairs("--data", given, "NAME=PATH_OR_URL").items()
+    }
+
+
 def stated_by(options: Mapping[str, Any]) -> JobSubmit:
     """Return the fields of a job that the options of the command state; without its program."""
     deadline, env_file = options["deadline"], options["env_file"]
@@ -144,6 +157,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "throughputs": speeds(options["throughput"]),
         "after": options["after"] or [],
         "secrets": options["secret"] or [],
+        "data": inputs(options["data"]),
         "cpu_cores": options["cpus"],
         "memory_bytes": bytes_of(options["memory"]),
     }

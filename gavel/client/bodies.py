@@ -66,6 +66,9 @@ class JobSubmit(TypedDict):
     # content and node, in the job's folder, before the ranks start.
     setup: NotRequired[str | None]
     image: NotRequired[str | None]  # Container image that the ranks run in, with its own interpreter and packages.
+    # Inputs that the job only reads, by name: an absolute path on the job's nodes, or a URL that each node fetches
+    # once. A rank has the place of `train` in GAVEL_DATA_TRAIN.
+    data: NotRequired[Mapping[str, str]]
     # A stored code version: the job runs in a copy of its own, taken from `workdir`.
     code: NotRequired[CodeOfJob | None]
     labels: NotRequired[Mapping[str, str]]

@@ -91,6 +91,9 @@ class Parts:
             on_change=self.clock.wake,
             preparation=Preparation(
                 setup_limit_s=settings.setup_limit_s,
+                data_hosts=settings.data_hosts.split(),
+                data_limit_s=settings.data_limit_s,
+                data_cache_bytes=settings.data_cache_bytes,
                 image_command=shlex.split(settings.image_command),
                 image_options=shlex.split(settings.image_options),
                 secrets_of=secret_store(settings).values,

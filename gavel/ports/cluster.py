@@ -1,7 +1,7 @@
 """The port of what runs gangs: it takes instructions and gives observations."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gavel.types import (
@@ -45,6 +45,7 @@ class LaunchGang:
     python: str = ""  # path of the interpreter; "": the service's
     secrets: tuple[str, ...] = ()  # names of the user's secrets, each a variable of the ranks
     image: str = ""  # container image that the ranks run in; "": none
+    data: Mapping[str, str] = field(default_factory=dict)  # inputs by name: a path of the node, or a URL
     setup: str = ""  # shell line that makes the job's environment, once for each content and node; "": none
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 

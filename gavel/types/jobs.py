@@ -54,7 +54,8 @@ class JobSpec:
     there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
     service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
     ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
-    gang starts. `total_steps` None: the program says how long it is (see `Job.total_steps`).
+    gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or a URL to fetch.
+    `total_steps` None: the program says how long it is (see `Job.total_steps`).
     """
 
     kind: str
@@ -86,6 +87,7 @@ class JobSpec:
     image: str = ""
     secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

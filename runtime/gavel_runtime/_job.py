@@ -92,6 +92,14 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    @property
+    def data(self) -> Mapping[str, Path]:
+        """The place of each input that was declared with `--data NAME=PATH_OR_URL`: a file or folder, only to be read.
+
+        Outside Gavel those of the variables GAVEL_DATA_NAME. Raises KeyError for a name that was not declared.
+        """
+        return self._setting.inputs
+
     def steps(
         self,
         *,

@@ -3,11 +3,24 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 GANG_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 0.5
+INPUT = "GAVEL_DATA_"  # and the name of an input in capitals
+
+
+class Inputs(dict[str, Path]):
+    """The place of each input by its name."""
+
+    def __missing__(self, name: str) -> Path:
+        """Raise KeyError with what to do."""
+        named = ", ".join(sorted(self)) or "none"
+        raise KeyError(
+            f"there is no input {name} (there is {named}); submit with --data {name}=PATH_OR_URL, "
+            f"or set {INPUT}{name.upper()} to run by hand"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +43,7 @@ class Setting:
     gang_dir: Path | None = None
     checkpoint_dir: Path | None = None
     output_dir: Path | None = None
+    inputs: Inputs = field(default_factory=Inputs)
     checkpoint: Path | None = None
     previous_checkpoint: Path | None = None  # the one before it, if it is kept
     start_step: int = 0
@@ -61,6 +75,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         gang_dir=Path(environment["GAVEL_GANG_DIR"]),
         checkpoint_dir=Path(environment["GAVEL_CHECKPOINT_DIR"]),
         output_dir=_path(environment.get("GAVEL_OUTPUT_DIR", "")),
+        inputs=_inputs(environment),
         checkpoint=Path(checkpoint) if checkpoint else None,
         previous_checkpoint=_path(environment.get("GAVEL_PREVIOUS_CHECKPOINT", "")),
         start_step=int(environment["GAVEL_START_STEP"]),
@@ -86,6 +101,13 @@ def _refuse_launchers(environment: Mapping[str, str]) -> None:
         )
 
 
+def _inputs(environment: Mapping[str, str]) -> Inputs:
+    named = {
+        name.removeprefix(INPUT).lower(): Path(path) for name, path in environment.items() if name.startswith(INPUT)
+    }
+    return Inputs(named)
+
+
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
 
@@ -100,10 +122,13 @@ def _standalone(environment: Mapping[str, str]) -> Setting:
     """Return the setting of a script run by hand; with GAVEL_CHECKPOINT_DIR it resumes from the newest checkpoint."""
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
     outputs = Path(environment.get("GAVEL_OUTPUT_DIR", "outputs"))
+    inputs = _inputs(environment)
     if not directory:
-        return Setting(output_dir=outputs)
+        return Setting(output_dir=outputs, inputs=inputs)
     step, checkpoint = _newest(Path(directory))
-    return Setting(output_dir=outputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
+    return Setting(
+        output_dir=outputs, inputs=inputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step
+    )
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:

@@ -34,6 +34,7 @@ ASKED: dict[str, Any] = {
     "python": "/home/ann/project/.venv/bin/python",
     "secrets": ["HF_TOKEN"],
     "setup": "pip install -r requirements.txt",
+    "data": {"vocabulary": "https://there.example/words.txt"},
 }
 
 
@@ -91,6 +92,7 @@ def test_the_command_line_shows_every_field(
         "priority": "2.5, -2",
         "max_retries": "0 of 4",
         "kind_args": "crop",
+        "data": "vocabulary=https://there.example/words.txt",
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",

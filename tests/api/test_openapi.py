@@ -65,6 +65,7 @@ POSSIBLE_BODY = {
     "setup": None,
     "image": None,
     "secrets": [],
+    "data": {},
     "value": "long enough",
     "tiers": ["gold"],
     "objective": "fairness",
@@ -161,6 +162,8 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifi
             case.body |= {name: value for name, value in POSSIBLE_BODY.items() if name in case.body}
             if operation.path == "/v1/jobs":
                 case.body |= {"argv": ["x"]}  # one of argv and kind has to be there
+            if operation.path == "/v1/jobs/array":
+                case.body |= {"count": 2}  # one of count and parameters
         if identifiers and operation.path.endswith("/chunks"):
             case.body = b""  # no chunks at all: of random bytes none belong to a code version
         if identifiers and operation.path.endswith("/files/content"):

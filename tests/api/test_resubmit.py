@@ -51,6 +51,19 @@ def test_it_has_the_program_and_environment_of_the_old_one_but_for_the_changes(s
     assert ann.get(f"/v1/jobs/{old['id']}").json()["state"] == "QUEUED", "the old one stays as it is"
 
 
+def test_it_has_the_setup_the_secrets_and_the_image_of_the_old_one(service: Service) -> None:
+    _, ann = service.user()
+    ann.put("/v1/secrets/TOKEN", json={"value": "s3cret-value"})
+    image = {name: value for name, value in OLD.items() if name != "workdir"} | {"image": "registry.example/train:1"}
+    for body in (OLD | {"setup": "pip install .", "secrets": ["TOKEN"], "kind_args": ["crop"]}, image):
+        old = ann.post("/v1/jobs", json=body)
+        if old.status_code == 422 and "podman is on no node" in old.text:
+            pytest.skip("Podman is not on this machine")
+        new = ann.post(f"/v1/jobs/{old.json()['id']}/resubmit", json={}).json()
+        fields = ("setup", "secrets", "image", "kind_args", "python")
+        assert {name: new[name] for name in fields} == {name: old.json()[name] for name in fields}
+
+
 def test_a_job_that_has_ended_and_its_deadline_may_be_submitted_again(service: Service) -> None:
     _, ann = service.user()
     old = ann.post("/v1/jobs", json=OLD | {"deadline_at_s": NOW_S + 100}).json()

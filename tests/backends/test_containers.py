@@ -75,6 +75,15 @@ def test_a_rank_runs_in_its_image_with_the_folders_of_its_job(
     assert containers("c1") == []
 
 
+def test_inputs_are_in_the_container_and_can_only_be_read(harness: LocalHarness, image: str, tmp_path: Path) -> None:
+    (tmp_path / "set.txt").write_text("here")
+    text = 'cat "$GAVEL_DATA_TRAIN" && ! echo x > "$GAVEL_DATA_TRAIN"'
+    in_image(harness, image, text, "c8", data={"train": str(tmp_path / "set.txt")})
+    end = exit_of(harness, "c8")
+    assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0) and end.log_tail.startswith("here"), end
+    assert (tmp_path / "set.txt").read_text() == "here"
+
+
 def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarness, image: str) -> None:
     harness.crash()
     harness.backend = harness.open(lease_grace_s=30.0)  # Podman needs a while after the program's end

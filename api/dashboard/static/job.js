@@ -105,6 +105,7 @@ function showFacts(job) {
     Interpreter: job.python,
     Setup: job.setup,
     Image: job.image,
+    Inputs: Object.entries(job.data).map(([name, source]) => `${name}: ${source}`).join(", "),
     Secrets: job.secrets.join(", "),
     Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),

@@ -112,6 +112,7 @@ class Job(TypedDict):
     python: str  # Empty: the job runs with the service's interpreter.
     image: str  # Container image that it runs in; empty: none.
     setup: str  # What fills its virtual environment; empty: it has none of its own.
+    data: dict[str, str]  # Inputs by name: paths, and URLs that nodes fetch.
     code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]
     steps_done: int

@@ -120,6 +120,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         image=job.spec.image,
         setup=job.spec.setup,
         secrets=job.spec.secrets,
+        data=job.spec.data,
         code=job.spec.code.digest if job.spec.code else "",
         job_token=job_token,
         shares_with=_partner(lease),

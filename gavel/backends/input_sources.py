@@ -1,0 +1,161 @@
+"""Where inputs are fetched from: HTTP servers, and what fsspec's drivers reach."""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+import httpx
+
+from gavel.backends.inputs import local_path
+from gavel.backends.preparation import PreparationFailed
+
+PACKAGES = {
+    **{"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"},
+    **{"hf": "huggingface_hub", "ftp": "fsspec", "sftp": "paramiko"},
+}
+"""The package that each scheme needs on the nodes, besides http and https."""
+CHUNK_BYTES = 1 << 20
+FILES_MAX = 100_000
+REDIRECTS_MAX = 10
+TIMEOUT = httpx.Timeout(60.0, connect=15.0)
+TAGS = (
+    *("ETag", "etag", "md5Hash", "crc32c", "content_md5", "blob_id"),
+    *("LastModified", "last_modified", "updated", "mtime", "modify", "modified"),
+)
+"""What drivers call that which changes with the content, the surest first."""
+
+
+class Changed(OSError):
+    """What came is not what was announced."""
+
+
+class SourceFile(NamedTuple):
+    """A file of an input: its path below it ("": the input is this file), and what says that it is another version."""
+
+    path: str
+    size_bytes: int | None
+    tag: str
+
+
+class Source(Protocol):
+    """One input at its URL. Every call raises what its library raises."""
+
+    def files(self) -> list[SourceFile]:
+        """Return the files that are there now, in order."""
+
+    def read(self, file: SourceFile) -> Iterator[bytes]:
+        """Yield the content of a file."""
+
+
+def source_problem(source: str, hosts: Sequence[str]) -> str:
+    """Return why an input cannot be taken from there, and what to write instead; "" if it can."""
+    if local_path(source):
+        return ""
+    parts = urlsplit(source)
+    if parts.scheme not in ("http", "https", *PACKAGES) or "::" in source:
+        schemes = ", ".join(f"{each}://" for each in ("https", "http", *PACKAGES))
+        return f"{source} is neither an absolute path nor a URL that begins with file:/// or one of {schemes}"
+    if not parts.hostname or parts.username or parts.password:
+        return "name a host, without a user or password in the URL: give these as secrets (--secret)"
+    if not _may_reach(parts.hostname, hosts):
+        return f"the service fetches nothing from {parts.hostname} (data_hosts); an operator allows hosts"
+    package = PACKAGES.get(parts.scheme, "")
+    if package and not all(importlib.util.find_spec(each) for each in ("fsspec", package)):
+        return f"{parts.scheme}:// needs the package {package} on the nodes; an operator installs it beside Gavel"
+    return ""
+
+
+def _may_reach(host: str, hosts: Sequence[str]) -> bool:
+    return any(fnmatchcase(host.lower(), pattern.lower()) for pattern in hosts)
+
+
+@contextmanager
+def open_source(url: str, hosts: Sequence[str]) -> Iterator[Source]:
+    """Yield what the URL names. Servers may redirect to these hosts only."""
+    if urlsplit(url).scheme in PACKAGES:
+        yield FilesystemSource(url)
+        return
+
+    def check(request: httpx.Request) -> None:
+        if not _may_reach(request.url.host, hosts):
+            raise PreparationFailed(f"it leads to {request.url.host}, from where the service fetches nothing")
+
+    with httpx.Client(
+        timeout=TIMEOUT,
+        follow_redirects=True,
+        max_redirects=REDIRECTS_MAX,
+        headers={"Accept-Encoding": "identity"},
+        event_hooks={"request": [check]},
+    ) as client:
+        yield HttpSource(client, url)
+
+
+class HttpSource:
+    """A file of an HTTP server. It is looked up with GET, which servers take that allow one signed request only."""
+
+    def __init__(self, client: httpx.Client, url: str) -> None:
+        self._client, self._url = client, url
+
+    def files(self) -> list[SourceFile]:
+        """Return the one file, with its ETag or the time of its last change."""
+        with self._answer() as answer:
+            headers = answer.headers
+            is_plain = headers.get("Content-Encoding", "identity") == "identity"
+            size = headers.get("Content-Length", "") if is_plain else ""
+            tag = headers.get("ETag") or headers.get("Last-Modified") or ""
+            return [SourceFile("", int(size) if size.isdigit() else None, tag)]
+
+    def read(self, file: SourceFile) -> Iterator[bytes]:
+        """Yield the content."""
+        with self._answer() as answer:
+            yield from answer.iter_bytes(CHUNK_BYTES)
+
+    @contextmanager
+    def _answer(self) -> Iterator[httpx.Response]:
+        try:
+            with self._client.stream("GET", self._url) as answer:
+                if answer.status_code != httpx.codes.OK:
+                    raise OSError(f"the server answered {answer.status_code} {answer.reason_phrase}")
+                yield answer
+        except httpx.HTTPError as problem:
+            raise OSError(f"{urlsplit(self._url).netloc}: {problem or type(problem).__name__}") from problem
+
+
+class FilesystemSource:
+    """A file or a folder that a driver of fsspec reaches."""
+
+    def __init__(self, url: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._filesystem, self._root = url_to_fs(url)
+
+    def files(self) -> list[SourceFile]:
+        """Return the file, or all files below the folder."""
+        self._filesystem.invalidate_cache()
+        if self._filesystem.isfile(self._root):
+            return [_described("", self._filesystem.info(self._root))]
+        start = len(self._root.rstrip("/")) + 1
+        there: dict[str, dict[str, Any]] = self._filesystem.find(self._root, detail=True)
+        if not there:
+            raise FileNotFoundError("there is nothing")
+        if len(there) > FILES_MAX:
+            raise PreparationFailed(f"it has {len(there)} files, and at most {FILES_MAX} are taken; pack them")
+        return [_described(path[start:], status) for path, status in sorted(there.items())]
+
+    def read(self, file: SourceFile) -> Iterator[bytes]:
+        """Yield the content of a file."""
+        path = f"{self._root.rstrip('/')}/{file.path}" if file.path else self._root
+        with self._filesystem.open(path, "rb", block_size=16 * CHUNK_BYTES, cache_type="readahead") as opened:
+            while chunk := opened.read(CHUNK_BYTES):
+                yield chunk
+
+
+def _described(path: str, status: dict[str, Any]) -> SourceFile:
+    if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))):
+        raise PreparationFailed(f"its file {path!r} does not lead below it")
+    size = status.get("size")
+    tag = next((str(status[name]) for name in TAGS if status.get(name)), "")
+    return SourceFile(path, None if size is None else int(size), tag)
