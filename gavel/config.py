@@ -56,6 +56,12 @@ class Settings(BaseSettings):
     start_limit_s: float = Field(
         600.0, ge=0, le=86_400, description="A gang stays until it trains, and can keep it, but no longer than this."
     )
+    warm_starts: bool = Field(
+        True, description="Programs of the next round load their libraries before their lease begins."
+    )
+    warm_memory_bytes: int = Field(
+        1 << 30, ge=0, le=1 << 40, description="Free memory that each process started early needs; else it is not."
+    )
     solve_on: Literal["change", "event"] = Field(
         "change", description="Solve anew when what the policy reads changed, or on arrivals, ends and new workers."
     )

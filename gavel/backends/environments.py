@@ -118,6 +118,16 @@ def wait_for_environment(launch: dict[str, Any], directory: str, log: Log, is_ov
     return False
 
 
+def activate_if_built(launch: dict[str, Any]) -> bool:
+    """Let `launch` use the environment that its job has; return False if there is none yet."""
+    root = launch["setup"]["root"]
+    digest = _read(os.path.join(root, "jobs", launch["job_id"])).get("digest")
+    folder = Environment(root, digest).built() if digest else ""
+    if folder:
+        activate(launch, folder)
+    return bool(folder)
+
+
 def _empty(log_path: str) -> None:
     """Make the log of a new build: nobody takes what an earlier one has printed for it."""
     os.close(os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))

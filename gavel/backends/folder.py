@@ -58,6 +58,11 @@ class StateFolder:
         assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
         return places
 
+    @property
+    def warm(self) -> Path:
+        """Return the folder of programs that wait for their lease."""
+        return self._path / "warm"
+
     def own_gang(self, places: Places) -> Path:
         """Return the gang's directory through this service's own link, with its parent made."""
         places.gang.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

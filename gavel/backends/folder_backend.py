@@ -13,7 +13,17 @@ from gavel.backends.gang import GangKey
 from gavel.backends.logs import read_log
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, InvalidRequest
-from gavel.ports import Clock, ExtendLease, ForgetGang, Instruction, KeepCheckpoint, LaunchGang, SetResources, StopGang
+from gavel.ports import (
+    Clock,
+    ExtendLease,
+    ForgetGang,
+    Instruction,
+    KeepCheckpoint,
+    LaunchGang,
+    PrepareGang,
+    SetResources,
+    StopGang,
+)
 from gavel.types import EphemeralResource, JobId, Report
 
 REPORTS_KEPT = 64  # newest reports of each gang, returned again once it has ended
@@ -65,6 +75,11 @@ class FolderBackend(ABC):
                 self._forget((instruction.job_id, instruction.generation))
             case KeepCheckpoint():
                 self._keep_checkpoint(instruction)
+            case PrepareGang():
+                self._prepare(instruction)
+
+    def _prepare(self, instruction: PrepareGang) -> None:  # noqa: B027  a hint, which a backend may ignore
+        """Start the programs of a gang before its lease."""
 
     @abstractmethod
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None: ...

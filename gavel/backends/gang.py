@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -65,10 +65,21 @@ class LocalGang:
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor and return its pid at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        pid = self._spawn((*SUPERVISE, str(self._home)), environment)
+        pid = spawn((*SUPERVISE, str(self._home)), environment, self.directory / "supervisor.err")
+        self._is_run_by(pid)
+        return pid
+
+    def start_warm(self, launch: Mapping[str, Any], begin: Callable[[], int | None]) -> int | None:
+        """Let `begin` begin the lease of a supervisor that waits for it; return its pid, None if there is none."""
+        self._write("launch.json", launch)
+        pid = begin()
+        if pid is not None:
+            self._is_run_by(pid)
+        return pid
+
+    def _is_run_by(self, pid: int) -> None:
         self._process = (pid, machine.start_time(pid) or 0)
         self.state = GangState.RUNNING
-        return pid
 
     @classmethod
     def adopt(cls, directory: Path, checkpoints: Path) -> "LocalGang | None":
@@ -202,18 +213,19 @@ class LocalGang:
     def _write_lease(self) -> None:
         self._write("lease.json", {"expires_boottime_s": self.lease_boottime_s, "stop": self.is_stopping})
 
-    def _spawn(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> int:
-        """Start the program and return its pid; its own output goes to supervisor.err."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        files = [
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, str(self.directory / "supervisor.err"), flags, 0o600),
-        ]
-        return os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
-
     def _write(self, name: str, value: object) -> None:
         machine.write_json(str(self.directory / name), value)
+
+
+def spawn(argv: tuple[str, ...], environment: Mapping[str, str], errors: Path) -> int:
+    """Start a supervisor and return its pid; its own output goes to the file `errors`. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, str(errors), flags, 0o600),
+    ]
+    return os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

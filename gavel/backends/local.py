@@ -11,16 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
-from gavel.backends.launch import PREPARATION, Preparation, base_environment, launch_json
+from gavel.backends.launch import PREPARATION, Places, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
+from gavel.backends.warm_starts import WarmStarts
 from gavel.backends.watch import Watch
 from gavel.ephemeral.matcher import Match, match
 from gavel.ephemeral.names import WORKER_UNITS
@@ -32,6 +34,7 @@ from gavel.ports import (
     Instruction,
     KeepCheckpoint,
     LaunchGang,
+    PrepareGang,
     StopGang,
 )
 from gavel.types import (
@@ -55,6 +58,7 @@ class LocalBackend(FolderBackend):
 
     `lease_grace_s`: from the end of a lease to the kill of what still runs. `on_change` is called, from another thread,
     when a gang has ended. A job whose output folder grows beyond `output_bytes_per_job` (0: any size) is ended.
+    A program is started before its lease, where that was asked for, if `warm_memory_bytes` are free for each rank.
     `environment` is added to every process of every job; `preparation` says how what jobs bring is made ready. Workers
     that name several nodes make
     virtual ones: they share this machine and one supervisor a gang, but each has its own names. Raises
@@ -70,6 +74,7 @@ class LocalBackend(FolderBackend):
         lease_grace_s: float,
         log_bytes_per_job: int,
         output_bytes_per_job: int = 0,
+        warm_memory_bytes: int = 1 << 30,
         on_change: Callable[[], None] = lambda: None,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
@@ -95,6 +100,7 @@ class LocalBackend(FolderBackend):
         self._tasks: dict[GangKey, GangTasks] = {}  # of running gangs
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
+            self._warm = WarmStarts(self._folder.own(self._folder.warm), warm_memory_bytes)
             self._watch = Watch(on_change)
             self._adopt()
 
@@ -112,7 +118,9 @@ class LocalBackend(FolderBackend):
                 self._look(gang)
             self._table.expire(now_s)
             self._start_matched(now_s)
+            self._warm.look()
             self._sharing.look((worker, gang.key) for gang in self._running() for worker in gang.instruction.worker_ids)
+            self._sharing.mark_loaded(worker for gang in self._warm.waiting() for worker in gang.worker_ids)
             return Observation(
                 observed_at_s=now_s,
                 cluster=self._cluster,
@@ -135,6 +143,7 @@ class LocalBackend(FolderBackend):
     def close(self) -> None:
         """Release the state directory; gangs run on to the end of their leases. Closing twice does no harm."""
         self._watch.close()
+        self._warm.close()
         self._folder.close()
 
     # --- instructions -------------------------------------------------------------------------------------------
@@ -228,26 +237,43 @@ class LocalBackend(FolderBackend):
 
     def _start(self, gang: LocalGang) -> None:
         places = self._folder.places(*gang.key)
+        warm = self._warm.take(gang.instruction)
         try:
             places.make()
-            launch = launch_json(
-                gang.instruction,
-                places,
-                self._accelerators,
-                base=self._base,
-                lease_expires_boottime_s=gang.lease_boottime_s,
-                lease_grace_s=self._lease_grace_s,
-                log_bytes=self._log_bytes_per_job,
-                output_bytes=self._output_bytes_per_job,
-                preparation=self._preparation,
-            )
-            self._watch.add(gang.start(launch, self._base))
+            launch = self._launch_json(gang.instruction, places, gang.lease_boottime_s)
+            pid = gang.start_warm(launch, warm.begin) if warm else None
+            self._watch.add(gang.start(launch, self._base) if pid is None else pid)
         except NotFound as problem:
             gang.end(GangOutcome.NOT_STARTED, str(problem))
             self._table.release(gang.key)
         except (OSError, BackendUnavailable) as problem:  # this machine's fault, not the job's: it may try again
             gang.lose(f"cannot start its supervisor: {problem}")
             self._table.release(gang.key)
+
+    def _launch_json(self, instruction: LaunchGang, places: Places, lease_boottime_s: float) -> dict[str, Any]:
+        return launch_json(
+            instruction,
+            places,
+            self._accelerators,
+            base=self._base,
+            lease_expires_boottime_s=lease_boottime_s,
+            lease_grace_s=self._lease_grace_s,
+            log_bytes=self._log_bytes_per_job,
+            output_bytes=self._output_bytes_per_job,
+            preparation=self._preparation,
+        )
+
+    def _prepare(self, instruction: PrepareGang) -> None:
+        """Start the gang's programs early if there is memory; where that fails they start with their lease."""
+        gang = instruction.gang
+        key, places = (gang.job_id, gang.generation), self._folder.places(gang.job_id, gang.generation)
+        is_known = key in self._gangs or gang.generation < self._folder.fence(gang.job_id)
+        if is_known or not self._accelerators.keys() >= set(gang.worker_ids) or not self._warm.can_prepare(gang):
+            return
+        with suppress(NotFound, OSError):
+            places.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+            launch = self._launch_json(gang, places, self._boottime_s(gang.lease_expires_at_s))
+            self._warm.prepare(gang, places.gang, launch, self._base, self._boottime_s(instruction.until_s))
 
     def _running(self) -> Iterator[LocalGang]:
         return (gang for gang in self._gangs.values() if gang.state is GangState.RUNNING)

@@ -44,7 +44,12 @@ def start_ranks(launch: dict[str, Any]) -> list[Process]:
 
     All are forked before the first is waited for, so that they load on all cores at the same time.
     """
-    begun = [_begin(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
+    begun = [begin(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
+    return ranks_of(launch, begun)
+
+
+def ranks_of(launch: dict[str, Any], begun: list[tuple[int, int, int]]) -> list[Process]:
+    """Return the ranks that were begun, once each of them executes its program or has said why it cannot."""
     is_alone = launch.get("world_size", len(begun)) == 1
     secrets = launch.get("secrets", {}).values()
     return [
@@ -61,20 +66,23 @@ def _rank(number: int, pid: int, output: int, status: int, is_alone: bool, secre
 
 def start_task(spec: dict[str, Any], secrets: Iterable[str] = ()) -> Process:
     """Start a task of the job (a line of starts.jsonl) and return it; its `problem` says why if it does not run."""
-    pid, output, status = _begin(spec["argv"], spec["cwd"], spec)
+    pid, output, status = begin(spec["argv"], spec["cwd"], spec)
     task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode(), secrets)
     task.problem = _problem(status)
     return task
 
 
-def _begin(argv: list[str], cwd: str, spec: dict[str, Any]) -> tuple[int, int, int]:
-    """Fork; return pid, output, and a pipe that carries an error, or closes once the program is executing."""
+def begin(argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = None) -> tuple[int, int, int]:
+    """Fork; return pid, output, and a pipe that carries an error, or closes once the program is executing.
+
+    `stdin`: the descriptor that the program reads from; None: it reads nothing.
+    """
     output, output_end = os.pipe2(os.O_CLOEXEC)
     status, status_end = os.pipe2(os.O_CLOEXEC)
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(argv, cwd, spec, supervisor, (output_end, status_end))
+        _become(argv, cwd, spec, supervisor, (stdin, output_end, status_end))
     os.close(output_end)
     os.close(status_end)
     os.set_blocking(output, False)
@@ -86,9 +94,11 @@ def _problem(status: int) -> str:
         return file.read().decode("utf-8", "replace")
 
 
-def _become(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, ends: tuple[int, int]) -> NoReturn:
-    """In the child: execute the program. An error is written to the second pipe, which closes at exec."""
-    output_end, status_end = ends
+def _become(
+    argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, ends: tuple[int | None, int, int]
+) -> NoReturn:
+    """In the child: execute the program. An error is written to the last pipe, which closes at exec."""
+    stdin, output_end, status_end = ends
     doing = "prepare"
     try:
         os.setsid()  # a program that signals its own group must not reach the supervisor
@@ -98,7 +108,7 @@ def _become(argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, en
                 file.write(str(OOM_SCORE))
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
         os.dup2(output_end, 1)
         os.dup2(output_end, 2)
         doing = f"pin to cpus {spec['cpus']}"

@@ -47,6 +47,12 @@ class CoreSharing:
         if neighbours - set(workers):
             self._disturbed.add(gang)
 
+    def mark_loaded(self, workers: Iterable[WorkerId]) -> None:
+        """Distrust the next reports of gangs on the cores of these workers: programs load there before their lease."""
+        for worker in workers:
+            for each in (worker, *self._neighbours.get(worker, ())):
+                self._disturbed |= self._holders.get(each, set())
+
     def take(self, gang: GangKey) -> bool:
         """Return True if no neighbour was idle since the last call; a new window begins."""
         is_clean = gang not in self._disturbed

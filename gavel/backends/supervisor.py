@@ -1,7 +1,8 @@
-"""Starts, watches and ends the processes of one gang: `python -I -S -X utf8 supervisor.py GANG_DIR`.
+"""Starts, watches and ends the processes of one gang: `python -I -S -X utf8 supervisor.py GANG_DIR [WARM_DIR]`.
 
 Standard library only and one thread, so that it starts in milliseconds and outlives the service. The contract is
-docs/gang-protocol.md. Order of reading: `Supervisor.run`, then what it calls.
+docs/gang-protocol.md. Order of reading: `Supervisor.run`, then what it calls. With WARM_DIR the ranks are
+started before their lease (warm_ranks.py).
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import selectors
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
@@ -31,6 +32,9 @@ from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Process, start_ranks, start_task
 from gavel.child_processes import adopt_orphans, exit_text
+
+if TYPE_CHECKING:
+    from gavel.backends.warm_ranks import WarmRanks
 
 __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "start_time", "stat_fields", "write_json"]
 
@@ -75,10 +79,11 @@ class Lease:
 
 
 class Supervisor:
-    """Runs one gang from its start to `exit.json`."""
+    """Runs one gang from its start to `exit.json`. `warm`: its ranks, where they were started before the lease."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, warm: "WarmRanks | None" = None) -> None:
         self._directory = directory
+        self._warm = warm
         self._launch = read_json(os.path.join(directory, "launch.json"))
         self._secrets: list[str] = list(self._launch.get("secrets", {}).values())
         self._lease = Lease(directory, self._launch["lease_expires_boottime_s"])
@@ -189,7 +194,8 @@ class Supervisor:
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)
         ranks = [self._in_image(str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
-        self._ranks = start_ranks({**self._launch, "ranks": ranks})
+        launch = {**self._launch, "ranks": ranks}
+        self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch)
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
         self._not_started = next((rank.problem for rank in self._ranks if rank.problem), "")
@@ -339,5 +345,19 @@ class Supervisor:
         write_json(os.path.join(self._directory, name), value)
 
 
+def supervise(directory: str, warm_folder: str = "") -> None:
+    """Run the gang from its start to its end; with a warm folder only if its lease begins."""
+    if not warm_folder:
+        Supervisor(directory).run()
+        return
+    from gavel.backends.warm_ranks import wait_for_lease
+
+    has_begun, warm = wait_for_lease(warm_folder)
+    if has_begun:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        os.dup2(os.open(os.path.join(directory, "supervisor.err"), flags, 0o600), 2)
+        Supervisor(directory, warm).run()
+
+
 if __name__ == "__main__":
-    Supervisor(sys.argv[1]).run()
+    supervise(*sys.argv[1:])

@@ -88,6 +88,7 @@ class Parts:
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             output_bytes_per_job=settings.output_bytes,
+            warm_memory_bytes=settings.warm_memory_bytes,
             on_change=self.clock.wake,
             preparation=Preparation(
                 setup_limit_s=settings.setup_limit_s,

@@ -1,7 +1,7 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -10,6 +10,7 @@ from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, St
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
+from gavel.mechanism.cluster.warm_starts import preparations
 from gavel.mechanism.commands.table import apply_commands
 from gavel.mechanism.exchange import Exchange
 from gavel.mechanism.explaining.forecast import errors_of, predictions
@@ -309,9 +310,22 @@ class Driver:
             instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
             job = tick.jobs[lease.job_id]
             instructions.append(launch(lease, job, job_token=self._token_of(job)))
+        instructions += self._preparations(tick)
         if instructions:
             self._backend.execute(instructions)
         self._exchange.heard(instructions, tick.seen.gangs)
+
+    def _preparations(self, tick: Tick) -> Iterable[Instruction]:
+        """Return the hints for gangs of the round that was just planned ahead."""
+        if tick.record is None or not self._settings.warm_starts:
+            return ()
+        return preparations(
+            tick.record.plan,
+            tick.jobs,
+            tick.seen,
+            reporting_kinds={each.kind for each in tick.startup_times if each.startup_s},
+            lease_grace_s=self._settings.lease_grace_s,
+        )
 
     def _next_instant_s(self, tick: Tick) -> float:
         if any(each.state is OperationState.PENDING for each in tick.operations):

@@ -11,6 +11,7 @@ from gavel.ports.cluster import (
     Instruction,
     KeepCheckpoint,
     LaunchGang,
+    PrepareGang,
     SetResources,
     StopGang,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Page",
     "Policy",
     "PolicyRunner",
+    "PrepareGang",
     "ProfilingChoice",
     "RecordStore",
     "RequestStore",

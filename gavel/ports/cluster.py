@@ -51,6 +51,18 @@ class LaunchGang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareGang:
+    """Let the programs of a gang that will be launched soon load their libraries, where there is memory for it.
+
+    A hint: the gang is not there before its launch, holds no worker, and nothing is left if it is not launched until
+    `until_s`. A backend may ignore it.
+    """
+
+    gang: LaunchGang
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendLease:
     """Move a gang's lease end, in place; from now on it may share its workers with another job's gang."""
 
@@ -85,7 +97,7 @@ class KeepCheckpoint:
     checkpoint: str
 
 
-Instruction = SetResources | LaunchGang | ExtendLease | StopGang | ForgetGang | KeepCheckpoint
+Instruction = SetResources | LaunchGang | ExtendLease | StopGang | ForgetGang | KeepCheckpoint | PrepareGang
 
 
 class ClusterBackend(Protocol):

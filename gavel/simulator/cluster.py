@@ -13,6 +13,7 @@ from gavel.ports import (
     Instruction,
     KeepCheckpoint,
     LaunchGang,
+    PrepareGang,
     SetResources,
     StopGang,
 )
@@ -239,8 +240,8 @@ class VirtualCluster:
             case ForgetGang(job_id=job_id, generation=generation):
                 if not self._alive(job_id, generation):
                     self._gangs.pop((job_id, generation), None)
-            case KeepCheckpoint():
-                pass  # a virtual checkpoint takes no space
+            case KeepCheckpoint() | PrepareGang():
+                pass  # a virtual checkpoint takes no space, and a virtual program loads nothing
 
     def _extend(self, lease: ExtendLease, now_s: float) -> None:
         for gang in self._alive(lease.job_id, lease.generation):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gavel_runtime._hub import Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import Leader, Save
+from gavel_runtime._lease import wait_for_lease
 from gavel_runtime._length import total_of
 from gavel_runtime._loop import Follower, Loop, StopSignal
 from gavel_runtime._marks import Marks
@@ -36,6 +37,7 @@ class Job:
 
     @cached_property
     def _setting(self) -> Setting:
+        wait_for_lease()
         return setting_from(os.environ)
 
     @cached_property

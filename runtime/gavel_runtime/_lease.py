@@ -3,12 +3,15 @@
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 READ_EVERY_S = 0.05
+WARM = "GAVEL_WARM"
+_READ_BYTES = 1 << 16
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -17,11 +20,41 @@ def boottime_s() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def running_s(now_s: float) -> float:
-    """Return the seconds from the start of this process to `now_s`, a boottime; 0 where the system does not say.
+_began_boottime_s: list[float] = []  # of a process that was started before its lease
+_waiting = threading.Lock()
 
-    /proc/self/stat has the start as field 22, in ticks since the start of the machine (man 5 proc).
+
+def wait_for_lease() -> None:
+    """Return once this process has a lease, with the environment of that lease; at once if it was not started early.
+
+    The supervisor writes the environment to standard input when the lease begins (docs/gang-protocol.md, warm starts).
     """
+    with _waiting:
+        if os.environ.get(WARM):
+            environment = json.loads(_read_all(0))
+            os.environ.clear()
+            os.environ.update(environment)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            _began_boottime_s.append(boottime_s())
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, _READ_BYTES):
+        parts.append(part)
+    if not parts:  # the supervisor is gone
+        os._exit(1)
+    return b"".join(parts)
+
+
+def running_s(now_s: float) -> float:
+    """Return the seconds for which this process has run in its lease at `now_s`, a boottime.
+
+    That is from its start, or from the end of `wait_for_lease`; 0 where the system does not say. /proc/self/stat has
+    the start as field 22, in ticks since the start of the machine (man 5 proc).
+    """
+    if _began_boottime_s:
+        return max(0.0, now_s - _began_boottime_s[-1])
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
             ticks = int(file.read().rpartition(")")[2].split()[19])

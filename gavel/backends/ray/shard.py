@@ -10,7 +10,7 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
-from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object
+from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object, spawn
 from gavel.backends.launch import Places, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
@@ -34,7 +34,8 @@ class DetachedGang(LocalGang):
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
-        pid = self._spawn(("/bin/sh", "-c", DETACHED, "sh", *SUPERVISE, str(self.directory)), environment)
+        shell = ("/bin/sh", "-c", DETACHED, "sh", *SUPERVISE, str(self.directory))
+        pid = spawn(shell, environment, self.directory / "supervisor.err")
         os.waitpid(pid, 0)
         self._announced_until_boottime_s = machine.boottime_s() + START_LIMIT_S
         self.state = GangState.RUNNING
