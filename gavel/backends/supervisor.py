@@ -9,12 +9,15 @@ import os
 import selectors
 import signal
 import sys
+import time
 from typing import Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
 from gavel.backends.machine import (
+    GO,
+    READY,
     Lines,
     append_json,
     boot_id,
@@ -104,7 +107,8 @@ class Supervisor:
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
         self._copy_code()
-        if not self._lost and self._has_interpreter() and self._set_up() and not self._lease.check():
+        is_ready = not self._lost and self._has_interpreter() and self._set_up() and self._await_nodes()
+        if is_ready and not self._lease.check():
             self._start()
         while self._step():
             pass
@@ -173,6 +177,18 @@ class Supervisor:
         except OSError as problem:
             self._lost = f"its setup was lost: {problem}"
         return False
+
+    def _await_nodes(self) -> bool:
+        """Say that this node is ready, and wait for the others of the gang: ranks wait for each other only briefly."""
+        if not self._launch.get("awaits_nodes"):
+            return True
+        self._write(READY, {"boottime_s": boottime_s()})
+        while not os.path.exists(os.path.join(self._directory, GO)):
+            if self._lease.check():
+                self._too_late = "its lease ended while another of its nodes was made ready"
+                return False
+            time.sleep(POLL_S)
+        return True
 
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)

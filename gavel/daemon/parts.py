@@ -69,6 +69,7 @@ class Parts:
         """Return the backend to run on. For Ray nothing is discovered here: its nodes join while it runs."""
         settings = self.settings
         environment = {"GAVEL_URL": settings.public_url or self.url}
+        preparation = _preparation(settings)
         if settings.backend == "ray":
             self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
             return RayBackend(
@@ -77,6 +78,8 @@ class Parts:
                 clock=self.clock,
                 lease_grace_s=settings.lease_grace_s,
                 log_bytes_per_job=settings.job_log_bytes,
+                output_bytes_per_job=settings.output_bytes,
+                preparation=preparation,
                 environment=environment,
                 term=term,
             )
@@ -89,12 +92,7 @@ class Parts:
             log_bytes_per_job=settings.job_log_bytes,
             output_bytes_per_job=settings.output_bytes,
             on_change=self.clock.wake,
-            preparation=Preparation(
-                setup_limit_s=settings.setup_limit_s,
-                image_command=shlex.split(settings.image_command),
-                image_options=shlex.split(settings.image_options),
-                secrets_of=secret_store(settings).values,
-            ),
+            preparation=preparation,
             environment=environment,
             term=term,
         )
@@ -115,10 +113,21 @@ class Parts:
         )
 
 
+def _preparation(settings: Settings) -> Preparation:
+    return Preparation(
+        setup_limit_s=settings.setup_limit_s,
+        image_command=shlex.split(settings.image_command),
+        image_options=shlex.split(settings.image_options),
+        secrets_of=secret_store(settings).values,
+    )
+
+
 def _ray_settings(settings: Settings) -> RaySettings:
     return RaySettings(
         address=settings.ray_address,
         checkpoints=settings.ray_checkpoint_dir,
+        outputs=str(settings.outputs_dir or ""),
+        keep_code_s=settings.keep_code_s,
         node_folder=settings.ray_node_dir,
         report_period_s=settings.ray_report_period_s,
     )
