@@ -192,7 +192,7 @@ class Supervisor:
 
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)
-        ranks = [self._in_image(str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
+        ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         self._ranks = start_ranks({**self._launch, "ranks": ranks})
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)

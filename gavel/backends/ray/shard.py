@@ -257,6 +257,7 @@ class Shard:
             "ranks": [whole["ranks"][rank] for rank in launch.ranks],
             "reserve_port": False,
             "awaits_nodes": launch.awaits_nodes,
+            "image": whole["image"] and {**whole["image"], "node": node},
             "world_size": len(launch.node_of_rank),
             "log_path": str(self._log),
         }

@@ -20,8 +20,8 @@ from gavel.backends.ray.protocol import PROTOCOL, Answer, CodeAsked, CodeGiven, 
 from gavel.code_tree import CHUNK_BYTES
 from gavel.types import GangOutcome
 from tests.backends.clusters import eventually
+from tests.backends.code import stored
 from tests.backends.ray.test_agent import a_launch, is_ended, wanted
-from tests.backends.test_code_store import stored
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 LIMIT_BYTES = 1 << 30
