@@ -70,7 +70,7 @@ class Services:
     def __post_init__(self) -> None:
         """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
-        object.__setattr__(self, "outputs", Outputs(self.settings.state_dir))
+        object.__setattr__(self, "outputs", Outputs(self.settings.outputs_dir))
         object.__setattr__(self, "checkpoints", Checkpoints(self.settings.checkpoints_dir))
         object.__setattr__(self, "secrets", secret_store(self.settings))
 

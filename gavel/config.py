@@ -182,6 +182,15 @@ class Settings(BaseSettings):
         return None if "://" in chosen else Path(chosen or self.state_dir / "checkpoints").resolve()
 
     @property
+    def outputs_dir(self) -> Path | None:
+        """Return the folder of all jobs' output folders; None if checkpoints are at a URL."""
+        checkpoints = self.checkpoints_dir
+        if checkpoints is None:
+            return None
+        is_shared = self.backend == "ray" and self.ray_checkpoint_dir
+        return checkpoints / "_outputs" if is_shared else self.state_dir.resolve() / "outputs"
+
+    @property
     def url(self) -> str:
         """Return the SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{self.state_dir.resolve() / 'gavel.db'}"

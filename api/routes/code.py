@@ -9,7 +9,7 @@ from api.access.auth import UserOrOperator
 from api.http.errors import documented
 from api.schemas.code import CodeLimitsView, CodeVersionPut, CodeVersionView
 from api.services import ServicesDep
-from api.submission.code import check_takes_code, clear_unused
+from api.submission.code import clear_unused
 from gavel.backends.machine import boot_id
 from gavel.code_tree import TreeFile
 
@@ -29,13 +29,12 @@ BINARY: dict[str, Any] = {
 def code_limits(caller: UserOrOperator, services: ServicesDep) -> CodeLimitsView:
     """What the service takes as the code of a job, and where jobs run."""
     is_local = services.settings.backend == "local"
-    return CodeLimitsView(max_bytes=services.code.limit_bytes if is_local else 0, machine=boot_id() if is_local else "")
+    return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=boot_id() if is_local else "")
 
 
 @router.post("", operation_id="put_code_version", responses=REFUSALS)
 def put_code_version(body: CodeVersionPut, caller: UserOrOperator, services: ServicesDep) -> CodeVersionView:
     """Store the list of files of a working directory. The answer names its digest, and the chunks to be sent."""
-    check_takes_code(services)
     clear_unused(services)
     files = [TreeFile(**{**each.model_dump(), "chunks": tuple(each.chunks)}) for each in body.files]
     digest, missing = services.code.put(files, caller.user)

@@ -60,7 +60,7 @@ class CodeView(View):
 class CodeLimitsView(View):
     """What the service takes as the code of a job, and where jobs run."""
 
-    max_bytes: int = Field(description="Most that the files of a code version may have together; 0: none is taken.")
+    max_bytes: int = Field(description="Most that the files of a code version may have together.")
     machine: str = Field(
         description="Boot id of the one machine that jobs run on, whose paths are theirs; empty: a cluster of several."
     )

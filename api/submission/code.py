@@ -4,7 +4,6 @@ import shutil
 import time
 
 from api.http.errors import invalid
-from api.schemas import JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
 from gavel.backends.containers import SEARCH
@@ -15,33 +14,20 @@ from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
 
-LOCAL_ONLY = ("setup", "secrets", "image")
 UNFINISHED = tuple(state for state in JobState if not state.is_terminal)
 
 
-def check_takes_code(services: Services) -> None:
-    """Raise a 422 problem where jobs run on machines that do not have the service's files."""
-    if services.settings.backend != "local":
-        raise invalid("code", "jobs run on a Ray cluster here; leave it out, and give a workdir that every node has")
-
-
-def check_node_takes(body: JobSubmit, services: Services) -> None:
-    """Raise a 422 problem for what only jobs on the service's own machine can have."""
-    if services.settings.backend == "local":
-        command = services.settings.image_command.split()[0]
-        if body.image and shutil.which(command, path=SEARCH) is None:
-            raise invalid("image", f"{command} is on no node; an operator installs it, or leave the image out")
-        return
-    for name in LOCAL_ONLY:
-        if getattr(body, name):
-            raise invalid(name, f"jobs run on a Ray cluster here; leave {name} out, and prepare the nodes beforehand")
+def check_image(image: str | None, services: Services) -> None:
+    """Raise a 422 problem where the only node is this machine, and it cannot run images."""
+    command = services.settings.image_command.split()[0]
+    if image and services.settings.backend == "local" and shutil.which(command, path=SEARCH) is None:
+        raise invalid("image", f"{command} is on no node; an operator installs it, or leave the image out")
 
 
 def check_code(code: CodeOfJob | None, services: Services) -> None:
     """Mark the code version as used. Raise a 422 problem unless all of it is stored."""
     if code is None:
         return
-    check_takes_code(services)
     try:
         services.code.use(code.digest)
     except InvalidRequest as error:

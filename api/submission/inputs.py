@@ -22,8 +22,6 @@ def _problem(source: str, services: Services) -> str:
         return problem
     if path and is_here and not os.path.exists(path):
         return f"there is no {path} on the service's machine, where the job runs; correct the path, or give a URL"
-    if not path and not is_here:
-        return "jobs run on a Ray cluster here, whose nodes fetch no inputs; give a path that every node has"
     return ""
 
 

@@ -13,7 +13,7 @@ from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
-from api.submission.code import LOCAL_ONLY, check_code, check_node_takes
+from api.submission.code import check_code, check_image
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from gavel.backends.secret_store import missing_secret
@@ -122,13 +122,13 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(getattr(body, name) for name in ("after", "code", "data", *LOCAL_ONLY))
+    return any(getattr(body, name) for name in ("after", "code", "data", "secrets", "image"))
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
-    """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
+    """Raise a 422 problem for what the job names and is not there: code, an image, secrets, jobs to wait for."""
     check_code(body.code, services)
-    check_node_takes(body, services)
+    check_image(body.image, services)
     check_data(body, services)
     if name := services.secrets.missing(caller.user, body.secrets):
         raise invalid("secrets", missing_secret(name))

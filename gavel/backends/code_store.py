@@ -54,7 +54,7 @@ class CodeStore:
         if user:
             self._count(user, digest, files)
         self._write(tree_path(str(self._folder), digest), text)
-        return digest, self._missing(files)
+        return digest, tuple(self.missing(digest))
 
     def _count(self, user: str, digest: str, files: Sequence[TreeFile]) -> None:
         """Note that a version is the user's. Raises InvalidRequest if all of theirs are too large together."""
@@ -86,7 +86,7 @@ class CodeStore:
             raise InvalidRequest("body", f"chunk {min(others)} is no part of it; a file changed while it was read?")
         for name, chunk in chunks.items():
             self._write(chunk_path(str(self._folder), name), chunk)
-        return self._missing(files)
+        return tuple(self.missing(digest))
 
     def files(self, digest: str) -> tuple[TreeFile, ...]:
         """Return the files of a version. Raises NotFound."""
@@ -95,15 +95,23 @@ class CodeStore:
         except FileNotFoundError:
             raise NotFound(f"no code version {digest}") from None
 
+    def missing(self, digest: str) -> dict[str, int]:
+        """Return the chunks of a version that are not stored, with their sizes in bytes, and mark it as used now.
+
+        Raises NotFound, OSError.
+        """
+        sizes = chunk_sizes(self.files(digest))
+        os.utime(tree_path(str(self._folder), digest))
+        return {chunk: size for chunk, size in sizes.items() if not _has(chunk_path(str(self._folder), chunk), size)}
+
     def use(self, digest: str) -> None:
         """Mark a version as used now. Raises InvalidRequest unless all of it is stored."""
         try:
-            missing = self._missing(self.files(digest))
+            missing = self.missing(digest)
         except NotFound:
             raise InvalidRequest("code.digest", f"no code version {digest}; store it first") from None
         if missing:
             raise InvalidRequest("code.digest", f"{len(missing)} chunks of {digest} are missing; send them first")
-        os.utime(tree_path(str(self._folder), digest))
 
     def is_clear_due(self) -> bool:
         """Return True once an hour: it is time to clear."""
@@ -138,10 +146,6 @@ class CodeStore:
         """Return when a job that has ended last changed its folder or wrote to its log, in seconds since the epoch."""
         paths = (work, work / "code", self._state_dir / "logs" / f"{work.name}.log")
         return max((path.lstat().st_mtime for path in paths if path.exists()), default=0.0)
-
-    def _missing(self, files: Sequence[TreeFile]) -> tuple[str, ...]:
-        sizes = chunk_sizes(files)
-        return tuple(chunk for chunk, size in sizes.items() if not _has(chunk_path(str(self._folder), chunk), size))
 
     def _write(self, name: str, content: bytes) -> None:
         if _has(name, len(content)):

@@ -8,6 +8,7 @@ from itertools import permutations
 
 from gavel.backends.conformance_nodes import CHECKS as CHECKS_OF_NODES
 from gavel.backends.conformance_nodes import Check
+from gavel.backends.conformance_results import CHECKS as CHECKS_OF_RESULTS
 from gavel.backends.harness import (
     Behaviour,
     Harness,
@@ -23,7 +24,7 @@ from gavel.backends.harness import (
 from gavel.ports import ExtendLease, ForgetGang, Instruction, SetResources
 from gavel.types import GangOutcome, GangState, Observation
 
-CHECKS: list[Check] = [*CHECKS_OF_NODES]
+CHECKS: list[Check] = [*CHECKS_OF_NODES, *CHECKS_OF_RESULTS]
 
 
 def conforms(check: Check) -> Check:

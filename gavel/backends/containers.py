@@ -37,7 +37,7 @@ def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) 
     env, argv = spec["env"], spec.get("argv", launch["argv"])
     stated = {each: value for each, value in env.items() if each in OWN_TO_PODMAN or each.startswith("LD_")}
     named = {each: value for each, value in env.items() if each not in stated}
-    words = ["--rm", "--replace", "--name", f"{_label(launch)}-{launch['generation']}-{name}"]
+    words = ["--rm", "--replace", "--name", f"gavel-{launch['job_id']}-{launch['generation']}-{name}"]
     words += ["--label", f"gavel.job={_label(launch)}", "--log-driver", "none", "--workdir", launch["cwd"]]
     words += [word for each in named for word in ("--env", each)]
     words += [word for each, value in stated.items() for word in ("--env", f"{each}={value}")]
@@ -78,4 +78,6 @@ def remove_containers(launch: Mapping[str, Any]) -> None:
 
 
 def _label(launch: Mapping[str, Any]) -> str:
-    return f"gavel-{launch['job_id']}"
+    """Return what marks the job's containers of this node: several nodes may be on one machine."""
+    node = launch["image"].get("node", "")
+    return f"gavel-{launch['job_id']}" + (f"@{node}" if node else "")

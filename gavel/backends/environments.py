@@ -121,7 +121,7 @@ def wait_for_environment(launch: dict[str, Any], directory: str, log: Log, is_ov
 def activate_if_built(launch: dict[str, Any]) -> bool:
     """Let `launch` use the environment that its job has; return False if there is none yet."""
     root = launch["setup"]["root"]
-    digest = _read(os.path.join(root, "jobs", launch["job_id"])).get("digest")
+    digest = read_record(os.path.join(root, "jobs", launch["job_id"])).get("digest")
     folder = Environment(root, digest).built() if digest else ""
     if folder:
         activate(launch, folder)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
+from gavel.backends.outputs import Outputs
 from gavel.ports import ClusterBackend, Instruction, LaunchGang, SetResources, StopGang
 from gavel.types import EphemeralResource, GangExit, GangSeen, GangState, Observation
 
@@ -33,6 +34,7 @@ class Harness(Protocol):
     cannot: Mapping[str, str]  # name of a check -> why this cluster cannot be put through it
     short_s: float  # a lease that ends soon: enough for a gang to start
     grace_s: float  # from the end of a lease to the end of a gang that ignores it, at most
+    python: str  # an interpreter of the nodes, for setups
 
     def now_s(self) -> float:
         """Return the cluster's time."""
@@ -60,6 +62,15 @@ class Harness(Protocol):
 
     def return_node(self, name: str) -> None:
         """Bring the node back, with nothing running on it."""
+
+    def store_code(self, files: Mapping[str, bytes]) -> str:
+        """Store a code version of these files; return its digest."""
+
+    def store_secret(self, user: str, name: str, value: str) -> None:
+        """Store a secret of a user."""
+
+    def outputs(self) -> Outputs:
+        """Return the output folders of the jobs, as the service shows them."""
 
     def processes(self) -> int:
         """Return how many processes of gangs there are, descendants included."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 READ_BYTES = 1 << 20
+READY = "ready.json"  # of a gang: all that its ranks need is on this node
+GO = "go.json"  # of a gang: every node of it is ready
 
 
 def boottime_s() -> float:

@@ -36,10 +36,10 @@ class Listing:
 
 
 class Outputs:
-    """The output folders below `state_dir`."""
+    """The output folders below a folder; None: jobs have none."""
 
-    def __init__(self, state_dir: Path) -> None:
-        self._folder = state_dir.resolve() / "outputs"
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
 
     def listing(self, job_id: JobId) -> Listing:
         """Return the files of a job; none if it has written nothing."""
@@ -61,14 +61,14 @@ class Outputs:
     def clear(self, ended_before: Callable[[JobId, float], bool], kept_s: float) -> None:
         """Delete the folders of jobs for which `ended_before(job_id, instant)` holds; the instant is `kept_s` ago."""
         before_s = time.time() - kept_s
-        for path in self._folder.iterdir() if self._folder.is_dir() else ():
+        for path in self._folder.iterdir() if self._folder is not None and self._folder.is_dir() else ():
             if path.lstat().st_mtime < before_s and ended_before(path.name, before_s):
                 shutil.rmtree(path, ignore_errors=True)
 
     def _path(self, job_id: JobId) -> str:
         if not JOB_ID.fullmatch(job_id):
             raise NotFound(f"no job {job_id!r}")
-        return str(self._folder / job_id)
+        return str(self._folder / job_id) if self._folder is not None else ""
 
 
 def _is_shown(path: str, status: os.stat_result) -> bool:

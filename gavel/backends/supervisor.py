@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ if __name__ == "__main__":  # run by path with -I: find the package from this fi
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
 from gavel.backends.machine import (
+    GO,
+    READY,
     Lines,
     append_json,
     boot_id,
@@ -110,7 +113,8 @@ class Supervisor:
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
         self._copy_code()
-        if not self._lost and self._has_interpreter() and self._is_ready() and not self._lease.check():
+        is_ready = not self._lost and self._has_interpreter() and self._is_ready() and self._await_nodes()
+        if is_ready and not self._lease.check():
             self._start()
         while self._step():
             pass
@@ -191,9 +195,21 @@ class Supervisor:
             self._lost = f"its {what} was lost: {problem}"
         return False
 
+    def _await_nodes(self) -> bool:
+        """Say that this node is ready, and wait for the others of the gang: ranks wait for each other only briefly."""
+        if not self._launch.get("awaits_nodes"):
+            return True
+        self._write(READY, {"boottime_s": boottime_s()})
+        while not os.path.exists(os.path.join(self._directory, GO)):
+            if self._lease.check():
+                self._too_late = "its lease ended while another of its nodes was made ready"
+                return False
+            time.sleep(POLL_S)
+        return True
+
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)
-        ranks = [self._in_image(str(index), rank) for index, rank in enumerate(self._launch["ranks"])]
+        ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         launch = {**self._launch, "ranks": ranks}
         self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch)
         for rank in self._ranks:

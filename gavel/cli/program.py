@@ -65,10 +65,8 @@ def of_caller(
     is_here = limits["machine"] == boot_id() and not wanted.get("image")
     interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
-    if snapshot and limits["max_bytes"]:
+    if snapshot:
         own["code"] = stored_code(client, program, folder)
-    elif snapshot:
-        typer.echo(f"the service takes no code: the job runs in {folder} itself, as it is on its nodes", err=True)
     return cast(JobSubmit, {name: value for name, value in own.items() if value is not None})
 
 

@@ -14,7 +14,7 @@ CLEAR_EVERY_S = 3600.0
 
 def chores(settings: Settings, store: SqlStore) -> Sequence[Periodic]:
     """Return the tasks of a leader."""
-    outputs = Outputs(settings.state_dir)
+    outputs = Outputs(settings.outputs_dir)
 
     def ended_before(job_id: JobId, at_s: float) -> bool:
         """Return whether the job ended before the instant; an unknown job has: its database is another one."""

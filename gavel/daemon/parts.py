@@ -69,6 +69,7 @@ class Parts:
         """Return the backend to run on. For Ray nothing is discovered here: its nodes join while it runs."""
         settings = self.settings
         environment = {"GAVEL_URL": settings.public_url or self.url}
+        preparation = _preparation(settings)
         if settings.backend == "ray":
             self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
             return RayBackend(
@@ -77,6 +78,8 @@ class Parts:
                 clock=self.clock,
                 lease_grace_s=settings.lease_grace_s,
                 log_bytes_per_job=settings.job_log_bytes,
+                output_bytes_per_job=settings.output_bytes,
+                preparation=preparation,
                 environment=environment,
                 term=term,
             )
@@ -90,15 +93,7 @@ class Parts:
             output_bytes_per_job=settings.output_bytes,
             warm_memory_bytes=settings.warm_memory_bytes,
             on_change=self.clock.wake,
-            preparation=Preparation(
-                setup_limit_s=settings.setup_limit_s,
-                data_hosts=settings.data_hosts.split(),
-                data_limit_s=settings.data_limit_s,
-                data_cache_bytes=settings.data_cache_bytes,
-                image_command=shlex.split(settings.image_command),
-                image_options=shlex.split(settings.image_options),
-                secrets_of=secret_store(settings).values,
-            ),
+            preparation=preparation,
             environment=environment,
             term=term,
         )
@@ -119,10 +114,24 @@ class Parts:
         )
 
 
+def _preparation(settings: Settings) -> Preparation:
+    return Preparation(
+        setup_limit_s=settings.setup_limit_s,
+        data_hosts=tuple(settings.data_hosts.split()),
+        data_limit_s=settings.data_limit_s,
+        data_cache_bytes=settings.data_cache_bytes,
+        image_command=shlex.split(settings.image_command),
+        image_options=shlex.split(settings.image_options),
+        secrets_of=secret_store(settings).values,
+    )
+
+
 def _ray_settings(settings: Settings) -> RaySettings:
     return RaySettings(
         address=settings.ray_address,
         checkpoints=settings.ray_checkpoint_dir,
+        outputs=str(settings.outputs_dir or ""),
+        keep_code_s=settings.keep_code_s,
         node_folder=settings.ray_node_dir,
         report_period_s=settings.ray_report_period_s,
     )

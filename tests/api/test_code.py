@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gavel.client import Client, GavelApiError
+from gavel.client import Client
 from gavel.client.worktree import CodeTooLarge
 from gavel.code_tree import CHUNK_BYTES, digest_of, packed
 from tests.api.conftest import Service, service
@@ -131,12 +131,14 @@ def test_a_folder_larger_than_the_service_takes_is_refused_before_it_is_sent(sta
     assert "largest are data/" in client.post("/v1/code-versions", json={"files": files}).json()["detail"]
 
 
-def test_where_nodes_lack_the_services_files_no_code_is_taken(start: Any, tmp_path: Path) -> None:
+def test_code_is_taken_for_nodes_that_lack_the_services_files(start: Any, tmp_path: Path) -> None:
+    """And the paths of the caller's machine are not taken for theirs."""
     on_ray = start(backend="ray")
+    write(tmp_path, "train.py", b"print(1)")
     with Client(on_ray.url, on_ray.token(on_ray.user()[0])) as client:
-        assert client.code_limits() == {"max_bytes": 0, "machine": ""}
-        with pytest.raises(GavelApiError, match="workdir that every node has"):
-            client.submit(**PROGRAM, code={"digest": "0" * 64})
+        assert client.code_limits()["machine"] == ""
+        code = client.store_code(tmp_path)
+        assert client.submit(**PROGRAM, code=code)["code"]["digest"] == code["digest"]
 
 
 @pytest.mark.skipif(not FULL, reason="GAVEL_TEST_PROFILE=full: writes 100 MB")

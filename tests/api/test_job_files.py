@@ -145,7 +145,7 @@ def test_a_quota_is_a_sentence_once_it_is_exceeded(tmp_path: Path) -> None:
 
 
 def test_folders_of_jobs_that_ended_long_ago_are_deleted(tmp_path: Path) -> None:
-    outputs = Outputs(tmp_path)
+    outputs = Outputs(tmp_path / "outputs")
     outputs.clear(lambda *_: True, 60.0)  # no folder yet
     for name in ("old", "running", "new"):
         (tmp_path / "outputs" / name).mkdir(parents=True)

@@ -9,12 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.code_store import CodeStore
 from gavel.backends.harness import Behaviour, gang
+from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.machine import descendants, read_json, stat_fields
+from gavel.backends.outputs import Outputs
+from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.ports import Instruction, LaunchGang
 from gavel.types import Observation, Worker
+from tests.backends.code import stored
 
 LIMIT_S = 30.0
 GRACE_S = 0.4
@@ -54,7 +59,34 @@ def processes_of(folder: Path, gang: str = "") -> list[int]:
     return sorted(pids)
 
 
-class LocalHarness:
+def bare_python(folder: Path) -> str:
+    """An interpreter whose virtual environments have no pip, and are made at once."""
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -I -m venv --without-pip "$@"\n')
+    python.chmod(0o755)
+    return str(python)
+
+
+class Submitted:
+    """What users give to a service with this state folder."""
+
+    state_dir: Path
+
+    @property
+    def python(self) -> str:
+        return bare_python(self.state_dir.parent)
+
+    def store_code(self, files: Mapping[str, bytes]) -> str:
+        return stored(CodeStore(self.state_dir, limit_bytes=1 << 30, kept_s=3600), files)
+
+    def store_secret(self, user: str, name: str, value: str) -> None:
+        SecretStore(self.state_dir).put(user, name, value)
+
+    def outputs(self) -> Outputs:
+        return Outputs(self.state_dir / "outputs")
+
+
+class LocalHarness(Submitted):
     """`gavel.backends.harness.Harness` over real processes."""
 
     cannot: Mapping[str, str] = {}
@@ -62,7 +94,7 @@ class LocalHarness:
     grace_s = GRACE_S + 1.6
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = self.state_dir = folder
         self.clock = SystemClock()
         self.here = accelerators()
         self.backend = self.open()
@@ -75,6 +107,7 @@ class LocalHarness:
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,
+            "preparation": Preparation(secrets_of=SecretStore(self.folder).values),
         }
         return LocalBackend(**{**given, **over})  # type: ignore[arg-type]
 

@@ -13,29 +13,12 @@ from gavel.backends.code_copy import chunk_path, copy_code, tree_path
 from gavel.backends.code_store import CodeStore, code_dir
 from gavel.code_tree import CHUNK_BYTES, TreeFile, chunk_sizes, digest_of, packed, problem_of, too_large, unpacked
 from gavel.errors import InvalidRequest, NotFound
+from tests.backends.code import described, stored
 
 LIMIT_BYTES = 10 << 20
 NAMES = st.text("abé.~ ", min_size=1, max_size=3).filter(lambda name: name not in (".", ".."))
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 CONTENTS = st.binary(max_size=9) | st.integers(0, 3).map(lambda count: b"x" * (count * CHUNK_BYTES + count))
-
-
-def described(path: str, content: bytes) -> TreeFile:
-    chunks = tuple(digest_of(content[at : at + CHUNK_BYTES]) for at in range(0, len(content), CHUNK_BYTES))
-    return TreeFile(path=path, size_bytes=len(content), chunks=chunks)
-
-
-def stored(store: CodeStore, contents: dict[str, bytes]) -> str:
-    """Store these files, as a client does; their digest."""
-    digest, missing = store.put([described(path, content) for path, content in contents.items()])
-    by_name = {
-        digest_of(content[at : at + CHUNK_BYTES]): content[at : at + CHUNK_BYTES]
-        for content in contents.values()
-        for at in range(0, len(content), CHUNK_BYTES)
-    }
-    assert store.put_chunks(digest, packed(by_name[name] for name in missing)) == ()
-    store.use(digest)
-    return digest
 
 
 def read(folder: Path) -> dict[str, bytes]:

@@ -15,7 +15,7 @@ from gavel.backends.environments import clear_environments, content_digest, depe
 from gavel.backends.harness import exit_of, find, gang
 from gavel.backends.launch import Preparation
 from gavel.types import GangOutcome
-from tests.backends.clusters import LocalHarness, eventually, processes_of, script
+from tests.backends.clusters import LocalHarness, bare_python, eventually, processes_of, script
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SHOW = "python -c 'import sys; print(sys.prefix)'"
@@ -24,9 +24,7 @@ SHOW = "python -c 'import sys; print(sys.prefix)'"
 @pytest.fixture
 def bare(harness: LocalHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHarness]:
     """The harness with an interpreter whose virtual environments have no pip, and are made at once."""
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nshift 3\nexec {sys.executable} -I -m venv --without-pip "$@"\n')
-    python.chmod(0o755)
+    bare_python(tmp_path)
     yield harness
 
 

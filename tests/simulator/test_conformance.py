@@ -1,11 +1,13 @@
 """The virtual cluster shows what every backend must show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from gavel.backends.conformance import CHECKS, Check
+from gavel.backends.conformance_results import CHECKS as OF_RESULTS
 from gavel.backends.harness import Behaviour
+from gavel.backends.outputs import Outputs
 from gavel.clock import ManualClock
 from gavel.simulator.cluster import VirtualCluster, program
 from gavel.types import Cluster, GangState, Node, Observation, Worker
@@ -24,7 +26,9 @@ class VirtualHarness:
         "an_end_by_a_signal_names_it": "a virtual gang has no process that a signal could reach",
         "a_stubborn_gang_is_killed_with_all_it_started": "a virtual gang has no processes that could resist",
         "a_program_that_is_missing_is_named": "a virtual gang has no program, only a kind; see test_cluster",
+        **{check.__name__: "a virtual gang has no files, and no program that could write some" for check in OF_RESULTS},
     }
+    python = ""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -66,6 +70,15 @@ class VirtualHarness:
 
     def return_node(self, name: str) -> None:
         self.backend.return_node(name)
+
+    def store_code(self, files: Mapping[str, bytes]) -> str:
+        raise NotImplementedError
+
+    def store_secret(self, user: str, name: str, value: str) -> None:
+        raise NotImplementedError
+
+    def outputs(self) -> Outputs:
+        raise NotImplementedError
 
     def processes(self) -> int:
         seen = self.backend.observe().gangs

@@ -13,6 +13,8 @@ from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey, read_object
 from gavel.backends.launch import base_environment
+from gavel.backends.ray.code_fetch import CodeFetches
+from gavel.backends.ray.housekeeping import Housekeeping
 from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.transfers import Transfers
@@ -38,6 +40,8 @@ class NodeAgent:
         self._shards: dict[GangKey, Shard] = {}
         self._ports = PortsKept()
         self._transfers = Transfers()
+        self._code = CodeFetches(path)
+        self._housekeeping = Housekeeping(path)
         for directory, _ in self._folder.gangs():
             self._adopt(directory)
 
@@ -53,8 +57,11 @@ class NodeAgent:
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
         for wanted in order.shards:
             self._obey(wanted)
+        self._code.take(order.code)
         for shard in self._shards.values():
             shard.start(self._base, self._node)
+        live = {key[0]: shard.launch.instruction.code for key, shard in self._shards.items() if shard.is_live}
+        self._housekeeping.clear_if_due(live, order.keep_code_s)
         return self._answer(order.shards)
 
     def close(self) -> None:
@@ -62,6 +69,8 @@ class NodeAgent:
         self._folder.close()
         self._ports.release(self._ports.free())
         self._transfers.close()
+        self._code.close()
+        self._housekeeping.close()
 
     def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
         by_key = {wanted.key: wanted for wanted in asked}
@@ -71,6 +80,7 @@ class NodeAgent:
             node_boottime_s=machine.boottime_s(),
             shards=shards,
             ports=self._ports.free(),
+            code=self._code.asked({shard.lacks_code for shard in self._shards.values()} - {""}),
             refused=refused,
         )
 
@@ -80,7 +90,7 @@ class NodeAgent:
             self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
         if shard is None:
             if wanted.launch is not None and not wanted.stop and not wanted.forget:
-                self._launch(wanted.launch, wanted.lease_node_boottime_s)
+                self._launch(wanted.launch, wanted)
         elif wanted.forget and not shard.is_live:
             shard.forget()
             del self._shards[wanted.key]
@@ -88,18 +98,21 @@ class NodeAgent:
             shard.gang.stop(wanted.reason)
         else:
             shard.gang.extend(wanted.lease_node_boottime_s)
+            if wanted.go:
+                shard.go()
 
-    def _launch(self, launch: ShardLaunch, lease_boottime_s: float) -> None:
+    def _launch(self, launch: ShardLaunch, wanted: ShardWanted) -> None:
         """Start the shard unless its generation is stale, its lease is over, or one of its slots is still held.
 
         The service repeats the order, so that a shard whose slot is held starts later.
         """
-        is_over = machine.boottime_s() >= lease_boottime_s
+        is_over = machine.boottime_s() >= wanted.lease_node_boottime_s
         if is_over or launch.key[1] < self._folder.fence(launch.key[0]) or self._holds(launch):
             return
         self._ports.release(launch.ports)
         own = self._folder.places(*launch.key)
-        shard = Shard.make(launch, own, lease_boottime_s, self._transfers)
+        shard = Shard.make(launch, own, wanted.lease_node_boottime_s, self._transfers, self._code)
+        shard.secrets = wanted.secrets
         self._know(shard)
 
     def _holds(self, launch: ShardLaunch) -> bool:
@@ -115,7 +128,7 @@ class NodeAgent:
 
     def _adopt(self, directory: Path) -> None:
         own = self._folder.places(directory.parent.name, int(directory.name))
-        shard = Shard.adopt(own, self._transfers)
+        shard = Shard.adopt(own, self._transfers, self._code)
         if shard is not None:
             self._know(shard)
 

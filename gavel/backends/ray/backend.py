@@ -7,13 +7,16 @@ the gang's end. Orders travel with the one call a node a tick that also brings w
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from gavel.backends import machine
+from gavel.backends.code_store import code_dir
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import FolderBackend, answering
 from gavel.backends.gang import GangKey
+from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
@@ -21,10 +24,10 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
-from gavel.backends.ray.protocol import Order, RaySettings, Seen, ShardLaunch, ShardSeen, Wanted, epoch_of
+from gavel.backends.ray.protocol import Order, RaySettings, Seen, ShardLaunch, ShardSeen, ShardWanted, Wanted, epoch_of
 from gavel.backends.ray.transfers import Retention
 from gavel.backends.sharing import CoreSharing
-from gavel.errors import BackendUnavailable
+from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import (
     Clock,
     ExtendLease,
@@ -43,12 +46,13 @@ REMEMBER_EVERY_S = 1.0
 class RayBackend(FolderBackend):
     """Runs gangs on the nodes of a Ray cluster; only the service with the latest `term` commands a cluster.
 
-    One service at a time per `state_dir`. `environment` is added to every process of every job. Not thread-safe but
-    `read_log` and `notes`. Raises BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is
-    not installed.
+    One service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` says how
+    what jobs bring is made ready on the nodes. A job whose output folder grows beyond `output_bytes_per_job` (0: any
+    size) is ended. Not thread-safe but `read_log` and `notes`. Raises BackendUnavailable when another service uses
+    `state_dir`, InvalidRequest if Ray is not installed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the composition root names its parts
         self,
         *,
         state_dir: Path,
@@ -56,8 +60,10 @@ class RayBackend(FolderBackend):
         clock: Clock,
         lease_grace_s: float,
         log_bytes_per_job: int,
+        output_bytes_per_job: int = 0,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
+        preparation: Preparation = PREPARATION,
     ) -> None:
         self._clock = clock
         self._settings = LaunchSettings(
@@ -65,7 +71,11 @@ class RayBackend(FolderBackend):
             lease_grace_s=lease_grace_s,
             log_bytes=log_bytes_per_job,
             checkpoints=ray.checkpoints_of(state_dir),
+            outputs=ray.outputs,
+            output_bytes=output_bytes_per_job,
+            preparation=preparation,
         )
+        self._keep_code_s = ray.keep_code_s
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
         self._forgetting: dict[GangKey, set[str]] = {}  # forgotten here, not yet on these nodes
@@ -78,7 +88,8 @@ class RayBackend(FolderBackend):
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
             self._fleet = Fleet(state_dir / "workers.json")
-            self._link = Link(ray, state_dir / "bridge.log")
+            store = str(code_dir(state_dir.resolve()))
+            self._link = Link(replace(ray, code_store=store), state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())
             self._logs = JobLogs(state_dir.resolve() / "logs", log_bytes_per_job)
             self._lost = LostParts(state_dir.resolve() / "gangs", clock.now_s())
@@ -199,13 +210,16 @@ class RayBackend(FolderBackend):
         wanted = Wanted(
             groups=self._holdings.groups(gangs),
             is_whole=self._fleet.is_met,
-            orders={ray_id: Order(epoch=self._epoch, shards=wanted) for ray_id, wanted in shards.items()},
+            orders={ray_id: self._order(wanted) for ray_id, wanted in shards.items()},
             await_groups=frozenset(groups),
             answer_within_s=limit_s,
         )
         seen = self._link.exchange(wanted)
         self._take(seen)
         return seen.ready
+
+    def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
+        return Order(epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
@@ -287,9 +301,13 @@ class RayBackend(FolderBackend):
         parts = parts_of(gang, self._fleet, self._settings)
         if parts is None:
             return False
-        gang.parts, gang.state = parts, GangState.RUNNING
+        gang.read_secrets(self._settings.preparation.secrets_of)
+        if gang.state is GangState.ENDED:
+            self._holdings.table.release(gang.key)
+        else:
+            gang.parts, gang.state = parts, GangState.RUNNING
         self._remember(gang)  # before any node hears of it
-        return True
+        return gang.state is GangState.RUNNING
 
     def _running(self) -> Iterable[RayGang]:
         return (gang for gang in self._gangs.values() if gang.state is GangState.RUNNING)
@@ -326,9 +344,12 @@ class RayBackend(FolderBackend):
 
     def _adopt_own(self) -> None:
         """Load the gangs that an earlier service stored here; the nodes then report their present state."""
+        secrets_of = self._settings.preparation.secrets_of
         for directory, _ in self._folder.gangs():
             gang = read_gang(self._folder.own(directory), self._clock.now_s())
             if gang is not None:
+                with suppress(NotFound, BackendUnavailable):  # its nodes may have them; without, none is told to start
+                    gang.secrets = secrets_of(gang.instruction.user, gang.instruction.secrets)
                 self._know(gang)
                 self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
 

@@ -13,13 +13,16 @@ import socket
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
+from gavel.backends.ray.code_packs import CodePacks
 from gavel.backends.ray.control import Control
-from gavel.backends.ray.protocol import NAMESPACE, Answer, RaySettings, Seen, Wanted
+from gavel.backends.ray.object_store import stored
+from gavel.backends.ray.protocol import NAMESPACE, Answer, CodeAsked, RaySettings, Seen, Wanted
 from gavel.child_processes import die_with
 
 READY = "ready"
@@ -32,8 +35,10 @@ REACH_LIMIT_S = 5.0
 class Bridge:
     """Sends orders to agents and collects their answers, one call a node at a time; `Control` has groups and nodes."""
 
-    def __init__(self, control: Control, notes: tuple[str, ...], calls: Counter[str]) -> None:
+    def __init__(self, control: Control, packs: CodePacks, notes: tuple[str, ...], calls: Counter[str]) -> None:
         self._control = control
+        self._packs = packs
+        self._asked: dict[str, tuple[CodeAsked, ...]] = {}  # Ray id of a node -> the code that it lacked last
         self._notes = notes
         self._calls = calls
         self._unanswered: dict[str, tuple[ray.ObjectRef[Answer], float]] = {}  # Ray id of a node -> answer, since when
@@ -42,11 +47,14 @@ class Bridge:
     def exchange(self, wanted: Wanted) -> Seen:
         """Return the state of the cluster once all orders are answered, or the time is up."""
         self._control.want(wanted.groups, is_whole=wanted.is_whole)
+        made: list[CodeAsked] = []
         for ray_id, order in wanted.orders.items():
             agent = self._control.agent(ray_id)
             if agent is not None and ray_id not in self._unanswered:
                 self._calls["agent"] += 1
-                self._unanswered[ray_id] = (agent.exchange.remote(order), time.monotonic())
+                code = self._packs.given(self._asked.pop(ray_id, ()), made)
+                sent = agent.exchange.remote(replace(order, code=code))
+                self._unanswered[ray_id] = (sent, time.monotonic())
         self._wait(wanted)
         nodes = self._control.nodes(self._late())
         answers, self._answers = self._answers, {}
@@ -83,7 +91,9 @@ class Bridge:
             ray_id = by_ref[ref]
             del self._unanswered[ray_id]
             try:
-                self._answers[ray_id] = ray.get(ref)
+                answer = ray.get(ref)
+                self._asked[ray_id] = answer.code
+                self._answers[ray_id] = replace(answer, code=())
             except RayActorError as problem:
                 self._control.lose_agent(ray_id, problem)
             except RayError as problem:  # for example a full disk, or a folder that another agent uses
@@ -149,7 +159,7 @@ def main(descriptor: int, parent_pid: int) -> None:
         calls: Counter[str] = Counter()
         control = Control(settings, calls)
         control.start()
-        bridge = Bridge(control, notes, calls)
+        bridge = Bridge(control, CodePacks(settings.code_store, stored), notes, calls)
         connection.send(READY)
         while True:
             try:

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey, launch_from, read_object
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen
 from gavel.backends.ray.shard import launch_of
+from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
@@ -30,6 +31,7 @@ class Part:
     started_boottime_s: float | None = None
     ended_boottime_s: float | None = None
     exit: GangExit | None = None
+    is_ready: bool = False
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
@@ -43,6 +45,7 @@ class Part:
         """Take what the node reports; `offset_s` is the node's boottime minus ours, in seconds."""
         self.is_known = True
         self.state, self.exit, self.has_more = seen.state, seen.exit, seen.has_more
+        self.is_ready = seen.is_ready
         if self.started_boottime_s is None and seen.started_node_boottime_s is not None:
             self.started_boottime_s = seen.started_node_boottime_s - offset_s
         if self.ended_boottime_s is None and seen.ended_node_boottime_s is not None:
@@ -60,7 +63,10 @@ class Part:
 
 @dataclass(slots=True, kw_only=True)
 class RayGang:
-    """A gang from its launch until it is forgotten. `state` moves only forward: WAITING, RUNNING, ENDED."""
+    """A gang from its launch until it is forgotten. `state` moves only forward: WAITING, RUNNING, ENDED.
+
+    `secrets`: the values that its nodes are told; None: they are not read yet, or cannot be.
+    """
 
     instruction: LaunchGang
     directory: Path
@@ -74,6 +80,7 @@ class RayGang:
     reports: deque[Report] = field(default_factory=lambda: deque(maxlen=REPORTS_KEPT))
     fresh: list[Report] = field(default_factory=list)  # not returned to the scheduler yet
     remembered_boottime_s: float = 0.0
+    secrets: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
     def key(self) -> GangKey:
@@ -124,6 +131,20 @@ class RayGang:
             return False
         self.lease_boottime_s = lease_boottime_s
         return True
+
+    @property
+    def lacks_secrets(self) -> bool:
+        """Return True while the job has secrets whose values are not here."""
+        return bool(self.instruction.secrets) and self.secrets is None
+
+    def read_secrets(self, secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]]) -> None:
+        """Read the values of the job's secrets, to be told to its nodes; end a gang that cannot have them."""
+        try:
+            self.secrets = secrets_of(self.instruction.user, self.instruction.secrets)
+        except NotFound as problem:
+            self.end(GangExit(outcome=GangOutcome.NOT_STARTED, message=str(problem)))
+        except (OSError, BackendUnavailable) as problem:  # the service's fault, not the job's: it may try again
+            self.end(GangExit(outcome=GangOutcome.LOST, message=f"cannot start: {problem}"))
 
     def stop(self, reason: str) -> None:
         """Ask a running gang to end in good order; end a waiting one."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gavel.backends.gang import GangKey
+from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.meeting import meeting_place
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import Part, RayGang
@@ -16,12 +17,18 @@ PORTS_PER_GANG = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSettings:
-    """Settings that are the same for every gang. `environment` is added to that of every process."""
+    """Settings that are the same for every gang. `environment` is added to that of every process.
+
+    `outputs` is the folder, seen by every node, of what jobs write to keep ("": none), each at most `output_bytes`.
+    """
 
     environment: Mapping[str, str]
     lease_grace_s: float
     log_bytes: int
     checkpoints: str
+    outputs: str = ""
+    output_bytes: int = 0
+    preparation: Preparation = PREPARATION
 
 
 def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str, Part] | None:
@@ -49,6 +56,14 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
             lease_grace_s=settings.lease_grace_s,
             log_bytes=settings.log_bytes,
             checkpoints=settings.checkpoints,
+            outputs=settings.outputs,
+            output_bytes=settings.output_bytes,
+            setup_limit_s=settings.preparation.setup_limit_s,
+            data_hosts=tuple(settings.preparation.data_hosts),
+            data_limit_s=settings.preparation.data_limit_s,
+            data_cache_bytes=settings.preparation.data_cache_bytes,
+            image_command=tuple(settings.preparation.image_command),
+            image_options=tuple(settings.preparation.image_options),
             ports=ports if view is head else (),
         )
         parts[view.node.name] = Part(
@@ -80,7 +95,9 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
         lease_node_boottime_s=part.lease_node_boottime_s,
         stop=gang.is_stopping and part.state is not GangState.ENDED,
         reason=gang.reason,
-        launch=None if part.is_known else part.launch,
+        launch=None if part.is_known or gang.lacks_secrets else part.launch,
+        secrets={} if part.is_known else gang.secrets or {},
+        go=all(each.is_ready for each in gang.parts.values()),
         reports_after=part.reports_after,
         log_offset=part.log_offset,
     )

@@ -7,12 +7,13 @@ The service sends the bridge a `Wanted` and receives a `Seen`; the bridge sends 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from gavel.backends.gang import GangKey
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
@@ -58,12 +59,26 @@ class ShardLaunch:
     lease_grace_s: float
     log_bytes: int
     checkpoints: str  # folder that all nodes share, or an fsspec URL
+    outputs: str = ""  # folder that all nodes share; "": jobs have no output folder
+    output_bytes: int = 0  # the most that a job may keep there; 0: any size
+    setup_limit_s: float = 3600.0
+    data_hosts: tuple[str, ...] = ()
+    data_limit_s: float = 3600.0
+    data_cache_bytes: int = 0
+    image_command: tuple[str, ...] = ()
+    image_options: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()  # of this node, reserved by its agent for the gang
 
     @property
     def workers(self) -> tuple[WorkerId, ...]:
         """Return the workers of this node that the gang holds."""
         return tuple(self.instruction.worker_ids[rank] for rank in self.ranks)
+
+    @property
+    def awaits_nodes(self) -> bool:
+        """Return True if one node may be ready long before another: ranks then start once all nodes are ready."""
+        is_prepared = bool(self.instruction.code or self.instruction.setup or self.instruction.data)
+        return is_prepared and len(set(self.node_of_rank)) > 1
 
     @property
     def key(self) -> GangKey:
@@ -73,7 +88,11 @@ class ShardLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWanted:
-    """What one node is to make of its part of a gang, and how far the service has read what that part said."""
+    """What one node is to make of its part of a gang, and how far the service has read what that part said.
+
+    `secrets`: values of the job's secrets, with `launch` only; no file of the service or of an agent has them, and no
+    text shows them.
+    """
 
     key: GangKey
     lease_node_boottime_s: float
@@ -81,6 +100,8 @@ class ShardWanted:
     reason: str = ""
     forget: bool = False
     launch: ShardLaunch | None = None  # repeated until the node reports the shard
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    go: bool = False  # every node of the gang is ready
     reports_after: int = 0  # sequence of the last report taken
     log_offset: int = 0
 
@@ -95,6 +116,7 @@ class ShardSeen:
     started_node_boottime_s: float | None = None
     ended_node_boottime_s: float | None = None
     exit: GangExit | None = None
+    is_ready: bool = False  # all that its ranks need is on the node
     reports: tuple[Report, ...] = ()
     log: bytes = b""
     log_offset: int = 0  # bytes of output taken so far
@@ -103,11 +125,41 @@ class ShardSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CodeAsked:
+    """Chunks of a code version that a node lacks; without any it lacks the list of the version's files."""
+
+    digest: str
+    chunks: tuple[str, ...] = ()
+
+
+class Pack(Protocol):
+    """Bytes that are fetched when they are read."""
+
+    def read(self, limit_s: float) -> bytes:
+        """Return the bytes. Raises any exception if they cannot be had within the limit: they are asked for again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeGiven:
+    """The answer to one `CodeAsked`. `problem`: why nobody can have this code version, for its user."""
+
+    asked: CodeAsked
+    pack: Pack | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the service wants of one node. An order with an older epoch than one heard before is refused."""
+    """What the service wants of one node. An order with an older epoch than one heard before is refused.
+
+    `code` is added by the bridge. `keep_code_s`: how long a node keeps code, environments and folders of jobs that
+    nothing on it uses.
+    """
 
     epoch: int
     shards: tuple[ShardWanted, ...] = ()
+    code: tuple[CodeGiven, ...] = ()
+    keep_code_s: float = 30 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +170,7 @@ class Answer:
     node_boottime_s: float
     shards: tuple[ShardSeen, ...] = ()
     ports: tuple[int, ...] = ()
+    code: tuple[CodeAsked, ...] = ()
     refused: str = ""
 
 
@@ -164,12 +217,16 @@ class RaySettings:
     """Where Ray is, and what is where on its nodes.
 
     `address`: as `ray.init` takes it. `checkpoints`: a folder that every node sees under this path; "": below the
-    state folder of the service. `node_folder`: where each node keeps what runs there, below it a folder of the node's
-    name. `report_period_s`: the cluster's raylet_report_resources_period.
+    state folder of the service. `outputs`: such a folder for what jobs write to keep; "": they have none. `code_store`:
+    the service's code versions. `keep_code_s`: see `Order`. `node_folder`: where each node keeps what runs there,
+    below it a folder of the node's name. `report_period_s`: the cluster's raylet_report_resources_period.
     """
 
     address: str
     checkpoints: str = ""
+    outputs: str = ""
+    code_store: str = ""
+    keep_code_s: float = 30 * 86_400.0
     node_folder: str = "~/.gavel-node"
     report_period_s: float = 0.1
 

@@ -11,9 +11,10 @@ from typing import Any
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object, spawn
-from gavel.backends.launch import Places, launch_json
+from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
+from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
@@ -45,10 +46,15 @@ class DetachedGang(LocalGang):
 class Shard:
     """One gang's part on this node, from its launch until it is forgotten."""
 
-    def __init__(self, launch: ShardLaunch, places: Places, gang: LocalGang, transfers: Transfers) -> None:
+    def __init__(
+        self, launch: ShardLaunch, places: Places, gang: LocalGang, transfers: Transfers, code: CodeFetches
+    ) -> None:
         self.launch = launch
         self.gang = gang
+        self.secrets: Mapping[str, str] = {}
+        self.lacks_code = ""  # the version that it waits for
         self._transfers = transfers
+        self._code = code
         self._lost_checkpoints: list[str] = []
         self._places = places
         self._log = places.gang / "output.log"
@@ -57,16 +63,18 @@ class Shard:
         self._dropped = 0  # sequence of the newest report that was taken and dropped
 
     @classmethod
-    def make(cls, launch: ShardLaunch, own: Places, lease_boottime_s: float, transfers: Transfers) -> "Shard":
+    def make(
+        cls, launch: ShardLaunch, own: Places, lease_boottime_s: float, transfers: Transfers, code: CodeFetches
+    ) -> "Shard":
         """Return a new shard, stored so that a restarted agent adopts it. Raises OSError."""
         places = shared_places(launch, own)
         gang = DetachedGang(launch.instruction, places.gang, places.checkpoints, lease_boottime_s)
         gang.remember()
         machine.write_json(str(places.gang / "shard.json"), asdict(launch))
-        return cls(launch, places, gang, transfers)
+        return cls(launch, places, gang, transfers, code)
 
     @classmethod
-    def adopt(cls, own: Places, transfers: Transfers) -> "Shard | None":
+    def adopt(cls, own: Places, transfers: Transfers, code: CodeFetches) -> "Shard | None":
         """Return the shard that an earlier agent left in the gang's directory; None if its file is not complete."""
         record = read_object(own.gang / "shard.json")
         if record is None:
@@ -76,7 +84,7 @@ class Shard:
         gang = DetachedGang.adopt(places.gang, places.checkpoints)
         if gang is not None and gang.state is GangState.WAITING:
             gang.lose("its node's agent died while starting it")
-        return None if gang is None else cls(launch, places, gang, transfers)
+        return None if gang is None else cls(launch, places, gang, transfers, code)
 
     @property
     def key(self) -> GangKey:
@@ -89,18 +97,39 @@ class Shard:
         return self.gang.state is not GangState.ENDED
 
     def start(self, base: Mapping[str, str], node: str) -> None:
-        """Start the supervisor once the checkpoint is here; lose the gang if it cannot start. Called until it runs."""
+        """Start the supervisor once code and checkpoint are here; end the gang if they cannot be. Called until it runs.
+
+        What the node is to blame for loses the gang, so that the job may start elsewhere.
+        """
+        self.lacks_code = ""
         if self.gang.state is not GangState.WAITING:
             return
         if machine.boottime_s() >= self.gang.lease_boottime_s:
-            self.gang.end(GangOutcome.PREEMPTED, "its lease ended while its checkpoint was fetched")
+            self.gang.end(GangOutcome.PREEMPTED, "its lease ended while its code or its checkpoint was fetched")
             return
         try:
-            if self._has_checkpoint():
+            if self._has_code() and self._has_checkpoint():
                 self._places.make()
                 self.gang.start(self._launch_json(base, node), base)
+                self.secrets = {}
+        except CodeRefused as problem:
+            self.gang.end(GangOutcome.NOT_STARTED, str(problem))
         except OSError as problem:
-            self.gang.lose(f"cannot start its supervisor: {problem}")
+            self.gang.lose(f"cannot start on node {node}: {problem}")
+
+    def _has_code(self) -> bool:
+        """Return True once the job's code is on this node. Raises CodeRefused, OSError."""
+        code = self.launch.instruction.code
+        if not code or self._places.copy.is_dir() or self._code.is_here(code):
+            return True
+        self.lacks_code = code
+        return False
+
+    def go(self) -> None:
+        """Let the ranks start: every node of the gang is ready."""
+        path = self._places.gang / machine.GO
+        if self.launch.awaits_nodes and self.is_live and not path.exists():
+            machine.write_json(str(path), {})
 
     def _has_checkpoint(self) -> bool:
         """Return True once the checkpoint is on this node; lose the gang if it cannot be fetched."""
@@ -128,6 +157,7 @@ class Shard:
             started_node_boottime_s=self.gang.started_boottime_s,
             ended_node_boottime_s=self.gang.ended_boottime_s,
             exit=self._exit(),
+            is_ready=self.launch.awaits_nodes and (self._places.gang / machine.READY).exists(),
             reports=reports,
             log=log,
             log_offset=next_offset,
@@ -206,6 +236,8 @@ class Shard:
             lease_expires_boottime_s=self.gang.lease_boottime_s,
             lease_grace_s=launch.lease_grace_s,
             log_bytes=launch.log_bytes,
+            output_bytes=launch.output_bytes,
+            preparation=self._preparation(),
         )
         nodes = list(dict.fromkeys(launch.node_of_rank))
         for local, rank in enumerate(launch.ranks):
@@ -221,9 +253,27 @@ class Shard:
                     node_rank=nodes.index(launch.node_of_rank[rank]),
                 ),
             }
-        here = [whole["ranks"][rank] for rank in launch.ranks]
-        world_size = len(launch.node_of_rank)
-        return {**whole, "ranks": here, "reserve_port": False, "world_size": world_size, "log_path": str(self._log)}
+        return {
+            **whole,
+            "ranks": [whole["ranks"][rank] for rank in launch.ranks],
+            "reserve_port": False,
+            "awaits_nodes": launch.awaits_nodes,
+            "image": whole["image"] and {**whole["image"], "node": node},
+            "world_size": len(launch.node_of_rank),
+            "log_path": str(self._log),
+        }
+
+    def _preparation(self) -> Preparation:
+        """Return how what the job brings is made ready on this node."""
+        return Preparation(
+            setup_limit_s=self.launch.setup_limit_s,
+            data_hosts=self.launch.data_hosts,
+            data_limit_s=self.launch.data_limit_s,
+            data_cache_bytes=self.launch.data_cache_bytes,
+            image_command=self.launch.image_command,
+            image_options=self.launch.image_options,
+            secrets_of=lambda _, names: {name: self.secrets[name] for name in names},
+        )
 
     def _accelerators(self, node: str) -> dict[str, LocalAccelerator]:
         """Return this node's accelerators; of other nodes only what launch.json needs."""
@@ -236,11 +286,11 @@ class Shard:
 
 
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
-    """Return this node's own paths, with checkpoints in the folder that all nodes share, if there is one.
+    """Return this node's own paths, with checkpoints and outputs in the folders that all nodes share, if there are.
 
-    There is no output folder: the service does not see the disks of the nodes.
+    Elsewhere there is no output folder: the service does not see the disks of the nodes.
     """
-    own = replace(own, outputs=None)
+    own = replace(own, outputs=Path(launch.outputs) / launch.instruction.job_id if launch.outputs else None)
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
@@ -250,7 +300,8 @@ def shared_places(launch: ShardLaunch, own: Places) -> Places:
 def launch_of(record: Mapping[str, Any]) -> ShardLaunch:
     """Return the ShardLaunch that `asdict` turned into JSON."""
     slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in record["slots"])
-    lists = {name: tuple(record[name]) for name in ("ranks", "node_of_rank", "ports")} | {"slots": slots}
+    names = ("ranks", "node_of_rank", "ports", "data_hosts", "image_command", "image_options")
+    lists = {name: tuple(record.get(name, ())) for name in names} | {"slots": slots}
     return ShardLaunch(**{**record, **lists, "instruction": launch_from(record["instruction"])})
 
 

@@ -199,7 +199,7 @@ class Cancelled(TypedDict):
 class CodeLimits(TypedDict):
     """What the service takes as the code of a job, and where jobs run."""
 
-    max_bytes: int  # Most that the files of a code version may have together; 0: none is taken.
+    max_bytes: int  # Most that the files of a code version may have together.
     machine: str  # Boot id of the one machine that jobs run on, whose paths are theirs; empty: a cluster of several.
 
 

@@ -11,13 +11,15 @@ import psutil
 import pytest
 
 from gavel.backends.harness import Behaviour
+from gavel.backends.launch import Preparation
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
 from gavel.backends.ray.protocol import RaySettings
+from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable
 from gavel.types import Observation
-from tests.backends.clusters import GRACE_S, JOBS, eventually, processes_of
+from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, processes_of
 
 LIMIT_S = 60.0
 
@@ -33,7 +35,7 @@ def a_service_on(
         yield made
 
 
-class RayHarness:
+class RayHarness(Submitted):
     """`gavel.backends.harness.Harness` over the nodes of a Ray cluster."""
 
     cannot: Mapping[str, str] = {
@@ -50,16 +52,24 @@ class RayHarness:
         self.own: LocalRayCluster | None = None
         self.backend = self.open()
 
+    @property
+    def state_dir(self) -> Path:  # type: ignore[override]
+        return self.folder / "state"
+
     def open(self, **over: object) -> RayBackend:
         """A service's backend on this cluster, once it has met the nodes."""
         given = {
             "state_dir": self.folder / "state",
             "ray": RaySettings(
-                address=self.address, node_folder=str(self.folder / "nodes"), report_period_s=REPORT_PERIOD_S
+                address=self.address,
+                node_folder=str(self.folder / "nodes"),
+                outputs=str(self.state_dir / "outputs"),
+                report_period_s=REPORT_PERIOD_S,
             ),
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,
+            "preparation": Preparation(secrets_of=SecretStore(self.state_dir).values),
         }
         backend = RayBackend(**{**given, **over})  # type: ignore[arg-type]
         eventually(lambda: self._has_workers(backend), LIMIT_S)
