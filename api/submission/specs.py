@@ -15,10 +15,12 @@ from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import LOCAL_ONLY, check_code, check_node_takes
 from api.submission.kinds import kind_of
+from api.submission.notify import check_notify
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
+from gavel.types.occasions import Occasion
 
 
 def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
@@ -60,6 +62,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         priority=checked_priority(body.priority, rules.tiers[tier], caller),
         max_retries=body.max_retries,
         after=tuple(dict.fromkeys(body.after)),
+        notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
 
 
@@ -120,13 +123,14 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(getattr(body, name) for name in ("after", "code", *LOCAL_ONLY))
+    return any(getattr(body, name) for name in ("after", "code", "notify", *LOCAL_ONLY))
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     """Raise a 422 problem for a job to wait for that the caller may not see, or code that is not stored."""
     check_code(body.code, services)
     check_node_takes(body, services)
+    check_notify(body, caller, services)
     if name := services.secrets.missing(caller.user, body.secrets):
         raise invalid("secrets", missing_secret(name))
     for job_id in body.after:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
+from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
 
 JobId = str
@@ -54,7 +55,8 @@ class JobSpec:
     there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
     service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
     ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
-    gang starts. `total_steps` None: the program says how long it is (see `Job.total_steps`).
+    gang starts. `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user
+    is notified; None: as the user chose for all jobs.
     """
 
     kind: str
@@ -86,6 +88,7 @@ class JobSpec:
     image: str = ""
     secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
+    notify: tuple[Occasion, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
