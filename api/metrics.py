@@ -48,6 +48,7 @@ class StoreCollector(Collector):
         yield from _fairness(snapshot.jobs.values(), now_s)
         yield from _estimator(own_rows(store.throughputs()))
         yield from _workers(store.cluster(), snapshot)
+        yield self._notifications()
         yield from self._scheduler()
         if not snapshot.round_records:
             return
@@ -61,6 +62,12 @@ class StoreCollector(Collector):
             (state.value, tier): float(count) for (state, tier), count in self._services.store.count_jobs().items()
         }
         return _by("gavel_jobs", "Jobs by core state and tier.", ("state", "tier"), counts)
+
+    def _notifications(self) -> Metric:
+        counts = self._services.store.notifications.counts()
+        values = {(channel.value, state.value): float(count) for (channel, state), count in counts.items()}
+        text = "Notifications that are kept, by channel and by what became of them."
+        return _by("gavel_notifications", text, ("channel", "state"), values)
 
     def _scheduler(self) -> Iterable[Metric]:
         leads, is_alive = self._services.leads_scheduler(), self._services.is_scheduler_alive()

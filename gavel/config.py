@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 FORMER_NAMES = {
@@ -142,6 +142,36 @@ class Settings(BaseSettings):
     data_limit_s: float = Field(21_600.0, ge=1, le=604_800, description="Most that the fetch of an input may take.")
     data_hosts: str = Field(
         "*", max_length=4000, description="Hosts that inputs are fetched from, * for any part; separated by spaces."
+    )
+    notification_webhook_url: str = Field(
+        "",
+        max_length=500,
+        description="Where notifications of all users are posted, an http or https URL; default: nowhere.",
+    )
+    notification_webhook_secret: SecretStr = Field(
+        SecretStr(""), max_length=500, description="Key that webhooks are signed with: text, or whsec_ and Base64."
+    )
+    notification_hosts: str = Field(
+        "", max_length=2000, description="Hosts that users may send webhooks to, separated by spaces; default: none."
+    )
+    notification_email_domains: str = Field(
+        "",
+        max_length=2000,
+        description="Domains of e-mail addresses that users may set themselves, separated by spaces.",
+    )
+    notification_retry_s: float = Field(
+        86_400.0, ge=0, le=3e7, description="How long a notification is tried again before it is given up."
+    )
+    smtp_host: str = Field("", max_length=300, description="Mail server for notifications; default: no e-mail.")
+    smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="Encrypt after connecting, from the beginning, or not at all."
+    )
+    smtp_user: str = Field("", max_length=300, description="Login at the mail server; default: none.")
+    smtp_password: SecretStr = Field(SecretStr(""), max_length=500, description="Its password.")
+    smtp_from: str = Field("", max_length=300, description="Sender of e-mail; default: gavel@ and the mail server.")
+    smtp_ca_file: Path | None = Field(
+        None, description="Certificates to check the mail server by, in PEM form; default: those of the system."
     )
     body_bytes: int = Field(256 << 10, ge=1024, le=16 << 20, description="Largest request body.")
     requests_per_user_per_s: float = Field(

@@ -31,6 +31,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
+from api.schemas.notifications import Occasions
 from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
@@ -135,6 +136,11 @@ class JobSubmit(Request):
         default_factory=list,
         max_length=32,
         description="Names of further arguments that change the speed, and so belong to the default kind.",
+    )
+    notify: Occasions | None = Field(
+        None,
+        description="Of what its user is notified: end, failure, no-progress; []: nothing."
+        " Default: what the user chose for all jobs (PUT /v1/notification-settings).",
     )
 
     @model_validator(mode="after")
@@ -346,6 +352,7 @@ class JobView(View):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    notify: list[str] | None = Field(description="Of what its user is notified; null: as the user chose for all jobs.")
     resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 

@@ -61,6 +61,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "memory_bytes": spec.memory_bytes,
         "priority": spec.priority,
         "max_retries": spec.max_retries,
+        "notify": None if spec.notify is None else [each.value for each in spec.notify],
     }
     new = changes.model_dump(exclude_none=True, exclude={"env"})
     return JobSubmit.model_validate({**old, **new, "env": {**old["env"], **changes.env}})

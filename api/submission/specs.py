@@ -16,10 +16,12 @@ from api.services import Services
 from api.submission.code import check_code, check_image
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
+from api.submission.notify import check_notify
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
+from gavel.types.occasions import Occasion
 
 
 def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
@@ -62,6 +64,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         priority=checked_priority(body.priority, rules.tiers[tier], caller),
         max_retries=body.max_retries,
         after=tuple(dict.fromkeys(body.after)),
+        notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
 
 
@@ -122,7 +125,7 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(getattr(body, name) for name in ("after", "code", "data", "secrets", "image"))
+    return any(getattr(body, name) for name in ("after", "code", "data", "notify", "secrets", "image"))
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
@@ -130,6 +133,7 @@ def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
     check_code(body.code, services)
     check_image(body.image, services)
     check_data(body, services)
+    check_notify(body, caller, services)
     if name := services.secrets.missing(caller.user, body.secrets):
         raise invalid("secrets", missing_secret(name))
     for job_id in body.after:

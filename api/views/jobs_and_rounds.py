@@ -161,6 +161,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         pause_requested=job.pause_requested,
         array_id=spec.array_id,
         array_index=spec.array_index,
+        notify=None if spec.notify is None else [each.value for each in spec.notify],
         resubmit_of=spec.resubmit_of,
         deadline=None,
     )

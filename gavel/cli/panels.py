@@ -9,7 +9,7 @@ PANELS = {
     "The cluster now": "top watch summary queue allocations placements shares cluster round",
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",
-    "Rules": "policy tier user token secret audit",
+    "Rules": "policy tier user token secret notification audit",
     "Nodes and names": "node resource operation",
     "The service": "serve demo health metrics version db",
     "Histories": "simulate export-trace",

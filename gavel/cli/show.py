@@ -138,6 +138,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
+        ("notifies of", "" if each["notify"] is None else ", ".join(each["notify"]) or "nothing"),
         ("submitted again from", each["resubmit_of"] or ""),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),

@@ -101,6 +101,12 @@ Preemptible = Annotated[
 ]
 Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
+Notify = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHAT", help="Notify you of: end, failure, no-progress (with commas), or none. Default: as set."
+    ),
+]
 Array = Annotated[
     Repeated,
     typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
@@ -144,6 +150,13 @@ def inputs(given: Repeated) -> dict[str, str]:
     }
 
 
+def occasions_of(text: str | None) -> Any:
+    """Return what `--notify` lists, such as `end,failure`; `none` is an empty list. The service checks the names."""
+    if text is None:
+        return None
+    return [] if text.strip() == "none" else [each.strip() for each in text.split(",") if each.strip()]
+
+
 def stated_by(options: Mapping[str, Any]) -> JobSubmit:
     """Return the fields of a job that the options of the command state; without its program."""
     deadline, env_file = options["deadline"], options["env_file"]
@@ -160,5 +173,6 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "data": inputs(options["data"]),
         "cpu_cores": options["cpus"],
         "memory_bytes": bytes_of(options["memory"]),
+        "notify": occasions_of(options["notify"]),
     }
     return cast(JobSubmit, stated)

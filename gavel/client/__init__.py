@@ -22,6 +22,7 @@ from gavel.client.events import EventCalls, WatchEvent
 from gavel.client.explain import ExplainCalls
 from gavel.client.jobs import TERMINAL_STATES, JobCalls
 from gavel.client.nodes import NodeCalls
+from gavel.client.notifications import NotificationCalls
 from gavel.client.overview import OverviewCalls
 from gavel.client.people import PeopleCalls
 from gavel.client.resources import ResourceCalls
@@ -40,6 +41,7 @@ class Calls(
     EventCalls,
     PeopleCalls,
     NodeCalls,
+    NotificationCalls,
     ResourceCalls,
     ResultCalls,
     SchedulingCalls,

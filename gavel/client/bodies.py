@@ -19,6 +19,7 @@ __all__ = [
     "JobResubmit",
     "JobSubmit",
     "NodesAdded",
+    "NotificationSettingsPut",
     "PolicyPut",
     "ResourceBatch",
     "ResourceItem",
@@ -84,6 +85,9 @@ class JobSubmit(TypedDict):
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
     # Names of further arguments that change the speed, and so belong to the default kind.
     kind_args: NotRequired[Sequence[str]]
+    # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
+    # (PUT /v1/notification-settings).
+    notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
 
 
 class JobPatch(TypedDict):
@@ -213,6 +217,15 @@ class SecretPut(TypedDict):
     """A secret's value, which no answer ever has."""
 
     value: str  # Text without NUL.
+
+
+class NotificationSettingsPut(TypedDict):
+    """What a user wants to be notified of, and where, beside the operator's webhook. Replaces all that was chosen."""
+
+    # For jobs whose submit says nothing: end (of any kind), failure, no-progress.
+    occasions: NotRequired[Sequence[Literal["end", "failure", "no-progress"]]]
+    email: NotRequired[str | None]  # Null: no e-mail. Users may name domains that the operator allows.
+    webhook_url: NotRequired[str | None]  # Null: none. Its host must be one that the operator allows.
 
 
 class DrainRequest(TypedDict):

@@ -24,6 +24,7 @@ from gavel.errors import GavelError
 from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.driver import Driver
+from gavel.notifications.dispatcher import Dispatcher, dispatched
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import ClusterBackend
 from gavel.runner import SubprocessRunner
@@ -42,6 +43,7 @@ class Parts:
     doorbell: Doorbell | None
     discovery: Discovery = field(default_factory=lambda: Discovery(accelerators=(), notes=()))
     backend: LocalBackend | RayBackend | None = None  # while this process leads
+    dispatcher: Dispatcher | None = None  # the same
 
     @contextmanager
     def open(self, term: Term) -> Iterator[Driver]:
@@ -54,11 +56,15 @@ class Parts:
             if self.doorbell is not None:
                 stack.enter_context(self.doorbell.answered_by(self.clock.wake))
             stack.enter_context(in_background(chores(self.settings, self.store)))
+            url = self.settings.public_url or self.url
+            self.dispatcher = Dispatcher(self.store.notifications, self.settings, url)
+            stack.enter_context(dispatched(self.dispatcher))
             yield self._driver(self.backend, runner)
 
     def notes(self) -> tuple[str, ...]:
         """Return what is wrong with the cluster as a whole, if this process leads."""
-        return self.backend.notes() if isinstance(self.backend, RayBackend) else ()
+        of_backend = self.backend.notes() if isinstance(self.backend, RayBackend) else ()
+        return (*of_backend, *(self.dispatcher.notes() if self.dispatcher else ()))
 
     def _close(self) -> None:
         backend, self.backend = self.backend, None

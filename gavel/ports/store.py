@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gavel.ports.estimator import ThroughputEstimate
+from gavel.ports.notifications import NotificationStore
 from gavel.types import (
     ApplicationResource,
     BearerToken,
@@ -268,6 +269,10 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     `cache_version` grows when this process writes tiers, users or the cluster, or revokes a token, before that call
     returns: what was read of them under an older version may be out of date.
     """
+
+    @property
+    def notifications(self) -> NotificationStore:
+        """The notifications of users."""
 
     @property
     def cache_version(self) -> int:

@@ -1,4 +1,4 @@
-"""What the database deletes: the oldest events, decisions of rounds, predictions and points of metrics.
+"""What the database deletes: the oldest events, decisions of rounds, predictions, notifications, points of metrics.
 
 It deletes a bounded number of them with each round.
 
@@ -7,8 +7,9 @@ Jobs and the audit log are never deleted.
 
 from sqlalchemy import delete, select, tuple_
 
-from gavel.store.schema import AuditRow, EventRow, MetricPointRow, PredictionRow
+from gavel.store.schema import AuditRow, EventRow, MetricPointRow, NotificationRow, PredictionRow
 from gavel.store.writer import Transaction
+from gavel.types.notifications import NotificationState
 
 ROWS_A_ROUND = 5000  # more than a round writes, little enough not to be felt
 
@@ -24,6 +25,7 @@ def forget(tx: Transaction, before_s: float) -> None:
     is_oldest = PredictionRow.job_id.in_(made)
     tx.connection.execute(delete(PredictionRow).where(is_oldest, PredictionRow.made_at_s < before_s))
     _forget_metric_points(tx, before_s)
+    _forget_notifications(tx, before_s)
 
 
 def _forget_metric_points(tx: Transaction, before_s: float) -> None:
@@ -31,3 +33,11 @@ def _forget_metric_points(tx: Transaction, before_s: float) -> None:
     oldest = select(table.c.job_id, table.c.step).where(table.c.at_s < before_s).order_by(table.c.at_s)
     is_oldest = tuple_(table.c.job_id, table.c.step).in_(oldest.limit(ROWS_A_ROUND))
     tx.connection.execute(delete(MetricPointRow).where(is_oldest))
+
+
+def _forget_notifications(tx: Transaction, before_s: float) -> None:
+    """Delete the oldest notifications that are not waiting any more."""
+    table = NotificationRow.__table__
+    oldest = select(table.c.id).where(table.c.state != NotificationState.WAITING.value).order_by(table.c.id)
+    is_oldest = table.c.id.in_(oldest.limit(ROWS_A_ROUND))
+    tx.connection.execute(delete(NotificationRow).where(is_oldest, table.c.created_at_s < before_s))

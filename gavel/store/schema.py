@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -39,7 +39,8 @@ class Base(DeclarativeBase):
 class CountersRow(Base):
     """One row. `version` counts the scheduler's commits; `change` counts all commits, and orders them.
 
-    `preemptions` counts gangs that rounds stopped or moved.
+    `preemptions` counts gangs that rounds stopped or moved. `notified_event` is the last event that was looked at for
+    notifications.
     """
 
     __tablename__ = "counters"
@@ -47,6 +48,7 @@ class CountersRow(Base):
     version: Mapped[int]
     change: Mapped[int]
     preemptions: Mapped[int] = mapped_column(server_default="0")
+    notified_event: Mapped[int] = mapped_column(server_default="0")
 
 
 class LeadershipRow(Base):
@@ -162,6 +164,36 @@ class MetricPointRow(Base):
     accelerator_type: Mapped[str]
     at_s: Mapped[float]
     metrics: Mapped[str] = mapped_column(Text)
+
+
+class NotificationRow(Base):
+    """A message about a job to one address. See notifications.py."""
+
+    __tablename__ = "notifications"
+    __table_args__ = (Index(None, "state", "job_id", "channel", "address"), Index(None, "user_name", "id"))
+    id: Mapped[int] = mapped_column(Serial, primary_key=True)
+    job_id: Mapped[str]
+    user_name: Mapped[str]
+    occasion: Mapped[str]
+    at_s: Mapped[float]
+    message: Mapped[str] = mapped_column(Text)
+    channel: Mapped[str]
+    address: Mapped[str]
+    created_at_s: Mapped[float]
+    state: Mapped[str]
+    attempts: Mapped[int]
+    next_attempt_at_s: Mapped[float]
+    error: Mapped[str] = mapped_column(Text)
+
+
+class NotificationSettingsRow(Base):
+    """What a user wants to be notified of, and where."""
+
+    __tablename__ = "notification_settings"
+    user_name: Mapped[str] = mapped_column(primary_key=True)
+    occasions: Mapped[list[str]] = mapped_column(JSON)
+    email: Mapped[str]
+    webhook_url: Mapped[str]
 
 
 class OperationRow(Base):

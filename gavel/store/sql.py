@@ -31,6 +31,7 @@ from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
 from gavel.store.metric_points import metric_points
 from gavel.store.notices import Listener
+from gavel.store.notifications import Notifications
 from gavel.store.rules import KEEP_EVENTS_S, KEEP_ROUNDS, JobIds, check_limit, check_token_hash
 from gavel.store.submission import Books, Submission, submitted
 from gavel.store.writer import Transaction, Writer
@@ -88,6 +89,7 @@ class SqlStore:
         self._write_engine, self._read_engine = open_database(url, busy_timeout_s=busy_timeout_s)
         self._writer = Writer(self._write_engine, on_change=on_change)
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
+        self.notifications = Notifications(self._read, self._writer.write)
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)

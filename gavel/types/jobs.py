@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
+from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
 
 JobId = str
@@ -55,7 +56,8 @@ class JobSpec:
     service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
     ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
     gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or a URL to fetch.
-    `total_steps` None: the program says how long it is (see `Job.total_steps`).
+    `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
+    None: as the user chose for all jobs.
     """
 
     kind: str
@@ -88,6 +90,7 @@ class JobSpec:
     secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
     data: Mapping[str, str] = field(default_factory=dict)
+    notify: tuple[Occasion, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,14 @@ def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -
         url=f"http://127.0.0.1:{listener.getsockname()[1]}",
         store=store,
         clock=ManualClock(NOW_S),
-        settings=Settings(**{"state_dir": tmp_path, "image_command": "sh", **limits}),  # type: ignore[arg-type]
+        settings=Settings(
+            **{
+                "state_dir": tmp_path,
+                "image_command": "sh",
+                "notification_webhook_url": "http://127.0.0.1:9/",
+                **limits,
+            }
+        ),  # type: ignore[arg-type]
         logs=tmp_path / "logs",
     )
     service.scheduler.set()

@@ -130,6 +130,12 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/secrets": (200, 200, 403, 403, 200),
     "PUT /v1/secrets/TOKEN": (200, 200, 403, 403, 200),
     "DELETE /v1/secrets/NONE": (404, 404, 403, 403, 404),
+    "GET /v1/notification-settings": (200, 200, 403, 403, 200),
+    "PUT /v1/notification-settings": (200, 200, 403, 403, 200),
+    "GET /v1/users/{user}/notification-settings": (403, 403, 403, 403, 200),
+    "PUT /v1/users/{user}/notification-settings": (403, 403, 403, 403, 200),
+    "GET /v1/notifications": (200, 200, 403, 403, 200),
+    "POST /v1/notifications/test": (202, 202, 403, 403, 202),
     "GET /v1/code-versions": (200, 200, 403, 403, 200),
     "POST /v1/code-versions": (200, 200, 403, 403, 200),
     f"PUT /v1/code-versions/{NO_DIGEST}/chunks": (404, 404, 403, 403, 404),
@@ -150,6 +156,8 @@ BODIES: dict[str, Any] = {
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
     "PUT /v1/secrets/TOKEN": {"value": "of the caller"},
+    "PUT /v1/users/{user}/notification-settings": {"occasions": ["end"]},
+    "PUT /v1/notification-settings": {"occasions": ["end"]},
     "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
 }
 

@@ -35,6 +35,7 @@ ASKED: dict[str, Any] = {
     "secrets": ["HF_TOKEN"],
     "setup": "pip install -r requirements.txt",
     "data": {"vocabulary": "https://there.example/words.txt"},
+    "notify": ["end", "no-progress"],
 }
 
 
@@ -96,6 +97,7 @@ def test_the_command_line_shows_every_field(
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
+        "notify": "end, no-progress",
         "code": f"{body['code']['digest'][:12]} of commit {'c' * 12} with changes",
     }
     for field in JobSubmit.model_fields:

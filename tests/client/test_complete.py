@@ -57,6 +57,12 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "list_secrets": ("secrets", "secret list"),
     "put_secret": ("put_secret", "secret set"),
     "delete_secret": ("delete_secret", "secret delete"),
+    "get_notification_settings": ("notification_settings", "notification show"),
+    "put_notification_settings": ("put_notification_settings", "notification set"),
+    "get_user_notification_settings": ("notification_settings", "notification show"),
+    "put_user_notification_settings": ("put_notification_settings", "notification set"),
+    "list_notifications": ("notifications", "notification list"),
+    "test_notifications": ("test_notifications", "notification test"),
     "list_nodes": ("nodes", "node list"),
     "get_node": ("node", "node show"),
     "cordon_node": ("cordon", "node cordon"),
@@ -163,6 +169,7 @@ VERBS = {
     "batch",
     "array",
     "what-if",
+    "test",
 }
 
 

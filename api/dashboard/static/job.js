@@ -118,6 +118,7 @@ function showFacts(job) {
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),
     "Deadline's outlook": job.deadline ? `${job.deadline.outlook.replace("_", " ")}: ${job.deadline.message}` : "",
     After: job.after.join(", "),
+    "Notifies of": job.notify === null ? "" : job.notify.join(", ") || "nothing",
     "Submitted again from": job.resubmit_of ?? "",
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),

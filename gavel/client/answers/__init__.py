@@ -18,6 +18,7 @@ from gavel.client.answers.jobs import (
     ShownState,
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
+from gavel.client.answers.notifications import Notification, NotificationSettings
 from gavel.client.answers.results import Checkpoint, Checkpoints, JobFile, JobFiles, JobMetrics
 from gavel.client.answers.scheduling import (
     Allocation,
@@ -95,6 +96,8 @@ __all__ = [
     "Lease",
     "LeaseDifference",
     "Node",
+    "Notification",
+    "NotificationSettings",
     "Operation",
     "OperationError",
     "PlacedRound",

@@ -153,6 +153,7 @@ class Job(TypedDict):
     pause_requested: bool
     array_id: str | None
     array_index: int | None
+    notify: list[str] | None  # Of what its user is notified; null: as the user chose for all jobs.
     resubmit_of: str | None  # The job that was submitted again as this one.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 

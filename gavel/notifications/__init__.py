@@ -1,0 +1,1 @@
+"""Sends notifications to users by webhook and e-mail, beside the scheduler and without ever holding it up."""
