@@ -50,5 +50,5 @@ def refused_email(address: str, settings: Settings) -> str:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas, in small letters."""
+    """Return the names of a list, in small letters."""
     return tuple(text.lower().split())

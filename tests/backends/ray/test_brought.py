@@ -13,8 +13,9 @@ from gavel.types import GangOutcome
 from tests.backends.ray.clusters import RayHarness, a_service_on
 from tests.backends.ray.test_gangs_over_nodes import gang, log_lines
 from tests.backends.test_containers import image
+from tests.backends.test_inputs import SHOW, Server, server
 
-__all__ = ["image"]
+__all__ = ["image", "server"]
 
 pytestmark = pytest.mark.ray
 
@@ -56,6 +57,18 @@ def test_ranks_on_two_nodes_have_code_environment_and_secret(spread: RayHarness,
     assert written and not [path for path in written if SECRET.encode() in path.read_bytes()]
     nodes = [path for path in spread.folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert {path.name for path in nodes} == {"launch.json"}
+
+
+def test_each_node_fetches_an_input_once(spread: RayHarness, server: Server) -> None:
+    server.content = b"0123456789\n"
+    for generation in (1, 2):
+        data = {"train": server.url}
+        spread.backend.execute(gang(spread, ("sh", "-c", SHOW), ("a-0", "a-1"), generation, data=data))
+        end = exit_of(spread, "j1", generation)
+        assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
+    shown = [line for line in log_lines(spread) if line.endswith("0123456789")]
+    assert shown == ["[0] 0123456789"] * 2 + ["[1] 0123456789"] * 2
+    assert len(list(spread.folder.rglob("inputs/*/*/train.txt"))) == 2
 
 
 def test_an_output_folder_is_the_same_on_every_node(spread: RayHarness) -> None:
