@@ -15,6 +15,7 @@ from api.views.throughputs import Estimators, stored_estimators
 from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.outputs import Outputs
+from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
 from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
@@ -60,7 +61,7 @@ class Services:
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
     outputs: Outputs = field(init=False)
-    checkpoints: Checkpoints = field(init=False)
+    checkpoints: Checkpoints | StoredCheckpoints = field(init=False)
     secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
@@ -71,7 +72,7 @@ class Services:
         """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
         object.__setattr__(self, "outputs", Outputs(self.settings.outputs_dir))
-        object.__setattr__(self, "checkpoints", Checkpoints(self.settings.checkpoints_dir))
+        object.__setattr__(self, "checkpoints", checkpoints_of(self.settings))
         object.__setattr__(self, "secrets", secret_store(self.settings))
 
     def estimator(self) -> ReconciledThroughputs:

@@ -3,8 +3,9 @@
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gavel.backends.checkpoint_retention import CHECKPOINT
@@ -14,6 +15,7 @@ from gavel.errors import InvalidRequest, NotFound
 from gavel.types import JobId
 
 CHUNK_BYTES = 1 << 18
+END = bytes(2 * tarfile.BLOCKSIZE)  # of a tar archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,34 +61,45 @@ class Checkpoints:
         whole.
         """
         if all(each.name != name for each in self.listing(job_id)):
-            raise NotFound(f"job {job_id} has no checkpoint {name!r}; `gavel job checkpoints {job_id}` lists them")
+            raise no_checkpoint(job_id, name)
         root = str((self._folder or Path()) / job_id / name)
         inside = list(entries(root))
         if len(inside) >= ENTRIES_MAX:
-            raise InvalidRequest("checkpoint", f"{name} has {ENTRIES_MAX:,} files or more; copy its folder instead")
+            raise too_many_files(name)
         return _archive(root, name, sorted(path for path, status in inside if stat.S_ISREG(status.st_mode)))
+
+
+def no_checkpoint(job_id: JobId, name: str) -> NotFound:
+    """Return the error for a checkpoint that is not there."""
+    return NotFound(f"job {job_id} has no checkpoint {name!r}; `gavel job checkpoints {job_id}` lists them")
+
+
+def too_many_files(name: str) -> InvalidRequest:
+    """Return the error for a checkpoint that is not archived."""
+    return InvalidRequest("checkpoint", f"{name} has {ENTRIES_MAX:,} files or more; copy its folder instead")
 
 
 def _archive(root: str, name: str, paths: list[str]) -> Iterator[bytes]:
     for path in paths:
         file = open_file(root, path)
         try:
-            yield from _member(file, f"{name}/{path}")
+            status = os.fstat(file)
+            yield from member(partial(os.read, file), f"{name}/{path}", status.st_size, status.st_mtime)
         finally:
             os.close(file)
-    yield bytes(2 * tarfile.BLOCKSIZE)
+    yield END
 
 
-def _member(file: int, path: str) -> Iterator[bytes]:
-    status = os.fstat(file)
-    member = tarfile.TarInfo(path)
-    member.size, member.mtime = status.st_size, int(status.st_mtime)
-    yield member.tobuf(tarfile.PAX_FORMAT)
-    left = member.size
+def member(read: Callable[[int], bytes], path: str, size_bytes: int, written_at_s: float) -> Iterator[bytes]:
+    """Yield one file of a tar archive; `read` returns its next bytes, at most so many. Raises OSError if it shrank."""
+    header = tarfile.TarInfo(path)
+    header.size, header.mtime = size_bytes, int(written_at_s)
+    yield header.tobuf(tarfile.PAX_FORMAT)
+    left = header.size
     while left:
-        chunk = os.read(file, min(CHUNK_BYTES, left))
+        chunk = read(min(CHUNK_BYTES, left))
         if not chunk:
             raise OSError(f"{path} has become shorter")
         left -= len(chunk)
         yield chunk
-    yield bytes(-member.size % tarfile.BLOCKSIZE)
+    yield bytes(-header.size % tarfile.BLOCKSIZE)

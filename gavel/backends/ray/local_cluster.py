@@ -86,6 +86,11 @@ class LocalRayCluster:
         """Return the address at which a driver joins."""
         return f"{self._host}:{self._port}"
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder of all that Ray writes."""
+        return self._folder
+
     def __enter__(self) -> Self:
         self.start()
         return self

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from gavel.backends.checkpoint_retention import keep_checkpoint, older_ones
+from gavel.backends.job_folder import DEPTH_MAX, ENTRIES_MAX
 from gavel.types import JobId
 
 TRIES = 5
@@ -46,11 +48,37 @@ class RemoteCheckpoints:
 
     def keep(self, job_id: JobId, checkpoint: str) -> None:
         """Delete older checkpoints of the job but the newest of them."""
+        for name in older_ones(self.names(job_id), checkpoint)[:-1]:
+            self._files.rm(f"{self._root}/{job_id}/{name}", recursive=True)
+
+    def names(self, job_id: JobId) -> list[str]:
+        """Return the names of what is stored for the job."""
         folder = f"{self._root}/{job_id}"
+        self._files.invalidate_cache()
         stored = self._files.ls(folder, detail=False) if self._files.exists(folder) else ()
-        names = [path.rstrip("/").rpartition("/")[2] for path in stored]
-        for name in older_ones(names, checkpoint)[:-1]:
-            self._files.rm(f"{folder}/{name}", recursive=True)
+        return [path.rstrip("/").rpartition("/")[2] for path in stored]
+
+    def files(self, job_id: JobId, name: str) -> dict[str, int]:
+        """Return the sizes of a checkpoint's files in bytes by their paths below it, at most ENTRIES_MAX of them."""
+        root = f"{self._root}/{job_id}/{name}"
+        sizes: dict[str, int] = {}
+        for folder, _, files in self._files.walk(root, maxdepth=DEPTH_MAX, detail=True):
+            inside = folder.rstrip("/")[len(root) :].lstrip("/")
+            sizes |= {f"{inside}/{each}".lstrip("/"): int(info["size"] or 0) for each, info in files.items()}
+            if len(sizes) >= ENTRIES_MAX:
+                break
+        return dict(sorted(sizes.items())[:ENTRIES_MAX])
+
+    def written_at_s(self, job_id: JobId, name: str, path: str) -> float:
+        """Return when a file was stored, in seconds since the epoch; 0 where the storage says nothing."""
+        try:
+            return float(self._files.modified(f"{self._root}/{job_id}/{name}/{path}").timestamp())
+        except NotImplementedError:
+            return 0.0
+
+    def open(self, job_id: JobId, name: str, path: str) -> BinaryIO:
+        """Return a file of a checkpoint, to be read and closed."""
+        return cast(BinaryIO, self._files.open(f"{self._root}/{job_id}/{name}/{path}", "rb"))
 
 
 class Transfers:

@@ -5,6 +5,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from gavel.backends.harness import exit_of, gang, is_in, spread_gang, stop
 from gavel.backends.ray.local_cluster import LocalRayCluster, NodeSpec
 from gavel.errors import BackendUnavailable
-from gavel.ports import ExtendLease
+from gavel.ports import ExtendLease, LaunchGang
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import eventually
 from tests.backends.ray.clusters import RayHarness, a_service_on, agent_pids
@@ -56,7 +57,7 @@ def _listens(port: int) -> bool:
 def test_a_service_outside_the_cluster_joins_through_rays_client_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1 join at ray://, 2 a gang runs, 3 the service dies, 4 the next one joins the same way and adopts it."""
+    """1 join at ray://, 2 a gang runs, 3 the service dies, 4 the next one adopts it, 5 code reaches the node."""
     port = free_port()
     nodes = [
         NodeSpec(name="head", resources={}, options=(f"--ray-client-server-port={port}",)),
@@ -74,8 +75,11 @@ def test_a_service_outside_the_cluster_joins_through_rays_client_server(
             assert harness.all_processes() == before
             harness.backend.execute(stop("pair"))
             assert exit_of(harness, "pair").outcome is GangOutcome.PREEMPTED
-            harness.backend.execute(gang(harness, "next", "a-0", "a-1"))
-            harness.wait_until(is_in(GangState.RUNNING, "next"))
+            resource, start = gang(harness, "next", "a-0")
+            assert isinstance(start, LaunchGang)
+            code = harness.store_code({"word": b"hello"})
+            harness.backend.execute([resource, replace(start, argv=("cat", "word"), code=code)])
+            assert exit_of(harness, "next").log_tail == "hello"
 
 
 def test_a_head_that_is_kept_in_redis_comes_back_to_the_same_nodes_and_gangs(
