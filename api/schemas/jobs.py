@@ -204,6 +204,9 @@ class JobResubmit(Request):
     labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32, description="Replace all labels.")
     priority: Priority | None = None
     max_retries: int | None = Field(None, ge=0, le=1000)
+    from_checkpoint: bool = Field(
+        False, description="Begin with the accepted checkpoint of the old job, and not at the first step."
+    )
 
 
 class CancelBatch(Request):
@@ -347,6 +350,7 @@ class JobView(View):
     array_id: str | None
     array_index: int | None
     resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
+    from_checkpoint: str = Field(description="The checkpoint it began with, JOB/NAME; empty: it began at step 0.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -162,6 +162,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         array_id=spec.array_id,
         array_index=spec.array_index,
         resubmit_of=spec.resubmit_of,
+        from_checkpoint=spec.from_checkpoint,
         deadline=None,
     )
 

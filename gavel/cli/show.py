@@ -139,6 +139,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
         ("submitted again from", each["resubmit_of"] or ""),
+        ("began with checkpoint", each["from_checkpoint"]),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),

@@ -154,6 +154,7 @@ class Job(TypedDict):
     array_id: str | None
     array_index: int | None
     resubmit_of: str | None  # The job that was submitted again as this one.
+    from_checkpoint: str  # The checkpoint it began with, JOB/NAME; empty: it began at step 0.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 
 
