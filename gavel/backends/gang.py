@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
+from gavel.backends.output import Mask
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId
@@ -65,6 +66,7 @@ class LocalGang:
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor and return its pid at once. Raises OSError, after which nothing runs."""
         self._write("launch.json", launch)
+        self.reports.mask = Mask(launch.get("secrets", {}).values())
         pid = self._spawn((*SUPERVISE, str(self._home)), environment)
         self._process = (pid, machine.start_time(pid) or 0)
         self.state = GangState.RUNNING
@@ -80,6 +82,8 @@ class LocalGang:
         lease_boottime_s = lease.get("expires_boottime_s", record["lease_boottime_s"])
         gang = cls(launch_from(record["instruction"]), directory, checkpoints, lease_boottime_s)
         gang.is_stopping = lease.get("stop", False)
+        with suppress(FileNotFoundError, ValueError, KeyError):
+            gang.reports.mask = Mask(machine.read_json(str(directory / "launch.json"))["secrets"].values())
         is_other_boot = record["boot_id"] != machine.boot_id()
         if not is_other_boot:  # boottimes of another boot mean nothing
             gang._look_for_start()
