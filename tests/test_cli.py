@@ -231,6 +231,12 @@ def test_a_submit_the_service_refuses_prints_its_reason(shell: Shell) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_job_without_a_checkpoint_is_not_submitted_again_from_one(shell: Shell) -> None:
+    job_id = json.loads(shell.ok("job", "submit", "--steps", "5", "--json", "--", "true"))["id"]
+    done = shell.run("job", "resubmit", job_id, "--from-checkpoint")
+    assert done.returncode == 2 and f"--from-checkpoint: job {job_id} has no accepted checkpoint" in done.stderr
+
+
 @pytest.mark.parametrize(("state", "code"), [(JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.CANCELLED, 1)])
 def test_a_waiting_submit_ends_as_the_job_ends(service: Service, shell: Shell, state: JobState, code: int) -> None:
     with shell.start(

@@ -34,7 +34,8 @@ def resubmit(
 ) -> JobView:
     """Submit a job again as a new one: same program, code and environment, but for the fields that are given.
 
-    It starts at its first step. Who made it belongs to the job's user, also when an operator asks.
+    It starts at its first step, or with the accepted checkpoint of the old job. Who made it belongs to the job's user,
+    also when an operator asks.
     """
     job = visible_job(services, caller, job_id)
     make = partial(_specs, job, body, caller, services)

@@ -210,6 +210,9 @@ class JobResubmit(Request):
     labels: dict[LabelKey, LabelValue] | None = Field(None, max_length=32, description="Replace all labels.")
     priority: Priority | None = None
     max_retries: int | None = Field(None, ge=0, le=1000)
+    from_checkpoint: bool = Field(
+        False, description="Begin with the accepted checkpoint of the old job, and not at the first step."
+    )
 
 
 class CancelBatch(Request):
@@ -354,6 +357,7 @@ class JobView(View):
     array_index: int | None
     notify: list[str] | None = Field(description="Of what its user is notified; null: as the user chose for all jobs.")
     resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
+    from_checkpoint: str = Field(description="The checkpoint it began with, JOB/NAME; empty: it began at step 0.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
+from api.http.errors import invalid
 from api.rules import Rules
 from api.schemas import JobResubmit, JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
 from api.submission.specs import check_stored, spec_of
+from gavel.errors import InvalidRequest
 from gavel.types import Identity, Job, JobSpec, Scope
 from gavel.types.environment import ARRAY_INDEX
 
@@ -23,7 +25,23 @@ def spec_again(job: Job, changes: JobResubmit, caller: Identity, services: Servi
     owner = replace(caller, user=job.spec.user)
     spec = spec_of(body, owner, rules)
     index = {ARRAY_INDEX: job.spec.env[ARRAY_INDEX]} if ARRAY_INDEX in job.spec.env else {}
-    return replace(spec, env={**spec.env, **index}, resubmit_of=job.id)
+    origin = _origin(job, spec.total_steps, services) if changes.from_checkpoint else ""
+    return replace(spec, env={**spec.env, **index}, resubmit_of=job.id, from_checkpoint=origin)
+
+
+def _origin(job: Job, total_steps: int | None, services: Services) -> str:
+    """Return the checkpoint that the new job begins with, kept for it. Raise a 422 problem if there is none."""
+    if job.checkpoint is None and not job.spec.from_checkpoint:
+        raise invalid("from_checkpoint", f"job {job.id} has no accepted checkpoint; without it it begins at step 0")
+    if total_steps is not None and total_steps <= job.steps_done:
+        message = f"the checkpoint is of step {job.steps_done}; ask for more steps than that (--steps)"
+        raise invalid("total_steps", message)
+    if job.checkpoint is None:
+        return job.spec.from_checkpoint
+    try:
+        return services.checkpoints.copy(job.id, job.checkpoint)
+    except InvalidRequest as error:
+        raise invalid(error.field, error.message) from None
 
 
 def owner_of(job: Job, caller: Identity) -> Identity:
@@ -63,5 +81,5 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "max_retries": spec.max_retries,
         "notify": None if spec.notify is None else [each.value for each in spec.notify],
     }
-    new = changes.model_dump(exclude_none=True, exclude={"env"})
+    new = changes.model_dump(exclude_none=True, exclude={"env", "from_checkpoint"})
     return JobSubmit.model_validate({**old, **new, "env": {**old["env"], **changes.env}})

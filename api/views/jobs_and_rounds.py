@@ -163,6 +163,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         array_index=spec.array_index,
         notify=None if spec.notify is None else [each.value for each in spec.notify],
         resubmit_of=spec.resubmit_of,
+        from_checkpoint=spec.from_checkpoint,
         deadline=None,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from gavel.backends.checkpoint_copies import copy_checkpoint
 from gavel.backends.checkpoint_retention import CHECKPOINT
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX, entries, open_file, total_bytes
@@ -53,6 +54,12 @@ class Checkpoints:
                 if match
             ]
         return tuple(sorted(folders, key=lambda each: (each.generation, each.step), reverse=True))
+
+    def copy(self, job_id: JobId, name: str) -> str:
+        """Keep a checkpoint for a job that begins with it; return its origin. Raises InvalidRequest, OSError."""
+        if self._folder is None:
+            raise InvalidRequest("from_checkpoint", "checkpoints are at a URL here, from where none can be taken")
+        return copy_checkpoint(self._folder, job_id, name)
 
     def tar(self, job_id: JobId, name: str) -> Iterator[bytes]:
         """Return the bytes of a tar archive of the checkpoint's regular files. Raises NotFound, InvalidRequest.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
+from gavel.backends.output import Mask
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId
@@ -64,18 +65,22 @@ class LocalGang:
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor and return its pid at once. Raises OSError, after which nothing runs."""
-        self._write("launch.json", launch)
+        self._write_launch(launch)
         pid = spawn((*SUPERVISE, str(self._home)), environment, self.directory / "supervisor.err")
         self._is_run_by(pid)
         return pid
 
     def start_warm(self, launch: Mapping[str, Any], begin: Callable[[], int | None]) -> int | None:
         """Let `begin` begin the lease of a supervisor that waits for it; return its pid, None if there is none."""
-        self._write("launch.json", launch)
+        self._write_launch(launch)
         pid = begin()
         if pid is not None:
             self._is_run_by(pid)
         return pid
+
+    def _write_launch(self, launch: Mapping[str, Any]) -> None:
+        self._write("launch.json", launch)
+        self.reports.mask = Mask(launch.get("secrets", {}).values())
 
     def _is_run_by(self, pid: int) -> None:
         self._process = (pid, machine.start_time(pid) or 0)
@@ -91,6 +96,8 @@ class LocalGang:
         lease_boottime_s = lease.get("expires_boottime_s", record["lease_boottime_s"])
         gang = cls(launch_from(record["instruction"]), directory, checkpoints, lease_boottime_s)
         gang.is_stopping = lease.get("stop", False)
+        with suppress(FileNotFoundError, ValueError, KeyError):
+            gang.reports.mask = Mask(machine.read_json(str(directory / "launch.json"))["secrets"].values())
         is_other_boot = record["boot_id"] != machine.boot_id()
         if not is_other_boot:  # boottimes of another boot mean nothing
             gang._look_for_start()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.errors import NotFound
@@ -105,6 +106,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
     secret = dict(preparation.secrets_of(gang.user, gang.secrets))
     theirs = {name: value for name, value in gang.env.items() if name == ARRAY_INDEX or not reserved(name)}
 
+    checkpoint = _checkpoint(gang, places)
     devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])
     search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
 
@@ -149,7 +151,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "lease_grace_s": lease_grace_s,
         "start_step": gang.start_step,
         "total_steps": gang.total_steps,
-        "checkpoint": None if gang.checkpoint is None else str(places.checkpoints / gang.checkpoint),
+        "checkpoint": checkpoint and str(checkpoint),
         "log_path": str(places.log),
         "log_bytes": log_bytes,
         "outputs": str(places.outputs or ""),
@@ -159,10 +161,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
 
 def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
     """Return the variables that all ranks of the gang have alike."""
-    checkpoint, previous = "", None
-    if gang.checkpoint is not None:
-        checkpoint = str(places.checkpoints / gang.checkpoint)
-        previous = previous_checkpoint(places.checkpoints, gang.checkpoint)
+    previous = None if gang.checkpoint is None else previous_checkpoint(places.checkpoints, gang.checkpoint)
     token = {"GAVEL_JOB_TOKEN": gang.job_token} if gang.job_token else {}
     return token | {
         "GAVEL_JOB_ID": gang.job_id,
@@ -170,13 +169,20 @@ def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
         "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
         "GAVEL_GANG_DIR": str(places.gang),
         "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
-        "GAVEL_CHECKPOINT": checkpoint,
+        "GAVEL_CHECKPOINT": str(_checkpoint(gang, places) or ""),
         "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
         "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
         "GAVEL_START_STEP": str(gang.start_step),
         "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
         "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
     }
+
+
+def _checkpoint(gang: LaunchGang, places: Places) -> Path | None:
+    """Return the checkpoint that the gang goes on from: the job's own, else that of the job it began with."""
+    if gang.checkpoint is not None:
+        return places.checkpoints / gang.checkpoint
+    return copied_checkpoint(places.checkpoints.parent, gang.from_checkpoint) if gang.from_checkpoint else None
 
 
 def _setup(
@@ -212,10 +218,13 @@ def _data(
 
 def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:
     """Return how the job's image is run, with the folders that are the same inside."""
+    checkpoint = _checkpoint(gang, places)
     own = (places.gang, places.work, places.checkpoints, places.outputs)
     folders = {str(each): "rw" for each in own if each is not None}
     if gang.workdir and not gang.code:
         folders[gang.workdir] = "rw"
+    if checkpoint is not None and gang.checkpoint is None:
+        folders[str(checkpoint)] = "ro"
     return {
         "name": gang.image,
         "command": list(preparation.image_command),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
+from gavel.backends.output import Mask
 from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 
 LINE_BYTES = 1 << 14
@@ -20,7 +21,10 @@ WORK_MAX = 1e18
 
 
 class ReportReader:
-    """Reads reports.jsonl of one gang from where it stopped; `malformed` counts the lines that were no report."""
+    """Reads reports.jsonl of one gang from where it stopped; `malformed` counts the lines that were no report.
+
+    `mask` covers the secrets of the job in what the program names and notes.
+    """
 
     def __init__(
         self, path: Path, *, generation: int, start_step: int, total_steps: int | None, checkpoints: Path
@@ -32,6 +36,7 @@ class ReportReader:
         self._offset = 0
         self._sequence = 0
         self._step = start_step
+        self.mask = Mask()
         self.malformed = 0
         self.has_more = False
 
@@ -84,14 +89,20 @@ class ReportReader:
             seconds=seconds,
             checkpoint=self._checkpoint(payload.get("checkpoint"), kind, step),
             work=_bounded(payload.get("work", 0.0), WORK_MAX),
-            phases_s=_phases(payload.get("phases", {})),
+            phases_s=_phases(self._masked(payload.get("phases", {}))),
             total_steps=None if total_steps == self._total_steps else total_steps,
-            metrics=_metrics(payload.get("metrics", {})),
+            metrics=_metrics(self._masked(payload.get("metrics", {}))),
             startup_s=_duration_or_none(payload.get("startup_s")),
             restore_s=_duration_or_none(payload.get("restore_s")),
             checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
-            note=_note(payload.get("note", "")) if sequence == 1 else "",
+            note=_note(self._masked(payload.get("note", ""))) if sequence == 1 else "",
         )
+
+    def _masked(self, reported: object) -> object:
+        """Return a text, or an object with its names, without secrets; other values as they are."""
+        if isinstance(reported, dict):
+            return {self.mask.text(name): value for name, value in reported.items()}
+        return self.mask.text(reported) if isinstance(reported, str) else reported
 
     def _total(self, payload: Mapping[str, Any]) -> int | None:
         """Return the job's number of steps: the one that was known, else the one that this report says, if it does."""

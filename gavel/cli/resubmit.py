@@ -1,7 +1,7 @@
 """The command `gavel job resubmit`."""
 
 import time
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -40,6 +40,9 @@ def resubmit(  # noqa: PLR0913  one option per field that may change
     priority: Priority = None,
     deadline: Deadline = None,
     max_retries: MaxRetries = None,
+    from_checkpoint: Annotated[
+        bool, typer.Option("--from-checkpoint", help="Begin with the old job's accepted checkpoint, not at step 0.")
+    ] = False,
     env: Env = None,
     label: Label = None,
     wait: Wait = False,
@@ -49,6 +52,8 @@ def resubmit(  # noqa: PLR0913  one option per field that may change
     """Submit a job again, with the same code and environment; options change what they name, --env adds variables.
 
     gavel job resubmit JOB --max-retries 3 --env SEED=7
+
+    gavel job resubmit JOB --from-checkpoint --steps 8000
     """
     given: dict[str, Any] = {
         "total_steps": steps,
@@ -59,6 +64,7 @@ def resubmit(  # noqa: PLR0913  one option per field that may change
         "priority": priority,
         "deadline_at_s": None if deadline is None else time.time() + deadline,
         "max_retries": max_retries,
+        "from_checkpoint": from_checkpoint or None,
         "env": pairs("--env", env) or None,
         "labels": None if label is None else pairs("--label", label),
     }

@@ -140,6 +140,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
         ("notifies of", "" if each["notify"] is None else ", ".join(each["notify"]) or "nothing"),
         ("submitted again from", each["resubmit_of"] or ""),
+        ("began with checkpoint", each["from_checkpoint"]),
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),

@@ -111,6 +111,7 @@ class JobResubmit(TypedDict):
     labels: NotRequired[Mapping[str, str] | None]  # Replace all labels.
     priority: NotRequired[int | None]
     max_retries: NotRequired[int | None]
+    from_checkpoint: NotRequired[bool]  # Begin with the accepted checkpoint of the old job, and not at the first step.
 
 
 class JobBatchSubmit(TypedDict):

@@ -39,6 +39,7 @@ class LaunchGang:
     start_step: int
     total_steps: int | None  # None: the program says it in its first report
     checkpoint: str | None  # name of the accepted checkpoint to restore
+    from_checkpoint: str = ""  # of another job, JOB/GENERATION-STEP, to restore where the job has none of its own
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
     workdir: str = ""  # where the ranks run; "": in the job's own folder
     code: str = ""  # digest of the code version that the gang runs in a copy of; "": none

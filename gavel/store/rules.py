@@ -132,6 +132,7 @@ def new_jobs(
             id=job_id,
             spec=spec,
             submitted_at_s=now_s,
+            steps_done=spec.first_step,
             waits_for=tuple(each for each in spec.after if each in waits_for),
         )
         for job_id, spec in zip(made, specs, strict=True)

@@ -91,6 +91,12 @@ class JobSpec:
     code: CodeVersion | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     notify: tuple[Occasion, ...] | None = None
+    from_checkpoint: str = ""  # the checkpoint of another job, JOB/GENERATION-STEP, that it begins with; "": none
+
+    @property
+    def first_step(self) -> int:
+        """Return the step that the job begins with: 0, or that of the other job's checkpoint."""
+        return int(self.from_checkpoint.rpartition("-")[2] or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gavel.backends import supervisor
-from gavel.backends.harness import exit_of, find, gang, is_in, launch, stop
+from gavel.backends.checkpoint_copies import copied_checkpoint
+from gavel.backends.harness import exit_of, find, gang, is_in, launch, resource, stop
 from gavel.backends.meeting import devices_of_gang, reserve_meeting_place
 from gavel.errors import InvalidRequest, InvalidResource
 from gavel.ports import ExtendLease, ForgetGang, KeepCheckpoint
@@ -327,3 +328,17 @@ def test_a_job_that_keeps_too_much_is_ended_with_the_figures(harness: LocalHarne
     end = exit_of(harness, "j1")
     assert end.outcome is GangOutcome.EXITED and end.exit_code != 0
     assert "holds 3.0 MB, more than the 1.0 MB that a job may keep" in end.message
+
+
+def test_a_job_begins_with_a_copy_of_another_s_checkpoint_until_it_has_one(harness: LocalHarness) -> None:
+    copy = copied_checkpoint(harness.folder / "checkpoints", "old/3-40")
+    copy.mkdir(parents=True)
+    (copy / "weights").write_text("trained")
+    for generation, checkpoint, shown in ((1, None, "trained"), (2, "1-50", "its own")):
+        own = harness.folder / "checkpoints" / "j1" / "1-50"
+        own.mkdir(parents=True, exist_ok=True)
+        (own / "weights").write_text("its own")
+        over = {"generation": generation, "resource": "gavel/any", "checkpoint": checkpoint, "start_step": 40}
+        instruction = script(harness, 'cat "$GAVEL_CHECKPOINT/weights"', from_checkpoint="old/3-40", **over)[1]
+        harness.backend.execute([resource(harness, "any"), instruction])
+        assert exit_of(harness, "j1", generation).log_tail.endswith(shown)

@@ -2,19 +2,32 @@
 
 import json
 import os
+import re
+import string
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 
-PARTS = ("", "/explanation", "/events", "/logs", "/audit")
-VALUE = "s3cret-value-of-ann"
+RANDOM = Random(os.environ.get("GAVEL_TEST_SECRETS_SEED", "1"))
+LETTERS = string.ascii_letters + string.digits + "-_"
+VALUE = "".join(RANDOM.choices(LETTERS, k=19))
+KEY = "\n".join("".join(RANDOM.choices(LETTERS + "\"'\\é %{}", k=24)) for _ in range(3))
+ENDLESS = ("/v1/watch",)
 TELL = """
 import os, sys, time
+from gavel_runtime import job
+for step in job.steps(total=1):
+    job.report(**{os.environ["TOKEN"]: 1.0, os.environ["KEY"].splitlines()[0]: 2.0})
+for start in range(0, len(os.environ["KEY"]), 5):
+    sys.stdout.write(os.environ["KEY"][start : start + 5]); sys.stdout.flush()
+print()
 sys.stdout.write("it is " + os.environ["TOKEN"][:9]); sys.stdout.flush()
 time.sleep(0.2)
 print(os.environ["TOKEN"][9:])
@@ -22,10 +35,36 @@ raise SystemExit("failed with " + os.environ["TOKEN"])
 """
 
 
+def forms(value: str) -> set[bytes]:
+    """Return the value, and its lines, as texts, answers in JSON and messages of Python may have them."""
+    lines = {value, *value.splitlines()}
+    texts = {form for each in lines for form in (each, json.dumps(each)[1:-1], repr(each)[1:-1])}
+    return {text.encode() for text in texts} | {json.dumps(each, ensure_ascii=False)[1:-1].encode() for each in lines}
+
+
+HIDDEN = forms(VALUE) | forms(KEY)
+
+
+def leaks(content: bytes) -> bool:
+    return any(form in content for form in HIDDEN)
+
+
+def get_routes(client: Client, job_ids: list[str], rounds: int) -> list[str]:
+    """Return the address of every GET route, for each of these jobs and rounds."""
+    addresses = set()
+    for path, methods in client._http.get("/openapi.json").json()["paths"].items():
+        if "get" in methods and path not in ENDLESS:
+            for job_id, index in product(job_ids, range(rounds)):
+                values = {"job_id": job_id, "index": str(index), "name": "default"}
+                addresses.add(re.sub(r"\{(\w+)\}", lambda name, values=values: values.get(name[1], "1-1"), path))
+    return sorted(addresses)
+
+
 @pytest.mark.timeout(180)
 def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None:
     """1 the value comes by stdin, 2 a job prints it in two parts and fails with it, 3 so does the setup of another,
-    4 no answer about the jobs has it, 5 nor any file of the service: its database, its own log, a backup, a trace."""
+    4 no answer of any GET route has it, 5 nor any file of the service: its database with the WAL, its own log, a
+    backup, a trace. A second secret has several lines and what JSON escapes."""
     (tmp_path / "train.py").write_text(TELL)
     with (
         ServiceProcess(tmp_path / "state", {"GAVEL_ROUND_DURATION_S": "2", "GAVEL_LOG_REQUESTS": "all"}) as service,
@@ -43,8 +82,21 @@ def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None
             return str(done.stdout)
 
         gavel("secret", "set", "TOKEN", stdin=f"{VALUE}\n")
+        operator.put_secret("KEY", KEY)
         assert wait_until(lambda: bool(operator.cluster()["workers"]), 90)
-        submit = ("job", "submit", "--no-snapshot", "--secret", "TOKEN", "--steps", "3", "--json", "train.py")
+        submit = (
+            "job",
+            "submit",
+            "--no-snapshot",
+            "--secret",
+            "TOKEN",
+            "--secret",
+            "KEY",
+            "--steps",
+            "1",
+            "--json",
+            "train.py",
+        )
         job_id = json.loads(gavel(*submit))["id"]
         job = operator.wait(job_id, 90)
         log = "".join(operator.read_logs(job_id))
@@ -58,13 +110,20 @@ def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None
         assert (other["state"], other["reason"]) == ("FAILED", "ProgramNotStarted"), other
         assert "its setup failed with exit code 3" in other["message"] and other["failures"] == 0
         assert "".join(operator.read_logs(other_id)) == "[setup] ***\n"
+        again_id = json.loads(gavel("job", "resubmit", job_id, "--json"))["id"]
+        assert operator.wait(again_id, 90)["state"] == "FAILED"
+        assert "".join(operator.read_logs(again_id)) == log, "it has the secrets, too"
+        gavel("job", "spec", again_id)
         gavel("export-trace", "trace.csv")
         gavel("db", "backup", "backup.db", "--database-url", f"sqlite:///{tmp_path}/state/gavel.db")
-        of_jobs = [f"/v1/jobs/{each}{part}" for each in (job_id, other_id) for part in PARTS]
-        paths = ("/v1/jobs", *of_jobs, "/v1/audit", "/v1/secrets", "/v1/summary", "/metrics")
-        answers = [operator._http.get(path).text for path in paths]
-        assert all(VALUE not in text for text in (*outputs, *answers))
+        for address in get_routes(operator, [job_id, other_id, again_id], 5):
+            answer = operator._http.get(address)
+            assert answer.status_code < 500 and not leaks(answer.content), address
+        assert not [text for text in outputs if leaks(text.encode())]
         assert wait_until(lambda: not list((tmp_path / "state" / "gangs").glob("*/*/launch.json")), 30)
+        written = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+        assert any(path.name == "gavel.db-wal" for path in written)
+        assert [path for path in written if leaks(path.read_bytes())] == []
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(path.name == "gavel.db" for path in files)
-    assert [path for path in files if VALUE.encode() in path.read_bytes()] == []
+    assert [path for path in files if leaks(path.read_bytes())] == []

@@ -46,6 +46,7 @@ function showJob(job) {
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
   byId("job-resubmit").hidden = job.state !== "FAILED";
+  byId("job-resubmit-checkpoint").hidden = job.state !== "FAILED" || job.steps_done === 0;
   byId("job-pause").hidden = !isAlive || job.pause_requested;
   byId("job-resume").hidden = !isAlive || !job.pause_requested;
   showFailure(job);
@@ -120,6 +121,7 @@ function showFacts(job) {
     After: job.after.join(", "),
     "Notifies of": job.notify === null ? "" : job.notify.join(", ") || "nothing",
     "Submitted again from": job.resubmit_of ?? "",
+    "Began with checkpoint": job.from_checkpoint,
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     "Start-up": startupOf(job),
@@ -210,11 +212,13 @@ async function ask(button, verb, done) {
 const on = (name, action) => byId(`job-${name}`).addEventListener("click", (event) => action(event.currentTarget));
 on("pause", (button) => ask(button, "pause", "The job stops after a checkpoint, and waits."));
 on("resume", (button) => ask(button, "resume", "The job continues from its checkpoint."));
-on("resubmit", async (button) => {
-  const made = await act(button, () => send("POST", `${PATH}/resubmit`, {}, { "Idempotency-Key": freshKey() }),
+const again = async (button, changes) => {
+  const made = await act(button, () => send("POST", `${PATH}/resubmit`, changes, { "Idempotency-Key": freshKey() }),
     "The job is submitted again.");
   if (made) location.assign(`/jobs/${encodeURIComponent(made.id)}`);
-});
+};
+on("resubmit", (button) => again(button, {}));
+on("resubmit-checkpoint", (button) => again(button, { from_checkpoint: true }));
 on("cancel", async (button) => {
   if (await confirmed("Cancel this job? This cannot be undone.", "Cancel the job")) {
     await ask(button, "cancel", "The job ends as soon as its gang has stopped.");

@@ -34,7 +34,7 @@ class DetachedGang(LocalGang):
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""
-        self._write("launch.json", launch)
+        self._write_launch(launch)
         shell = ("/bin/sh", "-c", DETACHED, "sh", *SUPERVISE, str(self.directory))
         pid = spawn(shell, environment, self.directory / "supervisor.err")
         os.waitpid(pid, 0)
@@ -186,7 +186,9 @@ class Shard:
             return (), False
         if after < self._dropped:  # a new service asks for reports that its predecessor took
             self._kept, self._dropped = [], 0
+            mask = self.gang.reports.mask
             self.gang.reports = _reader(self.launch.instruction, self._places)
+            self.gang.reports.mask = mask
         self._kept.extend(self.gang.reports.read())
         self._kept = [report for report in self._kept if report.sequence > after]
         self._dropped = max(self._dropped, after)

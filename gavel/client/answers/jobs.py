@@ -155,6 +155,7 @@ class Job(TypedDict):
     array_index: int | None
     notify: list[str] | None  # Of what its user is notified; null: as the user chose for all jobs.
     resubmit_of: str | None  # The job that was submitted again as this one.
+    from_checkpoint: str  # The checkpoint it began with, JOB/NAME; empty: it began at step 0.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 
 

@@ -115,6 +115,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         start_step=job.steps_done,
         total_steps=job.total_steps,
         checkpoint=job.checkpoint,
+        from_checkpoint=job.spec.from_checkpoint,
         workdir=job.spec.workdir,
         python=job.spec.python,
         image=job.spec.image,

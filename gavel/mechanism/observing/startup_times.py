@@ -47,7 +47,7 @@ def learned_times(
     """
     for report in reports:
         if report.sequence > job.report_sequence:
-            restore_s = report.restore_s if job.checkpoint is not None else None
+            restore_s = report.restore_s if job.checkpoint or job.spec.from_checkpoint else None
             if (report.startup_s, restore_s, report.checkpoint_s) != (None, None, None):
                 table = _with(table, job.spec.kind, gang.accelerator_type, replace(report, restore_s=restore_s))
     return table
