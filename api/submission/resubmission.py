@@ -47,6 +47,9 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "env": {name: value for name, value in spec.env.items() if name != ARRAY_INDEX},
         "workdir": spec.workdir or None,
         "python": spec.python or None,
+        "setup": spec.setup or None,
+        "image": spec.image or None,
+        "secrets": list(spec.secrets),
         "code": None
         if spec.code is None
         else CodeOfJob(digest=spec.code.digest, commit=spec.code.commit, is_modified=spec.code.is_modified),
