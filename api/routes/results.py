@@ -9,10 +9,13 @@ from api.access.auth import AnyCaller, visible_job
 from api.http.errors import documented
 from api.http.files import HEADERS, OpenFileResponse
 from api.routes.parameters import JobIdPath
-from api.schemas.results import CheckpointsView, JobFilesView, JobMetricsView
+from api.schemas.results import CheckpointsView, JobFilesView, JobMetricsView, JobUtilizationView
 from api.services import ServicesDep
 from api.views.files import checkpoints_view, files_view
 from api.views.metrics import metrics_view
+from api.views.utilization import utilization_view
+from gavel.backends.folder import log_path
+from gavel.backends.utilization import read_utilization
 
 router = APIRouter(prefix="/v1/jobs", tags=["results"])
 
@@ -47,6 +50,18 @@ def get_metrics(
     """
     visible_job(services, caller, job_id)
     return metrics_view(services.store.metric_points(job_id), points)
+
+
+@router.get("/{job_id}/utilization", operation_id="get_utilization", responses=documented(401, 403, 404, 422, 503))
+def get_utilization(
+    job_id: JobIdPath,
+    caller: AnyCaller,
+    services: ServicesDep,
+    points: Annotated[int, Query(ge=2, le=1001, description="Most samples of a rank, evenly chosen.")] = 500,
+) -> JobUtilizationView:
+    """CPU cores and memory of each rank of the job over time, sampled every ten seconds; more seldom in long jobs."""
+    visible_job(services, caller, job_id)
+    return utilization_view(read_utilization(log_path(services.settings.state_dir, job_id)), points)
 
 
 @router.get("/{job_id}/files", operation_id="list_files", responses=documented(401, 403, 404, 422, 503))

@@ -16,6 +16,22 @@ class JobMetricsView(View):
     values: dict[str, list[float | None]] = Field(description="Null: this report had no value of that name.")
 
 
+class RankUtilizationView(View):
+    """What one rank used with its child processes, in columns of equal length, by time."""
+
+    rank: int
+    at_s: list[float]
+    generations: list[int] = Field(description="Of the gang: it grows with each launch.")
+    cpu_cores: list[float] = Field(description="Mean number of CPU cores since the sample before.")
+    memory_bytes: list[int] = Field(description="Resident memory; what processes share counts for each.")
+
+
+class JobUtilizationView(View):
+    """What the processes of a job used. No ranks: there is no sample, as on a Ray cluster."""
+
+    ranks: list[RankUtilizationView]
+
+
 class JobFileView(View):
     """A file in a job's output folder."""
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import islice
+from typing import TypeVar
 
 from api.schemas.results import JobMetricsView
 from gavel.types import MetricPoint
 
+T = TypeVar("T")
 NAMES_MAX = 32  # a job may report 16 at a time, and others later
 
 
@@ -24,7 +26,7 @@ def metrics_view(points: Sequence[MetricPoint], most: int) -> JobMetricsView:
     )
 
 
-def evenly(points: Sequence[MetricPoint], most: int) -> Sequence[MetricPoint]:
+def evenly(points: Sequence[T], most: int) -> Sequence[T]:
     """Return all points, or `most` (at least 2) of them at equal distances, the first and the last included."""
     if len(points) <= most:
         return points

@@ -31,14 +31,14 @@ class CheckpointFolder:
 
 
 class Checkpoints:
-    """The checkpoints below a folder; None: they are where the service cannot read them."""
+    """The checkpoints below a folder."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def listing(self, job_id: JobId) -> tuple[CheckpointFolder, ...]:
         """Return the job's checkpoints that are on the disk, the newest first."""
-        if self._folder is None or not JOB_ID.fullmatch(job_id) or not (self._folder / job_id).is_dir():
+        if not JOB_ID.fullmatch(job_id) or not (self._folder / job_id).is_dir():
             return ()
         with os.scandir(self._folder / job_id) as scan:
             named = [(CHECKPOINT.fullmatch(entry.name), entry) for entry in scan if entry.is_dir(follow_symlinks=False)]
@@ -57,8 +57,6 @@ class Checkpoints:
 
     def copy(self, job_id: JobId, name: str) -> str:
         """Keep a checkpoint for a job that begins with it; return its origin. Raises InvalidRequest, OSError."""
-        if self._folder is None:
-            raise InvalidRequest("from_checkpoint", "checkpoints are at a URL here, from where none can be taken")
         return copy_checkpoint(self._folder, job_id, name)
 
     def tar(self, job_id: JobId, name: str) -> Iterator[bytes]:
@@ -69,7 +67,7 @@ class Checkpoints:
         """
         if all(each.name != name for each in self.listing(job_id)):
             raise no_checkpoint(job_id, name)
-        root = str((self._folder or Path()) / job_id / name)
+        root = str(self._folder / job_id / name)
         inside = list(entries(root))
         if len(inside) >= ENTRIES_MAX:
             raise too_many_files(name)

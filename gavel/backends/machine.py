@@ -5,7 +5,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 READ_BYTES = 1 << 20
@@ -114,13 +114,19 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def descendants(root: int) -> list[int]:
-    """Return the pids of all processes below `root`."""
+def children_of_all() -> dict[int, list[int]]:
+    """Return the pids of the children of each process of this machine."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):  # it ended while we looked
                 children.setdefault(int(stat_fields(int(name))[1]), []).append(int(name))
+    return children
+
+
+def descendants(root: int, children: Mapping[int, list[int]] | None = None) -> list[int]:
+    """Return the pids of all processes below `root`; `children` are those of each process, if they were read before."""
+    children = children_of_all() if children is None else children
     pids = [root]
     for pid in pids:
         pids.extend(children.get(pid, ()))

@@ -34,6 +34,7 @@ from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Process, start_ranks, start_task
+from gavel.backends.utilization_sampler import Sampler
 from gavel.child_processes import adopt_orphans, exit_text
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Supervisor:
         self._lost = ""
         self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
         self._over_quota = ""
+        self._sampler = Sampler(f"{self._launch['log_path']}.utilization", self._launch.get("generation", 0))
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
@@ -233,7 +235,13 @@ class Supervisor:
         self._enforce()
         if not self._ending:
             self._start_tasks()
+            self._sample()
         return True
+
+    def _sample(self) -> None:
+        """Look at what the ranks use; of containers, which are not below their rank, at all of the gang."""
+        ranks = {rank.rank or 0: rank.pid for rank in self._ranks if rank.exit_code is None}
+        self._sampler.look({0: os.getpid()} if self._launch.get("image") else ranks)
 
     def _in_image(self, name: str, process: dict[str, Any]) -> dict[str, Any]:
         """Return the process as one that runs in the job's image, if it has one."""

@@ -13,7 +13,7 @@ from gavel.cli.jobs import job_commands
 from gavel.cli.metric_export import POINTS, write_mlflow, write_tensorboard
 from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
-from gavel.client import Checkpoints, JobFiles, JobMetrics
+from gavel.client import Checkpoints, JobFiles, JobMetrics, JobUtilization
 
 Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
 TensorBoard = Annotated[
@@ -49,6 +49,13 @@ def metrics(
                 typer.echo(write_mlflow(job, curves, mlflow))
             return
         show.answer(client.job_metrics(job_id, points=points), as_json, _metrics)
+
+
+@job_commands.command()
+def utilization(job_id: JobId, points: Points = 20, as_json: Json = False) -> None:
+    """Show CPU cores and memory of each rank over time: gavel job utilization ID --points 1000 --json"""
+    with connect() as client:
+        show.answer(client.job_utilization(job_id, points=points), as_json, _utilization)
 
 
 @job_commands.command()
@@ -94,6 +101,18 @@ def _metrics(curves: JobMetrics) -> RenderableType:
             str(generation),
             *("" if value is None else f"{value:.5g}" for value in values),
         )
+    return rows
+
+
+def _utilization(used: JobUtilization) -> RenderableType:
+    rows = Rows("AT", "LEASE", "RANK", "CPU CORES", "MEMORY")
+    for rank in used["ranks"]:
+        columns = (rank["at_s"], rank["generations"], rank["cpu_cores"], rank["memory_bytes"])
+        for at_s, generation, cores, memory_bytes in zip(*columns, strict=True):
+            memory = f"{memory_bytes / (1 << 20):,.0f} MiB"
+            rows.add_row(show.instant(at_s), str(generation), str(rank["rank"]), f"{cores:.2f}", memory)
+    if not used["ranks"]:
+        rows.caption = "no sample yet: the first is taken two seconds after the start; on Ray there are none"
     return rows
 
 

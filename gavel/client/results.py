@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gavel.client.answers import Checkpoints, JobFiles, JobMetrics
+from gavel.client.answers import Checkpoints, JobFiles, JobMetrics, JobUtilization
 from gavel.client.script import Ask, Item, Items, Listing, Method, NextChunk, Open, Script, answered, get, part
 
 
@@ -13,6 +13,11 @@ class ResultCalls:
     def job_metrics(self, job_id: str, *, points: int | None = None) -> Script[JobMetrics]:
         """Return the metrics that the job has reported, in columns by step, at most `points` (500) of them."""
         return get(_path(job_id, "metrics"), points=points)
+
+    @Method
+    def job_utilization(self, job_id: str, *, points: int | None = None) -> Script[JobUtilization]:
+        """Return CPU cores and memory of each rank over time, at most `points` (500) samples of each."""
+        return get(_path(job_id, "utilization"), points=points)
 
     @Method
     def job_files(self, job_id: str) -> Script[JobFiles]:

@@ -74,6 +74,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/utilization": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
     "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),

@@ -71,10 +71,6 @@ def test_an_archive_of_a_file_that_shrinks_is_cut_off_and_not_filled_up(tmp_path
         list(archive)
 
 
-def test_checkpoints_at_a_url_are_not_listed() -> None:
-    assert Checkpoints(None).listing("j1") == ()
-
-
 def test_the_commands_list_and_download_the_accepted_one(
     service: Service, ann: tuple[str, httpx.Client], job_id: str, tmp_path: Path
 ) -> None:

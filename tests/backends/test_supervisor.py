@@ -120,7 +120,16 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
     show = "import gavel.backends.supervisor; print(sorted(name for name in sys.modules if name.startswith('gavel.b')))"
     code = f"import sys; sys.path.append({root!r}); {show}"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    names = ("job_folder", "machine", "meeting", "output", "output_quota", "processes", "supervisor")
+    names = (
+        "job_folder",
+        "machine",
+        "meeting",
+        "output",
+        "output_quota",
+        "processes",
+        "supervisor",
+        "utilization_sampler",
+    )
     parts = ["gavel.backends", *(f"gavel.backends.{name}" for name in names)]
     assert done.stdout == f"{parts}\n"
 

@@ -32,6 +32,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "get_log": ("read_logs", "job logs"),
     "list_events": ("events", "job events"),
     "get_metrics": ("job_metrics", "job metrics"),
+    "get_utilization": ("job_utilization", "job utilization"),
     "list_files": ("job_files", "job files"),
     "get_file": ("read_file", "job download"),
     "list_checkpoints": ("job_checkpoints", "job checkpoints"),

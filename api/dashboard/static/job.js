@@ -12,6 +12,7 @@ import { blockOf } from "./placing.js";
 import { showProgress } from "./progress.js";
 import { act, confirmed, follow } from "./shell.js";
 import { speedOf } from "./speed.js";
+import { showUtilization } from "./utilization.js";
 import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
 
 const ID = document.body.dataset.job;
@@ -31,7 +32,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job), showUtilization(ID, hasEnded)]);
   isOver = hasEnded;
 }
 

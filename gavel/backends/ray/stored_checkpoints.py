@@ -16,7 +16,7 @@ from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
 from gavel.backends.ray.transfers import RemoteCheckpoints
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, GavelError
+from gavel.errors import BackendUnavailable, GavelError, InvalidRequest
 from gavel.types import JobId
 
 
@@ -35,6 +35,13 @@ class StoredCheckpoints:
             names = [name for name in remote.names(job_id) if CHECKPOINT.fullmatch(name)]
             folders = [_described(remote, job_id, name) for name in names]
         return tuple(sorted(folders, key=lambda each: (each.generation, each.step), reverse=True))
+
+    def copy(self, job_id: JobId, name: str) -> str:
+        """Raise InvalidRequest: none can be kept for another job."""
+        message = f"the checkpoints of job {job_id} are at a URL, from where another job cannot take {name}"
+        raise InvalidRequest(
+            "from_checkpoint", f"{message}; download it, and give it to the new job as an input (--data)"
+        )
 
     def tar(self, job_id: JobId, name: str) -> Iterator[bytes]:
         """Return the bytes of a tar archive of the checkpoint's files. Raises NotFound, InvalidRequest.

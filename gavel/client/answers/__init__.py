@@ -19,7 +19,15 @@ from gavel.client.answers.jobs import (
 )
 from gavel.client.answers.nodes import Node, Operation, OperationError
 from gavel.client.answers.notifications import Notification, NotificationSettings
-from gavel.client.answers.results import Checkpoint, Checkpoints, JobFile, JobFiles, JobMetrics
+from gavel.client.answers.results import (
+    Checkpoint,
+    Checkpoints,
+    JobFile,
+    JobFiles,
+    JobMetrics,
+    JobUtilization,
+    RankUtilization,
+)
 from gavel.client.answers.scheduling import (
     Allocation,
     AllocationRow,
@@ -93,6 +101,7 @@ __all__ = [
     "JobFile",
     "JobFiles",
     "JobMetrics",
+    "JobUtilization",
     "Lease",
     "LeaseDifference",
     "Node",
@@ -107,6 +116,7 @@ __all__ = [
     "PolicyList",
     "Queue",
     "QueueItem",
+    "RankUtilization",
     "Reason",
     "Reputation",
     "Resource",

@@ -17,6 +17,22 @@ class JobMetrics(TypedDict):
     values: dict[str, list[float | None]]  # Null: this report had no value of that name.
 
 
+class RankUtilization(TypedDict):
+    """What one rank used with its child processes, in columns of equal length, by time."""
+
+    rank: int
+    at_s: list[float]
+    generations: list[int]  # Of the gang: it grows with each launch.
+    cpu_cores: list[float]  # Mean number of CPU cores since the sample before.
+    memory_bytes: list[int]  # Resident memory; what processes share counts for each.
+
+
+class JobUtilization(TypedDict):
+    """What the processes of a job used. No ranks: there is no sample, as on a Ray cluster."""
+
+    ranks: list[RankUtilization]
+
+
 class JobFile(TypedDict):
     """A file in a job's output folder."""
 

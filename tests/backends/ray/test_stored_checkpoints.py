@@ -10,7 +10,7 @@ from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
 from gavel.backends.ray.transfers import RemoteCheckpoints
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, NotFound
+from gavel.errors import BackendUnavailable, InvalidRequest, NotFound
 
 pytest.importorskip("fsspec", reason="fsspec is not installed (extra [ray])")
 
@@ -49,6 +49,11 @@ def test_an_archive_has_all_files_of_a_checkpoint(url: str) -> None:
 def test_what_is_no_checkpoint_is_not_handed_out(url: str, name: str) -> None:
     with pytest.raises(NotFound, match="has no checkpoint"):
         StoredCheckpoints(url).tar("j1", name)
+
+
+def test_no_other_job_begins_with_a_checkpoint_at_a_url(url: str) -> None:
+    with pytest.raises(InvalidRequest, match="are at a URL, from where another job cannot take 2-30; download it"):
+        StoredCheckpoints(url).copy("j1", "2-30")
 
 
 def test_a_storage_that_does_not_answer_is_named(tmp_path: Path) -> None:

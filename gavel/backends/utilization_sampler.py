@@ -1,0 +1,81 @@
+"""Samples what the ranks of a gang use, seldom. Standard library only: a part of the supervisor."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from math import inf
+
+from gavel.backends.machine import boottime_s, children_of_all, descendants, stat_fields
+
+FIRST_AFTER_S, EVERY_S = 2.0, 10.0
+FILE_BYTES = 1 << 18  # then samples are left out
+RANKS_MAX = 64  # of a line
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Sampler:
+    """Appends a line to a file of the job every ten seconds: CPU cores and memory of each rank with its children."""
+
+    def __init__(self, path: str, generation: int) -> None:
+        self._path, self._generation = path, generation
+        self._looked_at_s = boottime_s()
+        self._due_at_s = self._looked_at_s + FIRST_AFTER_S
+        self._ticks: dict[int, int] = {}
+
+    def look(self, pids: Mapping[int, int]) -> None:
+        """Sample if it is time to. `pids`: the process of each rank. A full disk loses samples, nothing else."""
+        now_s = boottime_s()
+        if now_s < self._due_at_s:
+            return
+        elapsed_s = max(0.01, now_s - self._looked_at_s)
+        self._looked_at_s, self._due_at_s = now_s, now_s + EVERY_S
+        with contextlib.suppress(OSError):
+            ranks = list(self._sampled(dict(sorted(pids.items())[:RANKS_MAX]), elapsed_s))
+            line = json.dumps({"at_s": round(time.time(), 1), "generation": self._generation, "ranks": ranks})
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+                size = file.tell()
+            if size > FILE_BYTES:
+                thin(self._path)
+
+    def _sampled(self, pids: Mapping[int, int], elapsed_s: float) -> Iterator[tuple[int, float, int]]:
+        """Yield rank, mean number of CPU cores since the last look, and bytes of resident memory."""
+        ticks, children = {}, children_of_all()
+        for rank, root in pids.items():
+            spent = memory_bytes = 0
+            for pid in (root, *descendants(root, children)):
+                with contextlib.suppress(OSError):  # it ended while we looked
+                    fields = stat_fields(pid)
+                    ticks[pid] = int(fields[11]) + int(fields[12])
+                    spent += max(0, ticks[pid] - self._ticks.get(pid, 0))
+                    memory_bytes += int(fields[21]) * PAGE_BYTES
+            yield rank, round(spent / TICKS_PER_S / elapsed_s, 3), memory_bytes
+        self._ticks = ticks
+
+
+def thin(path: str) -> None:
+    """Leave samples out where they are closer than twice the usual distance, so that a long job keeps all its time."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = file.readlines()
+    instants = [_instant(line) for line in lines]
+    gaps = sorted(later - earlier for earlier, later in pairwise(instants))
+    distance_s = max(EVERY_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
+    kept, last_s = [], -inf
+    for line, at_s in zip(lines, instants, strict=True):
+        if not last_s <= at_s < last_s + 0.75 * distance_s:  # clocks are set back, too
+            kept.append(line)
+            last_s = at_s
+    with open(path + ".tmp", "w", encoding="utf-8") as file:
+        file.writelines(kept[-len(lines) * 7 // 8 :])  # whatever the job wrote into it: it gets smaller
+    os.replace(path + ".tmp", path)
+
+
+def _instant(line: str) -> float:
+    try:
+        return float(json.loads(line)["at_s"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return 0.0
