@@ -34,7 +34,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from clone_to_finished()
     yield from upload()
     for kind in KINDS:
-        yield Row(f"changed lines, {kind}", changed_lines(kind), "lines", 6)
+        yield Row(f"{kind}: changed lines", changed_lines(kind), "lines", 6)
     if not IS_WHOLE:
         print("no rows with training libraries: run `make frameworks-env`", file=sys.stderr)
         return
@@ -127,9 +127,9 @@ def resumption(kind: str) -> Iterator[Row]:
         pairs = zip(whole.final(), parts.final(), strict=True)
         difference = max(abs(after - before) / abs(before) for before, after in pairs)
         report = json.loads((parts.root / "gangs" / "2" / "reports.jsonl").read_text().splitlines()[0])
-    yield Row(f"resumed against uninterrupted, largest relative difference, {kind}", difference, "", 1e-6)
+    yield Row(f"{kind}: resumed against uninterrupted, relative", difference, "", 1e-6)
     start_s = report["startup_s"] + report["restore_s"]
-    yield Row(f"start of the next gang until its first step, cold, {kind}", start_s, "s")
+    yield Row(f"{kind}: start of the next gang, cold", start_s, "s")
 
 
 def upload() -> Iterator[Row]:

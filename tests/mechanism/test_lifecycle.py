@@ -90,6 +90,14 @@ def test_a_signal_is_named_in_the_message() -> None:
     assert "signal 9" in the_end(GangOutcome.EXITED, -9).message
 
 
+def test_the_message_of_a_failure_is_whole_sentences() -> None:
+    exit_ = GangExit(outcome=GangOutcome.EXITED, exit_code=3, message="rank 0 ended with exit code 3")
+    event = ended(a_leased_job(), a_gang(exit_), 20.0)
+    assert event is not None
+    assert event.message.startswith("The program ended with exit code 3 on ")
+    assert event.message.endswith(". Rank 0 ended with exit code 3.")
+
+
 def test_only_a_checkpoint_moves_the_steps_that_are_done() -> None:
     reports = (
         Report(sequence=1, kind=ReportKind.PROGRESS, step=30, metrics={"loss": 0.5}),

@@ -234,9 +234,15 @@ def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, Rea
     how = f"exit code {end.exit_code}" if end.exit_code > 0 else f"signal {-end.exit_code}"
     if job.failures < job.spec.max_retries:
         again = f"Retry {job.failures + 1} of {job.spec.max_retries} follows."
-        message = f"The program ended with {how} {where}. {again} {end.message}"
+        message = f"The program ended with {how} {where}. {again} {_sentence(end.message)}"
         return EventKind.RETRIED, Reason.RETRYING, message.rstrip()
-    return EventKind.BROKE, Reason.PROGRAM_FAILED, f"The program ended with {how} {where}. {end.message}".rstrip()
+    message = f"The program ended with {how} {where}. {_sentence(end.message)}"
+    return EventKind.BROKE, Reason.PROGRAM_FAILED, message.rstrip()
+
+
+def _sentence(text: str) -> str:
+    """Return what a backend says of an end, as one sentence among others."""
+    return text and f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
 def _did_all_steps(job: Job) -> bool:
