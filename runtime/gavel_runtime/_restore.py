@@ -1,6 +1,7 @@
 """Loading the checkpoint to resume from; the one before it where that fails."""
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from gavel_runtime._lease import boottime_s, running_s
 from gavel_runtime._setting import Setting
 
 NOTE_LENGTH_MAX = 400
+FETCH_LIMIT_S = 600.0
+FETCH_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,19 @@ def _restored(setting: Setting, checkpoint: Path, restore: Callable[[Path], obje
     try:
         restore(checkpoint)
     except Exception as error:
+        _await_fetched(setting.previous_checkpoint, setting.gang_dir)
         return _restored_before(checkpoint, setting.previous_checkpoint, restore, error)
     return setting.start_step, ""
+
+
+def _await_fetched(checkpoint: Path, gang_dir: Path | None) -> None:
+    """Ask the node for a checkpoint that has to be fetched first, and wait until it is there or cannot be fetched."""
+    if gang_dir is None or checkpoint.is_dir():
+        return
+    (gang_dir / "previous.wanted").touch()
+    until_s = boottime_s() + FETCH_LIMIT_S
+    while not (checkpoint.is_dir() or (gang_dir / "previous.failed").exists()) and boottime_s() < until_s:
+        time.sleep(FETCH_POLL_S)
 
 
 def _restored_before(

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from pathlib import Path
 
-from tests.workloads.gang import Gang, counting
+from tests.workloads.gang import Gang, counting, until
 
 
 def kept(gang: Gang, name: str, content: str) -> Path:
@@ -37,6 +37,23 @@ def test_the_one_before_is_loaded_and_its_later_steps_are_done_again(gang: Gang)
 def test_without_one_before_the_job_fails_with_the_name_of_the_checkpoint(gang: Gang) -> None:
     codes, outputs = start(gang, None)
     assert codes == [1] and "6-20 could not be loaded" in outputs[0]
+
+
+def test_one_that_has_to_be_fetched_is_asked_for_and_waited_for(gang: Gang) -> None:
+    given = {"total": 30, "start": 20, "checkpoint": kept(gang, "6-20", "[0, 1")}
+    previous = gang.checkpoints / "5-10"
+    running = gang.start(counting(0.0), **given, GAVEL_PREVIOUS_CHECKPOINT=str(previous))  # type: ignore[arg-type]
+    until((gang.directory / "previous.wanted").exists)
+    kept(gang, "fetching", str(list(range(10)))).rename(previous)
+    codes, outputs = running.finish()
+    assert codes == [0] and "trained 30" in outputs[0]
+
+
+def test_one_that_cannot_be_fetched_is_named(gang: Gang) -> None:
+    (gang.directory / "previous.failed").touch()
+    codes, outputs = start(gang, gang.checkpoints / "5-10")
+    assert codes == [1]
+    assert "5-10 could not be loaded; neither could 6-20 (JSONDecodeError" in outputs[0]
 
 
 def test_if_neither_loads_both_are_named(gang: Gang) -> None:

@@ -14,10 +14,11 @@ from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, la
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
+from gavel.backends.ray.checkpoint_fetch import CheckpointFetch
 from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.backends.ray.slots import environment_of
-from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url, store
+from gavel.backends.ray.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
 from gavel.backends.tasks import NOT_STARTED
 from gavel.ports import LaunchGang
@@ -57,6 +58,7 @@ class Shard:
         self._code = code
         self._lost_checkpoints: list[str] = []
         self._places = places
+        self._fetch = _fetch_of(launch, places, transfers)
         self._log = places.gang / "output.log"
         self._tasks = machine.Lines(str(places.gang / "tasks.jsonl"))
         self._kept: list[Report] = []
@@ -133,13 +135,12 @@ class Shard:
 
     def _has_checkpoint(self) -> bool:
         """Return True once the checkpoint is on this node; lose the gang if it cannot be fetched."""
-        job_id, name, url = self.launch.key[0], self.launch.instruction.checkpoint, self.launch.checkpoints
-        if name is None or not is_url(url) or (self._places.checkpoints / name).is_dir():
+        if self._fetch is None:
             return True
-        path = self._places.checkpoints / name
         try:
-            self._transfers.done((*self.key, "fetch", name), lambda: RemoteCheckpoints(url).fetch(job_id, path))
+            return self._fetch.is_here()
         except Exception as problem:  # of whichever storage this is
+            name, url = self.launch.instruction.checkpoint, self.launch.checkpoints
             self.gang.lose(f"cannot fetch its checkpoint {name} from {url}: {problem}")
         return False
 
@@ -147,6 +148,8 @@ class Shard:
         """Return the state, and what came after what the service has taken already."""
         self.gang.look()
         self._refuse_tasks()
+        if self._fetch is not None and self.is_live:
+            self._fetch.look()
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
@@ -241,12 +244,15 @@ class Shard:
             output_bytes=launch.output_bytes,
             preparation=self._preparation(),
         )
+        previous = self._fetch.previous() if self._fetch is not None else None
+        fetched = {"GAVEL_PREVIOUS_CHECKPOINT": str(previous)} if previous is not None else {}
         nodes = list(dict.fromkeys(launch.node_of_rank))
         for local, rank in enumerate(launch.ranks):
             spec = whole["ranks"][rank]
             spec["rank"] = rank
             spec["env"] |= {
                 **launch.environment,
+                **fetched,
                 **place_of_rank(
                     rank,
                     len(launch.node_of_rank),
@@ -297,6 +303,16 @@ def shared_places(launch: ShardLaunch, own: Places) -> Places:
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
     return replace(own, checkpoints=checkpoints)
+
+
+def _fetch_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> CheckpointFetch | None:
+    """Return how the gang's checkpoint comes to this node; None if it is there, or the gang begins without one."""
+    accepted, url = launch.instruction.checkpoint, launch.checkpoints
+    if accepted is None or not is_url(url):
+        return None
+    return CheckpointFetch(
+        launch.key, accepted, url=url, checkpoints=places.checkpoints, gang=places.gang, transfers=transfers
+    )
 
 
 def launch_of(record: Mapping[str, Any]) -> ShardLaunch:

@@ -78,6 +78,35 @@ def test_a_gang_starts_once_its_checkpoint_is_on_its_node(agent: NodeAgent, tmp_
     assert end.log == b"twenty\n"
 
 
+FALLS_BACK = """
+import os, pathlib, time
+previous = pathlib.Path(os.environ["GAVEL_PREVIOUS_CHECKPOINT"])
+print(previous.name, previous.exists(), flush=True)
+gang = pathlib.Path(os.environ["GAVEL_GANG_DIR"])
+(gang / "previous.wanted").touch()
+while not previous.is_dir() and not (gang / "previous.failed").exists():
+    time.sleep(0.01)
+print((previous / "weights").read_text() if previous.is_dir() else "failed")
+"""
+
+
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_the_checkpoint_before_is_fetched_when_the_job_asks(agent: NodeAgent, tmp_path: Path, is_stored: bool) -> None:
+    """And if it cannot be fetched, the job hears of it."""
+    url = (tmp_path / "storage").as_uri()
+    for name in ("3-10", "4-20"):
+        (tmp_path / "made" / name).mkdir(parents=True)
+        (tmp_path / "made" / name / "weights").write_text(f"of {name}")
+        RemoteCheckpoints(url).put("j1", tmp_path / "made" / name)
+    launch = launch_of_program(tmp_path, url, FALLS_BACK, checkpoint="4-20", start_step=20)
+    if not is_stored:
+        (tmp_path / "n1/checkpoints/j1").mkdir(parents=True)
+        (tmp_path / "n1/checkpoints/j1/3-10").write_text("in the way")
+    end = until(agent, wanted(launch), is_ended)  # type: ignore[arg-type]
+    expected = "3-10 False\nof 3-10\n" if is_stored else "3-10 True\nfailed\n"
+    assert end.log.decode() == expected
+
+
 def test_a_checkpoint_that_is_not_there_loses_the_gang_and_says_which(agent: NodeAgent, tmp_path: Path) -> None:
     url = (tmp_path / "storage").as_uri()
     launch = launch_of_program(tmp_path, url, READS, checkpoint="4-20")

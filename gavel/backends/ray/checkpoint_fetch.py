@@ -1,0 +1,56 @@
+"""The checkpoints that a gang begins with, brought to its node: the accepted one, and the one before if it asks."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+
+from gavel.backends.checkpoint_retention import CHECKPOINT, older_ones
+from gavel.backends.durable import write_durable
+from gavel.backends.gang import GangKey, read_object
+from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers
+
+WANTED = "previous.wanted"
+FAILED = "previous.failed"
+PREVIOUS = "previous.json"
+
+
+class CheckpointFetch:
+    """Fetches below `url` what the gang `key` begins with, into the folder `checkpoints` of its job on this node.
+
+    `gang` is the gang's directory, `accepted` the name of the checkpoint.
+    """
+
+    def __init__(
+        self, key: GangKey, accepted: str, *, url: str, checkpoints: Path, gang: Path, transfers: Transfers
+    ) -> None:
+        self._key, self._accepted, self._url = key, accepted, url
+        self._checkpoints, self._gang, self._transfers = checkpoints, gang, transfers
+
+    def is_here(self) -> bool:
+        """Return True once the accepted checkpoint is here, and the name of the one before. Raises any exception."""
+        return self._transfers.done((*self._key, "fetch", self._accepted), self._fetch)
+
+    def previous(self) -> Path | None:
+        """Return where the checkpoint before the accepted one is, or would be; None if there is none."""
+        name = str((read_object(self._gang / PREVIOUS) or {}).get("name"))  # the job may write there, too
+        return self._checkpoints / name if CHECKPOINT.fullmatch(name) else None
+
+    def look(self) -> None:
+        """Fetch the checkpoint before if the job asks for it, in the background; note if it cannot be."""
+        path = self.previous()
+        if path is None or not (self._gang / WANTED).exists() or path.is_dir():
+            return
+        try:
+            self._transfers.done(
+                (*self._key, "fetch", path.name), lambda: RemoteCheckpoints(self._url).fetch(self._key[0], path)
+            )
+        except Exception as problem:  # of whichever storage this is
+            with suppress(OSError):  # the disk is full: the job waits to its limit
+                write_durable(self._gang / FAILED, str(problem).encode())
+
+    def _fetch(self) -> None:
+        remote = RemoteCheckpoints(self._url)
+        before = older_ones(remote.names(self._key[0]), self._accepted)
+        write_durable(self._gang / PREVIOUS, json.dumps({"name": before[-1] if before else ""}).encode())
+        if not (self._checkpoints / self._accepted).is_dir():
+            remote.fetch(self._key[0], self._checkpoints / self._accepted)
