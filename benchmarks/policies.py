@@ -199,6 +199,7 @@ def simple_objectives() -> Iterator[Row]:
     specs = (
         "max_total_throughput",
         "max_total_relative_speed",
+        "rank_weighted_speed",
         "min_cost",
         "dominant_resource_fairness",
         "shortest_job_first",
@@ -207,7 +208,13 @@ def simple_objectives() -> Iterator[Row]:
     for unique, jobs in ((False, "jobs of real kinds"), (True, "unique")):
         problem = a_problem(16_384, CONTENDED, unique=unique)
         for spec in specs:
-            most = 0.05 if unique and spec == "max_total_relative_speed" else None if unique else 0.1
+            most = (
+                0.05
+                if unique and spec in ("max_total_relative_speed", "rank_weighted_speed")
+                else None
+                if unique
+                else 0.1
+            )
             yield solved(f"{spec}, 16384 {jobs}", registry.load(spec), problem, most, 3)
 
 

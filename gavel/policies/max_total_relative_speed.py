@@ -5,21 +5,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from gavel.policies import measures
-from gavel.policies.fast.packed_totals import packed_greatest
-from gavel.policies.fast.totals import greatest
-from gavel.policies.programs.pairs import named_pairs
-from gavel.policies.programs.program import Program, Solver
-from gavel.policies.programs.total import most, total
-from gavel.policies.programs.validate import check_problem
-from gavel.types import Allocation, AllocationProblem, FloatArray
+from gavel.policies._speeds import TotalOfSpeeds
+from gavel.types import AllocationProblem, FloatArray
 
 Ageing = Literal["age", "attained_service", "none"]
 TEN_HOURS_S = 36_000.0
 
 
 @dataclass(frozen=True)
-class MaxTotalRelativeSpeed:
+class MaxTotalRelativeSpeed(TotalOfSpeeds):
     """maximise sum_i s_i w_i f_i a_i / max_j T_ij with f_i = 1 + b ln(1 + waiting).
 
     Relative speeds can be added where steps of different models cannot. Without f a job that gains little from any type
@@ -29,8 +23,6 @@ class MaxTotalRelativeSpeed:
     """
 
     ageing: Ageing = "age"
-    solver: Solver = "highs"
-    time_limit_s: float = 60.0
 
     name: ClassVar[str] = "max_total_relative_speed"
     formula: ClassVar[str] = "maximise sum_i s_i w_i f_i a_i / max_j T_ij, f_i = 1 + b ln(1 + waiting_i)"
@@ -47,31 +39,9 @@ class MaxTotalRelativeSpeed:
         held = {"attained_service_s", "round_duration_s"} if self.ageing == "attained_service" else set()
         return frozenset({"weight", *held, *({"age_s"} if self.ageing != "none" else set())})
 
-    def allocate(self, problem: AllocationProblem) -> Allocation:
-        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
-        check_problem(problem, takes_pair_rates=True)
-        if problem.pair_rates is not None or not measures.is_unpacked(problem):
-            allocation = packed_greatest(problem, self._per_step(problem), self.name)
-        else:
-            allocation = greatest(problem, self._worth(problem), self.name)
-        return allocation or self.program(named_pairs(problem))
-
-    def program(self, problem: AllocationProblem) -> Allocation:
-        """Return the same allocation by the linear program that defines the policy."""
-        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
-        return most(program, self._worth(problem), policy=self.name)
-
-    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
-        """Return the weighted total of relative speeds, (1,)."""
-        return total(self._worth(problem), allocation)
-
-    def _worth(self, problem: AllocationProblem) -> FloatArray:
-        return measures.value_per_time(problem, self._per_step(problem)[:, None])
-
-    def _per_step(self, problem: AllocationProblem) -> FloatArray:
-        """What a step per second of each job is worth, (n,)."""
-        claim = problem.scale_factor * problem.weight * self._patience(problem)
-        return measures.per_best_rate(problem) * claim
+    def claim(self, problem: AllocationProblem) -> FloatArray:
+        """Return s_i w_i f_i, (n,)."""
+        return problem.scale_factor * problem.weight * self._patience(problem)
 
     def _patience(self, problem: AllocationProblem) -> FloatArray:
         """The factor f_i >= 1, (n,)."""

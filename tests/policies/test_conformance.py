@@ -20,6 +20,7 @@ SPECS = [
     "finish_time_fairness?backfill=false",
     "makespan?backfill=false",
     "max_total_relative_speed?ageing=attained_service",
+    "rank_weighted_speed?length=attained_service",
     "min_cost?deadlines=false",
     "dominant_resource_fairness?share=accelerators",
     "dominant_resource_fairness?share=memory",

@@ -8,7 +8,7 @@ from gavel.policies.fast import totals
 from gavel.types import AllocationProblem
 from tests.policies.instances import an_instance, seeds
 
-SPECS = ("max_total_throughput", "max_total_relative_speed", "min_cost")
+SPECS = ("max_total_throughput", "max_total_relative_speed", "min_cost", "rank_weighted_speed")
 
 
 def instances(few: int, full: int) -> list[AllocationProblem]:

@@ -1,0 +1,53 @@
+"""Makes a weighted total of relative speeds as large as it can be: the common part of the policies that do."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gavel.policies import measures
+from gavel.policies.fast.packed_totals import packed_greatest
+from gavel.policies.fast.totals import greatest
+from gavel.policies.programs.pairs import named_pairs
+from gavel.policies.programs.program import Program, Solver
+from gavel.policies.programs.total import most, total
+from gavel.policies.programs.validate import check_problem
+from gavel.types import Allocation, AllocationProblem, FloatArray
+
+
+@dataclass(frozen=True)
+class TotalOfSpeeds(ABC):
+    """maximise sum_i claim_i a_i / max_j T_ij; for gangs of one the answer is a matching of jobs to workers."""
+
+    solver: Solver = "highs"
+    time_limit_s: float = 60.0
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def claim(self, problem: AllocationProblem) -> FloatArray:
+        """Return what each job's relative speed counts, (n,), at least 0."""
+
+    def allocate(self, problem: AllocationProblem) -> Allocation:
+        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
+        check_problem(problem, takes_pair_rates=True)
+        if problem.pair_rates is not None or not measures.is_unpacked(problem):
+            allocation = packed_greatest(problem, self._per_step(problem), self.name)
+        else:
+            allocation = greatest(problem, self._worth(problem), self.name)
+        return allocation or self.program(named_pairs(problem))
+
+    def program(self, problem: AllocationProblem) -> Allocation:
+        """Return the same allocation by the linear program that defines the policy."""
+        program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
+        return most(program, self._worth(problem), policy=self.name)
+
+    def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
+        """Return the weighted total of relative speeds, (1,)."""
+        return total(self._worth(problem), allocation)
+
+    def _worth(self, problem: AllocationProblem) -> FloatArray:
+        return measures.value_per_time(problem, self._per_step(problem)[:, None])
+
+    def _per_step(self, problem: AllocationProblem) -> FloatArray:
+        """What a step per second of each job is worth, (n,)."""
+        return measures.per_best_rate(problem) * self.claim(problem)

@@ -1,0 +1,69 @@
+"""Rank-weighted relative speed: of the jobs' speeds those of the shortest count most, and no job falls far behind."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.policies._speeds import TotalOfSpeeds
+from gavel.types import AllocationProblem, FloatArray
+
+Length = Literal["remaining", "attained_service"]
+CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
+EVEN_PART = 0.3  # of each job's weight, alike for all
+LEVELS_BASE = 4.0  # of attained service: one level is four times the last
+
+
+@dataclass(frozen=True)
+class RankWeightedSpeed(TotalOfSpeeds):
+    """maximise sum_i w_i v_i s_i^g a_i / max_j T_ij, v falling with the rank of W_i from the shortest to the longest.
+
+    theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest W of n, equals alike;
+    v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
+    of known size whose speed is their share to the power q. `length` says what is W: `remaining` (steps left at the
+    best rate, g = 1/2), or `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing,
+    g = 1).
+    """
+
+    length: Length = "remaining"
+
+    name: ClassVar[str] = "rank_weighted_speed"
+    formula: ClassVar[str] = "maximise sum_i w_i v_i s_i^g a_i / max_j T_ij, v by rank of the length, shortest first"
+    source: ClassVar[str] = "after heSRPT (Berg, Vesilo, Harchol-Balter, Performance Evaluation 2020), section 3"
+    choose_when: ClassVar[str] = "Choose this when jobs should end as soon as possible in the mean."
+    order_matters: ClassVar[bool] = False
+    promises: ClassVar[frozenset[str]] = frozenset({"pareto", "monotone_in_capacity"})
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Return the fields read: the weights, and what the ranks come from."""
+        return frozenset({"weight", "steps_remaining" if self.length == "remaining" else "attained_service_s"})
+
+    def claim(self, problem: AllocationProblem) -> FloatArray:
+        """Return w_i v_i s_i^g, (n,)."""
+        size = np.sqrt(problem.scale_factor) if self.length == "remaining" else problem.scale_factor
+        return problem.weight * rank_weight(self._lengths(problem)) * size
+
+    def _lengths(self, problem: AllocationProblem) -> FloatArray:
+        if self.length == "remaining":
+            return measures.remaining_time_s(problem)
+        levels: FloatArray = np.floor(np.log1p(problem.attained_service_s / 3600.0) / np.log(LEVELS_BASE))
+        return levels
+
+
+def rank_weight(length: FloatArray) -> FloatArray:
+    """Return v of n jobs of these lengths, (n,), 1 in the mean; equal lengths have equal weights."""
+    count = len(length)
+    if not count:
+        return np.ones(0)
+    _, group, sizes = np.unique(-length, return_inverse=True, return_counts=True)
+    until = np.cumsum(sizes) / count
+    exponent = 1 / (1 - CONCAVITY)
+    theta = np.diff(until**exponent, prepend=0.0) / sizes
+    weight = theta[group] ** (1 - CONCAVITY)
+    mixed: FloatArray = (1 - EVEN_PART) * weight / weight.mean() + EVEN_PART
+    return mixed
+
+
+POLICY = RankWeightedSpeed
