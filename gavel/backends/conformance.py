@@ -21,7 +21,7 @@ from gavel.backends.harness import (
     state_of,
     stop,
 )
-from gavel.ports import ExtendLease, ForgetGang, Instruction, SetResources
+from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, PrepareGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
 
 CHECKS: list[Check] = [*CHECKS_OF_NODES, *CHECKS_OF_RESULTS]
@@ -245,6 +245,28 @@ def a_gang_that_waits_does_not_outlive_its_lease(harness: Harness) -> None:
     assert exit_of(harness, "j1").outcome is GangOutcome.PREEMPTED
     harness.backend.execute([set_resource])
     assert state_of(harness, "j1") is GangState.ENDED
+
+
+# --- hints ------------------------------------------------------------------------------------------------------
+
+
+@conforms
+def a_prepared_gang_is_not_there_before_its_launch(harness: Harness) -> None:
+    """9: it holds nothing, is launched like every other, and leaves nothing if it never is."""
+    set_resource, start = gang(harness, "j1")
+    _, never = gang(harness, "j2", "b-0")
+    assert isinstance(start, LaunchGang)
+    assert isinstance(never, LaunchGang)
+    until_s = harness.now_s() + harness.short_s
+    harness.backend.execute([PrepareGang(gang=each, until_s=until_s) for each in (start, never)])
+    seen = harness.backend.observe()
+    assert (seen.gangs, dict(seen.held)) == ((), {})
+    harness.backend.execute([set_resource, start])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    harness.wait_blindly(until_s)
+    harness.backend.execute(stop("j1"))
+    exit_of(harness, "j1")
+    harness.wait_until(lambda _: harness.processes() == 0)
 
 
 # --- restarts ---------------------------------------------------------------------------------------------------

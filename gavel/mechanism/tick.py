@@ -62,6 +62,7 @@ class Tick:
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     startup_times: tuple[StartupTimes, ...] = ()
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
+    unreported: list[tuple[str, float]] = field(default_factory=list)  # (user, cluster seconds) of gangs that ended
     policy: str | None = None  # switched to in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None

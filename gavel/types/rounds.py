@@ -109,7 +109,9 @@ class RoundRecord:
     """A stored round, with all that is needed to decide it again. `lag_rounds`: the lags after this round.
 
     With the published planner `lag_rounds` holds the rounds received since the last solve instead. `switch_cost_s`:
-    what a move was measured to cost, by job kind. `inputs` None: they were stored in an older form, or not at all.
+    what a move was measured to cost, by job kind. `unreported_s`: how long gangs of each user have held workers without
+    a report, in seconds of the whole cluster (mechanism/planning/start_budget.py). `inputs` None: they were stored in
+    an older form, or not at all.
     """
 
     plan: RoundPlan
@@ -118,6 +120,7 @@ class RoundRecord:
     lag_rounds: Mapping[tuple[JobId, AcceleratorType], float] = field(default_factory=dict)
     solver_outcome: str = "solved"
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
+    unreported_s: Mapping[str, float] = field(default_factory=dict)
     inputs: PlanInputs | None = None
 
     def largest_lag(self) -> dict[JobId, float]:

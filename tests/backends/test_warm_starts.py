@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gavel.backends import machine
 from gavel.backends.harness import exit_of, gang, stop
@@ -43,6 +45,11 @@ harness.backend.execute([PrepareGang(gang=launch, until_s=harness.now_s() + 60)]
 sys.stdin.read()
 """
 ROOT = Path(__file__).parents[2]
+SHOWS_GENERATION = """
+import json, os, time
+print("runs", os.environ["GAVEL_GENERATION"], flush=True)
+time.sleep(60)
+"""
 LIBRARY = """
 import os
 with open(os.environ["LOADED"], "a") as file:
@@ -220,6 +227,38 @@ def test_a_gang_that_runs_already_is_not_prepared(cluster: Cluster) -> None:
     eventually(lambda: len(cluster.loads()) == 1)
     cluster.backend.execute([PrepareGang(gang=start, until_s=cluster.now_s() + 60)])
     assert not list((cluster.folder / "warm").glob("*"))
+
+
+@settings(max_examples=4)
+@given(acts=st.lists(st.sampled_from(["prepare", "launch", "stop", "restart"]), min_size=3, max_size=7))
+def test_each_gang_runs_once_if_it_is_launched_and_never_if_not(
+    acts: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Hints, launches, stops and restarts of the service in any order; a stop begins the next generation."""
+    cluster = Cluster(tmp_path_factory.mktemp("acts"))
+    cluster.script.write_text(SHOWS_GENERATION)
+    generation, launched = 1, set[int]()
+    try:
+        for act in acts:
+            set_resource, start = cluster.launches(generation=generation)
+            if act == "prepare":
+                cluster.backend.execute([PrepareGang(gang=start, until_s=cluster.now_s() + 60)])
+            elif act == "launch":
+                cluster.backend.execute([set_resource, start])
+                launched.add(generation)
+                eventually(lambda: f"runs {generation}" in cluster.log())  # noqa: B023  called at once
+            elif act == "stop":
+                cluster.backend.execute(stop("j1", generation=generation))
+                cluster.wait_until(lambda seen: all(gang.state is GangState.ENDED for gang in seen.gangs))
+                generation += 1
+            else:
+                cluster.crash()
+                cluster.recover()
+        assert sorted(cluster.log()) == sorted(f"runs {each}" for each in launched)
+        seen = {gang.generation for gang in cluster.backend.observe().gangs}
+        assert seen == launched, "no gang but those that were launched"
+    finally:
+        cluster.close()
 
 
 def began_at_s(pid: int) -> float:

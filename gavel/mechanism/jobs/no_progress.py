@@ -7,14 +7,23 @@ from gavel.types import AcceleratorType, Job, StartupTimes, times_of
 LEASES = 2  # without a checkpoint, before anybody is told
 
 
-def no_progress(job: Job, on: AcceleratorType, startup_times: Sequence[StartupTimes], *, start_limit_s: float) -> str:
+def no_progress(
+    job: Job,
+    on: AcceleratorType,
+    startup_times: Sequence[StartupTimes],
+    *,
+    start_limit_s: float,
+    spent_s: float = 0.0,
+) -> str:
     """Return what keeps the job from progress, and what helps, in sentences; empty while a longer lease may help.
 
     `job` has just lost a lease on the type `on`. Leases grow up to `start_limit_s` (planning/starting.py); one that was
-    as long, and ended without a checkpoint like another one before or after it, leaves nothing to try.
+    as long, and ended without a checkpoint like another one before or after it, leaves nothing to try. Neither does a
+    user whose gangs have held workers without a report for as long: `spent_s` (planning/start_budget.py).
     """
     longest_s = job.longest_without_checkpoint_s
-    if job.leases_without_checkpoint < LEASES or longest_s < start_limit_s:
+    is_spent = job.training_since_s is None and spent_s >= start_limit_s
+    if job.leases_without_checkpoint < LEASES or (longest_s < start_limit_s and not is_spent):
         return ""
     leases = f"{job.leases_without_checkpoint} leases, the longest of {longest_s:.0f} s"
     if job.training_since_s is not None:
@@ -24,6 +33,8 @@ def no_progress(job: Job, on: AcceleratorType, startup_times: Sequence[StartupTi
         )
     startup_s = times_of(startup_times, job.spec.kind, on).until_training_s
     usual = f" Its job kind takes about {startup_s:.0f} s to start on {on}." if startup_s > 0 else ""
+    if longest_s < start_limit_s:
+        usual += f" Programs of {job.spec.user} have held workers without a report for longer than start_limit_s."
     return (
         f"The program reported no step in {leases}.{usual} If it starts slowly, an operator can raise start_limit_s"
         f" (now {start_limit_s:g} s) or round_duration_s; if it does not use `job.steps` yet, let it."

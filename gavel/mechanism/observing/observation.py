@@ -21,6 +21,7 @@ from gavel.mechanism.observing.accounting import (
 from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.planning import switch_costs
 from gavel.mechanism.planning.problem import as_known, is_schedulable
+from gavel.mechanism.planning.start_budget import cluster_s
 from gavel.mechanism.tick import Tick
 from gavel.ports import JobEvent, ThroughputEstimator
 from gavel.types import (
@@ -171,6 +172,8 @@ class _JobUpdates:
 
     def _end(self, job: Job, end: Ended, on: AcceleratorType = "") -> None:
         tick, done_before = self.tick, job.steps_reported
+        if self._is_charged(job, end):
+            tick.unreported.append((job.spec.user, cluster_s(job, end.held_s, tick.seen.cluster)))
         end = lifecycle.weighed(job, end, retries=self.lost_retries, backoff_s=self.lost_backoff_s)
         after, line = lifecycle.step(job, end)
         after = self._isolated(after, after.steps_reported - done_before)
@@ -185,9 +188,24 @@ class _JobUpdates:
         if end.kind is EventKind.PREEMPTED:
             self._tell_no_progress(after, on, end.at_s)
 
+    def _is_charged(self, job: Job, end: Ended) -> bool:
+        """Return whether the gang has held workers without a report while jobs of other users waited for some."""
+        is_silent = job.training_since_s is None and job.spec.preemptible and end.kind is not EventKind.LOST
+        return is_silent and bool(self._waiting_users - {job.spec.user})
+
+    @cached_property
+    def _waiting_users(self) -> set[str]:
+        """The users of jobs without a gang that runs since before the round: what a gang leaves is taken at once."""
+        tick = self.tick
+        since_s = max((plan.starts_at_s for plan in tick.round_plans if plan.starts_at_s <= tick.now_s), default=inf)
+        running = {gang.job_id for gang in tick.seen.gangs if (gang.started_at_s or inf) < since_s}
+        return {job.spec.user for job_id, job in tick.snapshot.jobs.items() if job_id not in running}
+
     def _tell_no_progress(self, job: Job, on: AcceleratorType, at_s: float) -> None:
         """Give the job its reason if no lease is expected to help it, and the event when that begins."""
-        why = no_progress(job, on, self.tick.startup_times, start_limit_s=self.start_limit_s)
+        records = self.tick.snapshot.round_records
+        spent_s = records[-1].unreported_s.get(job.spec.user, 0.0) if records else 0.0
+        why = no_progress(job, on, self.tick.startup_times, start_limit_s=self.start_limit_s, spent_s=spent_s)
         if why and not job.pause_requested:
             line = JobEvent(job_id=job.id, at_s=at_s, kind="job.no_progress", message=why)
             after = changed(job, no_progress=why, reason=Reason.NO_PROGRESS, message=why)

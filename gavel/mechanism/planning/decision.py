@@ -16,6 +16,7 @@ from gavel.mechanism.planning.planner import plan_round
 from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
+from gavel.mechanism.planning.start_budget import charged
 from gavel.mechanism.planning.starting import starting
 from gavel.mechanism.planning.switch_costs import blended, with_startups
 from gavel.mechanism.tick import Tick
@@ -58,12 +59,14 @@ class Decider:
         self._policy = settings.policy
         self._solved: Solved | None = None  # a restart solves once more, no harm
         self._layout = Layout(Cluster())
+        self._unreported: list[tuple[str, float]] = []  # of gangs that ended since the last round was decided
         self._switch_cost_s: Mapping[str, float] | None = None  # as the last round has it, until one was measured
 
     def learn_costs(self, tick: Tick) -> None:
         """Learn the switch costs from the gangs that ended in this tick."""
         for kind, cost_s in tick.switch_cost_s:
             self._switch_cost_s = blended(self._measured_s(tick), kind, cost_s)
+        self._unreported.extend(tick.unreported)
 
     def switch_cost_s(self, tick: Tick) -> Mapping[str, float]:
         """Return the seconds that a start and a stop cost together, by job kind, as known so far."""
@@ -95,6 +98,7 @@ class Decider:
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
         costs = self.switch_cost_s(tick)
+        unreported_s = self._charge_unreported(last, starts_at_s)
         if self._layout.cluster != cluster:
             self._layout = Layout(cluster)
         inputs = PlanInputs(
@@ -112,7 +116,13 @@ class Decider:
             switch_cost_s=costs if self._settings.price_moves else {},
             minimum_run_s=self._settings.minimum_run_s,
             started_at_s=_started_at_s(tick) if self._settings.minimum_run_s > 0 else {},
-            starting=starting(tick, free_jobs, starts_at_s, start_limit_s=self._settings.start_limit_s),
+            starting=starting(
+                tick,
+                free_jobs,
+                starts_at_s,
+                start_limit_s=self._settings.start_limit_s,
+                unreported_s=unreported_s,
+            ),
         )
         lag_before = last.lag_rounds if last else {}
         plan, lag = plan_round(
@@ -127,7 +137,18 @@ class Decider:
             lag_rounds=lag,
             solver_outcome=outcome,
             switch_cost_s=self._measured_s(tick),
+            unreported_s=unreported_s,
             inputs=inputs,
+        )
+
+    def _charge_unreported(self, last: RoundRecord | None, starts_at_s: float) -> dict[str, float]:
+        """Return how long each user's gangs have held workers without a report, those that ended until now."""
+        ended, self._unreported = self._unreported, []
+        return charged(
+            last.unreported_s if last else {},
+            ended,
+            starts_at_s - last.plan.starts_at_s if last else 0.0,
+            start_limit_s=self._settings.start_limit_s,
         )
 
     def _follow(self, tick: Tick) -> None:

@@ -5,9 +5,12 @@ next round, too, whatever the allocation gives to others, but for `start_limit_s
 that much in one lease without a checkpoint is not kept again (gavel/mechanism/jobs/no_progress.py).
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from gavel.mechanism.planning.start_budget import cluster_s
 from gavel.mechanism.tick import Tick
 from gavel.types import GangState, Job, JobId, JobState, typical_s
 
@@ -43,11 +46,37 @@ def stays(lease: LeaseSoFar, starts_at_s: float, *, start_limit_s: float) -> boo
     return is_late and ran_s < LONGER_BY * lease.longest_without_checkpoint_s
 
 
-def starting(tick: Tick, jobs: Sequence[Job], starts_at_s: float, *, start_limit_s: float) -> tuple[JobId, ...]:
-    """Return those of `jobs` whose gangs stay in the round that starts at `starts_at_s`."""
+def starting(
+    tick: Tick,
+    jobs: Sequence[Job],
+    starts_at_s: float,
+    *,
+    start_limit_s: float,
+    unreported_s: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[JobId, ...]:
+    """Return those of `jobs` whose gangs stay in the round that starts at `starts_at_s`.
+
+    `unreported_s`: how long ended gangs of each user held workers without a report; with those that are there now it
+    is limited to `start_limit_s` (start_budget.py).
+    """
+    leases = _leases(tick, jobs)
+    spent_s = defaultdict[str, float](float, unreported_s)
+    for job, lease in leases:
+        if lease.training_since_s is None:
+            spent_s[job.spec.user] += cluster_s(job, starts_at_s - lease.started_at_s, tick.seen.cluster)
+    return tuple(
+        job.id
+        for job, lease in leases
+        if (lease.training_since_s is not None or spent_s[job.spec.user] < start_limit_s)
+        and stays(lease, starts_at_s, start_limit_s=start_limit_s)
+    )
+
+
+def _leases(tick: Tick, jobs: Sequence[Job]) -> list[tuple[Job, LeaseSoFar]]:
+    """Return those of `jobs` that have a gang, with what it has done of its lease."""
     times = {(each.kind, each.accelerator_type): each for each in tick.startup_times}
     launched = {gang.job_id: gang for gang in tick.seen.gangs if gang.state is GangState.RUNNING}
-    staying = []
+    leases = []
     for job in jobs:
         gang = launched.get(job.id)
         if gang is None or job.state is not JobState.LEASED or gang.generation != job.generation:
@@ -62,6 +91,5 @@ def starting(tick: Tick, jobs: Sequence[Job], starts_at_s: float, *, start_limit
             leases_without_checkpoint=job.leases_without_checkpoint,
             longest_without_checkpoint_s=job.longest_without_checkpoint_s,
         )
-        if stays(lease, starts_at_s, start_limit_s=start_limit_s):
-            staying.append(job.id)
-    return tuple(staying)
+        leases.append((job, lease))
+    return leases
