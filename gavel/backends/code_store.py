@@ -56,7 +56,7 @@ class CodeStore:
         if user:
             self._count(user, digest, files)
         self._write(tree_path(str(self._folder), digest), text)
-        return digest, tuple(self.missing(digest))
+        return digest, tuple(self._missing(files))
 
     def _count(self, user: str, digest: str, files: Sequence[TreeFile]) -> None:
         """Note that a version is the user's. Raises InvalidRequest if all of theirs are too large together."""
@@ -89,7 +89,7 @@ class CodeStore:
         paths = [chunk_path(str(self._folder), name) for name in chunks]
         with ThreadPoolExecutor(WRITERS) as writers:
             list(writers.map(self._write, paths, chunks.values()))
-        return tuple(self.missing(digest))
+        return tuple(self._missing(files))
 
     def files(self, digest: str) -> tuple[TreeFile, ...]:
         """Return the files of a version. Raises NotFound."""
@@ -103,9 +103,9 @@ class CodeStore:
 
         Raises NotFound, OSError.
         """
-        sizes = chunk_sizes(self.files(digest))
+        files = self.files(digest)
         os.utime(tree_path(str(self._folder), digest))
-        return {chunk: size for chunk, size in sizes.items() if not _has(chunk_path(str(self._folder), chunk), size)}
+        return self._missing(files)
 
     def use(self, digest: str) -> None:
         """Mark a version as used now. Raises InvalidRequest unless all of it is stored."""
@@ -149,6 +149,10 @@ class CodeStore:
         """Return when a job that has ended last changed its folder or wrote to its log, in seconds since the epoch."""
         paths = (work, work / "code", self._state_dir / "logs" / f"{work.name}.log")
         return max((path.lstat().st_mtime for path in paths if path.exists()), default=0.0)
+
+    def _missing(self, files: Sequence[TreeFile]) -> dict[str, int]:
+        folder = str(self._folder)
+        return {chunk: size for chunk, size in chunk_sizes(files).items() if not _has(chunk_path(folder, chunk), size)}
 
     def _write(self, name: str, content: bytes) -> None:
         if _has(name, len(content)):

@@ -34,6 +34,10 @@ class Fetch:
     missing: Missing | None
     running: "Future[Missing | None] | None" = None
 
+    def awaits(self, asked: CodeAsked) -> bool:
+        """Return False for the answer to an earlier question: the list of files is here by now, or gone."""
+        return bool(asked.chunks) is (self.missing is not None)
+
 
 class CodeFetches:
     """The code versions of the gangs that wait on this node, brought into the store below `state_dir`."""
@@ -74,8 +78,8 @@ class CodeFetches:
         """Check and keep what was asked for, in the background."""
         for each in given:
             fetch = self._fetches.get(each.asked.digest)
-            if fetch is not None and fetch.running is None:
-                fetch.running = self._threads.submit(self._keep, each)
+            if fetch is not None and fetch.running is None and fetch.awaits(each.asked):
+                fetch.running = self._threads.submit(self._keep, each, fetch.missing)
 
     def close(self) -> None:
         """Begin nothing more."""
@@ -87,23 +91,23 @@ class CodeFetches:
         except (NotFound, ValueError):  # ValueError: power was lost while its list of files was new
             return None
 
-    def _keep(self, given: CodeGiven) -> Missing | None:
-        """Keep one pack; return what is missing still. Raises CodeRefused, OSError."""
+    def _keep(self, given: CodeGiven, missing: Missing | None) -> Missing | None:
+        """Keep one pack of what is missing; return what is missing still. Raises CodeRefused, OSError."""
         digest = given.asked.digest
         if given.problem or given.pack is None:
             raise CodeRefused(given.problem or f"nobody has code version {digest}")
         try:
             body = given.pack.read(READ_LIMIT_S)
         except Exception:  # whatever Ray raises when the one who gave it is gone: it is asked for again
-            return self._missing(digest)
+            return missing
         try:
-            if given.asked.chunks:
-                self._store.put_chunks(digest, body)
-            else:
+            if missing is None:
                 self._keep_files(digest, body)
+                return self._missing(digest)
+            left = set(self._store.put_chunks(digest, body))
         except (InvalidRequest, NotFound) as problem:
             raise CodeRefused(f"code version {digest} arrived damaged: {problem}; submit the job again") from None
-        return self._missing(digest)
+        return {chunk: size for chunk, size in missing.items() if chunk in left}
 
     def _keep_files(self, digest: str, text: bytes) -> None:
         if digest_of(text) != digest:

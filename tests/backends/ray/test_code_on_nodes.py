@@ -226,6 +226,21 @@ def test_what_is_brought_is_what_is_stored(data: st.DataObject, tmp_path_factory
     assert (node.missing(digest), node.files(digest)) == ({}, store.files(digest))
 
 
+def test_an_answer_to_an_earlier_question_is_left_aside(tmp_path: Path) -> None:
+    """The list of files comes again, when it is here already: it is not taken for damaged chunks."""
+    store = CodeStore(tmp_path / "state", limit_bytes=LIMIT_BYTES, kept_s=3600)
+    digest = stored(store, CODE)
+    fetches, packs = CodeFetches(tmp_path / "node"), CodePacks(str(tmp_path / "state/code"), Held)
+    assert not fetches.is_here(digest)
+    files = packs.given(fetches.asked([digest]), [])
+    fetches.take(files)
+    eventually(lambda: not fetches.is_here(digest) and bool(fetches.asked([digest])))
+    fetches.take(files)
+    fetches.take(packs.given(fetches.asked([digest]), []))
+    eventually(lambda: fetches.is_here(digest))
+    fetches.close()
+
+
 def test_one_call_makes_few_packs_and_nodes_that_lack_the_same_share_one(cluster: Cluster) -> None:
     digests = [stored(cluster.store, {"a": b"%d" % index}) for index in range(NEW_PER_CALL + 2)]
     asked, made = [CodeAsked(digest=digest) for digest in digests], list[CodeAsked]()
