@@ -123,7 +123,8 @@ EXPLAINED: Mapping[Reason, Explained] = {
         "Read `gavel job logs JOB`, correct the program, and submit it again.",
     ),
     Reason.PROGRAM_NOT_STARTED: Explained(
-        "The program of the job could not be started.", "Correct the command of the job, and submit it again."
+        "The program of the job could not be started.",
+        "Correct what is named (the program, --python, --setup, --data, --secret or --image), and submit it again.",
     ),
     Reason.STEPS_MISSING: Explained(
         "The program of the job ended without an error before all steps were done.",
