@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from gavel.ports import Changes
+from gavel.ports import Changes, JobEvent
 from gavel.types import Job
 from tests.builders import a_spec
 from tests.dashboard.conftest import Dashboard, Tab
@@ -127,3 +127,19 @@ def test_on_a_telephone_metrics_files_checkpoints_and_utilization_fit_the_screen
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
         assert tab.page.evaluate(LOST) == [], path
         assert tab.page.evaluate(CUT) == [], path
+
+
+def test_the_history_of_a_job_that_has_ended_is_complete(dashboard: Dashboard, tab: Tab) -> None:
+    """More events than one answer of the service has, over two days."""
+    job = dashboard.store.submit(a_spec(tier="default"), key=None, body_hash="", now_s=time.time() - 200_000).job
+    events = tuple(
+        JobEvent(job_id=job.id, at_s=time.time() - 200_000 + i, kind="lease.extended", message=f"number {i}.")
+        for i in range(450)
+    )
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(events=events))
+    fail(dashboard, job)
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#story-list li")).to_have_count(451)
+    expect(tab.page.locator("#story-list li").first).to_contain_text("number 449.")
+    year = time.strftime("%Y", time.localtime(time.time() - 200_000))
+    expect(tab.page.locator("#story-list li time").first).to_contain_text(year)

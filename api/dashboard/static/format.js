@@ -32,6 +32,12 @@ export function duration(seconds) {
 /** Local time of day of an instant. */
 export const timeOfDay = (atS) => new Date(atS * 1000).toLocaleTimeString([], { hour12: false });
 
+/** The same, with the date where it was on another day. */
+export function instant(atS) {
+  const [at, today] = [new Date(atS * 1000), new Date()];
+  return at.toDateString() === today.toDateString() ? timeOfDay(atS) : `${at.toLocaleDateString()} ${timeOfDay(atS)}`;
+}
+
 /** What people call a job. */
 export const labelOf = (job) => job.name || job.id || job.job_id;
 

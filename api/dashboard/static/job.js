@@ -4,7 +4,7 @@ import { freshKey, get, now, send } from "./api.js";
 import { Curves } from "./curves.js";
 import { byId, fillTable, make, say, sayEmpty } from "./dom.js";
 import { showCheckpoint, showFiles } from "./files.js";
-import { count, duration, fixed, labelOf, percent, quantity, timeOfDay } from "./format.js";
+import { bytes, count, duration, fixed, instant, labelOf, percent, quantity } from "./format.js";
 import { Gantt } from "./gantt.js";
 import { harmless, JobLog } from "./joblog.js";
 import { stepsOf } from "./jobs.js";
@@ -18,6 +18,7 @@ import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
 const ID = document.body.dataset.job;
 const PATH = `/v1/jobs/${encodeURIComponent(ID)}`;
 const ROUNDS = 80;
+const EVENTS = 200; // of one answer
 const gantt = new Gantt("timeline", { open: () => {} });
 const curves = new Curves();
 let lastReport = "";
@@ -112,7 +113,7 @@ function showFacts(job) {
     Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),
     "Scale factor": job.scale_factor,
-    "Each worker needs": `${count(job.cpu_cores)} CPU cores, ${count(job.memory_bytes)} bytes of memory`,
+    "Each worker needs": `${count(job.cpu_cores)} CPU ${job.cpu_cores === 1 ? "core" : "cores"}${job.memory_bytes ? `, ${bytes(job.memory_bytes)} of memory` : ""}`,
     "Weight, priority": `${job.weight}, ${job.priority}`,
     Preemptible: job.preemptible ? "yes" : "no",
     Retries: `${job.failures} of ${job.max_retries}`,
@@ -191,15 +192,18 @@ async function showExplained(job) {
 }
 
 async function showStory() {
-  const page = await get(`${PATH}/events`, { after: lastEvent, limit: 200 });
-  lastEvent = page.next_after;
   const list = byId("story-list");
-  list.prepend(...page.items.map(lineOf).reverse());
+  let items;
+  do {
+    const page = await get(`${PATH}/events`, { after: lastEvent, limit: EVENTS });
+    ({ items, next_after: lastEvent } = page);
+    list.prepend(...items.map(lineOf).reverse());
+  } while (items.length === EVENTS);
   sayEmpty("story-empty", ...(list.children.length ? [] : ["Nothing has happened yet."]));
 }
 
 function lineOf(event) {
-  const at = make("time", { dateTime: new Date(event.at_s * 1000).toISOString() }, timeOfDay(event.at_s));
+  const at = make("time", { dateTime: new Date(event.at_s * 1000).toISOString() }, instant(event.at_s));
   const round = event.round_index === null ? "" : ` (round ${event.round_index})`;
   const message = make("span", {}, event.message, make("span", { className: "round" }, round));
   return make("li", {}, at, make("b", {}, event.kind), message);

@@ -1,5 +1,6 @@
 // Line charts by uPlot, in the page's colours: hover for values, drag for a part, double-click for all of it.
 
+import { instant } from "./format.js";
 import { onThemeChange, themed } from "./palette.js";
 
 const HEIGHT = 240;
@@ -50,7 +51,7 @@ export class LinePlot {
     this.plot = new uPlot({
       ...this.size(),
       scales: { x: { time: isTime }, y: this.range ? { range: this.range } : {} },
-      axes: [{ ...axis, ...(isTime ? {} : { incrs: increments }) },
+      axes: [{ ...axis, ...(isTime ? { space: 90, values: (_, instants) => instants.map(instant) } : { incrs: increments }) },
         { ...axis, size: 62, values: (_, values) => values.map(this.y) }],
       cursor: this.group ? { sync: { key: this.group } } : {},
       hooks: { drawClear: [behind] },

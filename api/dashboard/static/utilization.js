@@ -17,7 +17,9 @@ export async function showUtilization(id, hasEnded) {
   if (!hasEnded && performance.now() - askedAt < EVERY_MS) return;
   askedAt = performance.now();
   const { ranks } = await get(`/v1/jobs/${encodeURIComponent(id)}/utilization`, { points: 300 });
-  sayEmpty("utilization-empty", ...(ranks.length ? [] : ["No sample yet: the first is taken two seconds after the start."]));
+  const none = hasEnded ? "No sample was taken: the job ran for less than two seconds, or on a Ray cluster."
+    : "No sample yet: the first is taken two seconds after the start.";
+  sayEmpty("utilization-empty", ...(ranks.length ? [] : [none]));
   byId("utilization-body").hidden = ranks.length === 0;
   if (ranks.length) for (const kind of KINDS) drawn(kind, ranks);
   fillTable(byId("utilization-table"), ["Rank", "At", ...KINDS.map(([, name]) => name)], ranks.flatMap(rowsOf));
