@@ -1,13 +1,16 @@
 """A gang that starts slowly stays at the end of its round, within a bound; jobs that save nothing are told so."""
 
 from collections import Counter
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gavel.mechanism.jobs.no_progress import no_progress
 from gavel.mechanism.planning.replanning import differences, planned_again
-from gavel.mechanism.planning.starting import LeaseSoFar, stays
-from gavel.types import JobState, Reason, StartupTimes
+from gavel.mechanism.planning.starting import LeaseSoFar, starting, stays
+from gavel.mechanism.tick import Tick
+from gavel.types import GangSeen, GangState, JobState, Reason, StartupTimes
 from tests.builders import a_job
 from tests.mechanism.world import GRACE_S, World, a_cluster_of_nodes
 
@@ -32,10 +35,29 @@ def a_lease(training_since_s: float | None = None, **over: object) -> LeaseSoFar
         (a_lease(101.0, leases_without_checkpoint=2, longest_without_checkpoint_s=40.0), 180.0, False),
         (a_lease(101.0, leases_without_checkpoint=1, longest_without_checkpoint_s=40.0), 140.0, False),
         (a_lease(longest_without_checkpoint_s=600.0), 110.0, False),  # a lease of the limit did not help
+        (a_lease(129.0, has_saved=True, has_all_steps=True), 140.0, True),  # its program does what is after its steps
+        (a_lease(129.0, has_saved=True, has_all_steps=True), 700.0, False),
     ],
 )
 def test_a_gang_stays_until_it_can_keep_what_it_does(lease: LeaseSoFar, starts_at_s: float, expected: bool) -> None:
     assert stays(lease, starts_at_s, start_limit_s=LIMIT_S) is expected
+
+
+@pytest.mark.parametrize(("steps_done", "expected"), [(99, ()), (100, ("j1",))])
+def test_a_program_that_has_done_all_steps_is_not_stopped_in_what_follows(
+    steps_done: int, expected: tuple[str, ...]
+) -> None:
+    job = a_job(state=JobState.LEASED, generation=1, steps_done=steps_done, checkpoint="1-99", training_since_s=5.0)
+    gang = GangSeen(
+        job_id="j1",
+        generation=1,
+        state=GangState.RUNNING,
+        accelerator_type="fast",
+        worker_ids=("fast-0",),
+        started_at_s=1.0,
+    )
+    tick = SimpleNamespace(startup_times=(), seen=SimpleNamespace(gangs=(gang,)))
+    assert starting(cast(Tick, tick), [job], 10.0, start_limit_s=LIMIT_S) == expected
 
 
 def a_world(startup_s: float, **settings: object) -> World:

@@ -1,8 +1,11 @@
-"""Gangs that stay until they can keep what they do: they start, restore a checkpoint, or have saved none for too long.
+"""Gangs that stay until they can keep what they do: they start, restore a checkpoint, have saved none for too long, or
+have done all their steps and end.
 
 A lease that ends before its gang has trained is lost, and so would be every later one. So such a gang stays for the
 next round, too, whatever the allocation gives to others, but for `start_limit_s` seconds in all; and a job that had
-that much in one lease without a checkpoint is not kept again (gavel/mechanism/jobs/no_progress.py).
+that much in one lease without a checkpoint is not kept again (gavel/mechanism/jobs/no_progress.py). A program that has
+done all its steps still evaluates or writes its results; stopped there it would begin that again, without the values of
+its last step.
 """
 
 from collections import defaultdict
@@ -24,12 +27,14 @@ class LeaseSoFar:
     """What a gang has done of its lease; instants and durations in seconds.
 
     `training_since_s` None: it has reported nothing. `leases_without_checkpoint` and `longest_without_checkpoint_s` are
-    those of its job before this lease; `checkpoint_s` is what the writing of a checkpoint takes.
+    those of its job before this lease; `checkpoint_s` is what the writing of a checkpoint takes. `has_all_steps`: no
+    step of its job is left.
     """
 
     started_at_s: float
     training_since_s: float | None
     has_saved: bool = False
+    has_all_steps: bool = False
     checkpoint_s: float = 0.0
     leases_without_checkpoint: int = 0
     longest_without_checkpoint_s: float = 0.0
@@ -38,6 +43,8 @@ class LeaseSoFar:
 def stays(lease: LeaseSoFar, starts_at_s: float, *, start_limit_s: float) -> bool:
     """Return True if the gang stays in the round that starts at `starts_at_s`, whatever the allocation says."""
     ran_s = starts_at_s - lease.started_at_s + HAND_OVER_S
+    if lease.has_all_steps:
+        return ran_s < start_limit_s
     if lease.has_saved or max(ran_s, lease.longest_without_checkpoint_s) >= start_limit_s:
         return False
     if lease.training_since_s is None or starts_at_s < lease.training_since_s + lease.checkpoint_s:
@@ -87,6 +94,7 @@ def _leases(tick: Tick, jobs: Sequence[Job]) -> list[tuple[Job, LeaseSoFar]]:
             started_at_s=launched_at_s if gang.started_at_s is None else gang.started_at_s,
             training_since_s=job.training_since_s,
             has_saved=job.has_saved,
+            has_all_steps=job.total_steps is not None and job.steps_so_far >= job.total_steps,
             checkpoint_s=typical_s(measured.checkpoint_s) if measured else 0.0,
             leases_without_checkpoint=job.leases_without_checkpoint,
             longest_without_checkpoint_s=job.longest_without_checkpoint_s,
