@@ -16,25 +16,25 @@ STATED = {"throughput_steps_per_s": {"fast": 10.0, "slow": 5.0}}
 
 
 class HintedWorld(World):
-    """A world that keeps what the backend was told, with the gangs that were there then."""
+    """A world that keeps the instructions to the backend, with the gangs that were there then."""
 
     def __init__(self, **over: object) -> None:
         super().__init__(cluster=a_cluster_of_nodes(n0="fast slow"), **over)
-        self.told: list[tuple[float, Instruction, frozenset[tuple[str, int]]]] = []
+        self.instructions: list[tuple[float, Instruction, frozenset[tuple[str, int]]]] = []
         execute = self.backend.execute
 
         def listen(instructions: Sequence[Instruction]) -> None:
             there = frozenset(
                 (gang.job_id, gang.generation) for gang in self.backend.seen.gangs if gang.state is not GangState.ENDED
             )
-            self.told += [(self.clock.now_s(), each, there) for each in instructions]
+            self.instructions += [(self.clock.now_s(), each, there) for each in instructions]
             execute(instructions)
 
         self.backend.execute = listen  # type: ignore[method-assign]
 
     def hints(self) -> list[tuple[float, LaunchGang, frozenset[tuple[str, int]]]]:
         """Return each hint with its instant, and the gangs that were there."""
-        return [(at_s, each.gang, there) for at_s, each, there in self.told if isinstance(each, PrepareGang)]
+        return [(at_s, each.gang, there) for at_s, each, there in self.instructions if isinstance(each, PrepareGang)]
 
 
 def hints_for(job: Job, *, generation: int = 2, kinds: set[str], at_s: float = 8.0) -> list[PrepareGang]:
@@ -87,7 +87,7 @@ def test_a_hint_is_of_a_gang_that_is_not_there_and_its_launch_comes_after_the_ga
     for at_s, hint, there in hints:
         assert (hint.job_id, hint.generation) not in there
         assert hint.lease_expires_at_s > at_s + 10.0, "of a round that has not begun"
-    for at_s, each, there in world.told:
+    for at_s, each, there in world.instructions:
         if isinstance(each, LaunchGang):
             assert not [generation for job_id, generation in there if job_id == each.job_id], "one gang of a job"
             assert at_s < each.lease_expires_at_s
