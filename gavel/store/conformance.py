@@ -12,7 +12,13 @@ from typing import Any
 
 from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
 from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
-from gavel.store import conformance_api, conformance_live, conformance_operations, conformance_user_requests
+from gavel.store import (
+    conformance_api,
+    conformance_live,
+    conformance_notifications,
+    conformance_operations,
+    conformance_user_requests,
+)
 from gavel.store.samples import SimulationStore, WholeStore, refused, round_record, same, spec
 from gavel.types import Cluster, Job, JobState, Node, StartupTimes, Tier, Worker
 
@@ -325,5 +331,9 @@ SIMULATION_CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
 )
 """Of SchedulerStore, RequestStore and RecordStore."""
 
-API_CHECKS: tuple[Callable[[WholeStore], None], ...] = (*conformance_api.CHECKS, *conformance_live.CHECKS)
+API_CHECKS: tuple[Callable[[WholeStore], None], ...] = (
+    *conformance_api.CHECKS,
+    *conformance_live.CHECKS,
+    *conformance_notifications.CHECKS,
+)
 """Of ApiStore, for a store that passes the others, too."""

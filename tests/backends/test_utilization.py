@@ -90,7 +90,7 @@ def test_a_disk_that_is_full_loses_samples_and_nothing_else(at_once: None) -> No
     Sampler("/no/such/folder/j.log", 1).look({0: os.getpid()})
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.one_of(

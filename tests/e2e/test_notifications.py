@@ -11,8 +11,10 @@ from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.notifications.receivers import webhook
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 
-@pytest.mark.full
+
+@pytest.mark.skipif(not IS_FULL, reason="tests/notifications has the parts: whole with GAVEL_TEST_PROFILE=full")
 @pytest.mark.timeout(240)
 def test_what_a_receiver_did_not_take_before_a_kill_it_gets_after_the_restart(tmp_path: Path) -> None:
     """1 a job fails while its receiver answers 500, 2 the service is killed, 3 it starts again and delivers, 4 the
