@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from api.schemas import (
     AllocationRow,
@@ -31,6 +32,7 @@ from gavel.types import (
     Cluster,
     Job,
     JobId,
+    JobSpec,
     JobState,
     Lease,
     Reason,
@@ -96,15 +98,10 @@ def finish_time_fairness(job: Job, now_s: float) -> float | None:
 
 def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
     """Return a job as its owner sees it."""
-    spec, end_s = job.spec, job.finished_at_s
+    end_s = job.finished_at_s
     return JobView(
+        **_submitted(job.spec),
         id=job.id,
-        name=spec.name,
-        kind=spec.kind,
-        kind_from=spec.kind_from,
-        kind_args=list(spec.kind_args),
-        user=spec.user,
-        tier=spec.tier,
         state=shown_state(job, lease),
         core_state=job.state.value,
         reason=job.reason,
@@ -113,27 +110,9 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         attempt=job.attempt,
         generation=job.generation,
         version=job.version,
-        argv=list(spec.argv),
-        env=list(spec.env),
-        secrets=list(spec.secrets),
-        workdir=spec.workdir,
-        python=spec.python,
-        image=spec.image,
-        setup=spec.setup,
-        data=dict(spec.data),
-        code=None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
-        labels=dict(spec.labels),
         steps_done=job.steps_done,
         steps_reported=job.steps_reported,
         total_steps=job.total_steps,
-        has_stated_steps=spec.total_steps is not None,
-        scale_factor=spec.scale_factor,
-        weight=spec.weight,
-        preemptible=spec.preemptible,
-        cpu_cores=spec.cpu_cores,
-        memory_bytes=spec.memory_bytes,
-        throughputs=dict(spec.throughput_steps_per_s),
-        deadline_at_s=spec.deadline_at_s,
         submitted_at_s=job.submitted_at_s,
         started_at_s=job.started_at_s,
         finished_at_s=end_s,
@@ -153,19 +132,49 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         log_tail=job.log_tail,
         accelerator_type=None if lease is None else lease.accelerator_type,
         worker_ids=[] if lease is None else list(lease.worker_ids),
-        priority=spec.priority,
-        max_retries=spec.max_retries,
         failures=job.failures,
-        after=list(spec.after),
         waits_for=list(job.waits_for),
         pause_requested=job.pause_requested,
-        array_id=spec.array_id,
-        array_index=spec.array_index,
-        notify=None if spec.notify is None else [each.value for each in spec.notify],
-        resubmit_of=spec.resubmit_of,
-        from_checkpoint=spec.from_checkpoint,
         deadline=None,
     )
+
+
+def _submitted(spec: JobSpec) -> dict[str, Any]:
+    """Return the fields of the view that were submitted."""
+    return {
+        "name": spec.name,
+        "kind": spec.kind,
+        "kind_from": spec.kind_from,
+        "kind_args": list(spec.kind_args),
+        "user": spec.user,
+        "tier": spec.tier,
+        "argv": list(spec.argv),
+        "env": list(spec.env),
+        "secrets": list(spec.secrets),
+        "workdir": spec.workdir,
+        "python": spec.python,
+        "image": spec.image,
+        "setup": spec.setup,
+        "data": dict(spec.data),
+        "code": None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
+        "labels": dict(spec.labels),
+        "has_stated_steps": spec.total_steps is not None,
+        "scale_factor": spec.scale_factor,
+        "weight": spec.weight,
+        "preemptible": spec.preemptible,
+        "cpu_cores": spec.cpu_cores,
+        "memory_bytes": spec.memory_bytes,
+        "throughputs": dict(spec.throughput_steps_per_s),
+        "deadline_at_s": spec.deadline_at_s,
+        "priority": spec.priority,
+        "max_retries": spec.max_retries,
+        "after": list(spec.after),
+        "array_id": spec.array_id,
+        "array_index": spec.array_index,
+        "notify": None if spec.notify is None else [each.value for each in spec.notify],
+        "resubmit_of": spec.resubmit_of,
+        "from_checkpoint": spec.from_checkpoint,
+    }
 
 
 def event_view(event: JobEvent) -> EventView:
