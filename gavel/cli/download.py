@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-import httpx
-
 from gavel.cli.connection import fail
 from gavel.client import Client, JobFile
 
@@ -32,6 +30,8 @@ def save_file(client: Client, job_id: str, file: JobFile, folder: Path) -> Path:
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
+    import httpx
+
     with part.open("wb") as output:
         attempts = 0
         while True:

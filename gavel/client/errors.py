@@ -1,8 +1,9 @@
 """What the client raises."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
+if TYPE_CHECKING:
+    import httpx
 
 
 class GavelApiError(Exception):
@@ -21,7 +22,7 @@ class ServiceUnreachable(Exception):
     """No answer: nothing listens at the address, or the connection broke or was too slow."""
 
 
-def refusal(answer: httpx.Response) -> GavelApiError:
+def refusal(answer: "httpx.Response") -> GavelApiError:
     """Return the problem document (RFC 9457) as an exception; any other body as its text."""
     match parsed(answer):
         case {"title": str(title), "detail": str(detail), "errors": [{"field": str(field)}, *_]}:
@@ -31,7 +32,7 @@ def refusal(answer: httpx.Response) -> GavelApiError:
     return GavelApiError(answer.status_code, answer.reason_phrase or "refused", answer.text[:500])
 
 
-def parsed(answer: httpx.Response) -> Any:
+def parsed(answer: "httpx.Response") -> Any:
     """Return the body as JSON; None if it is not JSON."""
     try:
         return answer.json()

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-import httpx
-
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.script import Ask, Item, Items, Listing, NextChunk, Open, Pause, Script, answered, part
 
@@ -102,6 +100,8 @@ class Following:
 
     def more(self) -> Script[list[ServerEvent]]:
         """Return the next events; none if the stream had to be opened or has ended. Raise what any call may raise."""
+        import httpx
+
         if not self._is_open:
             yield from self._open()
             return []

@@ -10,11 +10,11 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 from urllib.parse import quote
 
-import httpx
-
 from gavel.client.errors import GavelApiError, ServiceUnreachable, parsed, refusal
 
 if TYPE_CHECKING:
+    import httpx
+
     from gavel.client.wires import AsyncWire, SyncWire
 
 P = ParamSpec("P")
@@ -140,8 +140,10 @@ def asked(
     return call(method, path, headers=prefer, patience_s=wait_s, **request)
 
 
-def answered(step: Ask | Open, *, may_repeat: bool) -> Script[httpx.Response]:
+def answered(step: Ask | Open, *, may_repeat: bool) -> "Script[httpx.Response]":
     """Return the answer. Raise GavelApiError if it is a refusal."""
+    import httpx
+
     for pause_s in (*(PAUSES_S if may_repeat else ()), None):
         try:
             answer: httpx.Response = yield step

@@ -3,11 +3,12 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Generic, Self, TypeVar
-
-import httpx
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from gavel.client.script import Ask, Item, Items, NextChunk, Open, Pause, Script, Step
+
+if TYPE_CHECKING:
+    import httpx
 
 T = TypeVar("T")
 
@@ -48,6 +49,8 @@ class Wire:
 
     def _request(self, ask: Ask) -> dict[str, Any]:
         """Return the arguments of httpx's `build_request`."""
+        import httpx
+
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + ask.patience_s)
         options = {"params": ask.params, "headers": ask.headers, "json": ask.json, "content": ask.content}
         return {"method": ask.method, "url": ask.path, "timeout": timeout, **options}
@@ -57,6 +60,8 @@ class SyncWire(Wire):
     """Performs scripts in the calling thread."""
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        import httpx  # not before it is needed: a command that asks nothing begins sooner
+
         super().__init__(url, token, timeout_s)
         self._http = httpx.Client(**self._options)
 
@@ -107,6 +112,8 @@ class _SyncHand:
 
     def outcome(self, step: Step) -> Any:
         """Return the result of a step; a broken connection as the error to raise in the script."""
+        import httpx
+
         try:
             return self._do(step)
         except httpx.TransportError as error:
@@ -137,6 +144,8 @@ class AsyncWire(Wire):
     """Performs scripts in the running event loop (asyncio)."""
 
     def __init__(self, url: str, token: str, timeout_s: float = 10.0) -> None:
+        import httpx  # not before it is needed: a command that asks nothing begins sooner
+
         super().__init__(url, token, timeout_s)
         self._http = httpx.AsyncClient(**self._options)
 
@@ -187,6 +196,8 @@ class _AsyncHand:
 
     async def outcome(self, step: Step) -> Any:
         """Return the result of a step; a broken connection as the error to raise in the script."""
+        import httpx
+
         try:
             return await self._do(step)
         except httpx.TransportError as error:

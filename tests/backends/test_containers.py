@@ -19,6 +19,7 @@ from gavel.ports import ExtendLease
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import LocalHarness, directory, eventually, script
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PODMAN = list(Preparation().image_command)
 BUSYBOX = "/bin/busybox"
 PROGRAMS = ("sh", "sleep", "echo", "cat", "env", "pwd", "wc", "id", "grep", "touch")
@@ -84,6 +85,7 @@ def test_inputs_are_in_the_container_and_can_only_be_read(harness: LocalHarness,
     assert (tmp_path / "set.txt").read_text() == "here"
 
 
+@pytest.mark.skipif(not IS_FULL, reason="takes 20 s: in the full profile")
 def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarness, image: str) -> None:
     harness.crash()
     harness.backend = harness.open(lease_grace_s=30.0)  # Podman needs a while after the program's end
@@ -158,6 +160,7 @@ for step in job.steps(checkpoint=lambda folder: (folder / "state").write_text(st
 """
 
 
+@pytest.mark.skipif(not IS_FULL, reason="takes 20 s: in the full profile")
 def test_the_runtime_reports_and_checkpoints_from_a_container(harness: LocalHarness, image: str) -> None:
     """1 Python of this machine, mounted, imports the runtime, 2 steps are reported, 3 a stop makes a checkpoint, 4 the
     next gang restores it and trains to the end."""

@@ -66,7 +66,7 @@ class Cluster(LocalHarness):
         self.loaded, self.script = folder / "loaded", folder / "train.py"
         self.script.write_text(PROGRAM)
         venv.create(folder / "venv", symlinks=True)
-        self.python = str(folder / "venv" / "bin" / "python")
+        self.interpreter = str(folder / "venv" / "bin" / "python")
         installed = next((folder / "venv" / "lib").glob("python*/site-packages"))
         (installed / "slow_library.py").write_text(LIBRARY)
 
@@ -75,7 +75,7 @@ class Cluster(LocalHarness):
         set_resource, start = gang(self, "j1", *workers, generation=generation)
         assert isinstance(start, LaunchGang)
         fields = {name: getattr(start, name) for name in LaunchGang.__dataclass_fields__}
-        program = {"argv": (self.python, str(self.script), "--lr", "0.1"), "total_steps": 1000}
+        program = {"argv": (self.interpreter, str(self.script), "--lr", "0.1"), "total_steps": 1000}
         environment = {"env": {"LOADED": str(self.loaded)}}
         return set_resource, LaunchGang(**{**fields, **program, **environment, **over})
 
@@ -212,7 +212,7 @@ def test_a_gang_whose_program_died_while_it_waited_starts_anew(cluster: Cluster)
 
 def test_nothing_is_prepared_without_memory_or_for_what_is_no_script(cluster: Cluster) -> None:
     _, start = cluster.launches()
-    others = [("sleep", "60"), (cluster.python, "-c", "pass"), (cluster.python,)]
+    others = [("sleep", "60"), (cluster.interpreter, "-c", "pass"), (cluster.interpreter,)]
     hints = [PrepareGang(gang=replace(start, argv=argv), until_s=cluster.now_s() + 60) for argv in others]
     cluster.backend.execute([*hints, PrepareGang(gang=replace(start, image="some/image"), until_s=hints[0].until_s)])
     cluster.crash()

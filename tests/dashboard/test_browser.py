@@ -266,7 +266,7 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
             "3 CPU cores",
             "2.5, -2",
         ),
-        *("0 of 4", "Scale factor2", first.id, "Deadline", "ann, gold", "123\u202f456 bytes"),
+        *("0 of 4", "Scale factor2", first.id, "Deadline", "ann, gold", "123 kB of memory"),
         *("/home/ann/project", "/home/ann/.venv/bin/python", f"{'d' * 12} of commit {'c' * 12} with changes"),
     ):
         expect(facts).to_contain_text(text)

@@ -15,6 +15,7 @@ import pytest
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 RANDOM = Random(os.environ.get("GAVEL_TEST_SECRETS_SEED", "1"))
 LETTERS = string.ascii_letters + string.digits + "-_"
 VALUE = "".join(RANDOM.choices(LETTERS, k=19))
@@ -61,6 +62,7 @@ def get_routes(client: Client, job_ids: list[str], rounds: int) -> list[str]:
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.skipif(not IS_FULL, reason="takes 20 s: in the full profile")
 def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None:
     """1 the value comes by stdin, 2 a job prints it in two parts and fails with it, 3 so does the setup of another,
     4 no answer of any GET route has it, 5 nor any file of the service: its database with the WAL, its own log, a
