@@ -1,6 +1,7 @@
 """How many workers each tier holds: metrics, the live event, the overview and what-if agree for any round."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client import Metric
 
@@ -25,6 +26,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import Allocation, Certificate, Job, JobState, Lease, RoundPlan, RoundRecord, Tier, worker_s_of
 from tests.builders import a_cluster, a_problem, a_spec
 
+EXAMPLES = 100 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 25
 NOW_S, ROUND_S = 1000.0, 10.0
 TYPES = ("fast", "slow")
 TIERS = (Tier(name="gold"), Tier(name="silver"))
@@ -178,6 +180,7 @@ A_PAIR = Slot(1, (), (True, False, False), (1.0, 1.0, 1.0), (0, 1, 0, 0, 0, 0))
 A_PAIR_WHOSE_FIRST_ENDS = Slot(2, (0.5,), (True, True, False), (0.5, 0.5, 1.0), (0, 1, 1, 1, 0, 0))
 
 
+@settings(max_examples=EXAMPLES)
 @given(drawn=st.lists(slots, max_size=8), at=st.sampled_from([0.1, 0.3, 0.6, 0.9]))
 @example(drawn=[TWO_SHORT_JOBS], at=0.6)
 @example(drawn=[A_PAIR], at=0.6)

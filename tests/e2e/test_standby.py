@@ -97,8 +97,9 @@ def database(kind: str) -> Iterator[dict[str, str]]:
         yield {"GAVEL_DATABASE_URL": server.new_database()}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"] if IS_FULL else ["sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_two_api_processes_lose_nothing_and_wake_the_scheduler(folder: Path, kind: str) -> None:
     """1. A scheduler that looks once a minute unasked. 2. Two API processes take submits at once. 3. All end."""
     with database(kind) as where, ExitStack() as stack:

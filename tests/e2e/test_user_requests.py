@@ -1,4 +1,4 @@
-"""Pauses, retries, sweeps and audits with real programs on PostgreSQL; with the full profile on SQLite, too."""
+"""Pauses, retries, sweeps and audits with real programs on SQLite; with the full profile on PostgreSQL, too."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ FAILS_UNTIL_THE_THIRD = (
 )
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if IS_FULL else ["postgresql"])
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"] if IS_FULL else ["sqlite"])
 def operator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     settings = dict(SETTINGS)
     if request.param == "postgresql":

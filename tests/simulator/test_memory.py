@@ -50,6 +50,7 @@ def bytes_at_the_end(folder: Path, jobs: int) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.full
 def test_a_longer_trace_takes_a_few_bytes_a_job_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "POINTS_MAX", 32)  # bounded anyway, but this soon
     short, long = 100, 600

@@ -41,6 +41,9 @@ def published(
     return simulate(read_trace(Lines(data / trace)), scenario, runner=InlineRunner())
 
 
+GANGS = ("small_multiple_seed0.trace", SMALL, LAS, (300, 600), 25.64, 0.75, 1.0)
+
+
 @pytest.mark.parametrize(
     ("trace", "cluster", "policy", "measure", "expected_h", "least", "most"),
     [
@@ -49,7 +52,7 @@ def published(
         ("max_min_fairness.trace", PHYSICAL, LAS, None, 3.824, 0.92, 1.0),
         ("max_min_fairness.trace", PHYSICAL, LAS_AGNOSTIC, None, 5.196, 0.97, 1.0),
         ("small_single_seed0.trace", SMALL, LAS, (300, 600), 15.92, 0.93, 1.0),
-        ("small_multiple_seed0.trace", SMALL, LAS, (300, 600), 25.64, 0.75, 1.0),
+        pytest.param(*GANGS, marks=pytest.mark.full),
     ],
 )
 def test_mean_completion_times_are_no_longer_than_the_published_ones(
