@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
+from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
@@ -164,7 +164,10 @@ class Driver:
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
-        return (job or self._store.job(job_id)).state
+        try:
+            return (job or self._store.job(job_id)).state
+        except NotFound:  # it ended and was purged in this moment; how it ended nobody knows any more
+            return JobState.CANCELLED
 
     # --- 4 planning ---------------------------------------------------------------------------------------------
 
