@@ -303,7 +303,7 @@ class ApiStore(RequestStore, RecordStore, Protocol):
         """Record a cancellation of the unfinished jobs that fit except `keep`, in one transaction; return their IDs."""
 
     def purge_job(self, job_id: JobId, *, by: str, now_s: float) -> Job:
-        """Delete an ended job with all that is stored of it; return it. Raises NotFound, Conflict if it has not ended."""
+        """Delete an ended job with all that is stored of it; return it. Raises NotFound, Conflict while it lives."""
 
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
         """Return a page of jobs, newest first."""

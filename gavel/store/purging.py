@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 
 from gavel.errors import Conflict
 from gavel.ports import AuditEntry
@@ -32,7 +32,7 @@ def purge_job(tx: Transaction, job_id: JobId, by: str, now_s: float) -> Job:
     job = queries.job(tx.connection, job_id)
     if not job.state.is_terminal:
         raise Conflict(f"job {job_id} is {job.state} and cannot be purged; cancel it first")
-    _delete(tx, [job_id])
+    delete_jobs(tx, [job_id])
     entry = AuditEntry(
         at_s=now_s,
         by=by or job.spec.user,
@@ -46,13 +46,10 @@ def purge_job(tx: Transaction, job_id: JobId, by: str, now_s: float) -> Job:
     return job
 
 
-def purge_ended(tx: Transaction, before_s: float) -> tuple[JobId, ...]:
-    """Delete jobs that ended before the instant, the oldest first, at most JOBS_A_PURGE; return their ids."""
+def ended_jobs(connection: Connection, before_s: float) -> tuple[JobId, ...]:
+    """Return the ids of jobs that ended before the instant, the oldest first, at most JOBS_A_PURGE."""
     ended = select(JobRow.id).where(JobRow.finished_at_s < before_s).order_by(JobRow.finished_at_s)
-    job_ids = tuple(tx.connection.execute(ended.limit(JOBS_A_PURGE)).scalars())
-    if job_ids:
-        _delete(tx, job_ids)
-    return job_ids
+    return tuple(connection.execute(ended.limit(JOBS_A_PURGE)).scalars())
 
 
 def forget_keys(tx: Transaction, before_s: float) -> int:
@@ -64,7 +61,8 @@ def forget_keys(tx: Transaction, before_s: float) -> int:
     return tx.connection.execute(delete(IdempotencyKeyRow).where(IdempotencyKeyRow.job_id.in_(old))).rowcount
 
 
-def _delete(tx: Transaction, job_ids: Sequence[JobId]) -> None:
+def delete_jobs(tx: Transaction, job_ids: Sequence[JobId]) -> None:
+    """Delete these jobs, which have ended, with all that is stored of them but what waits to be sent."""
     for table in (JobLabelRow, IdempotencyKeyRow, EventRow, PredictionRow, MetricPointRow, TokenRow):
         tx.connection.execute(delete(table).where(table.job_id.in_(job_ids)))
     is_sent = NotificationRow.state != NotificationState.WAITING.value

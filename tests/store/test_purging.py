@@ -25,9 +25,7 @@ def digest(text: str) -> str:
 
 def an_ended_job(store: SqlStore, name: str, *, submitted_at_s: float = DAY_S, ended_at_s: float = 2 * DAY_S) -> Job:
     """A job with a row in every table that has rows of jobs."""
-    job = store.submit(
-        a_spec(name=name, labels={"a": "b"}), key=name, body_hash="h", now_s=submitted_at_s
-    ).job
+    job = store.submit(a_spec(name=name, labels={"a": "b"}), key=name, body_hash="h", now_s=submitted_at_s).job
     store.add_token(digest(name), user=job.spec.user, scope=Scope.JOB, job_id=job.id, now_s=submitted_at_s)
     ended = replace(job, state=JobState.CANCELLED, finished_at_s=ended_at_s)
     point = MetricPoint(
@@ -58,7 +56,9 @@ def check_nothing_is_left(store: SqlStore) -> None:
     assert rows(store) == before
     old = [an_ended_job(store, f"old-{index}").id for index in range(3)]
     recent = an_ended_job(store, "recent", ended_at_s=5 * DAY_S)
-    assert store.purge_ended(4 * DAY_S) == tuple(old) and store.purge_ended(4 * DAY_S) == ()
+    assert store.ended_jobs(4 * DAY_S) == tuple(old)
+    store.delete_ended(old)
+    assert store.ended_jobs(4 * DAY_S) == ()
     assert store.job(recent.id).state is JobState.CANCELLED
     (entry,) = store.audit(subject=f"job/{by_hand.id}")
     assert (entry.action, entry.by, entry.before) == ("job.purged", "ann", {"name": "by-hand", "state": "CANCELLED"})
@@ -81,7 +81,7 @@ def test_a_job_that_has_not_ended_is_not_purged(open_store: OpenStore) -> None:
     job = store.submit(a_spec(), key=None, body_hash="h", now_s=1.0).job
     with pytest.raises(Conflict, match="cancel it first"):
         store.purge_job(job.id, by="ann", now_s=2.0)
-    assert store.purge_ended(1e12) == ()
+    assert store.ended_jobs(1e12) == ()
 
 
 def test_the_token_of_a_job_ends_with_the_commit_of_its_end(open_store: OpenStore) -> None:
