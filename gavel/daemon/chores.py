@@ -9,13 +9,12 @@ from gavel.backends.ray.housekeeping import clear
 from gavel.config import Settings
 from gavel.daemon.background import Periodic
 from gavel.errors import NotFound
-from gavel.ports import Clock
-from gavel.store.sql import SqlStore
+from gavel.ports import Clock, RetentionStore
 from gavel.types import Job, JobId
 
 
 def chores(
-    settings: Settings, store: SqlStore, clock: Clock, disk: Disk, forget_job: Callable[[JobId], None]
+    settings: Settings, store: RetentionStore, clock: Clock, disk: Disk, forget_job: Callable[[JobId], None]
 ) -> Sequence[Periodic]:
     """Return the tasks of a leader. `forget_job` drops what the backend keeps of a job that has ended."""
     clearing = Clearing(settings, store, clock, forget_job)
@@ -29,7 +28,9 @@ def chores(
 class Clearing:
     """Deletes what is no longer kept: of the database, and of the disk of this machine."""
 
-    def __init__(self, settings: Settings, store: SqlStore, clock: Clock, forget_job: Callable[[JobId], None]) -> None:
+    def __init__(
+        self, settings: Settings, store: RetentionStore, clock: Clock, forget_job: Callable[[JobId], None]
+    ) -> None:
         self._settings, self._store, self._clock, self._forget_job = settings, store, clock, forget_job
         self._leftovers = Leftovers(settings)
 

@@ -218,6 +218,25 @@ class RequestStore(Protocol):
         """Store a command and wake the scheduler to apply it. Raises StoreUnavailable when too many wait."""
 
 
+class RetentionStore(Protocol):
+    """The store as the leader's clearing uses it: what ended long ago is read, and deleted in parts."""
+
+    def job(self, job_id: JobId) -> Job:
+        """Return the job. Raises NotFound."""
+
+    def snapshot(self) -> Snapshot:
+        """Return a consistent snapshot, with all unfinished jobs."""
+
+    def ended_jobs(self, before_s: float) -> tuple[JobId, ...]:
+        """Return ids of jobs that ended before the instant, oldest first, a bounded number; () if there are none."""
+
+    def delete_ended(self, job_ids: Sequence[JobId]) -> None:
+        """Delete these jobs of `ended_jobs` with all that is stored of them."""
+
+    def forget_keys(self, before_s: float) -> int:
+        """Delete some of the idempotency keys of jobs submitted before the instant; return how many, 0 if none is."""
+
+
 class RecordStore(Protocol):
     """The records of decisions and observations, as last committed by the scheduler."""
 
