@@ -9,6 +9,7 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.disk_metrics import disk_metrics
 from api.services import Services
 from api.startup_metrics import startup_metrics
 from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force
@@ -50,6 +51,7 @@ class StoreCollector(Collector):
         yield from _workers(store.cluster(), snapshot)
         yield self._notifications()
         yield from self._scheduler()
+        yield from disk_metrics(self._services.settings)
         if not snapshot.round_records:
             return
         record = snapshot.round_records[-1]

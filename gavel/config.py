@@ -121,6 +121,33 @@ class Settings(BaseSettings):
     keep_outputs_s: float = Field(
         30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
     )
+    keep_checkpoints_s: float = Field(
+        30 * 86_400.0, ge=0, le=3e9, description="How long the checkpoints of a job stay after its end."
+    )
+    keep_logs_s: float = Field(
+        90 * 86_400.0, ge=0, le=3e9, description="How long the log of a job stays after its end."
+    )
+    keep_jobs_s: float = Field(
+        365 * 86_400.0, ge=0, le=3e9, description="How long a job stays after its end, with all that it has left."
+    )
+    keep_keys_s: float = Field(
+        7 * 86_400.0, ge=60, le=3e9, description="How long an Idempotency-Key answers with the job that it made."
+    )
+    clear_interval_s: float = Field(
+        600.0, ge=1, le=86_400, description="Pause from one deletion of what is no longer kept to the next."
+    )
+    user_disk_bytes: int = Field(
+        0, ge=0, le=1 << 60, description="Disk that the jobs of a user may fill before no other one starts; 0: any."
+    )
+    disk_bytes: int = Field(
+        0, ge=0, le=1 << 60, description="Disk that all jobs may fill before no other one starts; 0: any."
+    )
+    disk_reserve_bytes: int = Field(
+        1_000_000_000,
+        ge=0,
+        le=1 << 60,
+        description="Free disk below which no gang is started; at most 5 % of the disk.",
+    )
     secrets_key_file: Path | None = Field(
         None, description="Key that secrets are encrypted with; default: secrets.key in the state folder."
     )

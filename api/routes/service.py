@@ -11,6 +11,7 @@ from api.http.errors import documented, problem
 from api.http.reference import page
 from api.schemas import Health
 from api.services import ServicesDep
+from gavel.backends.disk import low_disk
 
 router = APIRouter(tags=["service"])
 
@@ -33,13 +34,16 @@ async def healthz(services: ServicesDep) -> Health:
     responses=documented(503),
 )
 def readyz(services: ServicesDep) -> Health:
-    """The store answers and the scheduler is alive. Otherwise 503 says which of them does not."""
+    """The store answers and the scheduler is alive. Otherwise 503 says which of them does not.
+
+    A note says that no gang is started for lack of disk: restarting the service would not help.
+    """
     services.store.tiers()
     if not services.is_scheduler_alive():
         raise problem(
             503, "the scheduler is not alive; jobs are accepted and wait, running gangs end with their leases"
         )
-    return Health(status="ok")
+    return Health(status="ok", note=low_disk(services.settings))
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=PLAIN | documented(401, 403, 503))

@@ -67,3 +67,10 @@ class CheckpointsView(View):
 
     items: list[CheckpointView]
     accepted: str | None = Field(description="Its name; null: the job begins at step 0.")
+
+
+class PurgedView(View):
+    """A job that was purged."""
+
+    id: str
+    freed_bytes: int = Field(description="The size of its files on the disk of the service.")

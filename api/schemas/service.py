@@ -46,5 +46,5 @@ class Health(View):
 
     status: str
     note: str = Field(
-        default="", description="How this service's scheduler ended lately, and when the next one starts."
+        default="", description="How this service's scheduler ended lately, or why no gang is started now."
     )

@@ -1,15 +1,12 @@
 """The code version of a job: whether all of it is stored, and which versions nobody needs any more."""
 
 import shutil
-import time
 
 from api.http.errors import invalid
 from api.schemas.code import CodeOfJob
 from api.services import Services
 from gavel.backends.containers import SEARCH
-from gavel.backends.environments import clear_environments
-from gavel.backends.folder import environments_dir, inputs_dir
-from gavel.backends.preparation import forget_jobs
+from gavel.backends.ray.housekeeping import clear
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
@@ -37,11 +34,8 @@ def check_code(code: CodeOfJob | None, services: Services) -> None:
 def clear_unused(services: Services) -> None:
     """Delete what no unfinished job runs and nobody has used for long; at most once an hour."""
     if services.code.is_clear_due():
-        unfinished, kept_s = _unfinished(services), services.settings.keep_code_s
-        services.code.clear(unfinished)
-        state_dir, before_s = services.settings.state_dir.resolve(), time.time() - kept_s
-        clear_environments(str(environments_dir(state_dir)), unfinished, before_s)
-        forget_jobs(str(inputs_dir(state_dir)), unfinished, before_s)
+        settings = services.settings
+        clear(settings.state_dir.resolve(), _unfinished(services), settings.keep_code_s)
 
 
 def _unfinished(services: Services) -> dict[JobId, str]:

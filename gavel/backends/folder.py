@@ -1,6 +1,7 @@
 """The state directory of a local cluster: its paths, and the few files that outlive a service."""
 
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -93,6 +94,11 @@ class StateFolder:
             write_json(str(self.own(path)), {"fence": fence})
         self.assume_fence(job_id, fence)
 
+    def forget_job(self, job_id: JobId) -> None:
+        """Drop the fence of a job that has ended: nothing is launched of it any more. Safe from any thread."""
+        shutil.rmtree(self.own(self.places(job_id, 0).gang.parent), ignore_errors=True)
+        self._fences.pop(job_id, None)
+
     # --- what else is kept ---
 
     def resources(self) -> tuple[EphemeralResource, ...]:
@@ -123,4 +129,9 @@ def log_path(state_dir: Path, job_id: JobId) -> Path:
     """Return the path of a job's log, for those who only read. Raises InvalidRequest."""
     if not JOB_ID.fullmatch(job_id):
         raise InvalidRequest("job_id", f"{job_id!r} must be 1 to 63 of a-z, 0-9 and '-'")
-    return state_dir / "logs" / f"{job_id}.log"
+    return jobs_logs_dir(state_dir) / f"{job_id}.log"
+
+
+def jobs_logs_dir(state_dir: Path) -> Path:
+    """Return the folder of the logs of jobs."""
+    return state_dir / "logs"

@@ -61,6 +61,10 @@ class FolderBackend(ABC):
         """Return output of all the job's ranks, see `logged`. Safe from any thread."""
         return logged(self._folder.places(job_id, 0).log, offset, limit_bytes)
 
+    def forget_job(self, job_id: JobId) -> None:
+        """Drop what is kept of a job that has ended and has no gang any more. Safe from any thread."""
+        self._folder.forget_job(job_id)
+
     def _obey(self, instruction: Instruction) -> None:
         match instruction:
             case SetResources():

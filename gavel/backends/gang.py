@@ -117,16 +117,16 @@ class LocalGang:
         """Move the lease end later; no effect once the lease is over or a stop was requested."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
         if is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s:
+            self._write_lease(lease_boottime_s, self.is_stopping)  # raises: then the next order is no repetition
             self.lease_boottime_s = lease_boottime_s
-            self._write_lease()
 
     def stop(self, reason: str) -> None:
         """Ask a running gang to end in good order; end a waiting one."""
         if self.state is GangState.WAITING:
             self.end(GangOutcome.PREEMPTED, reason or "stopped before it started")
         elif self.state is GangState.RUNNING and not self.is_stopping:
+            self._write_lease(self.lease_boottime_s, True)
             self.is_stopping = True
-            self._write_lease()
 
     def end(self, outcome: GangOutcome, message: str) -> None:
         """End the gang now and write its exit, as no supervisor will: a restarted service must not start it."""
@@ -182,8 +182,8 @@ class LocalGang:
     def _may_still_announce(self) -> bool:
         if machine.boottime_s() < self._announced_until_boottime_s:
             return True
+        self._write_lease(self.lease_boottime_s, True)  # a supervisor that appears later reads this, and starts nothing
         self.is_stopping = True
-        self._write_lease()  # a supervisor that appears later reads this first and starts nothing
         return False
 
     def _take_exit(self, exit_record: Mapping[str, Any]) -> None:
@@ -217,8 +217,8 @@ class LocalGang:
 
     # --- files ---
 
-    def _write_lease(self) -> None:
-        self._write("lease.json", {"expires_boottime_s": self.lease_boottime_s, "stop": self.is_stopping})
+    def _write_lease(self, lease_boottime_s: float, is_stopping: bool) -> None:
+        self._write("lease.json", {"expires_boottime_s": lease_boottime_s, "stop": is_stopping})
 
     def _write(self, name: str, value: object) -> None:
         machine.write_json(str(self.directory / name), value)

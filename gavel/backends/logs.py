@@ -1,8 +1,11 @@
 """Reads the bounded log of a job by its offset since the job's first line, rotated or not."""
 
-import json
+import errno
 import os
+import stat
 from pathlib import Path
+
+from gavel.backends.output import rotation_of
 
 RETRIES = 20
 
@@ -17,14 +20,17 @@ def read_log(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int]:
         part = _read_once(path, offset, limit_bytes)
         if part is not None:
             return part
-    return b"", offset
+    return _read_once(path, offset, limit_bytes, is_torn=True) or (b"", offset)
 
 
-def _read_once(path: Path, offset: int, limit_bytes: int) -> tuple[bytes, int] | None:
-    """Return one read; None if the log was rotated meanwhile. Opening the older file first keeps the two apart."""
+def _read_once(path: Path, offset: int, limit_bytes: int, *, is_torn: bool = False) -> tuple[bytes, int] | None:
+    """Return one read; None if the log was rotated meanwhile. Opening the older file first keeps the two apart.
+
+    With `is_torn` the file between them, which a job may have damaged, names neither: the older one counts as first.
+    """
     older, current = _open(path.with_name(path.name + ".1")), _open(path)
     try:
-        spans = _spans(path, current, older)
+        spans = (0, _size(older)) if is_torn else _spans(path, current, older)
         return None if spans is None else _read_files(current, older, spans, offset, limit_bytes)
     finally:
         for file in (current, older):
@@ -49,24 +55,30 @@ def _read_files(
 
 def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int] | None:
     """Return the offset of the first byte of the older and of the current file; None if a rotation came between."""
-    try:
-        rotation = json.loads(path.with_name(path.name + ".base").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    rotation = rotation_of(str(path))
+    if rotation is None:
         return (0, 0) if older is None else None
-    end = int(rotation["end"])
-    if older is not None and os.fstat(older).st_ino == rotation["inode"]:
+    inode, end = rotation
+    if older is not None and os.fstat(older).st_ino == inode:
         return end - _size(older), end
-    if current is not None and os.fstat(current).st_ino == rotation["inode"]:
+    if current is not None and os.fstat(current).st_ino == inode:
         begin = end - _size(current)  # a rotation has begun: the older file may be gone already
         return begin, begin
     return None
 
 
 def _open(path: Path) -> int | None:
+    """Return a descriptor of a plain file; None if there is none, or something else in its place."""
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return None
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as problem:
+        if problem.errno in (errno.ENOENT, errno.ELOOP):
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(file).st_mode):
+        return file
+    os.close(file)
+    return None
 
 
 def _size(file: int | None) -> int:

@@ -1,14 +1,16 @@
 """What a job's processes print, kept within a bound. Standard library only: a part of the supervisor."""
 
 import contextlib
+import json
 import os
 import re
 from collections.abc import Iterable
 
-from gavel.backends.machine import read_json, write_json
+from gavel.backends.machine import read_from, write_json
 
 TAIL_LINES, TAIL_BYTES = 20, 4096
 MASK = b"***"
+OFFSET_MAX = 1 << 62  # of a log, in bytes since its first line
 MASKED_LETTERS_MIN = 8  # as many as a secret has at least, so of a secret of several lines only those that are long
 
 
@@ -105,9 +107,23 @@ class Log:
 
     def _recover(self) -> int:
         """Return the offset at which the current file begins, after finishing a rotation that was interrupted."""
-        if not os.path.exists(self._path + ".base"):
+        rotation = rotation_of(self._path)
+        if rotation is None:
             return 0
-        rotation = read_json(self._path + ".base")
-        if os.path.exists(self._path) and os.stat(self._path).st_ino == rotation["inode"]:
+        inode, end = rotation
+        if os.path.exists(self._path) and os.stat(self._path).st_ino == inode:
             os.replace(self._path, self._path + ".1")
-        return int(rotation["end"])
+        return end
+
+
+def rotation_of(path: str) -> tuple[int, int] | None:
+    """Return the inode and the end offset that the `.base` file of a log names; None without a proper one.
+
+    A job may write it, too.
+    """
+    try:
+        rotation = json.loads(read_from(path + ".base", 0))
+        inode, end = rotation["inode"], rotation["end"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return (inode, end) if type(inode) is type(end) is int and 0 <= end <= OFFSET_MAX else None

@@ -1,15 +1,14 @@
 """The output folders of jobs, as the service shows them, hands them out and deletes them."""
 
 import os
-import shutil
 import stat
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX, entries, open_file
+from gavel.backends.leftovers import clear_folders
 from gavel.errors import NotFound
 from gavel.types import JobId
 
@@ -60,10 +59,7 @@ class Outputs:
 
     def clear(self, ended_before: Callable[[JobId, float], bool], kept_s: float) -> None:
         """Delete the folders of jobs for which `ended_before(job_id, instant)` holds; the instant is `kept_s` ago."""
-        before_s = time.time() - kept_s
-        for path in self._folder.iterdir() if self._folder is not None and self._folder.is_dir() else ():
-            if path.lstat().st_mtime < before_s and ended_before(path.name, before_s):
-                shutil.rmtree(path, ignore_errors=True)
+        clear_folders(self._folder, ended_before, kept_s)
 
     def _path(self, job_id: JobId) -> str:
         if not JOB_ID.fullmatch(job_id):

@@ -16,7 +16,7 @@ METRIC_NAME_CHARACTERS = 64
 NOTE_CHARACTERS = 1000
 PHASES_MAX = 8
 PHASE_NAME_CHARACTERS = 32
-PHASE_S_MAX = 1e9
+SECONDS_MAX = 1e9  # 30 years: sums of such numbers stay finite
 WORK_MAX = 1e18
 
 
@@ -132,17 +132,20 @@ def _whole(value: object, least: int, most: int) -> int:
 
 
 def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError("not a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ValueError("a whole number beyond all floats") from None
+    if not math.isfinite(number):
         raise ValueError("not a finite number")
-    return float(value)
+    return number
 
 
 def _duration_s(value: object) -> float:
-    """Return the seconds. Raise ValueError if they are no finite number, or below 0."""
-    seconds = _finite(value)
-    if seconds < 0:
-        raise ValueError("seconds below 0")
-    return seconds
+    """Return the seconds. Raise ValueError if they are no number from 0 to SECONDS_MAX."""
+    return _bounded(value, SECONDS_MAX)
 
 
 def _duration_or_none(value: object) -> float | None:
@@ -162,7 +165,7 @@ def _phases(reported: object) -> dict[str, float]:
         raise ValueError(f"phases are no object of at most {PHASES_MAX} names")
     if any(not 0 < len(name) <= PHASE_NAME_CHARACTERS for name in reported):
         raise ValueError("a phase without a proper name")
-    return {name: _bounded(seconds, PHASE_S_MAX) for name, seconds in reported.items()}
+    return {name: _duration_s(seconds) for name, seconds in reported.items()}
 
 
 def _note(text: object) -> str:
@@ -180,7 +183,7 @@ def _metrics(reported: object) -> dict[str, float]:
     for name, value in list(reported.items())[:METRICS_MAX]:
         try:
             number = _finite(value)
-        except (ValueError, OverflowError):
+        except ValueError:
             continue
         if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():
             metrics[name] = number

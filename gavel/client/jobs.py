@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 from uuid import uuid4
 
-from gavel.client.answers import AuditEntry, Cancelled, Event, Job, JobBatch
+from gavel.client.answers import AuditEntry, Cancelled, Event, Job, JobBatch, Purged
 from gavel.client.bodies import JobResubmit, JobSubmit
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.events import LOG_LIMIT_BYTES, log_chunk
@@ -103,6 +103,11 @@ class JobCalls:
     def resume(self, job_id: str) -> Script[Job]:
         """Request that a paused job goes on from its checkpoint."""
         return call("POST", _path(job_id, "/resume"), may_repeat=True)
+
+    @Method
+    def purge(self, job_id: str) -> Script[Purged]:
+        """Delete an ended job with all that it has left. It is not repeated: a second time there is no such job."""
+        return call("POST", _path(job_id, "/purge"))
 
     @Method
     def edit(

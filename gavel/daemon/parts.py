@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gavel.backends.accelerators import Discovery, discover
+from gavel.backends.disk import Disk, low_disk
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
@@ -20,7 +21,7 @@ from gavel.daemon.background import in_background
 from gavel.daemon.chores import chores
 from gavel.daemon.keys import JobTokens, write_private
 from gavel.daemon.wake import Doorbell
-from gavel.errors import GavelError
+from gavel.errors import GavelError, NotFound
 from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.driver import Driver
@@ -29,7 +30,7 @@ from gavel.policies.equal_share import EqualShare
 from gavel.ports import ClusterBackend
 from gavel.runner import SubprocessRunner
 from gavel.store.sql import SqlStore
-from gavel.types import Term
+from gavel.types import JobId, Term
 
 
 @dataclass(kw_only=True)
@@ -55,16 +56,25 @@ class Parts:
             stack.callback(runner.close)
             if self.doorbell is not None:
                 stack.enter_context(self.doorbell.answered_by(self.clock.wake))
-            stack.enter_context(in_background(chores(self.settings, self.store)))
+            disk = Disk(self.settings, self._user_of)
+            tasks = chores(self.settings, self.store, self.clock, disk, self.backend.forget_job)
+            stack.enter_context(in_background(tasks))
             url = self.settings.public_url or self.url
             self.dispatcher = Dispatcher(self.store.notifications, self.settings, url)
             stack.enter_context(dispatched(self.dispatcher))
-            yield self._driver(self.backend, runner)
+            yield self._driver(self.backend, runner, disk)
 
     def notes(self) -> tuple[str, ...]:
         """Return what is wrong with the cluster as a whole, if this process leads."""
         of_backend = self.backend.notes() if isinstance(self.backend, RayBackend) else ()
-        return (*of_backend, *(self.dispatcher.notes() if self.dispatcher else ()))
+        low = low_disk(self.settings)
+        return (*of_backend, *([low] if low else ()), *(self.dispatcher.notes() if self.dispatcher else ()))
+
+    def _user_of(self, job_id: JobId) -> str | None:
+        try:
+            return self.store.job(job_id).spec.user
+        except NotFound:
+            return None
 
     def _close(self) -> None:
         backend, self.backend = self.backend, None
@@ -104,7 +114,7 @@ class Parts:
             term=term,
         )
 
-    def _driver(self, backend: ClusterBackend, runner: SubprocessRunner) -> Driver:
+    def _driver(self, backend: ClusterBackend, runner: SubprocessRunner, disk: Disk) -> Driver:
         settings = self.settings
         sharing = 2 if any(each.worker.shares_core for each in self.discovery.accelerators) else 1
         return Driver(
@@ -117,6 +127,7 @@ class Parts:
             settings=settings,
             token_of=JobTokens(self.store, settings.state_dir, self.clock),
             choose_profiling=ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s),
+            disk=disk.state,
         )
 
 

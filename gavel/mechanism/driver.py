@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import structlog
 
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, InvariantViolated, StaleVersion, StoreUnavailable
+from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
@@ -16,7 +17,7 @@ from gavel.mechanism.exchange import Exchange
 from gavel.mechanism.explaining.forecast import errors_of, predictions
 from gavel.mechanism.explaining.preemption_audit import preemptions
 from gavel.mechanism.explaining.waiting import explain_waiting
-from gavel.mechanism.jobs import admission_holds, lifecycle
+from gavel.mechanism.jobs import admission_holds, disk_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
@@ -40,7 +41,7 @@ from gavel.ports import (
     SchedulerStore,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, Job, JobId, JobState, Lease, Observation, OperationState, Reason
+from gavel.types import Cluster, DiskState, Job, JobId, JobState, Lease, Observation, OperationState, Reason
 from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
@@ -65,13 +66,16 @@ class Driver:
         settings: Settings,
         token_of: Callable[[Job], str] = lambda _: "",
         choose_profiling: ProfilingChoice | None = None,
+        disk: Callable[[], DiskState] = DiskState,
     ) -> None:
         """`token_of` gives the bearer token that a job's programs may call the API with.
 
         `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
+        `disk` says whose jobs may not start for lack of disk; by default there is no lack.
         """
         self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
         self._token_of = token_of
+        self._disk = disk
         self._store = store
         self._backend = backend
         self._runner = runner
@@ -96,6 +100,7 @@ class Driver:
             seen = self._observe()  # 1. what is
             snapshot = self._store.snapshot()
             tick = Tick.of(now_s, seen, snapshot)
+            tick.disk = self._disk()
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
             tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
@@ -160,11 +165,15 @@ class Driver:
         tick.held = admission_holds.held(
             tick.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s
         )
+        tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
         tick.wanting = [job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held]
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
-        return (job or self._store.job(job_id)).state
+        try:
+            return (job or self._store.job(job_id)).state
+        except NotFound:  # it ended and was purged in this moment; how it ended nobody knows any more
+            return JobState.CANCELLED
 
     # --- 4 planning ---------------------------------------------------------------------------------------------
 
@@ -248,6 +257,8 @@ class Driver:
             nodes=tick.nodes,
             sent=self._exchange.sent,
         )
+        if tick.disk.low:
+            decision = replace(decision, launches=())
         if not decision.launches:
             return decision
         rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)

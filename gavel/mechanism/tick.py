@@ -9,6 +9,7 @@ from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
 from gavel.types import (
     ApplicationResource,
     Cluster,
+    DiskState,
     Job,
     JobId,
     NodeStatus,
@@ -59,6 +60,7 @@ class Tick:
     audit: list[AuditEntry] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     held: Mapping[JobId, tuple[Reason, str]] = field(default_factory=dict)  # why no round may serve them
+    disk: DiskState = field(default_factory=DiskState)
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     startup_times: tuple[StartupTimes, ...] = ()
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended

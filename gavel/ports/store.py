@@ -218,6 +218,25 @@ class RequestStore(Protocol):
         """Store a command and wake the scheduler to apply it. Raises StoreUnavailable when too many wait."""
 
 
+class RetentionStore(Protocol):
+    """The store as the leader's clearing uses it: what ended long ago is read, and deleted in parts."""
+
+    def job(self, job_id: JobId) -> Job:
+        """Return the job. Raises NotFound."""
+
+    def snapshot(self) -> Snapshot:
+        """Return a consistent snapshot, with all unfinished jobs."""
+
+    def ended_jobs(self, before_s: float) -> tuple[JobId, ...]:
+        """Return ids of jobs that ended before the instant, oldest first, a bounded number; () if there are none."""
+
+    def delete_ended(self, job_ids: Sequence[JobId]) -> None:
+        """Delete these jobs of `ended_jobs` with all that is stored of them."""
+
+    def forget_keys(self, before_s: float) -> int:
+        """Delete some of the idempotency keys of jobs submitted before the instant; return how many, 0 if none is."""
+
+
 class RecordStore(Protocol):
     """The records of decisions and observations, as last committed by the scheduler."""
 
@@ -301,6 +320,9 @@ class ApiStore(RequestStore, RecordStore, Protocol):
         self, where: JobFilter, *, keep: Sequence[JobId] = (), now_s: float, by: str = ""
     ) -> tuple[JobId, ...]:
         """Record a cancellation of the unfinished jobs that fit except `keep`, in one transaction; return their IDs."""
+
+    def purge_job(self, job_id: JobId, *, by: str, now_s: float) -> Job:
+        """Delete an ended job with all that is stored of it; return it. Raises NotFound, Conflict while it lives."""
 
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
         """Return a page of jobs, newest first."""

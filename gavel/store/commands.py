@@ -31,6 +31,7 @@ from gavel.store.schema import (
     TokenRow,
     UserRow,
 )
+from gavel.store.tokens import delete_job_tokens
 from gavel.store.user_requests import add_events
 from gavel.store.writer import Transaction
 from gavel.types import Identity, JobId, JobState, RoundPlan, Tier, User
@@ -105,6 +106,7 @@ class Commit:
         self._count_version(tx)
         self._check_jobs(tx)
         self._update_jobs(tx)
+        delete_job_tokens(tx, [job.id for job in self._changes.jobs if job.state.is_terminal])
         add_events(tx, self._changes.events)
         self._metrics.write(tx)
         operations.update_operations(tx, self._changes.operations)
@@ -149,6 +151,7 @@ class Commit:
                 "new_generation": job.generation,
                 "new_steps_done": job.steps_done,
                 "new_progress": progress,
+                "new_finished_at_s": job.finished_at_s,
             }
             for job, progress in zip(self._changes.jobs, self._progress, strict=True)
         ]
@@ -178,6 +181,7 @@ _UPDATE_JOB = (
         generation=bindparam("new_generation"),
         steps_done=bindparam("new_steps_done"),
         progress=bindparam("new_progress"),
+        finished_at_s=bindparam("new_finished_at_s"),
         version=JobRow.version + 1,
     )
 )

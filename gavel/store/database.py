@@ -7,6 +7,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, func, insp
 from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import InvalidRequest, StoreUnavailable
+from gavel.store.database_file import watch_file
 from gavel.store.schema import REVISIONS
 
 MIGRATION_LOCK = 0x6761_7665_6C  # "gavel": any number that nobody else locks in this database
@@ -22,6 +23,8 @@ def open_database(url: str, *, busy_timeout_s: float) -> tuple[Engine, Engine]:
     writer, reader = (make(url, is_writer, busy_timeout_s) for is_writer in (True, False))
     try:
         _migrate(writer, reader, place.render_as_string())
+        if place.get_backend_name() == "sqlite":
+            watch_file(writer, reader)
     except BaseException:
         writer.dispose()
         reader.dispose()

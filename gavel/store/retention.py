@@ -2,7 +2,7 @@
 
 It deletes a bounded number of them with each round.
 
-Jobs and the audit log are never deleted.
+Jobs go later, by `purging.py`; what people decided, and usage, stay for good.
 """
 
 from sqlalchemy import delete, select, tuple_

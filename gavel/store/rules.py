@@ -52,9 +52,21 @@ class JobIds:
 
     def next(self, now_s: float) -> JobId:
         """Return a new id, above every earlier one even when the clock stood still or went back."""
-        milliseconds = min(max(int(now_s * 1000), 0), 2**48 - 1)
-        self._last = max(self._last + 1, milliseconds << 32 | self._random_bits(32))
-        return "".join(_BASE32[self._last >> shift & 31] for shift in range(75, -5, -5))
+        self._last = max(self._last + 1, _milliseconds(now_s) << 32 | self._random_bits(32))
+        return _id_of(self._last)
+
+
+def id_before(at_s: float) -> JobId:
+    """Return an id below those of all jobs that were submitted at the instant or later, by the clock of then."""
+    return _id_of(_milliseconds(at_s) << 32)
+
+
+def _milliseconds(at_s: float) -> int:
+    return min(max(int(at_s * 1000), 0), 2**48 - 1)
+
+
+def _id_of(number: int) -> JobId:
+    return "".join(_BASE32[number >> shift & 31] for shift in range(75, -5, -5))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -73,6 +73,7 @@ class JobRow(Base):
         Index(None, "user_name", "id"),
         Index(None, "change"),
         Index(None, "array_id"),
+        Index(None, "finished_at_s"),
     )
     id: Mapped[str] = mapped_column(primary_key=True)
     user_name: Mapped[str]
@@ -87,6 +88,7 @@ class JobRow(Base):
     steps_done: Mapped[int]
     total_steps: Mapped[int]  # as submitted; 0: not said
     change: Mapped[int]
+    finished_at_s: Mapped[float | None]  # as in `progress`; None: not ended
     spec: Mapped[str] = mapped_column(Text)
     progress: Mapped[str] = mapped_column(Text)
 
@@ -105,6 +107,7 @@ class IdempotencyKeyRow(Base):
     """The job that a user's key made, further jobs if there were many, and the hash of the request's body."""
 
     __tablename__ = "idempotency_keys"
+    __table_args__ = (Index(None, "job_id"),)
     user_name: Mapped[str] = mapped_column(primary_key=True)
     key: Mapped[str] = mapped_column(primary_key=True)
     body_hash: Mapped[str]
@@ -263,6 +266,7 @@ class TokenRow(Base):
     """A bearer token, as its SHA-256 only."""
 
     __tablename__ = "tokens"
+    __table_args__ = (Index(None, "job_id"),)
     token_hash: Mapped[str] = mapped_column(primary_key=True)
     user_name: Mapped[str]
     scope: Mapped[str]

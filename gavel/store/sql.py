@@ -25,7 +25,7 @@ from gavel.ports import (
     Submitted,
     ThroughputEstimate,
 )
-from gavel.store import audit, codec, commands, operations, predictions, queries, tokens, user_requests
+from gavel.store import audit, codec, commands, operations, predictions, purging, queries, tokens, user_requests
 from gavel.store.database import open_database
 from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
@@ -197,6 +197,22 @@ class SqlStore:
     ) -> Job:
         """Change a job's weight, priority or labels. Raises NotFound, StaleVersion, Conflict when the job has ended."""
         return self._write(lambda tx: user_requests.edit_job(tx, job_id, edit, expected_version, now_s, by))
+
+    def purge_job(self, job_id: JobId, *, by: str, now_s: float) -> Job:
+        """Delete an ended job with all that is stored of it; return it. Raises NotFound, Conflict while it lives."""
+        return self._write(lambda tx: purging.purge_job(tx, job_id, by, now_s))
+
+    def ended_jobs(self, before_s: float) -> tuple[JobId, ...]:
+        """Return ids of jobs that ended before the instant, oldest first, a bounded number; () if there are none."""
+        return self._read(lambda connection: purging.ended_jobs(connection, before_s))
+
+    def delete_ended(self, job_ids: Sequence[JobId]) -> None:
+        """Delete these jobs of `ended_jobs` with all that is stored of them."""
+        self._writer.write(lambda tx: purging.delete_jobs(tx, job_ids))
+
+    def forget_keys(self, before_s: float) -> int:
+        """Delete some of the idempotency keys of jobs submitted before the instant; return how many, 0 if none is."""
+        return self._writer.write(lambda tx: purging.forget_keys(tx, before_s))
 
     def job(self, job_id: JobId) -> Job:
         """Return the job. Raises NotFound."""

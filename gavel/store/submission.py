@@ -8,7 +8,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, func, insert, select
 
 from gavel.errors import GavelError, KeyReused
-from gavel.ports import JobEvent, Submitted
+from gavel.ports import JobEvent, JobFilter, Submitted
 from gavel.store import codec, queries
 from gavel.store.rules import ACTIVE, JobIds, check_limits, new_jobs, unmet
 from gavel.store.schema import IdempotencyKeyRow, JobRow, TierRow
@@ -219,7 +219,9 @@ def _keys_of(connection: Connection, user: str, keys: Sequence[str]) -> dict[tup
 
 
 def _reader(connection: Connection, job_ids: Sequence[JobId]) -> Callable[[], tuple[Job, ...]]:
-    return lambda: tuple(queries.job(connection, job_id) for job_id in job_ids)
+    """Return a function that reads those of the jobs that are still stored: some may have been purged."""
+    where = JobFilter(ids=tuple(job_ids))
+    return lambda: tuple(sorted(queries.all_jobs(connection, where), key=lambda job: job_ids.index(job.id)))
 
 
 def _states(connection: Connection, job_ids: Iterable[JobId]) -> dict[JobId, JobState]:

@@ -1,5 +1,7 @@
 """Bearer tokens of people and programs: listing and revoking them. Tokens of jobs end with their jobs."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, delete, select
 
 from gavel.errors import NotFound
@@ -7,9 +9,10 @@ from gavel.store import audit
 from gavel.store.rules import TOKEN_ID_DIGITS, revocation_audit_entry
 from gavel.store.schema import TokenRow
 from gavel.store.writer import Transaction
-from gavel.types import BearerToken, Scope
+from gavel.types import BearerToken, JobId, Scope
 
 _TABLE = TokenRow.__table__
+_IDS_A_QUERY = 1000  # databases bound the number of parameters
 
 
 def tokens(connection: Connection, user: str) -> tuple[BearerToken, ...]:
@@ -35,3 +38,9 @@ def revoke_token(tx: Transaction, user: str, token_id: str, by: str, now_s: floa
     where = (TokenRow.user_name == user, TokenRow.token_hash.startswith(token_id, autoescape=True))
     tx.connection.execute(delete(TokenRow).where(*where))
     audit.add_audit(tx, (revocation_audit_entry(token, by, now_s),))
+
+
+def delete_job_tokens(tx: Transaction, job_ids: Sequence[JobId]) -> None:
+    """Delete the tokens of these jobs, which have ended."""
+    for start in range(0, len(job_ids), _IDS_A_QUERY):
+        tx.connection.execute(delete(TokenRow).where(TokenRow.job_id.in_(job_ids[start : start + _IDS_A_QUERY])))

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Generic, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, update
+from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from gavel.errors import StoreUnavailable
+from gavel.store.lost_commits import was_committed
 from gavel.store.notices import notify
 from gavel.store.schema import CountersRow
 
@@ -134,26 +135,51 @@ class Writer:
         return group
 
     def _commit(self, items: list[_Item]) -> None:
+        applied: _Applied | None = None
+        failure: Exception | None = None
         try:
             with self._engine.begin() as connection:
-                transaction = self._open(connection)
-                outcomes = [outcome for run in _runs(items) for outcome in _attempt_all(run, transaction)]
-                if signals_change := _signals_any(items, outcomes):
-                    notify(connection)
-        except Exception as error:  # nothing was committed: every item gets an error
+                applied = self._apply(connection, items)
+        except Exception as error:
+            failure = error
+        refusal = self._refusal(applied, failure)
+        if applied is None or refusal is not None:
             for item in items:
-                item.answer.set_exception(
-                    StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}")
-                )
+                item.answer.set_exception(refusal or StoreUnavailable("the database cannot take a write now"))
             return
-        self._committed = transaction.change
-        if signals_change:
+        self._committed = applied.transaction.change
+        if applied.signals_change:
             self._on_change()
-        for item, outcome in zip(items, outcomes, strict=True):
+        for item, outcome in zip(items, applied.outcomes, strict=True):
             if isinstance(outcome, Exception):
                 item.answer.set_exception(outcome)
             else:
                 item.answer.set_result(outcome)
+
+    def _apply(self, connection: Connection, items: list[_Item]) -> "_Applied":
+        transaction = self._open(connection)
+        is_postgresql = connection.dialect.name == "postgresql"
+        number = connection.execute(select(func.txid_current())).scalar_one() if is_postgresql else None
+        outcomes = [outcome for run in _runs(items) for outcome in _attempt_all(run, transaction)]
+        if signals_change := _signals_any(items, outcomes):
+            notify(connection)
+        return _Applied(transaction, number, outcomes, signals_change)
+
+    def _refusal(self, applied: "_Applied | None", failure: Exception | None) -> StoreUnavailable | None:
+        """Return the error for every item of a transaction that failed; None if it is committed all the same."""
+        if failure is None:
+            return None
+        is_committed: bool | None = False
+        if applied is not None and applied.transaction_id is not None:  # it failed while it was being committed
+            is_committed = was_committed(self._engine, applied.transaction_id)
+        if is_committed is None:
+            return StoreUnavailable(
+                "the connection to the database broke during a commit, and whether anything was written is not known: "
+                "send the request again, with the same Idempotency-Key"
+            )
+        return (
+            None if is_committed else StoreUnavailable(f"the database cannot take a write now: {_first_line(failure)}")
+        )
 
     def _open(self, connection: Connection) -> Transaction:
         """Increment the change first: on PostgreSQL this row's lock puts all writers of all processes in order."""
@@ -161,6 +187,16 @@ class Writer:
         if change != self._committed + 1:
             self._alone_since = change
         return Transaction(connection, change, self._alone_since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """What a transaction has done, before its commit; `transaction_id` is PostgreSQL's."""
+
+    transaction: Transaction
+    transaction_id: int | None
+    outcomes: list[Any]
+    signals_change: bool
 
 
 _COUNT = update(CountersRow).values(change=CountersRow.change + 1).returning(CountersRow.change)

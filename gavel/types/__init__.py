@@ -15,6 +15,7 @@ from gavel.types.allocation import (
     PairRates,
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
+from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.metrics import MetricPoint
@@ -63,6 +64,7 @@ __all__ = [
     "Cluster",
     "CodeVersion",
     "Combination",
+    "DiskState",
     "EphemeralResource",
     "Expected",
     "Fallback",

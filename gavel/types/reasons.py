@@ -22,6 +22,8 @@ class Reason(StrEnum):
     WAITING_FOR_JOBS = "WaitingForJobs"
     QUOTA_EXCEEDED = "QuotaExceeded"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
+    LOW_DISK = "LowDisk"
+    DISK_BUDGET_EXCEEDED = "DiskBudgetExceeded"
     TOO_MANY_JOBS = "TooManyJobs"
     NO_MATCHING_TYPE = "NoMatchingType"
     MISCONFIGURED = "Misconfigured"
@@ -102,6 +104,14 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.EXCEEDS_MAX_QUOTA: Explained(
         "The job needs more accelerator hours than its tier has in a whole month.",
         "Submit it with fewer steps or in another tier, or ask an operator for a higher limit of the tier.",
+    ),
+    Reason.LOW_DISK: Explained(
+        "The service has too little free disk to start another gang; those that run go on.",
+        "Purge ended jobs (`gavel job purge`), or ask an operator for more disk or a smaller disk_reserve_bytes.",
+    ),
+    Reason.DISK_BUDGET_EXCEEDED: Explained(
+        "The jobs of the user fill more disk than they may, so that no other one starts.",
+        "Purge ended jobs (`gavel job purge`), or ask an operator for a larger user_disk_bytes.",
     ),
     Reason.TOO_MANY_JOBS: Explained(
         "The user or the tier has as many unfinished jobs as it may have.",

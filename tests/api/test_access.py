@@ -80,6 +80,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/checkpoints/1-1": (404, 404, 404, 404, 404),
     "POST /v1/jobs/{job}/cancel": (404, 202, 403, 403, 202),
+    "POST /v1/jobs/{job}/purge": (404, 409, 403, 403, 409),
     "POST /v1/jobs": (201, 201, 403, 403, 201),
     "POST /v1/jobs/{job}/resubmit": (404, 201, 403, 403, 201),
     "GET /v1/tiers": (200, 200, 403, 403, 200),

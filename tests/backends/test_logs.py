@@ -114,3 +114,41 @@ def test_a_full_disk_loses_output_not_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize("offset", [0, 5, 10**12])
 def test_a_log_that_is_not_there_is_empty(tmp_path: Path, offset: int) -> None:
     assert read_log(tmp_path / "log", offset, 100) == (b"", 0)
+
+
+@pytest.mark.parametrize(
+    "rotation",
+    [
+        b"",
+        b"\xff\x00",
+        b"[]",
+        b"null",
+        b'{"inode": 5}',
+        b'{"inode": "x", "end": "y"}',
+        b'{"inode": 5, "end": -1}',
+        b'{"inode": 5, "end": 1' + 80 * b"0" + b"}",
+        b'{"inode": 0, "end": 7}',
+        1000 * b"[",
+    ],
+)
+def test_a_damaged_file_between_the_two_costs_offsets_but_no_output(tmp_path: Path, rotation: bytes) -> None:
+    path = tmp_path / "log"
+    log = Log(str(path), 8)
+    log.write(b"abcdefgh12")
+    (tmp_path / "log.base").write_bytes(rotation)
+    assert read_log(path, 0, 100) == (b"efgh12", 6)
+    log.close()
+    another = Log(str(path), 100)
+    another.write(b"34")
+    assert read_log(path, 0, 100)[0] == b"efgh1234"
+    another.close()
+
+
+def test_what_a_job_puts_in_the_place_of_its_log_is_not_read(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (tmp_path / "link").symlink_to(secret)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("link", "pipe", "folder"):
+        assert read_log(tmp_path / name, 0, 100) == (b"", 0)

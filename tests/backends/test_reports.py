@@ -225,3 +225,17 @@ def test_a_note_of_the_first_report_is_kept_short_and_printable(path: Path) -> N
     read = reader(path)
     read.read()
     assert read.malformed == 1
+
+
+@pytest.mark.parametrize("seconds", [10**400, 1.7e308, 1e9 + 1])
+@pytest.mark.parametrize("name", ["seconds", "startup_s", "restore_s", "checkpoint_s"])
+def test_seconds_whose_sum_would_be_infinite_are_no_report(path: Path, name: str, seconds: float) -> None:
+    reading = reader(path)
+    write(path, line(sequence=1, **{name: seconds}) + line(sequence=2, **{name: 1e9}))
+    (report,) = reading.read()
+    assert (report.sequence, getattr(report, name), reading.malformed) == (2, 1e9, 1)
+
+
+def test_a_metric_beyond_all_floats_is_left_out(path: Path) -> None:
+    write(path, line(metrics={"loss": 10**400, "accuracy": 0.5}))
+    assert reader(path).read()[0].metrics == {"accuracy": 0.5}

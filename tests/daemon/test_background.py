@@ -5,6 +5,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from gavel.backends.disk import Disk
+from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.background import Periodic, in_background
 from gavel.daemon.chores import chores
@@ -43,7 +45,8 @@ def test_output_folders_go_some_time_after_the_end_of_their_jobs(tmp_path: Path)
         (tmp_path / "outputs" / name).mkdir(parents=True)
         if name != "new":
             os.utime(tmp_path / "outputs" / name, (0, 0))
-    for each in chores(Settings(state_dir=tmp_path, keep_outputs_s=3600.0), store):
+    settings = Settings(state_dir=tmp_path, keep_outputs_s=3600.0)
+    for each in chores(settings, store, SystemClock(), Disk(settings, lambda _: None), lambda _: None):
         each.run()
     assert {path.name for path in (tmp_path / "outputs").iterdir()} == {living.id, "new"}
     store.close()

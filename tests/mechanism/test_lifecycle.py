@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
-from gavel.mechanism.jobs.lifecycle import TABLE, account_time, ended, step, take_reports
+from gavel.mechanism.jobs.lifecycle import METRIC_NAMES_MAX, TABLE, account_time, ended, step, take_reports
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Report, ReportKind
 from tests.builders import a_job
 
@@ -135,3 +135,13 @@ def test_time_is_accounted_once_from_the_start_to_the_end() -> None:
     job = account_time(job, a_gang(), 14.0)
     job = account_time(job, a_gang(GangExit(outcome=GangOutcome.PREEMPTED), ended_at_s=16.0), 30.0)
     assert job.received_s == {"fast": 6.0}
+
+
+def test_a_job_shows_a_bounded_number_of_metrics_the_newest_names_first() -> None:
+    job = a_leased_job(metrics={"first": 1.0, "again": 2.0})
+    for sequence in range(1, 101):
+        metrics = {f"name-{sequence}": 0.5, "again": float(sequence)}
+        report = Report(sequence=sequence, kind=ReportKind.PROGRESS, step=sequence, metrics=metrics)
+        job = take_reports(job, Reported(at_s=9.0, generation=1, reports=(report,), started_at_s=5.0))
+    assert len(job.metrics) == METRIC_NAMES_MAX and "first" not in job.metrics
+    assert job.metrics["again"] == 100.0 and {"name-100", "name-38"} <= job.metrics.keys()

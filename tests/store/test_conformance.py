@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gavel.ports import ApiStore, Changes, RecordStore, RequestStore, SchedulerStore
+from gavel.ports import ApiStore, Changes, RecordStore, RequestStore, RetentionStore, SchedulerStore
 from gavel.store.conformance import API_CHECKS, SIMULATION_CHECKS
 from gavel.store.memory import MemoryStore
 from gavel.store.samples import SimulationStore, WholeStore, round_record
@@ -46,4 +46,4 @@ def test_the_scheduler_s_port_is_small_and_no_store_has_calls_that_no_port_names
     assert members(SchedulerStore) == {"snapshot", "commit", "job", "predictions"}
     assert members(MemoryStore) == members(SchedulerStore, RequestStore, RecordStore)
     own = {"leadership", "database_bytes"}
-    assert members(SqlStore) - members(SchedulerStore, ApiStore) <= own
+    assert members(SqlStore) - members(SchedulerStore, ApiStore, RetentionStore) <= own

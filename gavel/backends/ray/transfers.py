@@ -51,6 +51,11 @@ class RemoteCheckpoints:
         for name in older_ones(self.names(job_id), checkpoint)[:-1]:
             self._files.rm(f"{self._root}/{job_id}/{name}", recursive=True)
 
+    def remove(self, job_id: JobId) -> None:
+        """Delete all checkpoints of the job."""
+        if self._files.exists(f"{self._root}/{job_id}"):
+            self._files.rm(f"{self._root}/{job_id}", recursive=True)
+
     def names(self, job_id: JobId) -> list[str]:
         """Return the names of what is stored for the job."""
         folder = f"{self._root}/{job_id}"

@@ -26,6 +26,7 @@ from gavel.client.answers.results import (
     JobFiles,
     JobMetrics,
     JobUtilization,
+    Purged,
     RankUtilization,
 )
 from gavel.client.answers.scheduling import (
@@ -114,6 +115,7 @@ __all__ = [
     "Placements",
     "Policy",
     "PolicyList",
+    "Purged",
     "Queue",
     "QueueItem",
     "RankUtilization",

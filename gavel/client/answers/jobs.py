@@ -47,6 +47,8 @@ Reason = Literal[
     "WaitingForJobs",
     "QuotaExceeded",
     "ExceedsMaxQuota",
+    "LowDisk",
+    "DiskBudgetExceeded",
     "TooManyJobs",
     "NoMatchingType",
     "Misconfigured",
@@ -90,13 +92,15 @@ class Job(TypedDict):
     # example because its node failed. * `Paused`: The job is paused. * `WaitingForJobs`: The job starts after other
     # jobs that have not completed yet. * `QuotaExceeded`: The tier of the job has used its accelerator hours or its
     # budget of this month. * `ExceedsMaxQuota`: The job needs more accelerator hours than its tier has in a whole
-    # month. * `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No
-    # accelerator type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone,
-    # or its gang needs more CPU cores or memory than all nodes have together. * `Cancelling`: The job was cancelled and
-    # ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its
-    # steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the
-    # job could not be started. * `StepsMissing`: The program of the job ended without an error before all steps were
-    # done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
+    # month. * `LowDisk`: The service has too little free disk to start another gang; those that run go on. *
+    # `DiskBudgetExceeded`: The jobs of the user fill more disk than they may, so that no other one starts. *
+    # `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No accelerator
+    # type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or its gang
+    # needs more CPU cores or memory than all nodes have together. * `Cancelling`: The job was cancelled and ends when
+    # its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. *
+    # `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could
+    # not be started. * `StepsMissing`: The program of the job ended without an error before all steps were done. *
+    # `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
     # `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
     # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason

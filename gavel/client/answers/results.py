@@ -68,3 +68,10 @@ class Checkpoints(TypedDict):
 
     items: list[Checkpoint]
     accepted: str | None  # Its name; null: the job begins at step 0.
+
+
+class Purged(TypedDict):
+    """A job that was purged."""
+
+    id: str
+    freed_bytes: int  # The size of its files on the disk of the service.

@@ -22,6 +22,7 @@ from gavel.types import (
 from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
+METRIC_NAMES_MAX = 64  # that a job shows; a report has at most 16
 
 TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
     (JobState.QUEUED, EventKind.LAUNCHED): JobState.LEASED,
@@ -133,7 +134,7 @@ def _after_report(job: Job, report: Report) -> Job:
     if job.total_steps is None and report.total_steps is not None:
         values["program_steps"] = report.total_steps
     if report.metrics:
-        values["metrics"] = {**job.metrics, **report.metrics}
+        values["metrics"] = _newest_metrics(job.metrics, report.metrics)
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
         values |= {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
         if report.step > job.steps_done:
@@ -142,6 +143,15 @@ def _after_report(job: Job, report: Report) -> Job:
     durations = {"startup_s": report.startup_s, "restore_s": report.restore_s, "checkpoint_s": report.checkpoint_s}
     values |= {name: duration_s for name, duration_s in durations.items() if duration_s is not None}
     return changed(job, **values)
+
+
+def _newest_metrics(so_far: Mapping[str, float], reported: Mapping[str, float]) -> dict[str, float]:
+    """Return the newest value of each metric; beyond METRIC_NAMES_MAX names those go that came first."""
+    merged = {**so_far, **reported}
+    surplus = len(merged) - METRIC_NAMES_MAX
+    for name in [name for name in so_far if name not in reported][: max(0, surplus)]:
+        del merged[name]
+    return merged
 
 
 def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[GangSeen] = ()) -> Job:

@@ -1,4 +1,7 @@
-"""Gangs that no plan moves: those of jobs that cannot be preempted, until they end or the drain of a node ends."""
+"""Gangs that no plan moves: those of jobs that cannot be preempted, until they end or the drain of a node ends.
+
+While the disk is nearly full these are all gangs.
+"""
 
 from dataclasses import replace
 
@@ -28,7 +31,9 @@ def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: flo
 
 def _holds_on(tick: Tick, lease: Lease) -> bool:
     job = tick.jobs.get(lease.job_id)
-    if job is None or job.spec.preemptible or not job.is_wanted or lease.is_profiling:
+    if job is None or not job.is_wanted or lease.is_profiling:
+        return False
+    if job.spec.preemptible and not tick.disk.low:  # with little disk nothing is started, so nothing is moved either
         return False
     return job.state is JobState.LEASED and job.generation == lease.generation
 

@@ -1,0 +1,19 @@
+"""Prometheus metrics of the disk of this process's machine."""
+
+from collections.abc import Iterable
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from gavel.backends.disk import free_bytes, reserve_bytes
+from gavel.config import Settings
+
+
+def disk_metrics(settings: Settings) -> Iterable[Metric]:
+    """Yield how much of the disk with the state folder is free, and how much stays free: below it no gang is started.
+
+    Raises OSError.
+    """
+    free = float(free_bytes(settings.state_dir))
+    yield GaugeMetricFamily("gavel_disk_free_bytes", "Free disk of the state folder.", value=free)
+    text = "Free disk below which no gang is started."
+    yield GaugeMetricFamily("gavel_disk_reserve_bytes", text, value=float(reserve_bytes(settings)))

@@ -1,0 +1,47 @@
+"""With too little disk nothing is started, what runs goes on, and all continues once there is room."""
+
+from typing import Any
+
+from gavel.mechanism.driver import Driver
+from gavel.types import DiskState, JobState
+from tests.builders import a_cluster
+from tests.mechanism.world import World
+
+
+class WorldWithDisk(World):
+    """`disk` is what the driver is told."""
+
+    disk = DiskState()
+
+    def new_driver(self) -> Driver:
+        driver = super().new_driver()
+        driver._disk = lambda: self.disk
+        return driver
+
+
+def a_world(**settings: Any) -> WorldWithDisk:
+    return WorldWithDisk(cluster=a_cluster(fast=2), **settings)
+
+
+def test_below_the_reserve_gangs_go_on_and_none_is_started() -> None:
+    world = a_world()
+    running = world.submit(1000)
+    world.run(lambda: world.job(running).state is JobState.LEASED)
+    world.disk = DiskState(low="2 MB are free.")
+    waiting = [world.submit(10) for _ in range(4)]
+    generation = world.job(running).generation
+    world.run_until_s(50.0)
+    assert (world.job(running).state, world.job(running).generation) == (JobState.LEASED, generation)
+    assert {(world.job(each).reason.value, world.job(each).message) for each in waiting} == {
+        ("LowDisk", "2 MB are free.")
+    }
+    world.disk = DiskState()
+    world.run(lambda: world.is_done(running, *waiting))
+
+
+def test_a_user_above_the_budget_waits_and_others_do_not() -> None:
+    world = a_world()
+    world.disk = DiskState(over_budget={"ann": "Too much."})
+    ann, bob = world.submit(10, user="ann"), world.submit(10, user="bob")
+    world.run(lambda: world.is_done(bob))
+    assert (world.job(ann).state, world.job(ann).reason.value) == (JobState.QUEUED, "DiskBudgetExceeded")
