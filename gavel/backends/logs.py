@@ -1,8 +1,9 @@
 """Reads the bounded log of a job by its offset since the job's first line, rotated or not."""
 
-import json
 import os
 from pathlib import Path
+
+from gavel.backends.machine import open_plain, read_json
 
 RETRIES = 20
 
@@ -50,7 +51,7 @@ def _read_files(
 def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int] | None:
     """Return the offset of the first byte of the older and of the current file; None if a rotation came between."""
     try:
-        rotation = json.loads(path.with_name(path.name + ".base").read_text(encoding="utf-8"))
+        rotation = read_json(str(path.with_name(path.name + ".base")))
     except FileNotFoundError:
         return (0, 0) if older is None else None
     end = int(rotation["end"])
@@ -64,7 +65,7 @@ def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int
 
 def _open(path: Path) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return open_plain(str(path))
     except FileNotFoundError:
         return None
 

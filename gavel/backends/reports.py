@@ -1,7 +1,6 @@
 """Reads the reports of a job's runtime. A job may write anything: each line is checked, and bad ones are counted."""
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -131,15 +130,9 @@ def _whole(value: object, least: int, most: int) -> int:
     return value
 
 
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError("not a finite number")
-    return float(value)
-
-
 def _duration_s(value: object) -> float:
     """Return the seconds. Raise ValueError if they are no finite number, or below 0."""
-    seconds = _finite(value)
+    seconds = machine.finite(value)
     if seconds < 0:
         raise ValueError("seconds below 0")
     return seconds
@@ -150,7 +143,7 @@ def _duration_or_none(value: object) -> float | None:
 
 
 def _bounded(value: object, most: float) -> float:
-    number = _finite(value)
+    number = machine.finite(value)
     if not 0 <= number <= most:
         raise ValueError(f"{number} is not a number from 0 to {most:g}")
     return number
@@ -179,8 +172,8 @@ def _metrics(reported: object) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for name, value in list(reported.items())[:METRICS_MAX]:
         try:
-            number = _finite(value)
-        except (ValueError, OverflowError):
+            number = machine.finite(value)
+        except ValueError:
             continue
         if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():
             metrics[name] = number
