@@ -8,14 +8,15 @@ from pathlib import Path
 
 from gavel.backends.checkpoint_retention import keep_checkpoint
 from gavel.backends.code_store import code_dir
-from gavel.backends.gang import read_object
 from gavel.backends.launch import Places
-from gavel.backends.machine import write_json
+from gavel.backends.machine import read_object, write_json
 from gavel.backends.runtime import runtime_dir
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.errors import InvalidRequest
 from gavel.types import EphemeralResource, JobId, Term
 
+GENERATION = re.compile(r"0|[1-9][0-9]{0,17}")
+FENCE_MAX = 1 << 62
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
@@ -30,10 +31,7 @@ class StateFolder:
         self._path = path.resolve()
         self._state_dir_lock = StateDirLock(self._path, term)
         self._runtime = runtime_dir(self._path)
-        self._fences = {
-            path.parent.name: int((read_object(path) or {"fence": 0})["fence"])
-            for path in (self._path / "gangs").glob("*/fence.json")
-        }
+        self._fences = {path.parent.name: _fence_in(path) for path in (self._path / "gangs").glob("*/fence.json")}
 
     def close(self) -> None:
         """Release the directory. Closing twice does no harm."""
@@ -71,9 +69,27 @@ class StateFolder:
 
     def gangs(self) -> Iterator[tuple[Path, Path]]:
         """Yield directory and checkpoints of each launched gang, oldest first."""
-        paths = (self._path / "gangs").glob("*/*/gang.json")
-        for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+        paths = [path for path in self.gangs_dir.glob("*/*/gang.json") if _is_gang(path.parent)]
+        for path in sorted(paths, key=lambda path: path.lstat().st_mtime):
             yield path.parent, self._path / "checkpoints" / path.parent.parent.name
+
+    @property
+    def gangs_dir(self) -> Path:
+        """Return the folder of all gangs, GANGS/JOB/GENERATION, as their processes know it."""
+        return self._path / "gangs"
+
+    def check_usable(self) -> None:
+        """Raise OSError if no gang's files can be written: a full disk, no descriptors, or another service took over.
+
+        After it, a fault of one gang's files is that gang's own.
+        """
+        folder = self.own(self.gangs_dir)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_json(str(folder / "usable.json"), {})
+
+    def check_held(self) -> None:
+        """Raise FileNotFoundError if another service has taken over."""
+        self._state_dir_lock.path.lstat()
 
     # --- fences: generations below are refused ---
 
@@ -88,8 +104,7 @@ class StateFolder:
     def raise_fence(self, job_id: JobId, fence: int) -> None:
         """Refuse lower generations from now on, after a restart too."""
         path = self.places(job_id, 0).gang.with_name("fence.json")
-        stored = read_object(path)
-        if stored is None or stored["fence"] < fence:
+        if _fence_in(path) < fence:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json(str(self.own(path)), {"fence": fence})
         self.assume_fence(job_id, fence)
@@ -103,8 +118,11 @@ class StateFolder:
 
     def resources(self) -> tuple[EphemeralResource, ...]:
         """Return the ephemeral resources as last stored."""
-        stored = read_object(self._path / "resources.json") or {"resources": []}
-        return tuple(EphemeralResource(**fields) for fields in stored["resources"])
+        stored = read_object(self._path / "resources.json") or {}
+        try:
+            return tuple(EphemeralResource(**fields) for fields in stored.get("resources", ()))
+        except TypeError:  # not what a service has written
+            return ()
 
     def keep_resources(self, resources: Iterable[EphemeralResource]) -> None:
         """Store the resources for the next service."""
@@ -113,6 +131,18 @@ class StateFolder:
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
         """Delete older checkpoints of the job but the newest of them. Raises InvalidRequest."""
         keep_checkpoint(self.places(job_id, 0).checkpoints, checkpoint)
+
+
+def _fence_in(path: Path) -> int:
+    """Return the fence in a file; 0 if it holds none."""
+    fence = (read_object(path) or {}).get("fence")
+    return fence if type(fence) is int and 0 <= fence <= FENCE_MAX else 0
+
+
+def _is_gang(directory: Path) -> bool:
+    """Return whether this is a folder that a service makes for a gang, GANGS/JOB/GENERATION, and no link."""
+    is_named = JOB_ID.fullmatch(directory.parent.name) and GENERATION.fullmatch(directory.name)
+    return bool(is_named) and not directory.is_symlink() and not directory.parent.is_symlink()
 
 
 def environments_dir(state_dir: Path) -> Path:

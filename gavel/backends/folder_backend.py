@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
 from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey
@@ -25,6 +27,8 @@ from gavel.ports import (
     StopGang,
 )
 from gavel.types import EphemeralResource, JobId, Report
+
+log = structlog.get_logger("gavel.backend")
 
 REPORTS_KEPT = 64  # newest reports of each gang, returned again once it has ended
 
@@ -64,6 +68,23 @@ class FolderBackend(ABC):
     def forget_job(self, job_id: JobId) -> None:
         """Drop what is kept of a job that has ended and has no gang any more. Safe from any thread."""
         self._folder.forget_job(job_id)
+
+    def _obey_alone(self, instruction: Instruction) -> None:
+        """Carry out one instruction; what only its own job's files prevent is logged and left. Raises OSError."""
+        try:
+            self._obey(instruction)
+        except OSError as problem:
+            self._folder.check_usable()
+            log.warning("instruction.left", instruction=type(instruction).__name__, error=str(problem))
+
+    def _raise_fence(self, job_id: JobId, fence: int) -> None:
+        """Refuse lower generations, for as long as this service runs even if the job has spoilt the file."""
+        self._folder.assume_fence(job_id, fence)
+        try:
+            self._folder.raise_fence(job_id, fence)
+        except OSError as problem:
+            self._folder.check_usable()
+            log.warning("fence.not_written", job=job_id, error=str(problem))
 
     def _obey(self, instruction: Instruction) -> None:
         match instruction:

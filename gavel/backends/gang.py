@@ -1,34 +1,50 @@
 """One gang of this machine, kept in its directory: start, adopt, watch, stop, forget."""
 
-import json
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gavel.backends import machine
+from gavel.backends import gang_processes, machine
+from gavel.backends.gang_records import (
+    ExitRecord,
+    exit_record,
+    gang_record,
+    lease_record,
+    started_boottime_s,
+    supervisor_process,
+)
 from gavel.backends.output import Mask
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId
 
-JSON_BYTES = 1 << 20
 GangKey = tuple[JobId, int]
 """A job and the generation of its lease."""
 
 SUPERVISE = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(__file__).with_name("supervisor.py")))
+NOBODY = (0, 0)  # stands for a supervisor that a file names and that is none
+BACKSTOP_MARGIN_S = 30.0  # after lease and grace, the service ends what a supervisor has not ended
 START_LIMIT_S = 10.0  # a supervisor that is silent for so long after its start has failed
 
 
 class LocalGang:
     """A gang that the local backend knows. `state` moves only forward: WAITING, RUNNING, ENDED."""
 
-    def __init__(self, instruction: LaunchGang, directory: Path, checkpoints: Path, lease_boottime_s: float) -> None:
+    def __init__(
+        self,
+        instruction: LaunchGang,
+        directory: Path,
+        checkpoints: Path,
+        lease_boottime_s: float,
+        *,
+        lease_grace_s: float,
+    ) -> None:
         """`directory` may lead through this service's own link; the gang's processes get the resolved path."""
         self.instruction = instruction
         self.directory = directory
@@ -48,6 +64,11 @@ class LocalGang:
         )
         self._process: tuple[int, int] | None = None  # pid and start time of the supervisor
         self._announced_until_boottime_s = 0.0
+        self._lease_grace_s = lease_grace_s
+        self._stopped_boottime_s = float("inf")  # when it was asked to stop
+        self._is_announced = False  # its supervisor is known by its word only
+        self._may_have_processes = True
+        self._condemned = ""  # why the service kills it
 
     @property
     def key(self) -> GangKey:
@@ -87,29 +108,51 @@ class LocalGang:
         self.state = GangState.RUNNING
 
     @classmethod
-    def adopt(cls, directory: Path, checkpoints: Path) -> "LocalGang | None":
-        """Return the gang that an earlier service left in this directory; None if its file is not complete."""
-        record = read_object(directory / "gang.json")
+    def adopt(
+        cls, directory: Path, checkpoints: Path, *, lease_grace_s: float, has_processes: bool
+    ) -> "LocalGang | None":
+        """Return the gang that an earlier service left in this directory; None if its file is not complete.
+
+        `has_processes`: whether any of its processes is on this machine. Raises ValueError if the file is not one that
+        a service has written, and OSError.
+        """
+        record = machine.read_object(directory / "gang.json")
         if record is None:
             return None
-        lease = read_object(directory / "lease.json") or {}
-        lease_boottime_s = lease.get("expires_boottime_s", record["lease_boottime_s"])
-        gang = cls(launch_from(record["instruction"]), directory, checkpoints, lease_boottime_s)
-        gang.is_stopping = lease.get("stop", False)
-        with suppress(FileNotFoundError, ValueError, KeyError):
-            gang.reports.mask = Mask(machine.read_json(str(directory / "launch.json"))["secrets"].values())
-        is_other_boot = record["boot_id"] != machine.boot_id()
-        if not is_other_boot:  # boottimes of another boot mean nothing
-            gang._look_for_start()
-        exit_ = read_object(directory / "exit.json")
-        if exit_ is not None:
-            gang._take_exit({**exit_, "boottime_s": machine.boottime_s()} if is_other_boot else exit_)
-        elif is_other_boot:
-            gang.lose("the machine was restarted")
+        launched = gang_record(record, directory)
+        gang = cls(launched.instruction, directory, checkpoints, launched.lease_boottime_s, lease_grace_s=lease_grace_s)
+        gang._read_orders()
+        gang._is_announced, gang._may_have_processes = True, has_processes
+        if launched.boot_id != machine.boot_id():
+            gang._adopt_from_other_boot()
         elif (directory / "launch.json").exists():
             gang.state = GangState.RUNNING
             gang._announced_until_boottime_s = machine.boottime_s() + START_LIMIT_S
+        elif (directory / "exit.json").exists():  # it ended while it waited
+            gang._take_end()
         return gang
+
+    def _read_orders(self) -> None:
+        """Read the newest lease, and the secrets that the gang's reports must not show."""
+        with suppress(ValueError):
+            lease = machine.read_object(self.directory / "lease.json")
+            if lease is not None:
+                self.lease_boottime_s, self.is_stopping = lease_record(lease)
+        if self.is_stopping:
+            self._stopped_boottime_s = machine.boottime_s()
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            secrets = machine.read_json(str(self.directory / "launch.json"))["secrets"].values()
+            self.reports.mask = Mask(str(each) for each in secrets)
+
+    def _adopt_from_other_boot(self) -> None:
+        """Take how it ended; boottimes of another boot mean nothing."""
+        ended = None
+        with suppress(ValueError):
+            ended = self._exit_record()
+        if ended is None:
+            self.lose("the machine was restarted")
+        else:
+            self._take_exit(replace(ended, boottime_s=machine.boottime_s()))
 
     # --- orders ---
 
@@ -117,7 +160,7 @@ class LocalGang:
         """Move the lease end later; no effect once the lease is over or a stop was requested."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
         if is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s:
-            self._write_lease(lease_boottime_s, self.is_stopping)  # raises: then the next order is no repetition
+            self._write_lease(lease_boottime_s, stop=self.is_stopping)  # raises: then the next order is no repetition
             self.lease_boottime_s = lease_boottime_s
 
     def stop(self, reason: str) -> None:
@@ -125,36 +168,73 @@ class LocalGang:
         if self.state is GangState.WAITING:
             self.end(GangOutcome.PREEMPTED, reason or "stopped before it started")
         elif self.state is GangState.RUNNING and not self.is_stopping:
-            self._write_lease(self.lease_boottime_s, True)
+            self._write_lease(self.lease_boottime_s, stop=True)
             self.is_stopping = True
+            self._stopped_boottime_s = machine.boottime_s()
+            if self._process is not None and self.started_boottime_s is not None:
+                with suppress(ProcessLookupError, PermissionError):  # it reads this even if its lease is overwritten
+                    os.kill(self._process[0], signal.SIGTERM)
 
     def end(self, outcome: GangOutcome, message: str) -> None:
-        """End the gang now and write its exit, as no supervisor will: a restarted service must not start it."""
-        exit_record = {"outcome": outcome, "exit_code": 0, "message": message, "log_tail": ""}
-        exit_record |= {"boottime_s": machine.boottime_s()}
-        self._write("exit.json", exit_record)
-        self._take_exit(exit_record)
+        """End the gang now and write its exit, as no supervisor will: a restarted service must not start it.
+
+        Raises OSError if the disk does not take it; a folder that the job has removed or spoilt is no reason to.
+        """
+        ended = _ended(outcome, message)
+        if self._has_folder():
+            self._write("exit.json", {**asdict(ended.exit), "boottime_s": ended.boottime_s})
+        self._take_exit(ended)
 
     def lose(self, message: str) -> None:
         """End the gang as lost: its supervisor is gone and none of its processes is left."""
         self.end(GangOutcome.LOST, message)
 
+    def condemn(self, reason: str) -> None:
+        """Kill all that is left of the gang; it is lost with this reason as soon as nothing is."""
+        self._condemned = self._condemned or reason
+        self._kill()
+
     def forget(self) -> None:
         """Delete everything of the gang but its log."""
+        if self.directory.is_symlink():
+            self.directory.unlink()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- watching ---
 
     def look(self) -> None:
-        """Check whether the gang ended: it is ENDED once its supervisor and all its processes are gone."""
-        if self.state is not GangState.RUNNING:
-            return
-        self._look_for_start()
-        is_alive = self._is_supervised()  # checked before the exit, which the supervisor writes while it lives
-        exit_record = read_object(self.directory / "exit.json")
-        if exit_record is not None and not is_alive:
-            self._take_exit(exit_record)
-        elif not is_alive and not self._kill_leftovers():
+        """Check whether the gang ended: it is ENDED once its supervisor and all its processes are gone.
+
+        Raises OSError or ValueError for files that are not as supervisor and service write them.
+        """
+        if self._condemned:
+            self._look_for_end()
+        elif self.state is GangState.RUNNING:
+            if not self._has_folder():
+                raise FileNotFoundError(f"{self._home} was removed or replaced")
+            self._look_for_start()
+            if self._is_supervised():  # before the exit is read, which the supervisor writes while it lives
+                self._check_overdue()
+            else:
+                self._take_end()
+
+    def _look_for_end(self) -> None:
+        if self.state is not GangState.ENDED and not self._kill():
+            with suppress(OSError):  # the folder is what it was condemned for
+                self.lose(self._condemned)
+            self._take_exit(_ended(GangOutcome.LOST, self._condemned))
+
+    def _check_overdue(self) -> None:
+        """Kill a gang that its supervisor should have ended long ago: one that was suspended, or whose lease lied."""
+        due_s = min(self.lease_boottime_s, self._stopped_boottime_s) + self._lease_grace_s + BACKSTOP_MARGIN_S
+        if machine.boottime_s() >= due_s:
+            self.condemn("its supervisor did not end it after its lease or the request to stop, so the service did")
+
+    def _take_end(self) -> None:
+        ended = self._exit_record()
+        if ended is not None and not (self._is_announced and self._kill()):
+            self._take_exit(ended)
+        elif ended is None and not self._kill():
             self.lose(f"its supervisor died{self._last_words()}")
 
     def supervisor_pid(self) -> int | None:
@@ -163,15 +243,18 @@ class LocalGang:
 
     def _look_for_start(self) -> None:
         if self.started_boottime_s is None:
-            record = read_object(self.directory / "started.json")
-            self.started_boottime_s = record["boottime_s"] if record else None
+            record = machine.read_object(self.directory / "started.json")
+            self.started_boottime_s = None if record is None else started_boottime_s(record)
 
     def _is_supervised(self) -> bool:
         if self._process is None:
-            record = read_object(self.directory / "supervisor.json")
+            record = machine.read_object(self.directory / "supervisor.json")
             if record is None:
                 return self._may_still_announce()
-            self._process = (record["pid"], record["start_time"])
+            self._is_announced = True
+            pid, began = supervisor_process(record)
+            is_gone = machine.start_time(pid) != began
+            self._process = (pid, began) if is_gone or gang_processes.supervises(pid, self._home) else NOBODY
         pid, began = self._process
         if machine.start_time(pid) == began:
             return True
@@ -180,45 +263,44 @@ class LocalGang:
         return False
 
     def _may_still_announce(self) -> bool:
-        if machine.boottime_s() < self._announced_until_boottime_s:
+        if machine.boottime_s() < self._announced_until_boottime_s and not (self.directory / "exit.json").exists():
             return True
-        self._write_lease(self.lease_boottime_s, True)  # a supervisor that appears later reads this, and starts nothing
+        self._write_lease(self.lease_boottime_s, stop=True)  # a supervisor that appears later starts nothing
         self.is_stopping = True
         return False
 
-    def _take_exit(self, exit_record: Mapping[str, Any]) -> None:
-        message = str(exit_record["message"])
+    def _exit_record(self) -> ExitRecord | None:
+        record = machine.read_object(self.directory / "exit.json")
+        return None if record is None else exit_record(record)
+
+    def _take_exit(self, ended: ExitRecord) -> None:
+        message = ended.exit.message
         if self.reports.malformed:
             message = f"{message}; {self.reports.malformed} malformed reports were ignored".removeprefix("; ")
-        self.exit = GangExit(
-            outcome=GangOutcome(exit_record["outcome"]),
-            exit_code=int(exit_record["exit_code"]),
-            message=message,
-            log_tail=str(exit_record["log_tail"]),
-        )
-        self.ended_boottime_s = float(exit_record["boottime_s"])
+        self.exit = replace(ended.exit, message=message)
+        self.ended_boottime_s = ended.boottime_s
         self.state = GangState.ENDED
 
-    def _kill_leftovers(self) -> bool:
-        """Kill processes that the ranks started and left; return True while there was one."""
-        left = [pid for pid in _processes_with(f"GAVEL_GANG_DIR={self._home}".encode())]
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return bool(left)
+    def _kill(self) -> bool:
+        """Kill the supervisor, the ranks and what they started and left; return True while there was one."""
+        return self._may_have_processes and gang_processes.kill_all(self._home)
 
     def _last_words(self) -> str:
         """Return the end of the supervisor's standard error, if any."""
         try:
-            words = (self.directory / "supervisor.err").read_text(encoding="utf-8", errors="replace").strip()
-        except FileNotFoundError:
+            text = machine.read_plain(str(self.directory / "supervisor.err"))
+        except OSError:
             return ""
+        words = text.decode("utf-8", "replace").replace("\0", "?").strip()
         return f": {words.splitlines()[-1][:200]}" if words else ""
 
     # --- files ---
 
-    def _write_lease(self, lease_boottime_s: float, is_stopping: bool) -> None:
-        self._write("lease.json", {"expires_boottime_s": lease_boottime_s, "stop": is_stopping})
+    def _has_folder(self) -> bool:
+        return self.directory.is_dir() and not self.directory.is_symlink()
+
+    def _write_lease(self, expires_boottime_s: float, *, stop: bool) -> None:
+        self._write("lease.json", {"expires_boottime_s": expires_boottime_s, "stop": stop})
 
     def _write(self, name: str, value: object) -> None:
         machine.write_json(str(self.directory / name), value)
@@ -226,7 +308,7 @@ class LocalGang:
 
 def spawn(argv: tuple[str, ...], environment: Mapping[str, str], errors: Path) -> int:
     """Start a supervisor and return its pid; its own output goes to the file `errors`. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
@@ -235,32 +317,5 @@ def spawn(argv: tuple[str, ...], environment: Mapping[str, str], errors: Path) -
     return os.posix_spawn(argv[0], argv, dict(environment), file_actions=files, setsigmask=())
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
-    """Return the object in a file; None without a plain file or if it holds none (power was lost while it was new)."""
-    try:
-        with open(path, encoding="utf-8", opener=_open_plain) as file:
-            value = json.loads(file.read(JSON_BYTES))
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _open_plain(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-def _processes_with(variable: bytes) -> list[int]:
-    """Return the pids of all processes that were started with this variable in their environment."""
-    pids = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError):  # gone, or another user's
-                if variable in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    pids.append(int(entry.name))
-    return pids
-
-
-def launch_from(fields: Mapping[str, Any]) -> LaunchGang:
-    """Return the LaunchGang that `asdict` turned into JSON."""
-    lists = {name: tuple(fields.get(name, ())) for name in ("argv", "worker_ids", "secrets")}
-    return LaunchGang(**{**fields, **lists})
+def _ended(outcome: GangOutcome, message: str) -> ExitRecord:
+    return ExitRecord(exit=GangExit(outcome=outcome, message=message), boottime_s=machine.boottime_s())

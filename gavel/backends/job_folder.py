@@ -7,6 +7,8 @@ import os
 import stat
 from collections.abc import Iterator
 
+from gavel.backends.machine import open_plain
+
 DEPTH_MAX = 32
 ENTRIES_MAX = 10_000
 
@@ -69,13 +71,9 @@ def open_file(root: str, path: str) -> int:
             inner = _open_folder(part, folder)
             os.close(folder)
             folder = inner
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        return open_plain(name, folder)
     finally:
         os.close(folder)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise FileNotFoundError(path)
-    return file
 
 
 def _open_folder(name: str, inside: int | None) -> int:

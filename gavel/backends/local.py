@@ -18,6 +18,7 @@ from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
+from gavel.backends.isolation import adopted_gangs, isolated
 from gavel.backends.launch import PREPARATION, Places, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sharing import CoreSharing
@@ -113,6 +114,7 @@ class LocalBackend(FolderBackend):
         commit that failed; their sequence numbers tell which are new.
         """
         with answering("observe"):
+            self._folder.check_held()
             now_s = self._clock.now_s()
             for gang in self._gangs.values():
                 self._look(gang)
@@ -136,8 +138,9 @@ class LocalBackend(FolderBackend):
         InvalidRequest.
         """
         with answering("execute"):
+            self._folder.check_held()
             for instruction in instructions:
-                self._obey(instruction)
+                self._obey_alone(instruction)
             self._start_matched(self._clock.now_s())
 
     def close(self) -> None:
@@ -162,16 +165,25 @@ class LocalBackend(FolderBackend):
         if instruction.generation < self._folder.fence(instruction.job_id):
             return
         lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
-        gang = LocalGang(instruction, self._folder.own(places.gang), places.checkpoints, lease_boottime_s)
-        gang.remember()
+        gang = LocalGang(
+            instruction,
+            self._folder.own(places.gang),
+            places.checkpoints,
+            lease_boottime_s,
+            lease_grace_s=self._lease_grace_s,
+        )
+        with isolated(gang, self._folder):
+            gang.forget()  # what an earlier gang of the job has put there
+            gang.remember()
         self._know(gang)
 
     def _extend(self, instruction: ExtendLease) -> None:
         gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is not None:
-            gang.extend(self._boottime_s(instruction.expires_at_s))
-            if instruction.shares_with is not None and gang.instruction.shares_with is None:
-                self._make_room(gang, instruction.shares_with)
+            with isolated(gang, self._folder):
+                gang.extend(self._boottime_s(instruction.expires_at_s))
+                if instruction.shares_with is not None and gang.instruction.shares_with is None:
+                    self._make_room(gang, instruction.shares_with)
 
     def _make_room(self, gang: LocalGang, other: JobId) -> None:
         """Reduce what the gang holds to half of each worker; nobody can take that half away meanwhile."""
@@ -182,16 +194,17 @@ class LocalBackend(FolderBackend):
             self._hold_again(gang, self._clock.now_s())
 
     def _stop(self, instruction: StopGang) -> None:
-        self._folder.raise_fence(instruction.job_id, instruction.generation + 1)
+        self._raise_fence(instruction.job_id, instruction.generation + 1)
         gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is not None:
-            gang.stop(instruction.reason)
+            with isolated(gang, self._folder):
+                gang.stop(instruction.reason)
 
     def _forget(self, key: GangKey) -> None:
         gang = self._gangs.get(key)
         if gang is None or gang.state is not GangState.ENDED:
             return
-        self._folder.raise_fence(key[0], key[1] + 1)
+        self._raise_fence(key[0], key[1] + 1)
         gang.forget()
         del self._gangs[key], self._reports[key]
         self._sharing.take(key)
@@ -202,6 +215,10 @@ class LocalBackend(FolderBackend):
     # --- gangs --------------------------------------------------------------------------------------------------
 
     def _look(self, gang: LocalGang) -> None:
+        with isolated(gang, self._folder):
+            self._look_at(gang)
+
+    def _look_at(self, gang: LocalGang) -> None:
         is_over = machine.boottime_s() >= gang.lease_boottime_s
         if gang.state is GangState.WAITING and is_over:
             gang.end(GangOutcome.PREEMPTED, "its lease ended while it waited")
@@ -219,9 +236,10 @@ class LocalBackend(FolderBackend):
         for matched in match(self._table, [self._request(each) for each in waiting], now_s):
             self._start(self._gangs[matched.gang])
         for key, tasks in self._tasks.items():
-            for task_match in match(self._table, tasks.requests(), now_s):
-                self._start_task(self._gangs[key], tasks, task_match)
-            tasks.explain(lambda request: self._table.missing(request, now_s))
+            with isolated(self._gangs[key], self._folder):
+                for task_match in match(self._table, tasks.requests(), now_s):
+                    self._start_task(self._gangs[key], tasks, task_match)
+                tasks.explain(lambda request: self._table.missing(request, now_s))
 
     def _tasks_of(self, gang: LocalGang) -> GangTasks:
         if gang.key not in self._tasks:
@@ -242,13 +260,15 @@ class LocalBackend(FolderBackend):
             places.make()
             launch = self._launch_json(gang.instruction, places, gang.lease_boottime_s)
             pid = gang.start_warm(launch, warm.begin) if warm else None
-            self._watch.add(gang.start(launch, self._base) if pid is None else pid)
+            pid = gang.start(launch, self._base) if pid is None else pid
         except NotFound as problem:
             gang.end(GangOutcome.NOT_STARTED, str(problem))
             self._table.release(gang.key)
         except (OSError, BackendUnavailable) as problem:  # this machine's fault, not the job's: it may try again
             gang.lose(f"cannot start its supervisor: {problem}")
             self._table.release(gang.key)
+        else:
+            self._watch.add(pid)
 
     def _launch_json(self, instruction: LaunchGang, places: Places, lease_boottime_s: float) -> dict[str, Any]:
         return launch_json(
@@ -298,7 +318,10 @@ class LocalBackend(FolderBackend):
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:
         """Return new reports (for an ended gang also its newest old ones), and whether more can be read."""
-        fresh, has_ended = gang.reports.read(), gang.state is GangState.ENDED
+        fresh: tuple[Report, ...] = ()
+        has_ended = gang.state is GangState.ENDED
+        with isolated(gang, self._folder):
+            fresh = gang.reports.read()
         return self._handed(gang.key, self._reports[gang.key], fresh, has_ended=has_ended), not gang.reports.has_more
 
     # --- restart ------------------------------------------------------------------------------------------------
@@ -308,10 +331,9 @@ class LocalBackend(FolderBackend):
         now_s = self._clock.now_s()
         here = {node.name for node in self._cluster.nodes}
         self._table.set_resources([each for each in self._folder.resources() if each.node in here], now_s=now_s)
-        for directory, checkpoints in self._folder.gangs():
-            gang = LocalGang.adopt(self._folder.own(directory), checkpoints)
-            if gang is not None:
-                self._know(gang)
+        for gang in adopted_gangs(self._folder, lease_grace_s=self._lease_grace_s):
+            self._know(gang)
+            with isolated(gang, self._folder):
                 self._take_up(gang, now_s)
 
     def _know(self, gang: LocalGang) -> None:

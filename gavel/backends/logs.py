@@ -1,10 +1,9 @@
 """Reads the bounded log of a job by its offset since the job's first line, rotated or not."""
 
-import errno
 import os
-import stat
 from pathlib import Path
 
+from gavel.backends.machine import open_plain
 from gavel.backends.output import rotation_of
 
 RETRIES = 20
@@ -70,15 +69,9 @@ def _spans(path: Path, current: int | None, older: int | None) -> tuple[int, int
 def _open(path: Path) -> int | None:
     """Return a descriptor of a plain file; None if there is none, or something else in its place."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as problem:
-        if problem.errno in (errno.ENOENT, errno.ELOOP):
-            return None
-        raise
-    if stat.S_ISREG(os.fstat(file).st_mode):
-        return file
-    os.close(file)
-    return None
+        return open_plain(str(path))
+    except FileNotFoundError:
+        return None
 
 
 def _size(file: int | None) -> int:

@@ -1,7 +1,9 @@
 """This machine's instants, files and processes, as service and supervisor read them. Standard library only."""
 
 import contextlib
+import errno
 import json
+import math
 import os
 import stat
 import time
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 READ_BYTES = 1 << 20
+LAUNCH_BYTES = 1 << 24  # of one object: a launch has the variables of every rank
 READY = "ready.json"  # of a gang: all that its ranks need is on this node
 GO = "go.json"  # of a gang: every node of it is ready
 
@@ -19,21 +22,89 @@ def boottime_s() -> float:
 
 
 def write_json(path: str, value: object) -> None:
-    """Replace a file as a whole, readable by this user only: a reader sees the old text or the new, never a part."""
-    with open(path + ".tmp", "w", encoding="utf-8", opener=_open_private) as file:
+    """Replace a file as a whole, readable by this user only: a reader sees the old text or the new, never a part.
+
+    What a job has put beside the file is never opened. Raises OSError.
+    """
+    temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
+    with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
         json.dump(value, file)
-    os.rename(path + ".tmp", path)
+    try:
+        os.rename(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-def read_json(path: str) -> dict[str, Any]:
-    """Return the object in a file that is only ever replaced as a whole."""
-    with open(path, encoding="utf-8") as file:
-        value: dict[str, Any] = json.load(file)
+def open_plain(path: str, folder: int | None = None) -> int:
+    """Return a descriptor of a regular file, open for reading. Raises FileNotFoundError for anything else, OSError.
+
+    Whoever may write the file's folder can neither lead the reader elsewhere nor let it wait: no link is followed, and
+    a pipe is not waited for. `folder`: the descriptor that the path begins at.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as problem:
+        if problem.errno in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise FileNotFoundError(problem.errno, "not a regular file", path) from problem
+        raise
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileNotFoundError(errno.ENOENT, "not a regular file", path)
+    return file
+
+
+def read_plain(path: str, *, limit_bytes: int = READ_BYTES, offset: int = 0) -> bytes:
+    """Return at most `limit_bytes` of a regular file from `offset` on. Raises FileNotFoundError, OSError.
+
+    Every file that a job may have written is read by this function, or through `open_plain`.
+    """
+    file = open_plain(path)
+    try:
+        return os.pread(file, limit_bytes, offset)
+    finally:
+        os.close(file)
+
+
+def read_json(path: str, limit_bytes: int = LAUNCH_BYTES) -> dict[str, Any]:
+    """Return the object in a file that is only ever replaced as a whole. Raises OSError, ValueError."""
+    value = _parsed(read_plain(path, limit_bytes=limit_bytes))
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds no JSON object")
     return value
+
+
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return the object in a file; None without a plain file or if it holds none (power was lost while it was new)."""
+    try:
+        return read_json(os.fspath(path), READ_BYTES)
+    except (OSError, ValueError):
+        return None
+
+
+def _parsed(text: bytes) -> Any:
+    """Return the JSON value. Raises ValueError, for one nested too deeply, too."""
+    try:
+        return json.loads(text)
+    except RecursionError as problem:
+        raise ValueError("nested too deeply") from problem
+
+
+def finite(value: object) -> float:
+    """Return the number. Raises ValueError if it is no finite number, or one that a float cannot hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{type(value).__name__} is not a number")
+    try:
+        number = float(value)
+    except OverflowError as problem:
+        raise ValueError("not a finite number") from problem
+    if not math.isfinite(number):
+        raise ValueError("not a finite number")
+    return number
 
 
 def append_json(path: str, value: object) -> None:
@@ -51,13 +122,9 @@ def append_json(path: str, value: object) -> None:
 def read_from(path: str, offset: int) -> bytes:
     """Return at most READ_BYTES of a file to which others append; b"" if it is missing or no plain file."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        return read_plain(path, offset=offset)
     except OSError:
         return b""
-    try:
-        return os.pread(file, READ_BYTES, offset) if stat.S_ISREG(os.fstat(file).st_mode) else b""
-    finally:
-        os.close(file)
 
 
 class Lines:
@@ -84,8 +151,8 @@ class Lines:
 
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = _parsed(line)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

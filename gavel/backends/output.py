@@ -92,7 +92,8 @@ class Log:
         os.close(self._file)
 
     def _open(self) -> None:
-        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        self._file = os.open(self._path, flags, 0o600)
         self._size = os.fstat(self._file).st_size
 
     def _rotate(self) -> None:

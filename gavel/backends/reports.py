@@ -1,7 +1,6 @@
 """Reads the reports of a job's runtime. A job may write anything: each line is checked, and bad ones are counted."""
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -131,18 +130,6 @@ def _whole(value: object, least: int, most: int) -> int:
     return value
 
 
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("not a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ValueError("a whole number beyond all floats") from None
-    if not math.isfinite(number):
-        raise ValueError("not a finite number")
-    return number
-
-
 def _duration_s(value: object) -> float:
     """Return the seconds. Raise ValueError if they are no number from 0 to SECONDS_MAX."""
     return _bounded(value, SECONDS_MAX)
@@ -153,7 +140,7 @@ def _duration_or_none(value: object) -> float | None:
 
 
 def _bounded(value: object, most: float) -> float:
-    number = _finite(value)
+    number = machine.finite(value)
     if not 0 <= number <= most:
         raise ValueError(f"{number} is not a number from 0 to {most:g}")
     return number
@@ -182,7 +169,7 @@ def _metrics(reported: object) -> dict[str, float]:
     metrics: dict[str, float] = {}
     for name, value in list(reported.items())[:METRICS_MAX]:
         try:
-            number = _finite(value)
+            number = machine.finite(value)
         except ValueError:
             continue
         if 0 < len(name) <= METRIC_NAME_CHARACTERS and name.isprintable():

@@ -25,6 +25,7 @@ from gavel.backends.machine import (
     boot_id,
     boottime_s,
     descendants,
+    finite,
     read_json,
     start_time,
     stat_fields,
@@ -79,7 +80,7 @@ class Lease:
             lease = read_json(self._path)
             self._seen = version
             self._stop = self._stop or bool(lease["stop"])
-            self.expires_boottime_s = float(lease["expires_boottime_s"])
+            self.expires_boottime_s = finite(lease["expires_boottime_s"])
 
 
 class Supervisor:
@@ -378,7 +379,7 @@ def supervise(directory: str, warm_folder: str = "") -> None:
 
     has_begun, warm = wait_for_lease(warm_folder)
     if has_begun:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         os.dup2(os.open(os.path.join(directory, "supervisor.err"), flags, 0o600), 2)
         Supervisor(directory, warm).run()
 

@@ -2,13 +2,12 @@
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-READ_BYTES = 1 << 20
+from gavel.backends.machine import read_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +28,7 @@ def utilization_path(log: Path) -> Path:
 
 def read_utilization(log: Path) -> tuple[UtilizationSample, ...]:
     """Return the samples of a job, oldest first; lines that are none are left out."""
-    try:
-        file = os.open(utilization_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return ()
-    try:
-        text = os.read(file, READ_BYTES)
-    except OSError:
-        return ()
-    finally:
-        os.close(file)
+    text = read_from(str(utilization_path(log)), 0)
     return tuple(sample for line in text.splitlines() for sample in _samples(line))
 
 

@@ -5,6 +5,10 @@ import select
 import threading
 from collections.abc import Callable
 
+import structlog
+
+log = structlog.get_logger("gavel.watch")
+
 
 class Watch:
     """Calls `on_change` (from a thread of its own) whenever one of the watched processes has ended."""
@@ -19,10 +23,13 @@ class Watch:
         self._thread.start()
 
     def add(self, pid: int) -> None:
-        """Watch this process too; ignore one that is gone already."""
+        """Watch this process too. One that is gone, or cannot be watched, is found to have ended by the next look."""
         try:
             process = os.pidfd_open(pid)
         except ProcessLookupError:
+            return
+        except OSError as problem:  # too many descriptors, or a kernel that has no such call
+            log.warning("process.unwatched", pid=pid, error=str(problem))
             return
         self._processes[process] = pid
         self._epoll.register(process, select.EPOLLIN)

@@ -35,7 +35,7 @@ for step in job.steps(checkpoint=lambda path: None, restore=lambda path: print("
 SERVICE = """
 import sys
 from pathlib import Path
-from gavel.backends.gang import launch_from
+from gavel.backends.gang_records import launch_from
 from gavel.ports import PrepareGang
 from tests.backends.clusters import LocalHarness
 

@@ -9,16 +9,22 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from gavel.backends import machine
+import structlog
+
+from gavel.backends import gang_processes, machine
 from gavel.backends.folder import StateFolder
-from gavel.backends.gang import GangKey, read_object
+from gavel.backends.gang import GangKey
+from gavel.backends.gang_records import SPOILT
+from gavel.backends.isolation import isolated
 from gavel.backends.launch import base_environment
 from gavel.backends.ray.code_fetch import CodeFetches
 from gavel.backends.ray.housekeeping import Housekeeping
-from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
+from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.transfers import Transfers
 from gavel.errors import BackendUnavailable
+
+log = structlog.get_logger("gavel.agent")
 
 PORTS_KEPT = 32
 
@@ -35,15 +41,14 @@ class NodeAgent:
         path = Path(folder).expanduser() / node
         self._folder = StateFolder(path)
         self._epoch_path = path / "epoch.json"
-        self._epoch = int((read_object(self._epoch_path) or {"epoch": 0})["epoch"])
+        self._epoch = _epoch_in(self._epoch_path)
         self._base = base_environment()
         self._shards: dict[GangKey, Shard] = {}
         self._ports = PortsKept()
         self._transfers = Transfers()
         self._code = CodeFetches(path)
         self._housekeeping = Housekeeping(path)
-        for directory, _ in self._folder.gangs():
-            self._adopt(directory)
+        self._adopt_all()
 
     def exchange(self, order: Order) -> Answer:
         """Carry out the order and return the state of the node; one call a node a tick.
@@ -56,10 +61,11 @@ class NodeAgent:
             self._epoch = order.epoch
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
         for wanted in order.shards:
-            self._obey(wanted)
+            self._obey_alone(wanted)
         self._code.take(order.code)
         for shard in self._shards.values():
-            shard.start(self._base, self._node)
+            with isolated(shard.gang, self._folder):
+                shard.start(self._base, self._node)
         live = {key[0]: shard.launch.instruction.code for key, shard in self._shards.items() if shard.is_live}
         self._housekeeping.clear_if_due(live, order.keep_code_s)
         return self._answer(order.shards)
@@ -74,7 +80,7 @@ class NodeAgent:
 
     def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
         by_key = {wanted.key: wanted for wanted in asked}
-        shards = () if refused else tuple(shard.seen(by_key.get(key)) for key, shard in self._shards.items())
+        shards = () if refused else tuple(self._seen(shard, by_key.get(key)) for key, shard in self._shards.items())
         return Answer(
             boot_id=machine.boot_id(),
             node_boottime_s=machine.boottime_s(),
@@ -83,6 +89,22 @@ class NodeAgent:
             code=self._code.asked({shard.lacks_code for shard in self._shards.values()} - {""}),
             refused=refused,
         )
+
+    def _seen(self, shard: Shard, wanted: ShardWanted | None) -> ShardSeen:
+        """Return what one shard has to say; of one whose files are spoilt only its state: it is being ended."""
+        seen: ShardSeen | None = None
+        with isolated(shard.gang, self._folder):
+            seen = shard.seen(wanted)
+        return seen or shard.state(wanted)
+
+    def _obey_alone(self, wanted: ShardWanted) -> None:
+        """Carry out what is wanted of one shard; what only its own files prevent ends that shard, and no other."""
+        shard = self._shards.get(wanted.key)
+        if shard is None:
+            self._obey(wanted)
+            return
+        with isolated(shard.gang, self._folder):
+            self._obey(wanted)
 
     def _obey(self, wanted: ShardWanted) -> None:
         shard = self._shards.get(wanted.key)
@@ -119,22 +141,38 @@ class NodeAgent:
         """Return True while another gang than its packed partner holds one of its slots."""
         wanted = {(slot.resource, slot.index) for slot in launch.slots}
         for shard in self._shards.values():
-            shard.gang.look()
+            with isolated(shard.gang, self._folder):
+                shard.gang.look()
             is_partner = shard.key[0] == launch.instruction.shares_with
             held = {(slot.resource, slot.index) for slot in shard.launch.slots}
             if shard.is_live and not is_partner and wanted & held:
                 return True
         return False
 
-    def _adopt(self, directory: Path) -> None:
-        own = self._folder.places(directory.parent.name, int(directory.name))
-        shard = Shard.adopt(own, self._transfers, self._code)
-        if shard is not None:
-            self._know(shard)
+    def _adopt_all(self) -> None:
+        """Take up what an earlier agent left; end what is left of gangs whose files no agent has written."""
+        alive = gang_processes.homes_below(self._folder.gangs_dir)
+        for directory, _ in self._folder.gangs():
+            own = self._folder.places(directory.parent.name, int(directory.name))
+            try:
+                shard = Shard.adopt(own, self._transfers, self._code, has_processes=str(own.gang) in alive)
+            except SPOILT as problem:
+                log.warning("gang.refused", folder=str(directory), error=str(problem))
+                continue
+            if shard is not None:
+                self._know(shard)
+        for home in alive - {str(self._folder.places(*key).gang) for key in self._shards}:
+            gang_processes.kill_all(Path(home))
 
     def _know(self, shard: Shard) -> None:
         self._shards[shard.key] = shard
         self._folder.assume_fence(shard.key[0], shard.key[1] + 1)
+
+
+def _epoch_in(path: Path) -> int:
+    """Return the newest epoch that this node has heard; 0 if the file holds none."""
+    epoch = (machine.read_object(path) or {}).get("epoch")
+    return epoch if type(epoch) is int else 0
 
 
 class PortsKept:

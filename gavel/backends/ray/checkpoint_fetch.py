@@ -6,7 +6,8 @@ from pathlib import Path
 
 from gavel.backends.checkpoint_retention import CHECKPOINT, older_ones
 from gavel.backends.durable import write_durable
-from gavel.backends.gang import GangKey, read_object
+from gavel.backends.gang import GangKey
+from gavel.backends.machine import read_object
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers
 
 WANTED = "previous.wanted"

@@ -5,15 +5,21 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import structlog
 
 from gavel.backends import machine
 from gavel.backends.folder_backend import REPORTS_KEPT
-from gavel.backends.gang import GangKey, launch_from, read_object
+from gavel.backends.gang import GangKey
+from gavel.backends.gang_records import SPOILT, launch_from
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen
 from gavel.backends.ray.shard import launch_of
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
+
+log = structlog.get_logger("gavel.ray")
 
 LOST_MARGIN_S = 1.0  # seconds after lease end and grace, for clocks that drift apart
 
@@ -211,9 +217,17 @@ def _failed(exit_: GangExit | None) -> bool:
 
 def read_gang(directory: Path, now_s: float) -> RayGang | None:
     """Return the gang that an earlier service stored there, its parts in unknown state; None if it is not complete."""
-    record = read_object(directory / "gang.json")
+    record = machine.read_object(directory / "gang.json")
     if record is None:
         return None
+    try:
+        return _gang_of(record, directory, now_s)
+    except SPOILT as problem:  # no service has written it
+        log.warning("gang.refused", folder=str(directory), error=str(problem))
+        return None
+
+
+def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> RayGang:
     lease_boottime_s = machine.boottime_s() + record["lease_expires_at_s"] - now_s
     gang = RayGang(
         instruction=launch_from(record["instruction"]), directory=directory, lease_boottime_s=lease_boottime_s

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gavel.backends import machine
-from gavel.backends.gang import GangKey, read_object
+from gavel.backends.gang import GangKey
 from gavel.types import JobId
 
 FILE = "lost.json"
@@ -21,7 +21,7 @@ class LostParts:
         self._gangs = gangs
         self._until_s: dict[tuple[JobId, int, str], float] = {}
         for path in gangs.glob(f"*/{FILE}"):
-            for generation, node, until_at_s in (read_object(path) or {"parts": []})["parts"]:
+            for generation, node, until_at_s in _parts_in(path):
                 until_s = machine.boottime_s() + until_at_s - now_s
                 self._until_s[path.parent.name, generation, node] = until_s
 
@@ -58,3 +58,12 @@ class LostParts:
         folder = self._gangs / job_id
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         machine.write_json(str(folder / FILE), {"parts": parts})
+
+
+def _parts_in(path: Path) -> list[tuple[int, str, float]]:
+    """Return generation, node and instant of each lost part in a file; none if it is not one that a service wrote."""
+    try:
+        parts = (machine.read_object(path) or {"parts": []})["parts"]
+        return [(int(generation), str(node), machine.finite(until_s)) for generation, node, until_s in parts]
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return []

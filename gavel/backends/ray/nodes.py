@@ -7,7 +7,6 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import slug
-from gavel.backends.gang import read_object
 from gavel.backends.ray.protocol import RayNode, Slot
 from gavel.backends.ray.slots import slots_of
 from gavel.types import Node, Worker, WorkerId
@@ -75,7 +74,7 @@ class Numbering:
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
-        stored = read_object(path) or {"nodes": {}}
+        stored = machine.read_object(path) or {"nodes": {}}
         self._numbers: dict[str, dict[str, list[int]]] = stored["nodes"]  # node -> type -> number of each worker
 
     def workers(self, node: str, slots: Sequence[Slot]) -> dict[WorkerId, Slot]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
-from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, launch_from, read_object, spawn
+from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, spawn
+from gavel.backends.gang_records import launch_from
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
@@ -70,20 +71,32 @@ class Shard:
     ) -> "Shard":
         """Return a new shard, stored so that a restarted agent adopts it. Raises OSError."""
         places = shared_places(launch, own)
-        gang = DetachedGang(launch.instruction, places.gang, places.checkpoints, lease_boottime_s)
+        gang = DetachedGang(
+            launch.instruction,
+            places.gang,
+            places.checkpoints,
+            lease_boottime_s,
+            lease_grace_s=launch.lease_grace_s,
+        )
+        gang.forget()  # what an earlier gang of the job has put there
         gang.remember()
         machine.write_json(str(places.gang / "shard.json"), asdict(launch))
         return cls(launch, places, gang, transfers, code)
 
     @classmethod
-    def adopt(cls, own: Places, transfers: Transfers, code: CodeFetches) -> "Shard | None":
-        """Return the shard that an earlier agent left in the gang's directory; None if its file is not complete."""
-        record = read_object(own.gang / "shard.json")
+    def adopt(cls, own: Places, transfers: Transfers, code: CodeFetches, *, has_processes: bool) -> "Shard | None":
+        """Return the shard that an earlier agent left in the gang's directory; None if its file is not complete.
+
+        Raises OSError, and any of the errors of a value that is not what an agent has written.
+        """
+        record = machine.read_object(own.gang / "shard.json")
         if record is None:
             return None
         launch = launch_of(record)
         places = shared_places(launch, own)
-        gang = DetachedGang.adopt(places.gang, places.checkpoints)
+        gang = DetachedGang.adopt(
+            places.gang, places.checkpoints, lease_grace_s=launch.lease_grace_s, has_processes=has_processes
+        )
         if gang is not None and gang.state is GangState.WAITING:
             gang.lose("its node's agent died while starting it")
         return None if gang is None else cls(launch, places, gang, transfers, code)
@@ -145,7 +158,7 @@ class Shard:
         return False
 
     def seen(self, wanted: ShardWanted | None) -> ShardSeen:
-        """Return the state, and what came after what the service has taken already."""
+        """Return the state, and what came after what the service has taken already. Raises for spoilt files."""
         self.gang.look()
         self._refuse_tasks()
         if self._fetch is not None and self.is_live:
@@ -153,6 +166,17 @@ class Shard:
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
+        return replace(
+            self.state(wanted),
+            is_ready=self.launch.awaits_nodes and (self._places.gang / machine.READY).exists(),
+            reports=reports,
+            log=log,
+            log_offset=next_offset,
+            has_more=has_more_log or has_more_reports,
+        )
+
+    def state(self, wanted: ShardWanted | None) -> ShardSeen:
+        """Return the state without anything that is read from its files now."""
         return ShardSeen(
             key=self.key,
             state=self.gang.state,
@@ -160,11 +184,7 @@ class Shard:
             started_node_boottime_s=self.gang.started_boottime_s,
             ended_node_boottime_s=self.gang.ended_boottime_s,
             exit=self._exit(),
-            is_ready=self.launch.awaits_nodes and (self._places.gang / machine.READY).exists(),
-            reports=reports,
-            log=log,
-            log_offset=next_offset,
-            has_more=has_more_log or has_more_reports,
+            log_offset=wanted.log_offset if wanted else 0,
             launch=None if wanted else self.launch,
         )
 
