@@ -213,7 +213,7 @@ class LocalGang:
             words = (self.directory / "supervisor.err").read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
             return ""
-        return f": {words.splitlines()[-1][:200]}" if words else ""
+        return f": {self.reports.mask.beginning(words.splitlines()[-1], 200)}" if words else ""
 
     # --- files ---
 
