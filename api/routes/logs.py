@@ -4,11 +4,12 @@ import codecs
 import json
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
@@ -50,6 +51,15 @@ OK: dict[int | str, dict[str, Any]] = {
 followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
 
 
+@dataclass
+class LogPart:
+    """Which part of a log is wanted."""
+
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0
+    limit: Annotated[int, Query(ge=1, le=1 << 20, description="Most bytes in the answer.")] = CHUNK_BYTES
+    whole: Annotated[bool, Query(description="All from `offset` on, as a file, whatever `limit` says.")] = False
+
+
 @router.get(
     "/{job_id}/logs",
     operation_id="get_log",
@@ -61,10 +71,7 @@ def get_log(
     request: Request,
     caller: AnyCaller,
     services: ServicesDep,
-    offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0,
-    limit: Annotated[
-        int, Query(ge=0, le=1 << 20, description="Most bytes in the answer; 0: all, as a file.")
-    ] = CHUNK_BYTES,
+    part: Annotated[LogPart, Depends()],
     follow: Annotated[bool, Query(description="Stream events until the job has ended and all is read.")] = False,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
 ) -> Response:
@@ -77,14 +84,14 @@ def get_log(
     """
     job = visible_job(services, caller, job_id)
     if follow:
-        start = offset if last_event_id is None else last_event_id
+        start = part.offset if last_event_id is None else last_event_id
         return event_stream(request, _stream(services, job.id, start))
     # A job may print any text: no browser may render it as a page.
     headers = {"X-Content-Type-Options": "nosniff"}
-    if limit == 0:
+    if part.whole:
         headers["Content-Disposition"] = f'attachment; filename="{job.id}.log"'
-        return StreamingResponse(_chunks(services, job.id, offset), media_type="text/plain", headers=headers)
-    content, next_offset = services.read_log(job.id, offset, limit)
+        return StreamingResponse(_chunks(services, job.id, part.offset), media_type="text/plain", headers=headers)
+    content, next_offset = services.read_log(job.id, part.offset, part.limit)
     return Response(content, media_type="text/plain", headers=headers | {"X-Next-Offset": str(next_offset)})
 
 
