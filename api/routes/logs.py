@@ -3,12 +3,14 @@
 import codecs
 import json
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.access.auth import AnyCaller, visible_job
@@ -49,6 +51,15 @@ OK: dict[int | str, dict[str, Any]] = {
 followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
 
 
+@dataclass
+class LogPart:
+    """Which part of a log is wanted."""
+
+    offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0
+    limit: Annotated[int, Query(ge=1, le=1 << 20, description="Most bytes in the answer.")] = CHUNK_BYTES
+    whole: Annotated[bool, Query(description="All from `offset` on, as a file, whatever `limit` says.")] = False
+
+
 @router.get(
     "/{job_id}/logs",
     operation_id="get_log",
@@ -60,8 +71,7 @@ def get_log(
     request: Request,
     caller: AnyCaller,
     services: ServicesDep,
-    offset: Annotated[int, Query(ge=0, le=2**53, description="Bytes since the job's first line.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1 << 20, description="Most bytes in the answer.")] = CHUNK_BYTES,
+    part: Annotated[LogPart, Depends()],
     follow: Annotated[bool, Query(description="Stream events until the job has ended and all is read.")] = False,
     last_event_id: Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=2**53)] = None,
 ) -> Response:
@@ -74,12 +84,26 @@ def get_log(
     """
     job = visible_job(services, caller, job_id)
     if follow:
-        start = offset if last_event_id is None else last_event_id
+        start = part.offset if last_event_id is None else last_event_id
         return event_stream(request, _stream(services, job.id, start))
-    content, next_offset = services.read_log(job.id, offset, limit)
     # A job may print any text: no browser may render it as a page.
-    headers = {"X-Next-Offset": str(next_offset), "X-Content-Type-Options": "nosniff"}
-    return Response(content, media_type="text/plain", headers=headers)
+    headers = {"X-Content-Type-Options": "nosniff"}
+    if part.whole:
+        headers["Content-Disposition"] = f'attachment; filename="{job.id}.log"'
+        return StreamingResponse(_chunks(services, job.id, part.offset), media_type="text/plain", headers=headers)
+    content, next_offset = services.read_log(job.id, part.offset, part.limit)
+    return Response(content, media_type="text/plain", headers=headers | {"X-Next-Offset": str(next_offset)})
+
+
+def _chunks(services: Services, job_id: JobId, offset: int) -> Iterator[bytes]:
+    """Yield the log up to its end, at most as much as one may hold: a job may write while it is read."""
+    sent_bytes = 0
+    while sent_bytes < services.settings.job_log_bytes:
+        content, offset = services.read_log(job_id, offset, CHUNK_BYTES)
+        if not content:
+            return
+        sent_bytes += len(content)
+        yield content
 
 
 async def _stream(services: Services, job_id: JobId, offset: int) -> AsyncGenerator[bytes, None]:

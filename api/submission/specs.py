@@ -19,6 +19,7 @@ from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
+from gavel.mechanism.explaining.durations import lasting
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
 from gavel.types.occasions import Occasion
@@ -70,8 +71,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
 
 def _check_deadline(body: JobSubmit, now_s: float) -> None:
     if body.deadline_at_s is not None and body.deadline_at_s <= now_s:
-        ago_s = now_s - body.deadline_at_s
-        raise invalid("deadline_at_s", f"passed {ago_s:.0f} s ago; give an instant to come, or leave it out")
+        ago = lasting(now_s - body.deadline_at_s)
+        raise invalid("deadline_at_s", f"passed {ago} ago; give an instant to come, or leave it out")
 
 
 def tiers_for(caller: Identity, existing: Collection[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from api.schemas import DeadlineView
 from api.schemas.jobs import DeadlineOutlook
+from gavel.mechanism.explaining.durations import in_about, lasting
 from gavel.mechanism.explaining.expected_end import JobEnd, Knowledge, job_end
 from gavel.types import Expected, Job
 
@@ -31,7 +32,7 @@ def _outlook(job: Job, deadline_at_s: float, end: JobEnd, now_s: float) -> tuple
         return DeadlineOutlook.UNKNOWN, "how many steps the job has is not known yet"
     if end.earliest_at_s is None:
         return DeadlineOutlook.UNKNOWN, "no accelerator type holds its gang"
-    alone = f"what is left takes {end.earliest_at_s - now_s:.0f} s alone on {end.fastest}"
+    alone = f"what is left takes {lasting(end.earliest_at_s - now_s)} alone on {end.fastest}"
     if not end.is_speed_known:
         return DeadlineOutlook.UNKNOWN, f"nobody has measured or stated the speed of {job.spec.kind} yet"
     if end.earliest_at_s > deadline_at_s:
@@ -49,10 +50,9 @@ def _judged(finish: Expected, deadline_at_s: float) -> DeadlineOutlook:
 
 
 def _span(finish: Expected, now_s: float) -> str:
-    at_s, low_s, high_s = (each_s - now_s for each_s in (finish.at_s, finish.low_s, finish.high_s))
-    return f"in {at_s:.0f} s (nine in ten: {low_s:.0f} to {high_s:.0f} s)"
+    return in_about(finish.at_s - now_s, finish.low_s - now_s, finish.high_s - now_s)
 
 
 def _when(deadline_at_s: float, now_s: float) -> str:
     left_s = deadline_at_s - now_s
-    return f"is in {left_s:.0f} s" if left_s > 0 else f"passed {-left_s:.0f} s ago"
+    return f"is in {lasting(left_s)}" if left_s > 0 else f"passed {lasting(-left_s)} ago"

@@ -292,7 +292,7 @@ class LocalGang:
         except OSError:
             return ""
         words = text.decode("utf-8", "replace").replace("\0", "?").strip()
-        return f": {words.splitlines()[-1][:200]}" if words else ""
+        return f": {self.reports.mask.beginning(words.splitlines()[-1], 200)}" if words else ""
 
     # --- files ---
 

@@ -11,6 +11,7 @@ from gavel.backends.machine import read_from, write_json
 TAIL_LINES, TAIL_BYTES = 20, 4096
 MASK = b"***"
 OFFSET_MAX = 1 << 62  # of a log, in bytes since its first line
+CUT = "…"  # at the end of a text whose end was left out, by the runtime of a job, too
 MASKED_LETTERS_MIN = 8  # as many as a secret has at least, so of a secret of several lines only those that are long
 
 
@@ -40,8 +41,17 @@ class Mask:
         return b"".join([*covered, text[position:end]])
 
     def text(self, text: str) -> str:
-        """Return a whole text with `***` for each secret."""
-        return self._pattern.sub(MASK, text.encode("utf-8", "replace")).decode() if self._hidden else text
+        """Return a text with `***` for each secret; before a final `…`, where it was cut, no part of one either."""
+        if not self._hidden:
+            return text
+        whole = text.removesuffix(CUT)
+        content = whole.encode("utf-8", "replace")
+        end = len(content) if whole == text else self._begun_at(content)
+        return self._pattern.sub(MASK, content[:end]).decode() + text[len(whole) :]
+
+    def beginning(self, text: str, characters: int) -> str:
+        """Return at most so many characters of a text, which is masked before it is cut."""
+        return shortened(self.text(text), characters)
 
     def _begun_at(self, text: bytes) -> int:
         """Return where the end of the text may be the beginning of a secret; its length if it is none."""
@@ -54,6 +64,11 @@ class Mask:
                 return start
             start += 1
         return len(text)
+
+
+def shortened(text: str, characters: int) -> str:
+    """Return a text; of a longer one its beginning and `…`. What may have secrets is masked first (`Mask`)."""
+    return text if len(text) <= characters else text[: characters - 1] + CUT
 
 
 class Log:

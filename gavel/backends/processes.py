@@ -5,11 +5,11 @@ import signal
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from gavel.backends.output import Mask
+from gavel.backends.output import Mask, shortened
 from gavel.child_processes import die_with
 
 LINE_BYTES = 1 << 16
-MESSAGE_BYTES = 4096
+MESSAGE_CHARACTERS = 1000
 OOM_SCORE = 500  # when memory runs out, the kernel kills a job's process before a supervisor or the service
 
 
@@ -120,6 +120,6 @@ def _become(
         os.execvpe(argv[0], argv, spec["env"])  # noqa: S606
     except BaseException as problem:
         reason = getattr(problem, "strerror", None) or problem
-        os.write(status_end, f"cannot {doing}: {reason}"[:MESSAGE_BYTES].encode("utf-8", "replace"))
+        os.write(status_end, shortened(f"cannot {doing}: {reason}", MESSAGE_CHARACTERS).encode("utf-8", "replace"))
     finally:
         os._exit(127)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
-from gavel.backends.output import Mask
+from gavel.backends.output import Mask, shortened
 from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 
 LINE_BYTES = 1 << 14
@@ -156,10 +156,10 @@ def _phases(reported: object) -> dict[str, float]:
 
 
 def _note(text: object) -> str:
-    """Return the beginning of a text, with a question mark for what cannot be printed."""
+    """Return the beginning of a masked text, with a question mark for what cannot be printed."""
     if not isinstance(text, str):
         raise ValueError("the note is no text")
-    return "".join(each if each.isprintable() else "?" for each in text[:NOTE_CHARACTERS])
+    return "".join(each if each.isprintable() else "?" for each in shortened(text, NOTE_CHARACTERS))
 
 
 def _metrics(reported: object) -> dict[str, float]:

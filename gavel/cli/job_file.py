@@ -142,9 +142,11 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
     import yaml
 
     view = cast(Mapping[str, Any], job)
-    fields = {name: view[name] for name in FIELDS if name != "env" and view[name] not in ("", None, [], {})}
+    fields = {name: view[name] for name in FIELDS if name != "env" and _is_stated(name, view[name])}
     if view["kind_from"]:
         fields.pop("kind", None)
+    elif "/" not in view["kind"]:  # a kind of the catalogue brings its own program
+        fields.pop("argv", None)
     if not view["has_stated_steps"]:
         fields.pop("total_steps", None)
     if fields.get("deadline_at_s", 0) <= (time.time() if now_s is None else now_s):
@@ -153,6 +155,11 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
     if job["env"]:
         comment += f"# env: values are not shown; it had {', '.join(job['env'])} (give them here, or with --env)\n"
     return comment + str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True))
+
+
+def _is_stated(name: str, value: object) -> bool:
+    """Return whether a value differs from that of a field that is left out. No notifications do: `notify: []`."""
+    return value not in ("", None, [], {}) or (name == "notify" and value == [])
 
 
 def options_in(program: str) -> list[str]:

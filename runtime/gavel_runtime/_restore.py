@@ -9,7 +9,7 @@ from pathlib import Path
 from gavel_runtime._lease import boottime_s, running_s
 from gavel_runtime._setting import Setting
 
-NOTE_LENGTH_MAX = 400
+ERROR_LENGTH_MAX = 400
 FETCH_LIMIT_S = 600.0
 FETCH_POLL_S = 0.05
 
@@ -68,14 +68,19 @@ def _restored_before(
     checkpoint: Path, previous: Path, restore: Callable[[Path], object], error: Exception
 ) -> tuple[int, str]:
     step = int(previous.name.partition("-")[2])
-    failure = f"{type(error).__name__}: {error}"[:NOTE_LENGTH_MAX]
+    failure = f"{type(error).__name__}: {error}"
     note = (
-        f"Checkpoint {checkpoint.name} could not be loaded ({failure}). The job goes on from {previous.name},"
-        f" the one before it, and does the steps after {step} again."
+        f"Checkpoint {checkpoint.name} could not be loaded. The job goes on from {previous.name}, the one before it,"
+        f" and does the steps after {step} again. The error was: "
     )
-    print(f"gavel: {note}", file=sys.stderr, flush=True)
+    print(f"gavel: {note}{failure}", file=sys.stderr, flush=True)  # the whole of it, as secrets are masked on the way
     _load(previous, restore, f"; neither could {checkpoint.name} ({failure})")
-    return step, note
+    return step, note + _beginning(failure)
+
+
+def _beginning(failure: str) -> str:
+    """Return an error, cut where it is long: with `…` at the end, so that no part of a secret before it is shown."""
+    return failure if len(failure) <= ERROR_LENGTH_MAX else failure[: ERROR_LENGTH_MAX - 1] + "…"
 
 
 def _load(checkpoint: Path, restore: Callable[[Path], object], also: str) -> None:

@@ -52,6 +52,16 @@ def follow(client: httpx.Client, job_id: str, **headers: str) -> list[dict[str, 
         return list(events(answer.iter_lines()))
 
 
+def test_a_long_log_is_downloaded_whole(service: Service) -> None:
+    log = b"".join(b"step %d\n" % step for step in range(200_000))
+    ann, job_id = submit(service, log)
+    answer = ann.get(f"/v1/jobs/{job_id}/logs?whole=true")
+    assert len(log) > 1 << 20 and answer.content == log
+    assert answer.headers["content-disposition"] == f'attachment; filename="{job_id}.log"'
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert ann.get(f"/v1/jobs/{job_id}/logs?whole=true&offset=7").content == log[7:]
+
+
 def test_hostile_bytes_arrive_as_they_are_and_as_plain_text(service: Service) -> None:
     ann, job_id = submit(service, HOSTILE)
     answer = ann.get(f"/v1/jobs/{job_id}/logs")

@@ -1,21 +1,32 @@
 """Job files and `#GAVEL` lines: they say what options say, and a mistake is named with line and column."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema_rs
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from api.schemas import JobSubmit
+from api.views.jobs_and_rounds import job_view
 from gavel.cli import app
-from gavel.cli.job_file import FIELDS
+from gavel.cli.job_file import FIELDS, job_file_of, read_job_file
+from gavel.types import Job, JobSpec
+from gavel.types.occasions import Occasion
 from scripts.job_file_schema import SCHEMA, schema
 from tests.api.conftest import Service, service
+from workloads.catalogue import CATALOGUE
 
 __all__ = ["service"]
+
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 
 Run = Callable[..., tuple[int, Any, str]]
 
@@ -148,6 +159,55 @@ def test_a_formatter_s_blank_after_the_sign_changes_nothing(gavel: Run) -> None:
     write("# GAVEL --weight 3\n# GAVEL runs this script\nprint(1)\n", "train.py")
     code, job, _ = gavel("job", "submit", "--json", "train.py")
     assert (code, job["weight"]) == (0, 3.0)
+
+
+def test_the_file_of_a_catalogue_s_job_submits_the_same_again(gavel: Run) -> None:
+    _, job, _ = gavel("job", "submit", "--json", "--kind", min(CATALOGUE), "--steps", "5", "--notify", "none")
+    _, text, _ = gavel("job", "spec", job["id"])
+    write(text, "again.yaml")
+    code, again, errors = gavel("job", "submit", "-f", "again.yaml", "--json")
+    assert code == 0, errors
+    assert [name for name in FIELDS if again[name] != job[name]] == [] and again["notify"] == []
+
+
+TEXT = st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
+WORD = st.sampled_from(("a", "no", "1", "1e3", "null", "crop-2"))
+SPECS = st.builds(
+    JobSpec,
+    kind=WORD.map("ann/{}".format),
+    user=st.just("ann"),
+    tier=st.sampled_from(("gold", "yes", "1")),
+    argv=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
+    total_steps=st.none() | st.integers(1, 10**9),
+    name=st.just("") | WORD,
+    kind_args=st.lists(WORD, max_size=2).map(tuple),
+    weight=st.floats(0.1, 100),
+    deadline_at_s=st.none() | st.floats(1, 1e10),
+    preemptible=st.booleans(),
+    memory_bytes=st.integers(0, 1 << 50),
+    priority=st.integers(-5, 5),
+    labels=st.dictionaries(WORD, st.sampled_from(("yes", "1", "null", "a-b", "1e3")), max_size=3),
+    throughput_steps_per_s=st.dictionaries(WORD, st.floats(0.01, 1e6), max_size=3),
+    setup=st.just("") | TEXT.filter(str.strip),
+    secrets=st.lists(st.sampled_from(("HF_TOKEN", "KEY")), unique=True).map(tuple),
+    data=st.dictionaries(st.sampled_from(("vocabulary", "train")), st.just("https://there.example/a b"), max_size=2),
+    notify=st.none() | st.lists(st.sampled_from((Occasion.END, Occasion.FAILURE)), unique=True).map(tuple),
+)
+
+
+@settings(max_examples=500 if IS_FULL else 15, deadline=None)
+@given(spec=SPECS)
+def test_every_specification_comes_back_from_its_job_file(spec: JobSpec) -> None:
+    """A job -> its file -> the fields of a submit: the same, but for the environment, whose values are not shown."""
+    view = job_view(Job(id="job-1", spec=spec), None, 0.0).model_dump(mode="json")
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "job.yaml")
+        path.write_text(job_file_of(view, now_s=0.0), encoding="utf-8")  # type: ignore[arg-type]
+        fields = dict(read_job_file(path).fields)
+    back = JobSubmit.model_validate(fields).model_dump(mode="json")
+    default = JobSubmit(argv=["x"]).model_dump(mode="json")
+    expected = {name: default[name] if view[name] in ("", None) else view[name] for name in FIELDS if name != "env"}
+    assert {name: back[name] for name in expected} == expected
 
 
 def test_a_job_is_submitted_again_with_what_options_change(gavel: Run, service: Service) -> None:

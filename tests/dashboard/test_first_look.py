@@ -69,8 +69,9 @@ def test_the_overview_begins_with_what_failed_what_completed_and_what_comes(dash
     expect(tab.page.locator("#failed-list")).to_contain_text("rnn-9")
     expect(tab.page.locator("#completed-list")).to_contain_text("rnn-4")
     expect(tab.page.locator("#next-list li")).to_have_count(4)
-    places = [tab.page.locator(each).bounding_box() for each in ("#now", "#allocation")]
-    assert places[0] is not None and places[1] is not None and places[0]["y"] < places[1]["y"]
+    boxes = [tab.page.locator(each).bounding_box() for each in ("#now", "#allocation", "#tile-solve", "#tile-renewals")]
+    now, *details = [box["y"] for box in boxes if box is not None]
+    assert len(details) == 3 and all(now < each for each in details), "details of the solver follow"
     assert tab.page.evaluate(CUT) == []
 
 

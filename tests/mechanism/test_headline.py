@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from gavel.mechanism.explaining.durations import in_about, lasting
 from gavel.mechanism.explaining.explanation import Why
-from gavel.mechanism.explaining.headline import headline, in_about
+from gavel.mechanism.explaining.headline import headline
 from gavel.types import Expected, Job, JobState, Reason
 from tests.builders import a_job
 
@@ -94,3 +95,10 @@ def test_who_reads_of_anothers_job_is_not_addressed() -> None:
 )
 def test_times_are_told_in_one_unit(times_s: tuple[float, float, float], text: str) -> None:
     assert in_about(*times_s) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0 s"), (100, "100 s"), (1000, "17 min"), (9000, "2 h"), (400_000, "5 days")]
+)
+def test_a_duration_is_said_in_one_unit(seconds: float, text: str) -> None:
+    assert lasting(seconds) == text

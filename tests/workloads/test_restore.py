@@ -22,11 +22,12 @@ def start(gang: Gang, previous: Path | None, ranks: int = 1) -> tuple[list[int],
 def test_the_one_before_is_loaded_and_its_later_steps_are_done_again(gang: Gang) -> None:
     codes, outputs = start(gang, kept(gang, "5-10", str(list(range(10)))))
     assert codes == [0] and "trained 60" in outputs[0]
-    note = "Checkpoint 6-20 could not be loaded (JSONDecodeError"
+    note = "Checkpoint 6-20 could not be loaded. "
     assert f"gavel: {note}" in outputs[0]
     first, *later = gang.reports()
     assert (first["step"], first["steps"]) == (20, 0) and first["note"].startswith(note)
     assert "The job goes on from 5-10, the one before it, and does the steps after 10 again." in first["note"]
+    assert "The error was: JSONDecodeError: " in first["note"] and "The error was: JSONDecodeError: " in outputs[0]
     assert all(report["step"] >= 20 and "note" not in report for report in later)
     steps = [20, *(report["step"] for report in later)]
     spans = [after - before for before, after in pairwise(steps)]

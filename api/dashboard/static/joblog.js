@@ -14,7 +14,7 @@ export const harmless = (text) => text.replace(/\r\n?/g, "\n").replace(ESCAPES, 
 /** Shows a job's log in #log-text while the page is visible. */
 export class JobLog {
   constructor(id) {
-    Object.assign(this, { id, offset: 0, source: null, isOver: false });
+    Object.assign(this, { id, offset: 0, source: null, isOver: false, isCut: false });
     this.element = byId("log-text");
     this.text = "";
     this.search = byId("log-search");
@@ -61,7 +61,9 @@ export class JobLog {
   }
 
   append(text) {
-    this.text = (this.text + harmless(text)).slice(-KEPT_CHARACTERS);
+    const whole = this.text + harmless(text);
+    this.isCut ||= whole.length > KEPT_CHARACTERS;
+    this.text = whole.slice(-KEPT_CHARACTERS);
     this.show();
   }
 
@@ -71,7 +73,8 @@ export class JobLog {
     const lines = wanted ? this.text.split("\n").filter((line) => line.toLowerCase().includes(wanted)) : [];
     const isAtEnd = this.element.scrollHeight - this.element.scrollTop - this.element.clientHeight < 40;
     this.element.textContent = wanted ? lines.join("\n") : this.text;
-    say("log-matches", wanted ? `${lines.length} ${lines.length === 1 ? "line has" : "lines have"} it` : "");
+    const where = this.isCut ? " in the end of the log; download it for all" : "";
+    say("log-matches", wanted ? `${lines.length} ${lines.length === 1 ? "line has" : "lines have"} it${where}` : "");
     if (isAtEnd && !wanted) this.element.scrollTop = this.element.scrollHeight;
   }
 }

@@ -6,6 +6,7 @@ docs/explain.md says what each reason means and what helps.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.explaining.waiting import Binding, Line, Shortage, counted, is_ahead, starting, workers_of
 from gavel.mechanism.jobs.admission_holds import held, month_too_short
 from gavel.types import (
@@ -146,7 +147,7 @@ def _starts_again(job: Job, state: State) -> Why | None:
     if job.retry_at_s > state.now_s:
         message = job.message if job.reason is Reason.LOST else Reason.LOST.sentence
         left_s, losses = job.retry_at_s - state.now_s, counted(job.losses, "lost gang")
-        again = f"The job starts again by itself in {left_s:.0f} s, after {losses}."
+        again = f"The job starts again by itself in {lasting(left_s)}, after {losses}."
         return Why(code=Reason.LOST, message=message, would_unblock=(again,))
     return None
 
@@ -229,7 +230,7 @@ def _next_to_end(state: State, record: RoundRecord, name: AcceleratorType) -> st
         (row_of[each], problem.throughput_steps_per_s[row_of[each], 0, column]) for each in of_length & row_of.keys()
     ]
     ends_s = [float(problem.steps_remaining[row] / rate) for row, rate in rates if rate > 0]
-    return f"The first gang on {name} ends in {min(ends_s):.0f} s of running." if ends_s else None
+    return f"The first gang on {name} ends in {lasting(min(ends_s))} of running." if ends_s else None
 
 
 def _received(job: Job, state: State) -> dict[AcceleratorType, float]:

@@ -3,11 +3,10 @@
 The command line and the dashboard show them as they are; the figures behind them are those of the explanation.
 """
 
+from gavel.mechanism.explaining.durations import in_about, lasting
 from gavel.mechanism.explaining.explanation import Why
 from gavel.mechanism.explaining.waiting import place_in_tier
 from gavel.types import Expected, Job, JobState
-
-UNITS = ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h"), (float("inf"), 86_400.0, "days"))
 
 
 def headline(
@@ -31,13 +30,6 @@ def headline(
     return f"{_stopped(job)}{text}"
 
 
-def in_about(seconds: float, low_s: float, high_s: float) -> str:
-    """Return an expected time from now with its interval, such as "in about 7 s (0 to 14 s)", or "within 4 s"."""
-    scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if high_s < below_s)
-    at, low, high = (max(0, round(each_s / scale)) for each_s in (seconds, low_s, high_s))
-    return f"in about {at} {unit} ({low} to {high} {unit})" if at else f"within {max(1, high)} {unit}"
-
-
 def _in(expected: Expected, now_s: float) -> str:
     return in_about(expected.at_s - now_s, expected.low_s - now_s, expected.high_s - now_s)
 
@@ -56,8 +48,7 @@ def _stopped(job: Job) -> str:
 
 def _ended(job: Job) -> str:
     lasted_s = max(0.0, (job.finished_at_s or job.submitted_at_s) - job.submitted_at_s)
-    scale, unit = next((scale, unit) for below_s, scale, unit in UNITS if lasted_s < below_s)
-    after = f"{round(lasted_s / scale)} {unit} after it was submitted"
+    after = f"{lasting(lasted_s)} after it was submitted"
     if job.state is JobState.COMPLETED:
         what = "its program ended" if job.total_steps is None else f"all {job.total_steps} steps were done"
         return f"Completed: {what} {after}."
