@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gavel.backends.outputs import Outputs
+from gavel.backends.ray.stored_outputs import outputs_of
 from gavel.config import Settings
 from gavel.daemon.background import Periodic
 from gavel.errors import NotFound
@@ -14,7 +14,7 @@ CLEAR_EVERY_S = 3600.0
 
 def chores(settings: Settings, store: SqlStore) -> Sequence[Periodic]:
     """Return the tasks of a leader."""
-    outputs = Outputs(settings.outputs_dir)
+    outputs = outputs_of(settings)
 
     def ended_before(job_id: JobId, at_s: float) -> bool:
         """Return whether the job ended before the instant; an unknown job has: its database is another one."""

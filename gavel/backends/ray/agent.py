@@ -39,7 +39,7 @@ class NodeAgent:
         self._base = base_environment()
         self._shards: dict[GangKey, Shard] = {}
         self._ports = PortsKept()
-        self._transfers = Transfers()
+        self._transfers = Transfers(threads=4)
         self._code = CodeFetches(path)
         self._housekeeping = Housekeeping(path)
         for directory, _ in self._folder.gangs():

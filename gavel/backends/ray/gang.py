@@ -16,6 +16,7 @@ from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
 LOST_MARGIN_S = 1.0  # seconds after lease end and grace, for clocks that drift apart
+UNTOLD_LIMIT_S = 3600.0  # seconds after the end of a part for its reports, checkpoints and output files
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +36,11 @@ class Part:
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
+
+    @property
+    def untold_until_boottime_s(self) -> float:
+        """Return until when a part that has ended may take to hand over what it left."""
+        return (self.ended_boottime_s or 0.0) + UNTOLD_LIMIT_S
 
     @property
     def is_over(self) -> bool:
@@ -180,7 +186,10 @@ class RayGang:
         for part in self.parts.values():
             is_past = now_s > part.lease_boottime_s + grace_s + LOST_MARGIN_S
             is_lost = part.node in gone or (is_past and not may_speak(part.node))
-            if part.state is not GangState.ENDED and is_lost:
+            has_ended = part.state is GangState.ENDED
+            if has_ended and not part.is_over and (part.node in gone or now_s > part.untold_until_boottime_s):
+                part.lose(gone.get(part.node, f"node {part.node} did not hand over all that its gang left"))
+            elif not has_ended and is_lost:
                 doubtful += [] if is_past else [part]
                 part.lose(gone.get(part.node, f"node {part.node} did not report how it ended"))
         if any(_failed(part.exit) for part in self.parts.values()):

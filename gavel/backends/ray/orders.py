@@ -19,7 +19,8 @@ PORTS_PER_GANG = 2
 class LaunchSettings:
     """Settings that are the same for every gang. `environment` is added to that of every process.
 
-    `outputs` is the folder, seen by every node, of what jobs write to keep ("": none), each at most `output_bytes`.
+    `outputs` is the folder, seen by every node, or the URL of what jobs write to keep ("": none), each at most
+    `output_bytes`.
     """
 
     environment: Mapping[str, str]

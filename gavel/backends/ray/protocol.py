@@ -59,7 +59,7 @@ class ShardLaunch:
     lease_grace_s: float
     log_bytes: int
     checkpoints: str  # folder that all nodes share, or an fsspec URL
-    outputs: str = ""  # folder that all nodes share; "": jobs have no output folder
+    outputs: str = ""  # folder that all nodes share, or an fsspec URL; "": jobs have no output folder
     output_bytes: int = 0  # the most that a job may keep there; 0: any size
     setup_limit_s: float = 3600.0
     data_hosts: tuple[str, ...] = ()
@@ -217,9 +217,10 @@ class RaySettings:
     """Where Ray is, and what is where on its nodes.
 
     `address`: as `ray.init` takes it. `checkpoints`: a folder that every node sees under this path; "": below the
-    state folder of the service. `outputs`: such a folder for what jobs write to keep; "": they have none. `code_store`:
-    the service's code versions. `keep_code_s`: see `Order`. `node_folder`: where each node keeps what runs there,
-    below it a folder of the node's name. `report_period_s`: the cluster's raylet_report_resources_period.
+    state folder of the service. `outputs`: such a folder, or an fsspec URL, for what jobs write to keep; "": they have
+    none. `code_store`: the service's code versions. `keep_code_s`: see `Order`. `node_folder`: where each node keeps
+    what runs there, below it a folder of the node's name. `report_period_s`: the cluster's
+    raylet_report_resources_period.
     """
 
     address: str
