@@ -241,7 +241,7 @@ class Supervisor:
     def _sample(self) -> None:
         """Look at what the ranks use; of containers, which are not below their rank, at all of the gang."""
         ranks = {rank.rank or 0: rank.pid for rank in self._ranks if rank.exit_code is None}
-        self._sampler.look({0: os.getpid()} if self._launch.get("image") else ranks)
+        self._sampler.look({min(ranks, default=0): os.getpid()} if self._launch.get("image") else ranks)
 
     def _in_image(self, name: str, process: dict[str, Any]) -> dict[str, Any]:
         """Return the process as one that runs in the job's image, if it has one."""

@@ -337,8 +337,11 @@ class RayBackend(FolderBackend):
     def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
         if shard.log and shard.log_offset > part.log_offset:
             self._logs.append(gang.instruction.job_id, shard.log)
-            if machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
-                self._remember(gang)
+        if shard.samples and shard.samples_offset > part.samples_offset:
+            with suppress(OSError):  # a full disk loses samples, nothing else
+                self._logs.append_samples(gang.key, shard.samples, part.launch.ranks)
+        if (shard.log or shard.samples) and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
+            self._remember(gang)
 
     # --- restart ------------------------------------------------------------------------------------------------
 

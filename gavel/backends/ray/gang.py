@@ -36,6 +36,7 @@ class Part:
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
+    samples_offset: int = 0
 
     @property
     def untold_until_boottime_s(self) -> float:
@@ -57,7 +58,7 @@ class Part:
         if self.ended_boottime_s is None and seen.ended_node_boottime_s is not None:
             self.ended_boottime_s = seen.ended_node_boottime_s - offset_s
         self.reports_after = max([self.reports_after, *(report.sequence for report in seen.reports)])
-        self.log_offset = seen.log_offset
+        self.log_offset, self.samples_offset = seen.log_offset, seen.samples_offset
 
     def lose(self, message: str) -> None:
         """End the part as lost; if its node never showed it, it did not start and counts as preempted."""
@@ -117,7 +118,11 @@ class RayGang:
             "is_stopping": self.is_stopping,
             "exit": asdict(self.exit) if self.exit else None,
             "parts": {
-                node: {"launch": asdict(part.launch), "log_offset": part.log_offset}
+                node: {
+                    "launch": asdict(part.launch),
+                    "log_offset": part.log_offset,
+                    "samples_offset": part.samples_offset,
+                }
                 for node, part in self.parts.items()
             },
         }
@@ -234,5 +239,6 @@ def read_gang(directory: Path, now_s: float) -> RayGang | None:
         launch = launch_of(part["launch"])
         gang.parts[node] = Part(node=node, launch=launch, lease_boottime_s=lease_boottime_s, lease_node_boottime_s=0.0)
         gang.parts[node].log_offset = part["log_offset"]
+        gang.parts[node].samples_offset = part.get("samples_offset", 0)
         gang.state = GangState.ENDED if gang.exit else GangState.RUNNING
     return gang

@@ -101,6 +101,7 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
         go=all(each.is_ready for each in gang.parts.values()),
         reports_after=part.reports_after,
         log_offset=part.log_offset,
+        samples_offset=part.samples_offset,
     )
 
 

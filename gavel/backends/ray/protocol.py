@@ -13,7 +13,7 @@ from gavel.backends.gang import GangKey
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
@@ -104,6 +104,7 @@ class ShardWanted:
     go: bool = False  # every node of the gang is ready
     reports_after: int = 0  # sequence of the last report taken
     log_offset: int = 0
+    samples_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,8 @@ class ShardSeen:
     reports: tuple[Report, ...] = ()
     log: bytes = b""
     log_offset: int = 0  # bytes of output taken so far
+    samples: bytes = b""  # lines of what its ranks use
+    samples_offset: int = 0  # bytes of them taken so far
     has_more: bool = False
     launch: ShardLaunch | None = None
 

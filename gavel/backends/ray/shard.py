@@ -18,6 +18,7 @@ from gavel.backends.ray.checkpoint_fetch import CheckpointFetch
 from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.ray.output_sync import OutputSync
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.ray.samples import read_new
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
@@ -179,6 +180,7 @@ class Shard:
         keeps_outputs = self._keeps_outputs()
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
+        samples, samples_offset = read_new(self._log, wanted.samples_offset if wanted else 0)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
         return ShardSeen(
             key=self.key,
@@ -191,6 +193,8 @@ class Shard:
             reports=reports,
             log=log,
             log_offset=next_offset,
+            samples=samples,
+            samples_offset=samples_offset,
             has_more=has_more_log or has_more_reports or not keeps_outputs,
             launch=None if wanted else self.launch,
         )
