@@ -169,9 +169,13 @@ class Supervisor:
         return not self._not_started
 
     def _is_ready(self) -> bool:
-        """Have the environment of the job's setup built and its inputs fetched; return whether the ranks can start."""
+        """Have image, environment and inputs of the job made ready; return whether the ranks can start."""
         is_ready = True
-        if self._launch.get("setup"):
+        if self._launch.get("image"):
+            from gavel.backends.images import wait_for_image
+
+            is_ready = self._has_waited("image", "was pulled", wait_for_image)
+        if is_ready and self._launch.get("setup"):
             from gavel.backends.environments import wait_for_environment
 
             is_ready = self._has_waited("setup", "ran", wait_for_environment)

@@ -41,4 +41,5 @@ def clear(state_dir: Path, live: Mapping[JobId, str], kept_s: float) -> None:
     before_s = time.time() - kept_s
     clear_environments(str(environments_dir(state_dir)), live, before_s)
     forget_jobs(str(inputs_dir(state_dir)), live, before_s)
+    forget_jobs(str(state_dir / "images"), live, before_s)
     clear_outputs(state_dir / "outputs", live, time.time() - OUTPUTS_KEPT_S)

@@ -77,7 +77,8 @@ class ShardLaunch:
     @property
     def awaits_nodes(self) -> bool:
         """Return True if one node may be ready long before another: ranks then start once all nodes are ready."""
-        is_prepared = bool(self.instruction.code or self.instruction.setup or self.instruction.data)
+        brought = self.instruction
+        is_prepared = bool(brought.code or brought.setup or brought.data or brought.image)
         return is_prepared and len(set(self.node_of_rank)) > 1
 
     @property
