@@ -17,6 +17,7 @@ from gavel.backends.ray.code_fetch import CodeFetches
 from gavel.backends.ray.housekeeping import Housekeeping
 from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardWanted
 from gavel.backends.ray.shard import Shard
+from gavel.backends.ray.shared_folder import NodeFolder
 from gavel.backends.ray.transfers import Transfers
 from gavel.errors import BackendUnavailable
 
@@ -42,6 +43,8 @@ class NodeAgent:
         self._transfers = Transfers(threads=4)
         self._code = CodeFetches(path)
         self._housekeeping = Housekeeping(path)
+        self._shared = NodeFolder()
+        self._problem = ""
         for directory, _ in self._folder.gangs():
             self._adopt(directory)
 
@@ -55,6 +58,7 @@ class NodeAgent:
         if order.epoch > self._epoch:
             self._epoch = order.epoch
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
+        self._problem = self._shared.problem(order.folder)
         for wanted in order.shards:
             self._obey(wanted)
         self._code.take(order.code)
@@ -82,6 +86,7 @@ class NodeAgent:
             ports=self._ports.free(),
             code=self._code.asked({shard.lacks_code for shard in self._shards.values()} - {""}),
             refused=refused,
+            problem=self._problem,
         )
 
     def _obey(self, wanted: ShardWanted) -> None:
@@ -89,7 +94,7 @@ class NodeAgent:
         if wanted.stop or wanted.forget:
             self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
         if shard is None:
-            if wanted.launch is not None and not wanted.stop and not wanted.forget:
+            if wanted.launch is not None and not wanted.stop and not wanted.forget and not self._problem:
                 self._launch(wanted.launch, wanted)
         elif wanted.forget and not shard.is_live:
             shard.forget()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from gavel.backends.gang import GangKey
+from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
@@ -157,18 +158,22 @@ class Order:
     """What the service wants of one node. An order with an older epoch than one heard before is refused.
 
     `code` is added by the bridge. `keep_code_s`: how long a node keeps code, environments and folders of jobs that
-    nothing on it uses.
+    nothing on it uses. `folder` is the one that all nodes have to see; None: checkpoints are at a URL.
     """
 
     epoch: int
     shards: tuple[ShardWanted, ...] = ()
     code: tuple[CodeGiven, ...] = ()
     keep_code_s: float = 30 * 86_400.0
+    folder: SharedFolder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a node is and has. `ports` are free there, for gangs that meet on it. `refused`: why nothing was done."""
+    """What a node is and has. `ports` are free there, for gangs that meet on it. `refused`: why nothing was done.
+
+    `problem`: why no gang can start there, and what to do.
+    """
 
     boot_id: str
     node_boottime_s: float
@@ -176,6 +181,7 @@ class Answer:
     ports: tuple[int, ...] = ()
     code: tuple[CodeAsked, ...] = ()
     refused: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
