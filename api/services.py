@@ -16,6 +16,7 @@ from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.outputs import Outputs
 from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
+from gavel.backends.ray.stored_outputs import StoredOutputs, outputs_of
 from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
@@ -60,7 +61,7 @@ class Services:
     scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended lately; empty: it did not end
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
-    outputs: Outputs = field(init=False)
+    outputs: Outputs | StoredOutputs = field(init=False)
     checkpoints: Checkpoints | StoredCheckpoints = field(init=False)
     secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
@@ -71,7 +72,7 @@ class Services:
     def __post_init__(self) -> None:
         """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
-        object.__setattr__(self, "outputs", Outputs(self.settings.outputs_dir))
+        object.__setattr__(self, "outputs", outputs_of(self.settings))
         object.__setattr__(self, "checkpoints", checkpoints_of(self.settings))
         object.__setattr__(self, "secrets", secret_store(self.settings))
 

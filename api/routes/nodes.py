@@ -15,7 +15,7 @@ from api.routes.parameters import NodePath
 from api.schemas.operations import DrainRequest, NodeList, NodeView, OperationView
 from api.services import Services, ServicesDep
 from api.views.jobs_and_rounds import leases_in_force
-from gavel.types import Identity, JobId, NodeStatus
+from gavel.types import Identity, JobId, Node, NodeStatus
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
 
@@ -91,7 +91,7 @@ async def _command(
 class _Shown:
     """The cluster as last seen, indexed by node, with what a caller may see of it."""
 
-    regions: Mapping[str, str]
+    nodes: Mapping[str, Node]
     workers: Mapping[str, Counter[str]]
     jobs: Mapping[str, list[JobId]]
 
@@ -102,7 +102,8 @@ class _Shown:
             since_s=node.since_s,
             drain_by_s=node.drain_by_s,
             by=node.by,
-            region=self.regions.get(node.name),
+            region=self.nodes[node.name].region if node.name in self.nodes else None,
+            problem=self.nodes[node.name].problem if node.name in self.nodes else "",
             capacity=dict(self.workers.get(node.name, {})),
             jobs=sorted(self.jobs.get(node.name, [])),
         )
@@ -119,4 +120,4 @@ def _shown(services: Services, caller: Identity) -> _Shown:
         if may_see(caller, jobs[job_id]):
             for node in {node_of[worker] for worker in lease.worker_ids if worker in node_of}:
                 holders.setdefault(node, []).append(job_id)
-    return _Shown({node.name: node.region for node in cluster.nodes}, workers, holders)
+    return _Shown({node.name: node for node in cluster.nodes}, workers, holders)

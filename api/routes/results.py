@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.access.auth import AnyCaller, visible_job
 from api.http.errors import documented
-from api.http.files import HEADERS, OpenFileResponse
+from api.http.files import HEADERS, OpenFileResponse, stored_file_response
 from api.routes.parameters import JobIdPath
 from api.schemas.results import CheckpointsView, JobFilesView, JobMetricsView, JobUtilizationView
 from api.services import ServicesDep
@@ -15,6 +15,7 @@ from api.views.files import checkpoints_view, files_view
 from api.views.metrics import metrics_view
 from api.views.utilization import utilization_view
 from gavel.backends.folder import log_path
+from gavel.backends.ray.stored_outputs import StoredFile
 from gavel.backends.utilization import read_utilization
 
 router = APIRouter(prefix="/v1/jobs", tags=["results"])
@@ -77,10 +78,13 @@ def list_files(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep) -> J
     response_class=Response,
     responses=BYTES | documented(401, 403, 404, 422, 503),
 )
-def get_file(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, path: FilePath) -> Response:
+def get_file(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep, path: FilePath, request: Request) -> Response:
     """One file of the output folder, whole or the bytes that the header Range names (416: it has no such bytes)."""
     visible_job(services, caller, job_id)
-    return OpenFileResponse(services.outputs.open(job_id, path), path.rpartition("/")[2])
+    opened, name = services.outputs.open(job_id, path), path.rpartition("/")[2]
+    if isinstance(opened, StoredFile):
+        return stored_file_response(opened, name, request.headers.get("Range", ""))
+    return OpenFileResponse(opened, name)
 
 
 @router.get("/{job_id}/checkpoints", operation_id="list_checkpoints", responses=documented(401, 403, 404, 422, 503))

@@ -48,6 +48,7 @@ class NodeView(View):
     drain_by_s: float | None = Field(description="The end of its drain's window.")
     by: str = Field(description="The operator that cordoned, drained or uncordoned it last.")
     region: str | None
+    problem: str = Field(description="Why its workers cannot be used now, and what to do; empty if they can.")
     capacity: dict[str, int] = Field(description="Workers by accelerator type; empty while the node is lost.")
     jobs: list[str] = Field(description="Ids of the jobs that hold workers there, of those that you may see.")
 

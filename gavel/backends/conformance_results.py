@@ -92,11 +92,12 @@ def a_setup_runs_once_for_each_content(harness: Harness) -> None:
 
 
 def what_a_job_writes_to_its_output_folder_stays(harness: Harness) -> None:
-    """32: over its gangs, where the service lists it."""
-    _script(harness, 'echo one > "$GAVEL_OUTPUT_DIR/a"')
-    assert _script(harness, 'cat "$GAVEL_OUTPUT_DIR/a"; echo two > "$GAVEL_OUTPUT_DIR/b"', generation=2) == ["one"]
+    """32: over its gangs, where the service lists it; what it deletes is gone."""
+    _script(harness, 'cd "$GAVEL_OUTPUT_DIR"; echo one > a; echo old > old')
+    second = 'cd "$GAVEL_OUTPUT_DIR"; cat a; rm old; mkdir in; echo two > in/b'
+    assert _script(harness, second, generation=2) == ["one"]
     listed = harness.outputs().listing("j1").files
-    assert [(each.path, each.size_bytes) for each in listed] == [("a", 4), ("b", 4)]
+    assert [(each.path, each.size_bytes) for each in listed] == [("a", 4), ("in/b", 4)]
 
 
 def every_field_of_a_report_arrives(harness: Harness) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gavel.backends.outputs import Outputs
+from gavel.backends.ray.stored_outputs import StoredOutputs
 from gavel.ports import ClusterBackend, Instruction, LaunchGang, SetResources, StopGang
 from gavel.types import EphemeralResource, GangExit, GangSeen, GangState, Observation
 
@@ -69,7 +70,7 @@ class Harness(Protocol):
     def store_secret(self, user: str, name: str, value: str) -> None:
         """Store a secret of a user."""
 
-    def outputs(self) -> Outputs:
+    def outputs(self) -> Outputs | StoredOutputs:
         """Return the output folders of the jobs, as the service shows them."""
 
     def processes(self) -> int:

@@ -41,6 +41,11 @@ class Places:
     outputs: Path | None = None
 
     @property
+    def images(self) -> Path:
+        """Return where is noted which images were pulled."""
+        return self.environments.with_name("images")
+
+    @property
     def copy(self) -> Path:
         """Return where the job's own copy of its code is."""
         return self.work / "code"
@@ -229,6 +234,8 @@ def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[s
         "name": gang.image,
         "command": list(preparation.image_command),
         "options": list(preparation.image_options),
+        "root": str(places.images),
+        "limit_s": preparation.setup_limit_s,
         "folders": {**folders, str(places.runtime): "ro"},
     }
 

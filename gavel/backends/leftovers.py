@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gavel.backends.folder import JOB_ID, jobs_logs_dir
 from gavel.backends.job_folder import DEPTH_MAX, total_bytes
+from gavel.backends.ray.remote_outputs import RemoteOutputs, outputs_url
 from gavel.backends.ray.transfers import RemoteCheckpoints
 from gavel.config import Settings
 from gavel.types import JobId
@@ -57,6 +58,7 @@ class Leftovers:
             delete(path)
         if self._checkpoints is None:
             RemoteCheckpoints(self._settings.ray_checkpoint_dir).remove(job_id)
+            RemoteOutputs(outputs_url(self._settings.ray_checkpoint_dir)).remove_job(job_id)
         return freed
 
     def clear(self, ended_before: EndedBefore, *, is_known: Callable[[JobId], bool], origins: Collection[str]) -> None:

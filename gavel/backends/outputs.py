@@ -55,7 +55,7 @@ class Outputs:
         try:
             return open_file(self._path(job_id), path)
         except (OSError, ValueError):
-            raise NotFound(f"job {job_id} has no output file {path!r}; `gavel job files {job_id}` lists them") from None
+            raise no_file(job_id, path) from None
 
     def clear(self, ended_before: Callable[[JobId, float], bool], kept_s: float) -> None:
         """Delete the folders of jobs for which `ended_before(job_id, instant)` holds; the instant is `kept_s` ago."""
@@ -65,6 +65,11 @@ class Outputs:
         if not JOB_ID.fullmatch(job_id):
             raise NotFound(f"no job {job_id!r}")
         return str(self._folder / job_id) if self._folder is not None else ""
+
+
+def no_file(job_id: JobId, path: str) -> NotFound:
+    """Return the error for a file that is not there, or not to be had."""
+    return NotFound(f"job {job_id} has no output file {path!r}; `gavel job files {job_id}` lists them")
 
 
 def _is_shown(path: str, status: os.stat_result) -> bool:

@@ -170,9 +170,13 @@ class Supervisor:
         return not self._not_started
 
     def _is_ready(self) -> bool:
-        """Have the environment of the job's setup built and its inputs fetched; return whether the ranks can start."""
+        """Have image, environment and inputs of the job made ready; return whether the ranks can start."""
         is_ready = True
-        if self._launch.get("setup"):
+        if self._launch.get("image"):
+            from gavel.backends.images import wait_for_image
+
+            is_ready = self._has_waited("image", "was pulled", wait_for_image)
+        if is_ready and self._launch.get("setup"):
             from gavel.backends.environments import wait_for_environment
 
             is_ready = self._has_waited("setup", "ran", wait_for_environment)
@@ -242,7 +246,7 @@ class Supervisor:
     def _sample(self) -> None:
         """Look at what the ranks use; of containers, which are not below their rank, at all of the gang."""
         ranks = {rank.rank or 0: rank.pid for rank in self._ranks if rank.exit_code is None}
-        self._sampler.look({0: os.getpid()} if self._launch.get("image") else ranks)
+        self._sampler.look({min(ranks, default=0): os.getpid()} if self._launch.get("image") else ranks)
 
     def _in_image(self, name: str, process: dict[str, Any]) -> dict[str, Any]:
         """Return the process as one that runs in the job's image, if it has one."""

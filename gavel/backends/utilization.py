@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gavel.backends.machine import read_from
+from gavel.backends.utilization_sampler import append_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +30,20 @@ def utilization_path(log: Path) -> Path:
 def read_utilization(log: Path) -> tuple[UtilizationSample, ...]:
     """Return the samples of a job, oldest first; lines that are none are left out."""
     text = read_from(str(utilization_path(log)), 0)
-    return tuple(sample for line in text.splitlines() for sample in _samples(line))
+    return tuple(sample for line in text.splitlines() for sample in samples_of(line))
 
 
-def _samples(line: bytes) -> Iterator[UtilizationSample]:
+def append_samples(log: Path, of_instants: Sequence[Sequence[UtilizationSample]]) -> None:
+    """Append samples to the file beside a job's log, those of one instant in a line. Raises OSError."""
+    lines = []
+    for samples in of_instants:
+        ranks = [[each.rank, each.cpu_cores, each.memory_bytes] for each in samples]
+        lines.append(json.dumps({"at_s": samples[0].at_s, "generation": samples[0].generation, "ranks": ranks}))
+    append_lines(str(utilization_path(log)), lines)
+
+
+def samples_of(line: bytes) -> Iterator[UtilizationSample]:
+    """Yield the samples of one line; none if the line holds none."""
     try:
         value = json.loads(line)
         yield from [_sample(value, each) for each in value["ranks"]]

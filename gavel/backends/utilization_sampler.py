@@ -4,8 +4,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
 from gavel.backends.machine import boottime_s, children_of_all, descendants, stat_fields
@@ -36,11 +35,7 @@ class Sampler:
         with contextlib.suppress(OSError):
             ranks = list(self._sampled(dict(sorted(pids.items())[:RANKS_MAX]), elapsed_s))
             line = json.dumps({"at_s": round(time.time(), 1), "generation": self._generation, "ranks": ranks})
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
-                size = file.tell()
-            if size > FILE_BYTES:
-                thin(self._path)
+            append_lines(self._path, [line])
 
     def _sampled(self, pids: Mapping[int, int], elapsed_s: float) -> Iterator[tuple[int, float, int]]:
         """Yield rank, mean number of CPU cores since the last look, and bytes of resident memory."""
@@ -57,25 +52,50 @@ class Sampler:
         self._ticks = ticks
 
 
+def append_lines(path: str, lines: Iterable[str]) -> None:
+    """Append samples to a file, and leave some out where it has become too long. Raises OSError."""
+    text = "".join(f"{line}\n" for line in lines)
+    if not text:
+        return
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+        size = file.tell()
+    if size > FILE_BYTES:
+        thin(path)
+
+
 def thin(path: str) -> None:
     """Leave samples out where they are closer than twice the usual distance, so that a long job keeps all its time."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = file.readlines()
     instants = [_instant(line) for line in lines]
-    gaps = sorted(later - earlier for earlier, later in pairwise(instants))
+    gaps = sorted(_gaps(instants))
     distance_s = max(EVERY_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
-    kept, last_s = [], -inf
-    for line, at_s in zip(lines, instants, strict=True):
+    kept: list[str] = []
+    last_of: dict[int, float] = {}
+    for line, (first, at_s) in zip(lines, instants, strict=True):
+        last_s = last_of.get(first, -inf)
         if not last_s <= at_s < last_s + 0.75 * distance_s:  # clocks are set back, too
             kept.append(line)
-            last_s = at_s
+            last_of[first] = at_s
     with open(path + ".tmp", "w", encoding="utf-8") as file:
         file.writelines(kept[-len(lines) * 7 // 8 :])  # whatever the job wrote into it: it gets smaller
     os.replace(path + ".tmp", path)
 
 
-def _instant(line: str) -> float:
+def _gaps(instants: Iterable[tuple[int, float]]) -> Iterator[float]:
+    """Yield the seconds between two lines that begin with the same rank."""
+    last_of: dict[int, float] = {}
+    for first, at_s in instants:
+        if first in last_of:
+            yield at_s - last_of[first]
+        last_of[first] = at_s
+
+
+def _instant(line: str) -> tuple[int, float]:
+    """Return the first rank of a line, and its instant: each node of a gang writes lines of its own."""
     try:
-        return float(json.loads(line)["at_s"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return 0.0
+        value = json.loads(line)
+        return int(value["ranks"][0][0]), float(value["at_s"])
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
+        return 0, 0.0

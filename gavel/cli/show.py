@@ -271,9 +271,9 @@ def cluster(current: Cluster) -> Rows:
 def nodes(items: Iterable[Node]) -> Rows:
     """Return one line per node."""
     table = Rows(
-        *("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS"),
+        *("NODE", "STATE", "SINCE", "EMPTY BY", "BY", "WORKERS", "JOBS", "PROBLEM"),
         spare=("SINCE", "BY", "WORKERS", "EMPTY BY"),
-        long=("WORKERS", "JOBS"),
+        long=("WORKERS", "JOBS", "PROBLEM"),
     )
     for each in items:
         table.add_row(
@@ -284,6 +284,7 @@ def nodes(items: Iterable[Node]) -> Rows:
             each["by"],
             ", ".join(f"{count} {name}" for name, count in sorted(each["capacity"].items())),
             ", ".join(each["jobs"]),
+            harmless(each["problem"]),
         )
     return table
 

@@ -14,6 +14,7 @@ from gavel.backends.local import LocalBackend
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
+from gavel.backends.ray.stored_outputs import outputs_place
 from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock
 from gavel.config import Settings
@@ -147,7 +148,7 @@ def _ray_settings(settings: Settings) -> RaySettings:
     return RaySettings(
         address=settings.ray_address,
         checkpoints=settings.ray_checkpoint_dir,
-        outputs=str(settings.outputs_dir or ""),
+        outputs=outputs_place(settings),
         keep_code_s=settings.keep_code_s,
         node_folder=settings.ray_node_dir,
         report_period_s=settings.ray_report_period_s,

@@ -15,6 +15,7 @@ from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.machine import descendants, read_json, stat_fields
 from gavel.backends.outputs import Outputs
+from gavel.backends.ray.stored_outputs import StoredOutputs
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.ports import Instruction, LaunchGang
@@ -82,7 +83,7 @@ class Submitted:
     def store_secret(self, user: str, name: str, value: str) -> None:
         SecretStore(self.state_dir).put(user, name, value)
 
-    def outputs(self) -> Outputs:
+    def outputs(self) -> Outputs | StoredOutputs:
         return Outputs(self.state_dir / "outputs")
 
 

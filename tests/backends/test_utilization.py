@@ -77,6 +77,18 @@ def test_a_long_job_keeps_samples_of_all_its_time_in_a_small_file(tmp_path: Path
     assert min(of_week) > 200, of_week
 
 
+def test_of_two_nodes_whose_samples_lie_close_none_is_left_out_for_the_other(tmp_path: Path) -> None:
+    path = tmp_path / "j.log.utilization"
+    lines = [
+        json.dumps({"at_s": 10.0 * index + rank, "generation": 1, "ranks": [[rank, 1.0, 5]]})
+        for index in range(4000)
+        for rank in (0, 4)
+    ]
+    utilization_sampler.append_lines(str(path), lines)
+    ranks = [each.rank for each in read_utilization(tmp_path / "j.log")]
+    assert abs(ranks.count(0) - ranks.count(4)) <= 1 and 1000 < len(ranks) < 8000
+
+
 def test_a_file_that_a_job_has_filled_with_nonsense_gets_smaller(tmp_path: Path) -> None:
     path = tmp_path / "j.log.utilization"
     path.write_text("".join(f'{{"at_s": {-1e9 * each}}}\n' for each in range(5000)) + "[" * 5000 + "\nx" * 50)

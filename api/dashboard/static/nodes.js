@@ -36,7 +36,8 @@ function createRow(node) {
 
 function updateRow(row, node) {
   const [, state, since, workers, jobs, region, controls] = row.children;
-  say(state.firstChild, node.state);
+  say(state.firstChild, node.problem ? "not usable" : node.state);
+  state.firstChild.title = node.problem;
   state.firstChild.dataset.state = node.state;
   const window = node.drain_by_s !== null && node.drain_by_s > now() ? `, empty by ${timeOfDay(node.drain_by_s)}` : "";
   say(since, `${duration(now() - node.since_s)}${window}${node.by ? `, by ${node.by}` : ""}`);

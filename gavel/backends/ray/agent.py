@@ -21,6 +21,7 @@ from gavel.backends.ray.code_fetch import CodeFetches
 from gavel.backends.ray.housekeeping import Housekeeping
 from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted
 from gavel.backends.ray.shard import Shard
+from gavel.backends.ray.shared_folder import NodeFolder
 from gavel.backends.ray.transfers import Transfers
 from gavel.errors import BackendUnavailable
 
@@ -45,9 +46,11 @@ class NodeAgent:
         self._base = base_environment()
         self._shards: dict[GangKey, Shard] = {}
         self._ports = PortsKept()
-        self._transfers = Transfers()
+        self._transfers = Transfers(threads=4)
         self._code = CodeFetches(path)
         self._housekeeping = Housekeeping(path)
+        self._shared = NodeFolder()
+        self._problem = ""
         self._adopt_all()
 
     def exchange(self, order: Order) -> Answer:
@@ -60,6 +63,7 @@ class NodeAgent:
         if order.epoch > self._epoch:
             self._epoch = order.epoch
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
+        self._problem = self._shared.problem(order.folder)
         for wanted in order.shards:
             self._obey_alone(wanted)
         self._code.take(order.code)
@@ -88,6 +92,7 @@ class NodeAgent:
             ports=self._ports.free(),
             code=self._code.asked({shard.lacks_code for shard in self._shards.values()} - {""}),
             refused=refused,
+            problem=self._problem,
         )
 
     def _seen(self, shard: Shard, wanted: ShardWanted | None) -> ShardSeen:
@@ -111,7 +116,7 @@ class NodeAgent:
         if wanted.stop or wanted.forget:
             self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
         if shard is None:
-            if wanted.launch is not None and not wanted.stop and not wanted.forget:
+            if wanted.launch is not None and not wanted.stop and not wanted.forget and not self._problem:
                 self._launch(wanted.launch, wanted)
         elif wanted.forget and not shard.is_live:
             shard.forget()

@@ -25,7 +25,8 @@ from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
 from gavel.backends.ray.protocol import Order, RaySettings, Seen, ShardLaunch, ShardSeen, ShardWanted, Wanted, epoch_of
-from gavel.backends.ray.transfers import Retention
+from gavel.backends.ray.shared_folder import OwnFolder
+from gavel.backends.ray.transfers import Retention, is_url
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import (
@@ -82,6 +83,8 @@ class RayBackend(FolderBackend):
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
+        checkpoints = self._settings.checkpoints
+        self._shared = None if is_url(checkpoints) else OwnFolder(checkpoints)
         self._refused = ""
         self._notes: tuple[str, ...] = ()
         self.calls: Mapping[str, int] = {}
@@ -219,7 +222,8 @@ class RayBackend(FolderBackend):
         return seen.ready
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
-        return Order(epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s)
+        folder = None if self._shared is None else self._shared.wanted()
+        return Order(epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s, folder=folder)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
@@ -337,8 +341,11 @@ class RayBackend(FolderBackend):
     def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
         if shard.log and shard.log_offset > part.log_offset:
             self._logs.append(gang.instruction.job_id, shard.log)
-            if machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
-                self._remember(gang)
+        if shard.samples and shard.samples_offset > part.samples_offset:
+            with suppress(OSError):  # a full disk loses samples, nothing else
+                self._logs.append_samples(gang.key, shard.samples, part.launch.ranks)
+        if (shard.log or shard.samples) and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
+            self._remember(gang)
 
     # --- restart ------------------------------------------------------------------------------------------------
 

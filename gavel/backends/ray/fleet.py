@@ -27,11 +27,17 @@ class NodeView:
     reserved: set[int] = field(default_factory=set)
     asked_boottime_s: float = 0.0
     found_boottime_s: float = 0.0
+    found_problem: str = ""  # what its agent says of it
 
     @property
     def is_usable(self) -> bool:
         """Return True if gangs may start on the node."""
-        return self.offset_s is not None and not self.node.problem
+        return self.offset_s is not None and not self.problem
+
+    @property
+    def problem(self) -> str:
+        """Return why its accelerators cannot be used, as Ray or its agent says; "" if they can."""
+        return self.node.problem or self.found_problem
 
     def take(self, answer: Answer) -> None:
         """Take an answer that has just come; its age is unknown, so the clock offset is only a lower bound."""
@@ -39,7 +45,7 @@ class NodeView:
         offset_s = answer.node_boottime_s - now_s
         is_same = self.offset_s is not None and answer.boot_id == self.boot_id
         self.offset_s = max(self.offset_s or offset_s, offset_s) if is_same else offset_s
-        self.boot_id = answer.boot_id
+        self.boot_id, self.found_problem = answer.boot_id, answer.problem
         self.reserved &= set(answer.ports)
         self.ports = [port for port in answer.ports if port not in self.reserved]
 
@@ -155,7 +161,7 @@ class Fleet:
             if view.is_usable
             for worker, slot in view.workers.items()
         )
-        return Cluster(nodes=tuple(as_node(view.node) for view in nodes), workers=workers)
+        return Cluster(nodes=tuple(as_node(view.node, view.problem) for view in nodes), workers=workers)
 
 
 def _shares(node: str, slot: Slot, cores: list[tuple[str, int]]) -> bool:

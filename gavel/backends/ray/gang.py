@@ -22,6 +22,7 @@ from gavel.types import GangExit, GangOutcome, GangState, Report
 log = structlog.get_logger("gavel.ray")
 
 LOST_MARGIN_S = 1.0  # seconds after lease end and grace, for clocks that drift apart
+UNTOLD_LIMIT_S = 3600.0  # seconds after the end of a part for its reports, checkpoints and output files
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +42,12 @@ class Part:
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
+    samples_offset: int = 0
+
+    @property
+    def untold_until_boottime_s(self) -> float:
+        """Return until when a part that has ended may take to hand over what it left."""
+        return (self.ended_boottime_s or 0.0) + UNTOLD_LIMIT_S
 
     @property
     def is_over(self) -> bool:
@@ -57,7 +64,7 @@ class Part:
         if self.ended_boottime_s is None and seen.ended_node_boottime_s is not None:
             self.ended_boottime_s = seen.ended_node_boottime_s - offset_s
         self.reports_after = max([self.reports_after, *(report.sequence for report in seen.reports)])
-        self.log_offset = seen.log_offset
+        self.log_offset, self.samples_offset = seen.log_offset, seen.samples_offset
 
     def lose(self, message: str) -> None:
         """End the part as lost; if its node never showed it, it did not start and counts as preempted."""
@@ -117,7 +124,11 @@ class RayGang:
             "is_stopping": self.is_stopping,
             "exit": asdict(self.exit) if self.exit else None,
             "parts": {
-                node: {"launch": asdict(part.launch), "log_offset": part.log_offset}
+                node: {
+                    "launch": asdict(part.launch),
+                    "log_offset": part.log_offset,
+                    "samples_offset": part.samples_offset,
+                }
                 for node, part in self.parts.items()
             },
         }
@@ -186,7 +197,10 @@ class RayGang:
         for part in self.parts.values():
             is_past = now_s > part.lease_boottime_s + grace_s + LOST_MARGIN_S
             is_lost = part.node in gone or (is_past and not may_speak(part.node))
-            if part.state is not GangState.ENDED and is_lost:
+            has_ended = part.state is GangState.ENDED
+            if has_ended and not part.is_over and (part.node in gone or now_s > part.untold_until_boottime_s):
+                part.lose(gone.get(part.node, f"node {part.node} did not hand over all that its gang left"))
+            elif not has_ended and is_lost:
                 doubtful += [] if is_past else [part]
                 part.lose(gone.get(part.node, f"node {part.node} did not report how it ended"))
         if any(_failed(part.exit) for part in self.parts.values()):
@@ -239,5 +253,6 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> RayGan
         launch = launch_of(part["launch"])
         gang.parts[node] = Part(node=node, launch=launch, lease_boottime_s=lease_boottime_s, lease_node_boottime_s=0.0)
         gang.parts[node].log_offset = part["log_offset"]
+        gang.parts[node].samples_offset = part.get("samples_offset", 0)
         gang.state = GangState.ENDED if gang.exit else GangState.RUNNING
     return gang

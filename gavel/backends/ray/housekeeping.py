@@ -10,7 +10,10 @@ from gavel.backends.code_store import CodeStore
 from gavel.backends.environments import clear_environments
 from gavel.backends.folder import environments_dir, inputs_dir
 from gavel.backends.preparation import forget_jobs
+from gavel.backends.ray.output_sync import clear_outputs
 from gavel.types import JobId
+
+OUTPUTS_KEPT_S = 3600.0
 
 
 class Housekeeping:
@@ -38,3 +41,5 @@ def clear(state_dir: Path, live: Mapping[JobId, str], kept_s: float) -> None:
     before_s = time.time() - kept_s
     clear_environments(str(environments_dir(state_dir)), live, before_s)
     forget_jobs(str(inputs_dir(state_dir)), live, before_s)
+    forget_jobs(str(state_dir / "images"), live, before_s)
+    clear_outputs(state_dir / "outputs", live, time.time() - OUTPUTS_KEPT_S)

@@ -1,8 +1,11 @@
 """The bounded log of each job: the output of its ranks on all nodes."""
 
+from collections.abc import Collection
 from pathlib import Path
 
+from gavel.backends.gang import GangKey
 from gavel.backends.output import Log
+from gavel.backends.ray.samples import take
 from gavel.types import JobId
 
 
@@ -20,6 +23,11 @@ class JobLogs:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._logs[job_id] = Log(str(self._folder / f"{job_id}.log"), self._limit_bytes)
         self._logs[job_id].write(output)
+
+    def append_samples(self, key: GangKey, samples: bytes, ranks: Collection[int]) -> None:
+        """Append what a node sent of the use of its ranks. Raises OSError."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        take(self._folder / f"{key[0]}.log", samples, generation=key[1], ranks=ranks)
 
     def forget(self, job_id: JobId) -> None:
         """Close the job's file, as nothing of it runs any more; the log stays."""

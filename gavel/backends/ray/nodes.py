@@ -54,14 +54,14 @@ def _name(listed: Mapping[str, Any]) -> str:
     return slug(label or str(listed["NodeManagerHostname"]).split(".")[0]) or "node"
 
 
-def as_node(node: RayNode) -> Node:
-    """Return the node as the scheduler's type."""
+def as_node(node: RayNode, problem: str) -> Node:
+    """Return the node as the scheduler's type, with what keeps its accelerators from being used."""
     return Node(
         name=node.name,
         cpu_cores=node.cpu_cores,
         memory_bytes=node.memory_bytes,
         region=node.region,
-        problem=node.problem,
+        problem=problem,
     )
 
 

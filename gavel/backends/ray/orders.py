@@ -19,7 +19,8 @@ PORTS_PER_GANG = 2
 class LaunchSettings:
     """Settings that are the same for every gang. `environment` is added to that of every process.
 
-    `outputs` is the folder, seen by every node, of what jobs write to keep ("": none), each at most `output_bytes`.
+    `outputs` is the folder, seen by every node, or the URL of what jobs write to keep ("": none), each at most
+    `output_bytes`.
     """
 
     environment: Mapping[str, str]
@@ -100,6 +101,7 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
         go=all(each.is_ready for each in gang.parts.values()),
         reports_after=part.reports_after,
         log_offset=part.log_offset,
+        samples_offset=part.samples_offset,
     )
 
 

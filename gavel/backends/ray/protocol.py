@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Protocol
 
 from gavel.backends.gang import GangKey
+from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
@@ -59,7 +60,7 @@ class ShardLaunch:
     lease_grace_s: float
     log_bytes: int
     checkpoints: str  # folder that all nodes share, or an fsspec URL
-    outputs: str = ""  # folder that all nodes share; "": jobs have no output folder
+    outputs: str = ""  # folder that all nodes share, or an fsspec URL; "": jobs have no output folder
     output_bytes: int = 0  # the most that a job may keep there; 0: any size
     setup_limit_s: float = 3600.0
     data_hosts: tuple[str, ...] = ()
@@ -77,7 +78,8 @@ class ShardLaunch:
     @property
     def awaits_nodes(self) -> bool:
         """Return True if one node may be ready long before another: ranks then start once all nodes are ready."""
-        is_prepared = bool(self.instruction.code or self.instruction.setup or self.instruction.data)
+        brought = self.instruction
+        is_prepared = bool(brought.code or brought.setup or brought.data or brought.image)
         return is_prepared and len(set(self.node_of_rank)) > 1
 
     @property
@@ -104,6 +106,7 @@ class ShardWanted:
     go: bool = False  # every node of the gang is ready
     reports_after: int = 0  # sequence of the last report taken
     log_offset: int = 0
+    samples_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,8 @@ class ShardSeen:
     reports: tuple[Report, ...] = ()
     log: bytes = b""
     log_offset: int = 0  # bytes of output taken so far
+    samples: bytes = b""  # lines of what its ranks use
+    samples_offset: int = 0  # bytes of them taken so far
     has_more: bool = False
     launch: ShardLaunch | None = None
 
@@ -153,18 +158,22 @@ class Order:
     """What the service wants of one node. An order with an older epoch than one heard before is refused.
 
     `code` is added by the bridge. `keep_code_s`: how long a node keeps code, environments and folders of jobs that
-    nothing on it uses.
+    nothing on it uses. `folder` is the one that all nodes have to see; None: checkpoints are at a URL.
     """
 
     epoch: int
     shards: tuple[ShardWanted, ...] = ()
     code: tuple[CodeGiven, ...] = ()
     keep_code_s: float = 30 * 86_400.0
+    folder: SharedFolder | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a node is and has. `ports` are free there, for gangs that meet on it. `refused`: why nothing was done."""
+    """What a node is and has. `ports` are free there, for gangs that meet on it. `refused`: why nothing was done.
+
+    `problem`: why no gang can start there, and what to do.
+    """
 
     boot_id: str
     node_boottime_s: float
@@ -172,6 +181,7 @@ class Answer:
     ports: tuple[int, ...] = ()
     code: tuple[CodeAsked, ...] = ()
     refused: str = ""
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +227,10 @@ class RaySettings:
     """Where Ray is, and what is where on its nodes.
 
     `address`: as `ray.init` takes it. `checkpoints`: a folder that every node sees under this path; "": below the
-    state folder of the service. `outputs`: such a folder for what jobs write to keep; "": they have none. `code_store`:
-    the service's code versions. `keep_code_s`: see `Order`. `node_folder`: where each node keeps what runs there,
-    below it a folder of the node's name. `report_period_s`: the cluster's raylet_report_resources_period.
+    state folder of the service. `outputs`: such a folder, or an fsspec URL, for what jobs write to keep; "": they have
+    none. `code_store`: the service's code versions. `keep_code_s`: see `Order`. `node_folder`: where each node keeps
+    what runs there, below it a folder of the node's name. `report_period_s`: the cluster's
+    raylet_report_resources_period.
     """
 
     address: str

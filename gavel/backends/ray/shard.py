@@ -17,7 +17,9 @@ from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
 from gavel.backends.ray.checkpoint_fetch import CheckpointFetch
 from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
+from gavel.backends.ray.output_sync import OutputSync
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.ray.samples import read_new
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
@@ -58,7 +60,9 @@ class Shard:
         self._transfers = transfers
         self._code = code
         self._lost_checkpoints: list[str] = []
+        self._lost_outputs = ""
         self._places = places
+        self._outputs = _sync_of(launch, places, transfers)
         self._fetch = _fetch_of(launch, places, transfers)
         self._log = places.gang / "output.log"
         self._tasks = machine.Lines(str(places.gang / "tasks.jsonl"))
@@ -120,10 +124,10 @@ class Shard:
         if self.gang.state is not GangState.WAITING:
             return
         if machine.boottime_s() >= self.gang.lease_boottime_s:
-            self.gang.end(GangOutcome.PREEMPTED, "its lease ended while its code or its checkpoint was fetched")
+            self.gang.end(GangOutcome.PREEMPTED, "its lease ended while its code or its files were fetched")
             return
         try:
-            if self._has_code() and self._has_checkpoint():
+            if self._has_code() and self._has_checkpoint() and self._has_outputs():
                 self._places.make()
                 self.gang.start(self._launch_json(base, node), base)
                 self.secrets = {}
@@ -157,14 +161,39 @@ class Shard:
             self.gang.lose(f"cannot fetch its checkpoint {name} from {url}: {problem}")
         return False
 
+    def _has_outputs(self) -> bool:
+        """Return True once what the job has written so far is on this node; lose the gang if it cannot be fetched."""
+        if self._outputs is None:
+            return True
+        try:
+            return self._outputs.is_here()
+        except Exception as problem:  # of whichever storage this is
+            self.gang.lose(f"cannot fetch its output files from {self.launch.outputs}: {problem}")
+        return False
+
+    def _keeps_outputs(self) -> bool:
+        """Store what the job has written; return False while the gang is over and its files are not stored yet."""
+        if self._outputs is None or self._lost_outputs or self.gang.state is GangState.WAITING:
+            return True
+        if self.is_live:
+            self._outputs.look()
+            return True
+        try:
+            return self._outputs.is_stored()
+        except Exception as problem:  # of whichever storage this is
+            self._lost_outputs = f"its output files could not be stored at {self.launch.outputs}: {problem}"
+        return True
+
     def seen(self, wanted: ShardWanted | None) -> ShardSeen:
         """Return the state, and what came after what the service has taken already. Raises for spoilt files."""
         self.gang.look()
         self._refuse_tasks()
         if self._fetch is not None and self.is_live:
             self._fetch.look()
+        keeps_outputs = self._keeps_outputs()
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
+        samples, samples_offset = read_new(self._log, wanted.samples_offset if wanted else 0)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
         return replace(
             self.state(wanted),
@@ -172,7 +201,9 @@ class Shard:
             reports=reports,
             log=log,
             log_offset=next_offset,
-            has_more=has_more_log or has_more_reports,
+            samples=samples,
+            samples_offset=samples_offset,
+            has_more=has_more_log or has_more_reports or not keeps_outputs,
         )
 
     def state(self, wanted: ShardWanted | None) -> ShardSeen:
@@ -185,6 +216,7 @@ class Shard:
             ended_node_boottime_s=self.gang.ended_boottime_s,
             exit=self._exit(),
             log_offset=wanted.log_offset if wanted else 0,
+            samples_offset=wanted.samples_offset if wanted else 0,
             launch=None if wanted else self.launch,
         )
 
@@ -237,11 +269,17 @@ class Shard:
         return not is_url(url) or self._transfers.done((*self.key, checkpoint), lambda: store(url, job_id, path))
 
     def _exit(self) -> GangExit | None:
-        """Return how it ended, with a note on checkpoints that could not be stored."""
-        if self.gang.exit is None or not self._lost_checkpoints:
+        """Return how it ended, with a note on what could not be stored.
+
+        A gang that ended well and whose files are lost did not do its work: it counts as lost, and the job goes on.
+        """
+        lost = [*self._lost_checkpoints[-1:], *filter(None, (self._lost_outputs,))]
+        if self.gang.exit is None or not lost:
             return self.gang.exit
-        message = "; ".join(filter(None, (self.gang.exit.message, self._lost_checkpoints[-1])))
-        return replace(self.gang.exit, message=message)
+        message = "; ".join(filter(None, (self.gang.exit.message, *lost)))
+        is_undone = self._lost_outputs and self.gang.exit.outcome is GangOutcome.EXITED and not self.gang.exit.exit_code
+        outcome = GangOutcome.LOST if is_undone else self.gang.exit.outcome
+        return replace(self.gang.exit, outcome=outcome, message=message)
 
     def forget(self) -> None:
         """Delete everything of it here."""
@@ -316,9 +354,10 @@ class Shard:
 def shared_places(launch: ShardLaunch, own: Places) -> Places:
     """Return this node's own paths, with checkpoints and outputs in the folders that all nodes share, if there are.
 
-    Elsewhere there is no output folder: the service does not see the disks of the nodes.
+    Without a place for outputs there is no output folder: the service does not see the disks of the nodes.
     """
-    own = replace(own, outputs=Path(launch.outputs) / launch.instruction.job_id if launch.outputs else None)
+    if not is_url(launch.outputs):
+        own = replace(own, outputs=Path(launch.outputs) / launch.instruction.job_id if launch.outputs else None)
     if is_url(launch.checkpoints):
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
@@ -333,6 +372,13 @@ def _fetch_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> Chec
     return CheckpointFetch(
         launch.key, accepted, url=url, checkpoints=places.checkpoints, gang=places.gang, transfers=transfers
     )
+
+
+def _sync_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> OutputSync | None:
+    """Return what keeps the job's output folder at its URL; None if all nodes share it, or there is none."""
+    if places.outputs is None or not is_url(launch.outputs):
+        return None
+    return OutputSync(launch.key, url=launch.outputs, outputs=places.outputs, gang=places.gang, transfers=transfers)
 
 
 def launch_of(record: Mapping[str, Any]) -> ShardLaunch:

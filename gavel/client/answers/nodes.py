@@ -15,6 +15,7 @@ class Node(TypedDict):
     drain_by_s: float | None  # The end of its drain's window.
     by: str  # The operator that cordoned, drained or uncordoned it last.
     region: str | None
+    problem: str  # Why its workers cannot be used now, and what to do; empty if they can.
     capacity: dict[str, int]  # Workers by accelerator type; empty while the node is lost.
     jobs: list[str]  # Ids of the jobs that hold workers there, of those that you may see.
 

@@ -12,9 +12,12 @@ import pytest
 
 from gavel.backends.harness import Behaviour
 from gavel.backends.launch import Preparation
+from gavel.backends.outputs import Outputs
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
 from gavel.backends.ray.protocol import RaySettings
+from gavel.backends.ray.stored_outputs import StoredOutputs
+from gavel.backends.ray.transfers import is_url
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable
@@ -50,7 +53,11 @@ class RayHarness(Submitted):
         self.clock = SystemClock()
         self.workers = workers
         self.own: LocalRayCluster | None = None
+        self.outputs_at = str(self.state_dir / "outputs")
         self.backend = self.open()
+
+    def outputs(self) -> Outputs | StoredOutputs:
+        return StoredOutputs(self.outputs_at) if is_url(self.outputs_at) else Outputs(Path(self.outputs_at))
 
     @property
     def state_dir(self) -> Path:  # type: ignore[override]
@@ -63,7 +70,7 @@ class RayHarness(Submitted):
             "ray": RaySettings(
                 address=self.address,
                 node_folder=str(self.folder / "nodes"),
-                outputs=str(self.state_dir / "outputs"),
+                outputs=self.outputs_at,
                 report_period_s=REPORT_PERIOD_S,
             ),
             "clock": self.clock,

@@ -10,6 +10,7 @@ import pytest
 
 from gavel.backends.harness import exit_of, find, is_in, resource
 from gavel.backends.ray.local_cluster import LocalRayCluster, NodeSpec
+from gavel.backends.utilization import read_utilization
 from gavel.ports import Instruction, KeepCheckpoint, LaunchGang, SetResources, StopGang
 from gavel.types import GangOutcome, GangState, Observation, Report, ReportKind
 from tests.backends.ray.clusters import RayHarness, a_service_on
@@ -40,6 +41,14 @@ def spread(three_nodes: LocalRayCluster, tmp_path: Path, monkeypatch: pytest.Mon
     """A service on the three nodes: worker a-0 and a-1 on the first, and so on."""
     with a_service_on(three_nodes, tmp_path, monkeypatch, workers=6) as made:
         yield made
+
+
+def test_ranks_are_sampled_on_every_node(spread: RayHarness) -> None:
+    """The first sample comes two seconds after the start, and an instant of each node has a line."""
+    log = spread.state_dir / "logs" / "j1.log"
+    spread.backend.execute(gang(spread, ("sleep", "60"), ("a-0", "a-2", "a-3")))
+    spread.wait_until(lambda _: {each.rank for each in read_utilization(log)} == {0, 1, 2})
+    assert all(each.memory_bytes > 0 and each.generation == 1 for each in read_utilization(log))
 
 
 def gang(
