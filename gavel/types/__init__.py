@@ -18,6 +18,7 @@ from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeS
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.metrics import MetricPoint
+from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -50,7 +51,9 @@ from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
 __all__ = [
+    "EXCLUDED",
     "EXPLAINED",
+    "NO_NEEDS",
     "SECONDS_PER_HOUR",
     "TOTAL_STEPS_MAX",
     "AcceleratorType",
@@ -80,6 +83,7 @@ __all__ = [
     "Lease",
     "Measurement",
     "MetricPoint",
+    "Needs",
     "Node",
     "NodeState",
     "NodeStatus",
@@ -103,6 +107,7 @@ __all__ = [
     "Term",
     "Tier",
     "Usage",
+    "Used",
     "User",
     "WorkDone",
     "Worker",

@@ -47,6 +47,7 @@ def _ray_node(listed: Mapping[str, Any], name: str) -> RayNode:
         memory_bytes=int(resources.get("memory", 0)),
         region=next((labels[name] for name in REGION_LABELS if labels.get(name)), "local"),
         slots=slots,
+        labels=dict(labels),
     )
 
 
@@ -63,6 +64,7 @@ def as_node(node: RayNode) -> Node:
         memory_bytes=node.memory_bytes,
         region=node.region,
         problem=node.problem,
+        labels=node.labels,
     )
 
 
