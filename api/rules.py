@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 from api.schemas import CatalogueEntry
 from api.services import Services
-from gavel.types import AcceleratorType, Tier
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.types import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Tiers by name, workers by accelerator type (empty: no cluster seen yet), the catalogue's kinds, and the time."""
+    """Tiers by name, where jobs can run (without types: no cluster seen yet), the catalogue's kinds, and the time."""
 
     tiers: Mapping[str, Tier]
-    capacity: Mapping[AcceleratorType, int]
+    feasibility: Feasibility
     catalogue: Mapping[str, CatalogueEntry]
     now_s: float
 
@@ -22,7 +23,7 @@ def rules_of(services: Services) -> Rules:
     """Return the rules as they are now. Raise StoreUnavailable."""
     return Rules(
         tiers={tier.name: tier for tier in services.store.tiers()},
-        capacity=services.store.cluster().capacity_workers(),
+        feasibility=Feasibility(services.store.cluster()),
         catalogue=services.catalogue,
         now_s=services.clock.now_s(),
     )

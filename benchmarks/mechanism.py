@@ -23,7 +23,8 @@ from scipy.sparse import block_array, csr_array, eye_array, kron
 from benchmarks import ephemeral, mechanism_local
 from benchmarks.table import Row, run
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.planning.planner import Ledger, SelectionProblem, choose, plan_round, stay_rounds
+from gavel.mechanism.planning.planner import Ledger, plan_round, stay_rounds
+from gavel.mechanism.planning.selection import SelectionProblem, choose
 from gavel.types import (
     Allocation,
     AllocationProblem,

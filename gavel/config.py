@@ -45,6 +45,13 @@ class Settings(BaseSettings):
         0.1, ge=0.001, le=10, description="The cluster's raylet_report_resources_period; 0.01 starts gangs sooner."
     )
 
+    node_labels: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="Labels by node, as {'host-1': {'disk': 'nvme'}}; jobs may require them."
+    )
+    accelerator_memory_bytes: dict[str, int] = Field(
+        default_factory=dict, description="Memory of an accelerator by type, where the backend does not report it."
+    )
+
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")
     policy_dir: Path | None = Field(None, description="Folder of your own policy files, which the service executes.")
     round_duration_s: float = Field(10.0, ge=0.5, le=86_400, description="Length of a round.")

@@ -31,13 +31,14 @@ from api.schemas.fields import (
     Weight,
     example,
 )
+from api.schemas.needs import NeedsSubmit, NeedsView
 from api.schemas.notifications import Occasions
 from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
 
 
-class JobSubmit(Request):
+class JobSubmit(NeedsSubmit):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
     model_config = example(
@@ -119,8 +120,6 @@ class JobSubmit(Request):
         description="Known speed of the whole gang by accelerator type, in steps per second; it is measured anyway.",
     )
     preemptible: bool = True
-    cpu_cores: int = Field(1, ge=1, le=4096)
-    memory_bytes: int = Field(0, ge=0, le=1 << 50)
     priority: Priority | None = Field(
         None,
         description="Each step doubles the weight among your jobs; in a tier that serves in order those that follow one"
@@ -284,7 +283,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(View):
+class JobView(NeedsView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.
@@ -322,8 +321,6 @@ class JobView(View):
     scale_factor: int
     weight: float
     preemptible: bool
-    cpu_cores: int
-    memory_bytes: int
     throughputs: dict[str, float] = Field(description="Steps per second of the gang as stated at the submit, by type.")
     deadline_at_s: float | None
     submitted_at_s: float

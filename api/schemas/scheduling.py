@@ -135,6 +135,7 @@ class ClusterNodeView(View):
     cpu_cores: int
     memory_bytes: int
     region: str
+    labels: dict[str, str]
     problem: str = Field("", description="Why its workers cannot be used now, and what to do; empty if they can.")
 
 
@@ -146,6 +147,7 @@ class WorkerView(View):
     accelerator_type: str
     price_usd_per_hour: float
     shares_core: bool
+    memory_bytes: int = Field(description="The accelerator's own memory; 0: not known.")
     busy: bool
     job_ids: list[str | None] = Field(description="Who holds it; null for another user's job.")
 

@@ -28,7 +28,7 @@ def any_metered(specs: Sequence[JobSpec], rules: Rules) -> bool:
 def _check_hours(specs: Sequence[JobSpec], rules: Rules, estimator: ThroughputEstimator) -> None:
     """Raise a 422 problem if even on its fastest type the job needs more hours than a whole month has."""
     for spec in specs:
-        rates = reliable_rates(own_estimates(Job(id="", spec=spec), estimator, rules.capacity))
+        rates = reliable_rates(own_estimates(Job(id="", spec=spec), estimator, rules.feasibility.types_of(spec)))
         if not rates or spec.total_steps is None:
             continue  # its speed is neither claimed nor measured yet, or nobody knows how long it is
         message = month_too_short(rules.tiers[spec.tier], spec.total_steps, spec.scale_factor, max(rates.values()))

@@ -73,10 +73,15 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         if spec.code is None
         else CodeOfJob(digest=spec.code.digest, commit=spec.code.commit, is_modified=spec.code.is_modified),
         "labels": dict(spec.labels),
-        "throughputs": {name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.capacity},
+        "throughputs": {
+            name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.feasibility.workers
+        },
         "preemptible": spec.preemptible,
         "cpu_cores": spec.cpu_cores,
         "memory_bytes": spec.memory_bytes,
+        "accelerator_types": list(spec.accelerator_types),
+        "accelerator_memory_bytes": spec.accelerator_memory_bytes,
+        "node_labels": dict(spec.node_labels),
         "priority": spec.priority,
         "max_retries": spec.max_retries,
         "notify": None if spec.notify is None else [each.value for each in spec.notify],

@@ -19,6 +19,8 @@ from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -35,9 +37,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_env(body.env)
     _check_secrets(body)
     _check_image(body)
-    _check_fit(body, rules.capacity)
+    _check_fit(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
-    return JobSpec(
+    spec = JobSpec(
         kind=kind,
         kind_from=kind_from,
         kind_args=tuple(body.kind_args),
@@ -60,6 +62,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         preemptible=body.preemptible,
         cpu_cores=body.cpu_cores,
         memory_bytes=body.memory_bytes,
+        accelerator_types=tuple(dict.fromkeys(body.accelerator_types)),
+        accelerator_memory_bytes=body.accelerator_memory_bytes,
+        node_labels=dict(body.node_labels),
         labels=dict(body.labels),
         throughput_steps_per_s=dict(body.throughputs),
         priority=checked_priority(body.priority, rules.tiers[tier], caller),
@@ -67,6 +72,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         after=tuple(dict.fromkeys(body.after)),
         notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
+    _check_needs(spec, rules.feasibility)
+    return spec
 
 
 def _check_deadline(body: JobSubmit, now_s: float) -> None:
@@ -237,3 +244,13 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
         raise invalid(
             "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {counts}"
         )
+
+
+def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:
+    """Raise a 422 problem for an accelerator type that is not there, and if the gang can run on none."""
+    if name := unknown_type(spec, feasibility):
+        types = feasibility.types
+        there = f"there is no accelerator type {name}; the cluster has {', '.join(types)}{did_you_mean(name, types)}"
+        raise invalid("accelerator_types", there)
+    if unmet := unmet_need(spec, feasibility):
+        raise invalid(unmet.field, f"{unmet.message}. {unmet.would_do}")

@@ -164,6 +164,9 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "preemptible": spec.preemptible,
         "cpu_cores": spec.cpu_cores,
         "memory_bytes": spec.memory_bytes,
+        "accelerator_types": list(spec.accelerator_types),
+        "accelerator_memory_bytes": spec.accelerator_memory_bytes,
+        "node_labels": dict(spec.node_labels),
         "throughputs": dict(spec.throughput_steps_per_s),
         "deadline_at_s": spec.deadline_at_s,
         "priority": spec.priority,
@@ -289,6 +292,7 @@ def cluster_view(
                 accelerator_type=w.accelerator_type,
                 price_usd_per_hour=w.price_usd_per_hour,
                 shares_core=w.shares_core,
+                memory_bytes=w.memory_bytes,
                 busy=w.id in holders,
                 job_ids=[each if each in seen else None for each in holders.get(w.id, ())],
             )

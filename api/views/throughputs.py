@@ -9,6 +9,7 @@ from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.estimator.tables import interference_key_of, is_interference, key_of, own_rows
 from gavel.estimator.user_claims import Reputation, UserClaim, user_claims
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.own_rates import own_estimates
 from gavel.ports import ApiStore, ThroughputEstimate
 from gavel.types import AcceleratorType, Job, JobSpec
@@ -51,7 +52,7 @@ def throughput_list(
 
 def throughputs_of(job: Job, store: ApiStore, estimator: ReconciledThroughputs) -> ThroughputList:
     """Return the estimates of one job's speed on the types that hold its gang, with its user's claims."""
-    own = own_estimates(job, estimator, store.cluster().capacity_workers())
+    own = own_estimates(job, estimator, Feasibility(store.cluster()).types_of(job.spec))
     return _list([*own.values()], (), (), ())
 
 

@@ -17,6 +17,8 @@ from gavel.cli.program import argv_of, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
+    AcceleratorMemory,
+    AcceleratorTypes,
     Array,
     Count,
     Cpus,
@@ -32,6 +34,7 @@ from gavel.cli.submit_options import (
     Label,
     Memory,
     Name,
+    NodeLabel,
     Notify,
     Preemptible,
     Priority,
@@ -91,6 +94,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
     preemptible: Preemptible = True,
     cpus: Cpus = 1,
     memory: Memory = "0",
+    accelerator_types: AcceleratorTypes = "",
+    accelerator_memory: AcceleratorMemory = "0",
+    node_label: NodeLabel = None,
     notify: Notify = None,
     array: Array = None,
     count: Count = None,

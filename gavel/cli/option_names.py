@@ -5,6 +5,7 @@ import typer
 from gavel.client import GavelApiError
 
 OPTIONS = {  # where the option is not the field's own name
+    "accelerator_memory_bytes": "--accelerator-memory",
     "accelerator_hours_per_month": "--hours",
     "array_id": "--array",
     "budget_usd_per_month": "--budget",
@@ -14,6 +15,7 @@ OPTIONS = {  # where the option is not the field's own name
     "job_id": "--job",
     "labels": "--label",
     "memory_bytes": "--memory",
+    "node_labels": "--node-label",
     "nodes_added": "--add",
     "nodes_gone": "--remove",
     "parameters": "--array",

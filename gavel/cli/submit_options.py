@@ -23,7 +23,7 @@ UNITS = {
     **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
     **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40},
 }
-SIZE_HINT = "--memory {}: write a size such as 512MiB or 16GiB"
+SIZE_HINT = "{} {}: write a size such as 512MiB or 16GiB"
 Program = Annotated[
     Repeated,
     typer.Argument(
@@ -101,6 +101,17 @@ Preemptible = Annotated[
 ]
 Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
+AcceleratorTypes = Annotated[
+    str,
+    typer.Option(
+        metavar="TYPE,..",
+        help="Accelerator types that it may run on, or with a leading ! may not, in quotes: 'a100,h100' or '!k80'.",
+    ),
+]
+AcceleratorMemory = Annotated[
+    str, typer.Option(metavar="SIZE", help="Memory that each accelerator must have, such as 40GiB.")
+]
+NodeLabel = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label that its nodes must have; repeatable.")]
 Notify = Annotated[
     str | None,
     typer.Option(
@@ -133,13 +144,13 @@ def speeds(given: Repeated) -> dict[str, float]:
         fail(f"--throughput: {error}; write TYPE=STEPS_PER_S, such as avx512=12.5")
 
 
-def bytes_of(text: str) -> int:
-    """Return the bytes of a size as people write it, such as 512MiB."""
+def bytes_of(option: str, text: str) -> int:
+    """Return the bytes of a size as people write it, such as 512MiB. End the command at a text that is none."""
     match = re.fullmatch(r"([0-9.]+) *([a-z]*)", text.strip().lower())
     try:
-        return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(text))
+        return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(option, text))
     except (KeyError, ValueError):
-        fail(SIZE_HINT.format(text))
+        fail(SIZE_HINT.format(option, text))
 
 
 def inputs(given: Repeated) -> dict[str, str]:
@@ -154,7 +165,12 @@ def occasions_of(text: str | None) -> Any:
     """Return what `--notify` lists, such as `end,failure`; `none` is an empty list. The service checks the names."""
     if text is None:
         return None
-    return [] if text.strip() == "none" else [each.strip() for each in text.split(",") if each.strip()]
+    return [] if text.strip() == "none" else listed(text)
+
+
+def listed(text: str) -> list[str]:
+    """Return the names in a text with commas between them."""
+    return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def stated_by(options: Mapping[str, Any]) -> JobSubmit:
@@ -172,7 +188,10 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "secrets": options["secret"] or [],
         "data": inputs(options["data"]),
         "cpu_cores": options["cpus"],
-        "memory_bytes": bytes_of(options["memory"]),
+        "memory_bytes": bytes_of("--memory", options["memory"]),
+        "accelerator_types": listed(options["accelerator_types"]),
+        "accelerator_memory_bytes": bytes_of("--accelerator-memory", options["accelerator_memory"]),
+        "node_labels": pairs("--node-label", options["node_label"], "KEY=VALUE"),
         "notify": occasions_of(options["notify"]),
     }
     return cast(JobSubmit, stated)

@@ -44,6 +44,12 @@ class CodeOfJob(TypedDict):
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
+    cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
+    memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
+    # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
+    accelerator_types: NotRequired[Sequence[str]]
+    accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have. Default: any.
+    node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
     # What determines the speed: a catalogue name, or `user/name` with your own user. Default: made of the script and
     # those arguments that usually change its speed; see `kind_args`.
     kind: NotRequired[str | None]
@@ -76,8 +82,6 @@ class JobSubmit(TypedDict):
     # Known speed of the whole gang by accelerator type, in steps per second; it is measured anyway.
     throughputs: NotRequired[Mapping[str, float]]
     preemptible: NotRequired[bool]
-    cpu_cores: NotRequired[int]
-    memory_bytes: NotRequired[int]
     # Each step doubles the weight among your jobs; in a tier that serves in order those that follow one another go by
     # it. Default, and the most that a user may state: the tier's.
     priority: NotRequired[int | None]

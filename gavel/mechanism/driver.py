@@ -9,6 +9,7 @@ import structlog
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
+from gavel.mechanism.cluster.configured import as_configured
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.cluster.warm_starts import preparations
@@ -131,9 +132,17 @@ class Driver:
     def _observe(self) -> Observation:
         """The backend's observation, with the reports that an earlier tick could not commit put first."""
         seen = self._exchange.with_uncommitted(self._backend.observe())
+        seen = replace(seen, cluster=self._as_configured(seen.cluster))
         if self._layout.cluster != seen.cluster:
             self._layout = Layout(seen.cluster)
         return seen
+
+    def _as_configured(self, cluster: Cluster) -> Cluster:
+        return as_configured(
+            cluster,
+            node_labels=self._settings.node_labels,
+            accelerator_memory_bytes=self._settings.accelerator_memory_bytes,
+        )
 
     # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.lengths import steps_left
+from gavel.mechanism.planning.placing import needs_of
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
-from gavel.types import FloatArray, IntArray, WorkerId
+from gavel.types import FloatArray, IntArray, Needs, WorkerId
 from workloads.traces.job import TraceJob
 
 SCALARS = (
@@ -99,6 +100,7 @@ class Active:
         self.changes += 1
         self._fastest_first: list[int] | None = None
         self._isolated_rate: FloatArray | None = None
+        self._needs: Sequence[Needs] | None = None
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
@@ -124,6 +126,13 @@ class Active:
         if self._fastest_first is None:
             self._fastest_first = fastest_first(self.rates)
         return self._fastest_first
+
+    @property
+    def needs(self) -> Sequence[Needs]:
+        """Return what the ranks of each job need, (n,); () if no job needs more than workers."""
+        if self._needs is None:
+            self._needs = needs_of([job.spec.needs for job in self.jobs])
+        return self._needs
 
     @property
     def isolated_time_s(self) -> FloatArray:

@@ -14,12 +14,13 @@ import numpy as np
 
 from gavel.errors import InvalidRequest, InvariantViolated
 from gavel.finish_time import finish_time_fairness, isolated_rate
-from gavel.mechanism.cluster.placement import Layout, place
+from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
-from gavel.mechanism.planning.planner import Shares, gathers, pinned_rows, shares_of, stay_rounds
+from gavel.mechanism.planning.placing import chosen_and_placed
+from gavel.mechanism.planning.planner import Shares, pinned_rows, shares_of, stay_rounds
 from gavel.mechanism.planning.problem import ClusterColumns, problem_of
-from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, SelectionProblem, choose
+from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, SelectionProblem
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
@@ -42,6 +43,7 @@ from gavel.types import (
     FloatArray,
     IntArray,
     JobState,
+    Needs,
     WorkerId,
     worker_s,
 )
@@ -78,7 +80,7 @@ class LeanWorld:
         tiers = {tier.name: tier for tier in scenario.tiers}
         self._tier_index = {name: index for index, name in enumerate(tiers)}
         self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
-        self._rates: dict[tuple[str, int], FloatArray] = {}
+        self._rates: dict[tuple[str, int, Needs], FloatArray] = {}
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
@@ -136,13 +138,14 @@ class LeanWorld:
 
     def _rates_of(self, job: TraceJob) -> FloatArray:
         """Return steps/s on each type, (m,), 0 where the gang cannot run. Raise InvalidRequest if all are 0."""
-        key = (job.spec.kind, job.spec.scale_factor)
+        kind, size = job.spec.kind, job.spec.scale_factor
+        key = (kind, size, job.spec.needs)
         if key not in self._rates:
-            rates = [self._scenario.throughput.get((*key, name), 0.0) for name in self._types]
-            self._rates[key] = np.where(self._capacity >= key[1], rates, 0.0)
+            rates = [self._scenario.throughput.get((kind, size, name), 0.0) for name in self._types]
+            self._rates[key] = np.where(self._layout.feasibility.mask([job.spec])[0], rates, 0.0)
         if not self._rates[key].any():
             raise InvalidRequest(
-                "trace", f"job {job.spec.name} ({key[0]}, {key[1]} workers) runs on none of {', '.join(self._types)}"
+                "trace", f"job {job.spec.name} ({kind}, {size} workers) runs on none of {', '.join(self._types)}"
             )
         return self._rates[key]
 
@@ -151,12 +154,10 @@ class LeanWorld:
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
         active, count = self._active, len(self._active.jobs)
         selection = self._selection_problem(now_s, is_new=self._allocate(now_s))
-        chosen, active.ledger = choose(selection)
+        held = {row: workers for row, workers in enumerate(active.workers) if workers}
+        chosen, active.ledger, placed = chosen_and_placed(selection, self._layout, held, active.needs)
         pairs = {count + index: pair for index, pair in enumerate(selection.pairs)}
         members = {row: pairs.get(row, (row,)) for row in chosen}
-        gangs = [(row, self._types[column], active.sizes[members[row][0]]) for row, column in chosen.items()]
-        held = {row: workers for row, workers in enumerate(active.workers) if workers}
-        placed = place(gangs, self._layout, held, pairs=pairs, pinned=selection.pinned, gathers=gathers(selection))
         taken = [worker for workers in placed.values() for worker in workers]
         if len(set(taken)) != len(taken):
             raise InvariantViolated("one_lease_per_worker", f"round {self._tally.rounds} leases a worker twice")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.planning.backfill import fill
+from gavel.mechanism.planning.backfill import FreeWorkers, Held, fill
 from gavel.simulator.active import Active
-from gavel.types import BoolArray, FloatArray, WorkerId
+from gavel.types import NO_NEEDS, BoolArray, FloatArray, WorkerId
 
 
 def placed_now(
@@ -24,10 +24,19 @@ def placed_now(
 
     def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         cells = np.ix_(waiting[rows], np.array([layout.types.index(name) for name in free.types]))
-        fits = active.scale_factor[cells[0]] <= free.capacity
+        fits = free.feasibility.mask([active.jobs[row].spec for row in waiting[rows].tolist()])
         return np.where(fits, active.rates[cells], 0.0), lag[cells]
 
     sizes = active.scale_factor[waiting].tolist()
     is_behind = (lag[waiting].max(axis=1) > 0).tolist()
-    placed = fill(sizes, is_behind, layout.cluster, taken, cells_of)
+    needs = [active.jobs[row].spec.needs for row in waiting.tolist()]
+    workers = FreeWorkers(cluster=layout.cluster, taken=frozenset(taken), held=_held(active))
+    placed = fill(sizes, is_behind, cells_of, workers=workers, needs=needs)
     return {int(waiting[row]): workers for row, workers in placed.items()}
+
+
+def _held(active: Active) -> tuple[Held, ...]:
+    """What the running gangs hold; () while no job needs more than workers."""
+    if not active.needs:
+        return ()
+    return (*((ids, active.jobs[row].spec.needs) for row, ids in enumerate(active.workers) if ids), ((), NO_NEEDS))

@@ -18,6 +18,7 @@ from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.cluster import nodes
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.explaining.forecast import forecast
 from gavel.mechanism.jobs.admission_holds import held
 from gavel.mechanism.planning.caps import capped
@@ -244,7 +245,7 @@ def _decided(live: Live) -> _Decided:
     cluster, settings = nodes.usable(live.cluster, live.nodes), live.settings
     problem = problem_from(
         jobs,
-        cluster=cluster,
+        feasibility=Feasibility(cluster),
         tiers=live.tiers,
         matrix=estimator.matrix,
         now_s=live.now_s,
@@ -282,13 +283,14 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
     longest_s = max((float(left_s[row]) for row in rows), default=0.0)
     rates, types = decided.problem.throughput_steps_per_s[:, 0], decided.problem.accelerator_types
     specs = [decided.jobs[row].spec for row in rows]
+    throughput: dict[tuple[str, int, AcceleratorType], float] = {}  # of any job of the kind that can run there
+    for row, spec in zip(rows, specs, strict=True):
+        for column, name in enumerate(types):
+            key = (spec.kind, spec.scale_factor, name)
+            throughput[key] = max(throughput.get(key, 0.0), float(rates[row, column]))
     scenario = Scenario(
         cluster=decided.cluster,
-        throughput={
-            (spec.kind, spec.scale_factor, name): float(rates[row, column])
-            for row, spec in zip(rows, specs, strict=True)
-            for column, name in enumerate(types)
-        },
+        throughput=throughput,
         settings=live.settings.model_copy(
             update={
                 "policy": live.policy,

@@ -19,6 +19,7 @@ from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.metrics import MetricPoint
+from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
 from gavel.types.occupancy import (
     mean_workers_held,
     mean_workers_received,
@@ -51,7 +52,9 @@ from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
 __all__ = [
+    "EXCLUDED",
     "EXPLAINED",
+    "NO_NEEDS",
     "SECONDS_PER_HOUR",
     "TOTAL_STEPS_MAX",
     "AcceleratorType",
@@ -82,6 +85,7 @@ __all__ = [
     "Lease",
     "Measurement",
     "MetricPoint",
+    "Needs",
     "Node",
     "NodeState",
     "NodeStatus",
@@ -105,6 +109,7 @@ __all__ = [
     "Term",
     "Tier",
     "Usage",
+    "Used",
     "User",
     "WorkDone",
     "Worker",

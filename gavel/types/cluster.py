@@ -1,7 +1,8 @@
 """The cluster: nodes, workers and the states of nodes."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 AcceleratorType = str
@@ -11,24 +12,32 @@ WorkerId = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A machine that can hold workers. `problem`: why its workers cannot be used now, and what to do; "": they can."""
+    """A machine that can hold workers; 0 cores or bytes: not known.
+
+    `problem`: why its workers cannot be used now, and what to do; "": they can.
+    """
 
     name: str
-    cpu_cores: int = 1
+    cpu_cores: int = 0
     memory_bytes: int = 0
     region: str = "local"
     problem: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One accelerator on a node. `shares_core` says that another worker uses the same physical core."""
+    """One accelerator on a node. `memory_bytes` is the accelerator's own, 0: not known.
+
+    `shares_core` says that another worker uses the same physical core.
+    """
 
     id: WorkerId
     node: str
     accelerator_type: AcceleratorType
     price_usd_per_hour: float = 1.0
     shares_core: bool = False
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
+from gavel.types.needs import NO_NEEDS, Needs
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
 
@@ -57,7 +58,7 @@ class JobSpec:
     ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
     gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or a URL to fetch.
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
-    None: as the user chose for all jobs.
+    None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     """
 
     kind: str
@@ -75,6 +76,9 @@ class JobSpec:
     preemptible: bool = True
     cpu_cores: int = 1
     memory_bytes: int = 0
+    accelerator_types: tuple[str, ...] = ()
+    accelerator_memory_bytes: int = 0
+    node_labels: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     throughput_steps_per_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
     priority: int = 0
@@ -92,6 +96,20 @@ class JobSpec:
     data: Mapping[str, str] = field(default_factory=dict)
     notify: tuple[Occasion, ...] | None = None
     from_checkpoint: str = ""  # the checkpoint of another job, JOB/GENERATION-STEP, that it begins with; "": none
+
+    @property
+    def needs(self) -> Needs:
+        """Return what each rank needs of the place where it runs."""
+        others = self.memory_bytes or self.accelerator_memory_bytes or self.accelerator_types or self.node_labels
+        if self.cpu_cores <= 1 and not others:
+            return NO_NEEDS
+        return Needs(
+            accelerator_types=self.accelerator_types,
+            accelerator_memory_bytes=self.accelerator_memory_bytes,
+            node_labels=tuple(sorted(self.node_labels.items())),
+            cpu_cores=max(1, self.cpu_cores),
+            memory_bytes=self.memory_bytes,
+        )
 
     @property
     def first_step(self) -> int:

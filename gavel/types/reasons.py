@@ -122,8 +122,8 @@ EXPLAINED: Mapping[Reason, Explained] = {
         "Submit it with a smaller scale factor, or ask an operator for more workers of one accelerator type.",
     ),
     Reason.MISCONFIGURED: Explained(
-        "The tier of the job is gone, or its gang needs more CPU cores or memory than all nodes have together.",
-        "Submit it in another tier, or with fewer CPU cores and less memory.",
+        "The tier of the job is gone, or no node has what its gang needs: accelerators, labels, cores and memory.",
+        "Submit it in another tier, or with smaller needs.",
     ),
     Reason.CANCELLING: Explained("The job was cancelled and ends when its gang has stopped."),
     Reason.CANCELLED: Explained("The job was cancelled."),

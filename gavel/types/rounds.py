@@ -9,6 +9,7 @@ import numpy as np
 from gavel.types.allocation import Allocation, AllocationProblem, BoolArray, IntArray
 from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
 from gavel.types.jobs import Job, JobId, JobState
+from gavel.types.needs import NO_NEEDS, Needs, Used
 
 Planner = Literal["lag", "published", "published_shuffled"]
 """How a round's gangs are chosen: by their lags, or as published (docs/rounds.md)."""
@@ -58,18 +59,31 @@ class PlannedJobs:
     kind_of_job: IntArray  # (n,) index into kinds
     generation: IntArray  # (n,) of the newest gang that was launched, 0: none yet
     is_leased: BoolArray  # (n,) True for a job that has a gang
+    needs: tuple[Needs, ...] = ()  # (q,) different ones; (): no job needs more than workers
+    needs_of_job: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # (n,) index into needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Self:
         """Return the columns of `jobs`."""
         row_of: dict[str, int] = {}
         kind_of_job = [row_of.setdefault(job.spec.kind, len(row_of)) for job in jobs]
+        needs = [job.spec.needs for job in jobs]
+        different = tuple(dict.fromkeys(needs))
+        if different in ((), (NO_NEEDS,)):
+            different, needs = (), []
+        index_of = {each: index for index, each in enumerate(different)}
         return cls(
+            needs=different,
+            needs_of_job=np.array([index_of[each] for each in needs], dtype=np.int64),
             kinds=tuple(row_of),
             kind_of_job=np.array(kind_of_job, dtype=np.int64),
             generation=np.array([job.generation for job in jobs], dtype=np.int64),
             is_leased=np.array([job.state is JobState.LEASED for job in jobs], dtype=np.bool_),
         )
+
+    def needs_of_rows(self) -> tuple[Needs, ...]:
+        """Return what the ranks of each job need, (n,); () if no job needs more than workers."""
+        return tuple([self.needs[index] for index in self.needs_of_job.tolist()]) if self.needs else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,8 +95,9 @@ class PlanInputs:
 
     `policy` is the one that was asked, with its parameters; `cluster` the part of the cluster that could be given;
     `parent` the plan of the round before as it was then; `kept` the leases that went on before anything was planned;
-    `to_profile` the (job, accelerator type) pairs that nobody has measured yet. `switch_cost_s` is what a gang of a job
-    kind loses by a move, in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
+    `used` is what `kept` holds of each node, empty while no job needs more than workers; `to_profile` the (job,
+    accelerator type) pairs that nobody has measured yet. `switch_cost_s` is what a gang of a job kind loses by a move,
+    in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
     the round stays; `started_at_s` says when those that run now were started. The gangs of `starting` stay as well:
     they have not trained for long enough to keep it (mechanism/planning/starting.py).
     """
@@ -94,6 +109,7 @@ class PlanInputs:
     starts_at_s: float
     duration_s: float
     kept: tuple[Lease, ...] = ()
+    used: Mapping[str, Used] = field(default_factory=dict)
     to_profile: tuple[tuple[JobId, AcceleratorType], ...] = ()
     profiling_workers_fraction: float = 0.5
     planner: Planner = "lag"

@@ -16,6 +16,7 @@ from api.access.auth import digest, new_token
 from api.app import Services, create_app
 from gavel.clock import ManualClock
 from gavel.config import Settings
+from gavel.mechanism.cluster.configured import as_configured
 from gavel.ports import Changes
 from gavel.store.sql import SqlStore
 from gavel.types import Cluster, Job, Scope, Tier, User
@@ -99,7 +100,8 @@ def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -
     )
     service.scheduler.set()
     if cluster is None:
-        cluster = a_cluster(fast=2, slow=4)
+        facts = {"node_labels": {"node-0": {"disk": "nvme"}}, "accelerator_memory_bytes": {"fast": 16 << 30}}
+        cluster = as_configured(a_cluster(fast=2, slow=4), **facts)  # type: ignore[arg-type]
     if cluster.workers:
         service.change(cluster=cluster)
     app = create_app(

@@ -28,6 +28,9 @@ ASKED: dict[str, Any] = {
     "preemptible": False,
     "cpu_cores": 3,
     "memory_bytes": 123456789,
+    "accelerator_types": ["fast", "!slow"],
+    "accelerator_memory_bytes": 987654321,
+    "node_labels": {"disk": "nvme"},
     "priority": -2,
     "max_retries": 4,
     "workdir": "/home/ann/project",
@@ -97,6 +100,8 @@ def test_the_command_line_shows_every_field(
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
+        "accelerator_types": "fast, !slow",
+        "node_labels": "nodes with disk=nvme",
         "notify": "end, no-progress",
         "code": f"{body['code']['digest'][:12]} of commit {'c' * 12} with changes",
     }

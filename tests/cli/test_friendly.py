@@ -138,6 +138,19 @@ def test_what_submit_states_arrives(gavel: Run) -> None:
     assert (job["preemptible"], job["cpu_cores"], job["memory_bytes"], job["max_retries"]) == (False, 1, 3 << 29, 2)
 
 
+@pytest.mark.usefixtures("jobs")
+def test_where_a_job_can_run_is_stated_and_what_is_not_there_is_refused(gavel: Run) -> None:
+    types = json.loads(gavel("cluster", "--json"))["capacity"]
+    first = min(types)
+    options = ("--accelerator-types", f"!{first}", "--memory", "1KiB")
+    job = json.loads(gavel("job", "submit", "--steps", "5", *options, "--json", "--", "true"))
+    assert (job["accelerator_types"], job["memory_bytes"]) == ([f"!{first}"], 1024)
+    refused = gavel("job", "submit", "--steps", "5", "--node-label", "disk=tape", "--", "true", code=2)
+    assert "--node-label: no accelerator type has room for this job: it needs nodes with disk=tape" in refused
+    refused = gavel("job", "submit", "--steps", "5", "--accelerator-types", "nosuch", "--", "true", code=2)
+    assert "--accelerator-types: there is no accelerator type nosuch; the cluster has" in refused
+
+
 def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service, tmp_path: Path) -> None:
     assert resolve("localhost:8080", "t").url == "http://localhost:8080"
     assert resolve("https://gavel.example", "t").url == "https://gavel.example"

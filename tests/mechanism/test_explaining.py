@@ -103,7 +103,7 @@ def test_a_worker_whose_gang_has_ended_is_not_busy() -> None:
     ("code", "job", "over", "figures"),
     [
         ("Misconfigured", a_job(spec={"tier": "gone"}), {}, ["no tier gone"]),
-        ("Misconfigured", a_job(spec={"cpu_cores": 64}), {}, ["64 CPU cores", "together have 2"]),
+        ("Misconfigured", a_job(spec={"cpu_cores": 64}), {}, ["64 CPU cores", "At most 2 would do"]),
         ("NoMatchingType", a_job(spec={"scale_factor": 3, "cpu_cores": 0}), {}, ["needs 3 workers", "t0 1, t1 1"]),
         ("Paused", a_job(pause_requested=True), {}, ["step 0 of 100"]),
         ("WaitingForJobs", a_job(waits_for=("a",), spec={"after": ("a", "b")}), {}, ["1 of 2 have not completed"]),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.planning.planner import SelectionProblem, choose
 from gavel.mechanism.planning.priority import claims_published, fastest_first, shuffled
 from gavel.mechanism.planning.problem import Solved, reused
+from gavel.mechanism.planning.selection import SelectionProblem, choose
 from gavel.types import Allocation, Certificate
 from tests.builders import a_problem
 

@@ -3,6 +3,7 @@
 import math
 
 from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import problem_from
 from gavel.types import AllocationProblem, Cluster, Job, Node, Tier, Worker
 from tests.builders import a_cluster, a_job
@@ -11,7 +12,7 @@ from tests.builders import a_cluster, a_job
 def problem_of(jobs: list[Job], cluster: Cluster) -> AllocationProblem:
     return problem_from(
         jobs,
-        cluster=cluster,
+        feasibility=Feasibility(cluster),
         tiers={"gold": Tier(name="gold")},
         matrix=ReconciledThroughputs().matrix,
         now_s=0.0,

@@ -12,6 +12,7 @@ from gavel.cli import app
 from gavel.client import Client
 from gavel.config import Settings
 from gavel.errors import InvalidRequest
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import problem_from, schedulable
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
@@ -128,7 +129,7 @@ def test_the_first_round_of_the_trace_is_decided_as_in_the_service(
     at_once = [replace(job, submitted_at_s=0.0) for job in jobs if not job.waits_for]
     expected = problem_from(
         schedulable(at_once, 0.0),
-        cluster=CLUSTER,
+        feasibility=Feasibility(CLUSTER),
         tiers={tier.name: tier for tier in (*TIERS, Tier(name="default"))},
         matrix=OracleThroughputs(RATES).matrix,
         now_s=0.0,

@@ -30,6 +30,9 @@ COPIED = (
     "preemptible",
     "cpu_cores",
     "memory_bytes",
+    "accelerator_types",
+    "accelerator_memory_bytes",
+    "node_labels",
     "max_retries",
 )
 """Fields of a job that a line has under the same name and with the same value."""
@@ -139,6 +142,11 @@ def _job(line_number: int, line: str) -> TraceJob | None:
         preemptible=bool(row.get("preemptible", True)),
         cpu_cores=whole(str(row.get("cpu_cores", 1)), "cpu_cores", least=0),
         memory_bytes=whole(str(row.get("memory_bytes", 0)), "memory_bytes", least=0),
+        accelerator_types=tuple(str(each) for each in row.get("accelerator_types", ())),
+        accelerator_memory_bytes=whole(
+            str(row.get("accelerator_memory_bytes", 0)), "accelerator_memory_bytes", least=0
+        ),
+        node_labels={str(key): str(value) for key, value in dict(row.get("node_labels", {})).items()},
         max_retries=whole(str(row.get("max_retries", 0)), "max_retries", least=0),
         after=tuple(str(each) for each in row.get("after", ())),
         deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s", least=-1e12),

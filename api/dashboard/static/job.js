@@ -114,6 +114,11 @@ function showFacts(job) {
     "Environment sets": job.env.join(", "),
     "Scale factor": job.scale_factor,
     "Each worker needs": `${count(job.cpu_cores)} CPU ${job.cpu_cores === 1 ? "core" : "cores"}${job.memory_bytes ? `, ${bytes(job.memory_bytes)} of memory` : ""}`,
+    "Runs only on": [
+      job.accelerator_types.join(", "),
+      job.accelerator_memory_bytes ? `accelerators with ${bytes(job.accelerator_memory_bytes)} of memory` : "",
+      pairs(job.node_labels, ([key, value]) => `${key}=${value}`),
+    ].filter(Boolean).join("; "),
     "Weight, priority": `${job.weight}, ${job.priority}`,
     Preemptible: job.preemptible ? "yes" : "no",
     Retries: `${job.failures} of ${job.max_retries}`,

@@ -46,6 +46,7 @@ def _ray_node(listed: Mapping[str, Any], name: str) -> RayNode:
         memory_bytes=int(resources.get("memory", 0)),
         region=next((labels[name] for name in REGION_LABELS if labels.get(name)), "local"),
         slots=slots,
+        labels=dict(labels),
     )
 
 
@@ -62,6 +63,7 @@ def as_node(node: RayNode, problem: str) -> Node:
         memory_bytes=node.memory_bytes,
         region=node.region,
         problem=problem,
+        labels=node.labels,
     )
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
-from gavel.backends.gang import GangKey, read_object
+from gavel.backends.gang import GangKey
 from gavel.backends.job_folder import entries, open_file
+from gavel.backends.machine import read_object
 from gavel.backends.ray.remote_outputs import CHUNK_BYTES, RemoteFile, RemoteOutputs, is_inside
 from gavel.backends.ray.transfers import Transfers
 from gavel.types import JobId

@@ -46,6 +46,7 @@ class RayNode:
     region: str = "local"
     slots: tuple[Slot, ...] = ()
     problem: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

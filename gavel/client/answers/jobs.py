@@ -74,6 +74,12 @@ ShownState = Literal[
 class Job(TypedDict):
     """A job: everything that was submitted, under the same names, and its progress."""
 
+    cpu_cores: int
+    memory_bytes: int
+    # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
+    accelerator_types: list[str]
+    accelerator_memory_bytes: int  # Memory that each accelerator must have; 0: any.
+    node_labels: dict[str, str]  # Labels that each node of the gang must have.
     id: str
     name: str
     kind: str
@@ -95,9 +101,9 @@ class Job(TypedDict):
     # month. * `LowDisk`: The service has too little free disk to start another gang; those that run go on. *
     # `DiskBudgetExceeded`: The jobs of the user fill more disk than they may, so that no other one starts. *
     # `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No accelerator
-    # type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or its gang
-    # needs more CPU cores or memory than all nodes have together. * `Cancelling`: The job was cancelled and ends when
-    # its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. *
+    # type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or no node
+    # has what its gang needs: accelerators, labels, cores and memory. * `Cancelling`: The job was cancelled and ends
+    # when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. *
     # `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could
     # not be started. * `StepsMissing`: The program of the job ended without an error before all steps were done. *
     # `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
@@ -126,8 +132,6 @@ class Job(TypedDict):
     scale_factor: int
     weight: float
     preemptible: bool
-    cpu_cores: int
-    memory_bytes: int
     throughputs: dict[str, float]  # Steps per second of the gang as stated at the submit, by type.
     deadline_at_s: float | None
     submitted_at_s: float

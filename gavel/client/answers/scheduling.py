@@ -272,6 +272,7 @@ class ClusterNode(TypedDict):
     cpu_cores: int
     memory_bytes: int
     region: str
+    labels: dict[str, str]
     problem: str  # Why its workers cannot be used now, and what to do; empty if they can.
 
 
@@ -295,6 +296,7 @@ class Worker(TypedDict):
     accelerator_type: str
     price_usd_per_hour: float
     shares_core: bool
+    memory_bytes: int  # The accelerator's own memory; 0: not known.
     busy: bool
     job_ids: list[str | None]  # Who holds it; null for another user's job.
 

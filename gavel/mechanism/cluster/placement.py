@@ -2,22 +2,24 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 
-from gavel.types import AcceleratorType, Cluster, WorkerId
-
-Gang = tuple[int, AcceleratorType, int]
-"""(row of the job or pair, type, scale factor)."""
-Workers = tuple[WorkerId, ...]
+from gavel.mechanism.cluster.feasibility import Feasibility, Room, Workers
+from gavel.mechanism.cluster.packing import Gang, PackingProblem, pack
+from gavel.types import NO_NEEDS, AcceleratorType, Cluster, Needs, Used, WorkerId
 
 
 class Layout:
-    """A cluster's workers by accelerator type and node, computed once for a cluster and not in each round."""
+    """A cluster's workers by accelerator type and node, computed once for a cluster and not in each round.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    `used`: what gangs that are not placed here hold of the nodes.
+    """
+
+    def __init__(self, cluster: Cluster, used: Mapping[str, Used] | None = None) -> None:
+        self.cluster, self.used = cluster, used or {}
         self.type_of = {worker.id: worker.accelerator_type for worker in cluster.workers}
         self.node_of = {worker.id: worker.node for worker in cluster.workers}
         self.capacity_workers = cluster.capacity_workers()
@@ -30,6 +32,15 @@ class Layout:
         self._largest_nodes: dict[AcceleratorType, list[int]] = {name: [] for name in self.capacity_workers}
         for (name, _), workers in on_node.most_common():
             self._largest_nodes[name].append(workers)
+
+    @cached_property
+    def feasibility(self) -> Feasibility:
+        """Return where jobs can run on these workers."""
+        return Feasibility(self.cluster, self.used)
+
+    def room(self) -> Room:
+        """Return what is free if no gang is placed yet."""
+        return Room(self.cluster, self.used)
 
     def nodes(self, workers: Workers) -> int:
         """Return the number of nodes that the workers are on."""
@@ -106,14 +117,30 @@ def place(
     pairs: Mapping[int, tuple[int, int]] | None = None,
     pinned: Collection[int] = (),
     gathers: Collection[int] = (),
+    needs: Mapping[int, Needs] | None = None,
+    worth: Mapping[int, float] | None = None,
 ) -> dict[int, Workers]:
     """Return the workers of each chosen gang. Gangs that stay keep theirs; the others are placed, the largest first.
 
     `held`: the workers of each job's row in the round before; `pairs`: the rows of the jobs of each packed pair. Rows
     of `pinned` stay first. A row of `gathers` that stays, but on more nodes than it needs by now, moves to fewer. The
-    caller has made sure that the gangs fit their types.
+    caller has made sure that the gangs fit their types. `needs`: of the ranks of rows that need more than workers; then
+    gangs for which there is no room are left out, those of the least `worth` if there is a choice (packing.py).
     """
     placed = _staying(chosen, layout, held, pairs or {}, pinned)
+    if needs or layout.used:
+        of_row = {row: (needs or {}).get(row, NO_NEEDS) for row, _, _ in chosen}
+        return pack(
+            PackingProblem(
+                gangs=chosen,
+                new_room=layout.room,
+                needs=of_row,
+                staying=placed,
+                pinned=pinned,
+                gathers=gathers,
+                worth=worth or {},
+            )
+        )
     taken = {worker for workers in placed.values() for worker in workers}
     kept = [gang for gang in chosen if gang[0] in gathers and gang[0] in placed]
     spread = [gang for gang in kept if gang[2] > 1 and layout.nodes(placed[gang[0]]) > 1]

@@ -10,6 +10,7 @@ from math import inf
 
 import numpy as np
 
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.nodes import usable
 from gavel.mechanism.explaining.explanation import State, Why, blocked
 from gavel.mechanism.explaining.forecast import Errors, Forecast, expected_finish, expected_start, log_speed_error
@@ -65,7 +66,7 @@ class JobEnd:
 def job_end(job: Job, knowledge: Knowledge) -> JobEnd:
     """Return when the job is expected to end, with an interval that should hold nine times in ten."""
     state = knowledge.state
-    estimates = own_estimates(job, knowledge.estimator, state.cluster.capacity_workers())
+    estimates = own_estimates(job, knowledge.estimator, Feasibility(state.cluster).types_of(job.spec))
     fastest = max(estimates, key=lambda name: estimates[name].steps_per_s, default=None)
     total_steps, earliest_at_s = job.total_steps, None
     if fastest is not None and total_steps is not None:
@@ -136,7 +137,7 @@ def state_of_now(state: State, estimator: ThroughputEstimator, *, policy: str, r
     jobs = [as_known(job, estimator) for job in there if job.spec.tier in state.tiers]
     problem = problem_from(
         jobs,
-        cluster=usable(state.cluster, state.nodes),
+        feasibility=Feasibility(usable(state.cluster, state.nodes)),
         tiers=state.tiers,
         matrix=estimator.matrix,
         now_s=state.now_s,

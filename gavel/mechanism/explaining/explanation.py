@@ -6,6 +6,8 @@ docs/explain.md says what each reason means and what helps.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.cluster.unmet_needs import unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.explaining.waiting import Binding, Line, Shortage, counted, is_ahead, starting, workers_of
 from gavel.mechanism.jobs.admission_holds import held, month_too_short
@@ -95,21 +97,13 @@ def _misconfigured(job: Job, state: State) -> Why | None:
     spec = job.spec
     if spec.tier not in state.tiers:
         return Why(code=Reason.MISCONFIGURED, message=f"There is no tier {spec.tier}.")
-    for what, wanted, there in (
-        ("CPU cores", spec.cpu_cores * spec.scale_factor, [node.cpu_cores for node in state.cluster.nodes]),
-        ("bytes of memory", spec.memory_bytes * spec.scale_factor, [node.memory_bytes for node in state.cluster.nodes]),
-    ):
-        if there and all(there) and wanted > sum(there):
-            message = f"The gang of {spec.scale_factor} needs {wanted} {what}; all nodes together have {sum(there)}."
-            most = f"At most {sum(there) // spec.scale_factor} {what} for each worker can be had."
-            return Why(code=Reason.MISCONFIGURED, message=message, would_unblock=(most,))
     return None
 
 
 def _without_type(job: Job, state: State) -> Why | None:
     capacity, size = state.cluster.capacity_workers(), job.spec.scale_factor
     if any(count >= size for count in capacity.values()):
-        return None
+        return _with_unmet_need(job, state)
     there = ", ".join(f"{name} {count}" for name, count in capacity.items()) or "no workers at all"
     most = max(capacity.values(), default=0)
     helps = [f"{counted(size - most, 'more worker')} of one accelerator type would be enough."]
@@ -117,6 +111,15 @@ def _without_type(job: Job, state: State) -> Why | None:
         helps.append(f"A scale factor of at most {most} would fit.")
     message = f"The gang needs {counted(size, 'worker')} of one accelerator type; there are {there}."
     return Why(code=Reason.NO_MATCHING_TYPE, message=message, would_unblock=tuple(helps))
+
+
+def _with_unmet_need(job: Job, state: State) -> Why | None:
+    """What the job needs is nowhere in the cluster, as it is now."""
+    unmet = unmet_need(job.spec, Feasibility(state.cluster))
+    if unmet is None:
+        return None
+    message = f"{unmet.message[0].upper()}{unmet.message[1:]}."
+    return Why(code=Reason.MISCONFIGURED, message=message, would_unblock=(unmet.would_do,))
 
 
 def _beyond_quota(job: Job, state: State) -> Why | None:

@@ -165,9 +165,11 @@ def predictions(
         return ()
     times = forecast(record.problem, record.allocation)
     made, problem = [], record.problem
-    capacity = dict(zip(problem.accelerator_types, problem.capacity_workers.tolist(), strict=True))
+    row_of = {job_id: row for row, job_id in enumerate(problem.job_ids)}
     for job in new:
-        speed_error = log_speed_error(own_estimates(job, estimator, capacity).values())
+        rates = problem.throughput_steps_per_s[row_of[job.id], 0]
+        types = [name for name, rate in zip(problem.accelerator_types, rates, strict=True) if rate > 0]
+        speed_error = log_speed_error(own_estimates(job, estimator, types).values())
         finish = expected_finish(times, job.id, errors, speed_error)
         if finish is not None:
             start = expected_start(times, record, job.id) if job.started_at_s is None else None

@@ -76,7 +76,7 @@ def isolated_rates(
     `competing`: how many jobs may be served, the job itself included; each has that part of the cluster. A job that can
     run nowhere has 0 for both.
     """
-    rates = rates_of(specs, layout.types, layout.capacity, estimate)
+    rates = rates_of(specs, layout.feasibility, estimate)
     sizes = np.array([spec.scale_factor for spec in specs])
     own, whole = (
         isolated_rate(rates, layout.capacity, sizes, share).tolist()

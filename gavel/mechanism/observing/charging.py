@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
 from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
@@ -62,9 +61,8 @@ def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
 def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: ThroughputEstimator) -> list[float]:
     """The relative speed of each job on its type, T_mj / max_j T_mj; 1 if the type has left or no rate is known."""
     column_of = {name: column for column, name in enumerate(cluster.accelerator_types)}
-    capacity = np.array(list(cluster.capacity_workers().values()), dtype=np.int64)
     specs = [as_known(each.job, estimator).spec for each in held]
-    rates = rates_of(specs, tuple(column_of), capacity, estimator.estimate)
+    rates = rates_of(specs, Feasibility(cluster), estimator.estimate)
     fastest = rates.max(axis=1, initial=0.0)
     columns = [column_of.get(each.accelerator_type) for each in held]
     return [

@@ -9,15 +9,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gavel.mechanism.cluster.feasibility import used_by
 from gavel.mechanism.cluster.nodes import usable
-from gavel.mechanism.cluster.placement import Layout, place
-from gavel.mechanism.planning.invariants import check_plan
-from gavel.mechanism.planning.planner import Ledger, SelectionProblem, choose
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.invariants import check_plan, needs_are_met
+from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
+from gavel.mechanism.planning.planner import Ledger, SelectionProblem
 from gavel.mechanism.planning.problem import Estimate, as_known, rates_of
 from gavel.mechanism.planning.switch_costs import ANY_OTHER
 from gavel.mechanism.tick import Tick
 from gavel.ports import ThroughputEstimator
 from gavel.types import (
+    NO_NEEDS,
     Cluster,
     FloatArray,
     GangSeen,
@@ -26,6 +29,7 @@ from gavel.types import (
     JobId,
     JobState,
     Lease,
+    Needs,
     Planner,
     RoundPlan,
     WorkerId,
@@ -33,6 +37,8 @@ from gavel.types import (
 
 LOOKED_AT_ONCE = 64  # at least so many waiting jobs are considered together
 
+Held = tuple[tuple[WorkerId, ...], Needs]
+"""The workers of a gang, and what its ranks need."""
 RatesAndLag = Callable[[Sequence[int], Layout], tuple[FloatArray, FloatArray]]
 """Steps/s of some rows on the types of a layout, 0 where a gang does not fit, and their lags in rounds; both (n, m)."""
 
@@ -117,14 +123,16 @@ def backfill(gap: Gap) -> RoundPlan | None:
         return None
     ahead = gap.ahead.leases if gap.ahead else ()
     expected = {lease.job_id for lease in ahead if _is_expected(lease, gap.jobs)}
-    early = _early(gap, expected.intersection(job.id for job in waiting), taken)
-    taken |= {worker for lease in early for worker in lease.worker_ids}
-    given = _given(gap, [job for job in waiting if job.id not in expected], taken)
+    workers = FreeWorkers(cluster=gap.cluster, taken=frozenset(taken), held=_held_with_needs(gap, live))
+    early = _early(gap, expected.intersection(job.id for job in waiting), workers)
+    workers = workers.without([(lease.worker_ids, gap.jobs[lease.job_id].spec.needs) for lease in early])
+    given = _given(gap, [job for job in waiting if job.id not in expected], workers)
     if not early and not given:
         return None
     cut = (replace(lease, expires_at_s=min(lease.expires_at_s, gap.now_s)) for lease in over)
     amended = replace(gap.plan, leases=(*cut, *live, *early, *given))
     _check(amended, gap)
+    needs_are_met([*early, *given], [*live, *early, *given], gap.whole, gap.jobs)
     return amended
 
 
@@ -151,46 +159,72 @@ def _is_live(lease: Lease, jobs: Mapping[JobId, Job], there: set[WorkerId]) -> b
     return job.is_wanted and there.issuperset(lease.worker_ids)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeWorkers:
+    """The workers of `cluster` that are not `taken`, and `held`: workers and needs of the gangs that hold the others.
+
+    `held` is empty while neither they nor those that wait need more than workers.
+    """
+
+    cluster: Cluster
+    taken: frozenset[WorkerId]
+    held: tuple[Held, ...] = ()
+
+    def layout(self) -> Layout:
+        """Return the free workers, on nodes of which others hold a part."""
+        node_of = {worker.id: worker.node for worker in self.cluster.workers} if self.held else {}
+        return Layout(usable(self.cluster, {}, self.taken), used_by(self.held, node_of))
+
+    def without(self, workers: Sequence[Held]) -> "FreeWorkers":
+        """Return what is left once more gangs have got these."""
+        taken = self.taken.union(*[ids for ids, _ in workers])
+        return replace(self, taken=taken, held=(*self.held, *workers) if self.held else ())
+
+
 def fill(
-    sizes: Sequence[int], is_behind: Sequence[bool], cluster: Cluster, taken: set[WorkerId], rates_and_lag: RatesAndLag
+    sizes: Sequence[int],
+    is_behind: Sequence[bool],
+    rates_and_lag: RatesAndLag,
+    *,
+    workers: FreeWorkers,
+    needs: Sequence[Needs],
 ) -> dict[int, tuple[WorkerId, ...]]:
-    """Return the workers for each row that gets a gang, from those of `cluster` that are not `taken` (row -> workers).
+    """Return the workers for each row that gets a gang, from those that are free (row -> workers).
 
     A row is a waiting job; rows are in order of arrival. Jobs that lag on any type (`is_behind`) go before the others.
-    Rows after those that fill all free workers are not looked at. `sizes`: workers of each row's gang.
+    Rows after those that fill all free workers are not looked at. `sizes`: workers of each row's gang; `needs`: of its
+    ranks.
     """
     placed: dict[int, tuple[WorkerId, ...]] = {}
-    free = Layout(usable(cluster, {}, taken))
+    free = workers.layout()
     most = max(free.capacity_workers.values(), default=0)
     rest = sorted((row for row, size in enumerate(sizes) if size <= most), key=lambda row: not is_behind[row])
     while rest and free.types:
         count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
-        more = _filled(rest[:count], sizes, free, rates_and_lag)
+        more = _filled(rest[:count], sizes, free, rates_and_lag, needs)
         rest = rest[count:]
         placed |= more
         if more and rest:
-            taken = taken | {worker for workers in more.values() for worker in workers}
-            free = Layout(usable(cluster, {}, taken))
+            workers = workers.without([(ids, needs[row]) for row, ids in more.items()])
+            free = workers.layout()
     return placed
 
 
 def _filled(
-    rows: Sequence[int], sizes: Sequence[int], free: Layout, rates_and_lag: RatesAndLag
+    rows: Sequence[int], sizes: Sequence[int], free: Layout, rates_and_lag: RatesAndLag, needs: Sequence[Needs]
 ) -> dict[int, tuple[WorkerId, ...]]:
     rates, lag = rates_and_lag(rows, free)
-    chosen, _ = choose(
-        SelectionProblem(
-            rates=rates,
-            scale_factor=np.array([sizes[row] for row in rows], dtype=np.int64),
-            capacity_workers=free.capacity,
-            target_fraction=np.zeros_like(rates),
-            ledger=lag,
-            kept=np.full(len(rows), -1, dtype=np.int64),
-            round_index=0,
-        )
+    selection = SelectionProblem(
+        rates=rates,
+        scale_factor=np.array([sizes[row] for row in rows], dtype=np.int64),
+        capacity_workers=free.capacity,
+        target_fraction=np.zeros_like(rates),
+        ledger=lag,
+        kept=np.full(len(rows), -1, dtype=np.int64),
+        round_index=0,
     )
-    gangs = [(index, free.types[column], sizes[rows[index]]) for index, column in chosen.items()]
-    return {rows[index]: workers for index, workers in sorted(place(gangs, free, {}).items())}
+    _, _, placed = chosen_and_placed(selection, free, {}, needs_of([needs[row] for row in rows]))
+    return {rows[index]: workers for index, workers in sorted(placed.items())}
 
 
 def _is_expected(lease: Lease, jobs: Mapping[JobId, Job]) -> bool:
@@ -201,27 +235,42 @@ def _held(gangs: Iterable[GangSeen]) -> set[WorkerId]:
     return {worker for gang in gangs if gang.state is not GangState.ENDED for worker in gang.worker_ids}
 
 
-def _early(gap: Gap, waiting: set[JobId], taken: set[WorkerId]) -> list[Lease]:
+def _held_with_needs(gap: Gap, live: Sequence[Lease]) -> tuple[Held, ...]:
+    """What gangs hold, each under a lease or still there; () while nobody needs more than workers."""
+    holders = {lease.job_id: lease.worker_ids for lease in live}
+    holders |= {gang.job_id: gang.worker_ids for gang in gap.gangs if gang.state is not GangState.ENDED}
+    jobs = gap.jobs
+    held = [(ids, jobs[name].spec.needs if name in jobs else NO_NEEDS) for name, ids in holders.items()]
+    if all(needs == NO_NEEDS for _, needs in held) and all(job.spec.needs == NO_NEEDS for job in gap.waiting):
+        return ()
+    return (*held, ((), NO_NEEDS))  # never empty: what is given now is added to it
+
+
+def _early(gap: Gap, waiting: set[JobId], workers: FreeWorkers) -> list[Lease]:
     """Leases of the next round whose workers are all free already; a packed pair starts early together or not."""
-    there = {worker.id for worker in gap.cluster.workers} - taken
+    there = {worker.id for worker in gap.cluster.workers} - workers.taken
     leases = [
         lease
         for lease in (gap.ahead.leases if gap.ahead else ())
         if waiting.issuperset(lease.combination) and there.issuperset(lease.worker_ids)
     ]
+    if workers.held:
+        room = workers.layout().room()
+        leases = [lease for lease in leases if room.hold(lease.worker_ids, gap.jobs[lease.job_id].spec.needs)]
     return [_now(gap, lease) for lease in leases]
 
 
-def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
+def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
     """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
 
     def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
-        rates = rates_of([jobs[row].spec for row in rows], free.types, free.capacity, gap.estimate)
+        rates = rates_of([jobs[row].spec for row in rows], free.feasibility, gap.estimate)
         lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
         return rates, np.array(lag)
 
     ids_behind = {job_id for (job_id, _), rounds in gap.lag.items() if rounds > 0}
     sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]
+    needs = [job.spec.needs for job in jobs]
     type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
     return [
         _now(
@@ -230,13 +279,13 @@ def _given(gap: Gap, jobs: Sequence[Job], taken: set[WorkerId]) -> list[Lease]:
                 job_id=jobs[row].id,
                 generation=_next_generation(gap, jobs[row]),
                 combination=(jobs[row].id,),
-                accelerator_type=type_of[workers[0]],
-                worker_ids=workers,
+                accelerator_type=type_of[ids[0]],
+                worker_ids=ids,
                 round_index=gap.plan.round_index,
                 expires_at_s=gap.plan.ends_at_s,
             ),
         )
-        for row, workers in fill(sizes, is_behind, gap.cluster, taken, rates_and_lag).items()
+        for row, ids in fill(sizes, is_behind, rates_and_lag, workers=workers, needs=needs).items()
     ]
 
 

@@ -8,10 +8,11 @@ import structlog
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.mechanism.cluster import nodes
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import capped
-from gavel.mechanism.planning.invariants import check_allocation, check_plan
-from gavel.mechanism.planning.non_preemptible import staying, without_ended
+from gavel.mechanism.planning.invariants import check_allocation, check_plan, needs_are_met
+from gavel.mechanism.planning.non_preemptible import staying, used_of_kept, without_ended
 from gavel.mechanism.planning.planner import plan_round
 from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
 from gavel.mechanism.planning.profiling import unmeasured
@@ -94,13 +95,14 @@ class Decider:
         free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
         cluster = nodes.usable(tick.usable, {}, [w for lease in kept for w in lease.worker_ids])
         # 2. how the rest shares it
-        problem = self._problem(tick, free_jobs, cluster, estimator, last)
+        used = used_of_kept(kept, tick, free_jobs)
+        if (self._layout.cluster, self._layout.used) != (cluster, used):
+            self._layout = Layout(cluster, used)
+        problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last)
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
         costs = self.switch_cost_s(tick)
         unreported_s = self._charge_unreported(last, starts_at_s)
-        if self._layout.cluster != cluster:
-            self._layout = Layout(cluster)
         inputs = PlanInputs(
             policy=self._policy,
             cluster=cluster,
@@ -109,6 +111,7 @@ class Decider:
             starts_at_s=starts_at_s,
             duration_s=self._settings.round_duration_s,
             kept=tuple(kept),
+            used=used,
             to_profile=tuple(self._choose_profiling(free_jobs, problem, estimator)),
             profiling_workers_fraction=self._settings.profiling_workers_fraction,
             planner=self._settings.planner,
@@ -128,7 +131,8 @@ class Decider:
         plan, lag = plan_round(
             inputs, problem=problem, allocation=allocation, lag_rounds=lag_before, layout=self._layout
         )
-        plan = with_kept(plan, inputs)
+        given, plan = plan.leases, with_kept(plan, inputs)
+        needs_are_met(given, plan.leases, tick.seen.cluster, tick.jobs)
         check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=parent)
         return RoundRecord(
             plan=plan,
@@ -161,19 +165,19 @@ class Decider:
         self,
         tick: Tick,
         jobs: Sequence[Job],
-        cluster: Cluster,
+        feasibility: Feasibility,
         estimator: ThroughputEstimator,
         last: RoundRecord | None,
     ) -> AllocationProblem:
         settings = self._settings
         return problem_from(
             jobs,
-            cluster=cluster,
+            feasibility=feasibility,
             tiers=tick.snapshot.tiers,
             matrix=estimator.matrix,
             now_s=tick.now_s,
             round_duration_s=settings.round_duration_s,
-            pair_rates=estimator.pair_rates(jobs, cluster.accelerator_types, tries=settings.pair_trials)
+            pair_rates=estimator.pair_rates(jobs, feasibility.types, tries=settings.pair_trials)
             if settings.space_sharing
             else None,
             warm_start=last.allocation.warm_start if last else {},

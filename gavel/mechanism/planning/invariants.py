@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 
 from gavel.errors import InvariantViolated
-from gavel.types import Allocation, Cluster, Job, JobId, Lease, RoundPlan
+from gavel.mechanism.cluster.feasibility import overfull, used_by
+from gavel.types import NO_NEEDS, Allocation, Cluster, Job, JobId, Lease, Node, RoundPlan
 
 TOLERANCE = 1e-6
 
@@ -80,6 +81,29 @@ def whole_gangs_of_one_type(leases: Iterable[Lease], cluster: Cluster, jobs: Map
         job = jobs.get(lease.job_id)
         if job is None or len(types) != job.spec.scale_factor or set(types) != {lease.accelerator_type}:
             raise InvariantViolated("whole_gangs_of_one_type", f"job {lease.job_id} got {lease.worker_ids} of {types}")
+
+
+def needs_are_met(given: Iterable[Lease], leases: Iterable[Lease], cluster: Cluster, jobs: Mapping[JobId, Job]) -> None:
+    """I10: leases that are `given` now are where their jobs may run, and no node that they are on is beyond its cores
+    or memory by the needs of all `leases` that hold together.
+    """
+    leases, given = list(leases), list(given)
+    needs = {lease.job_id: jobs[lease.job_id].spec.needs for lease in leases if lease.job_id in jobs}
+    if all(each == NO_NEEDS for each in needs.values()):
+        return
+    nodes, workers = {each.name: each for each in cluster.nodes}, {each.id: each for each in cluster.workers}
+    for lease in given:
+        for worker in (workers[each] for each in lease.worker_ids):
+            node = nodes.get(worker.node, Node(name=worker.node))
+            if not (needs[lease.job_id].allows_worker(worker) and needs[lease.job_id].allows_node(node)):
+                raise InvariantViolated(
+                    "needs_are_met", f"job {lease.job_id} may not run on {worker.id} of {node.name}"
+                )
+    busy = {workers[each].node for lease in given for each in lease.worker_ids}
+    node_of = {each.id: each.node for each in cluster.workers}
+    held = [(lease.worker_ids, needs[lease.job_id]) for lease in leases if lease.job_id in needs]
+    if name := next(overfull(cluster, used_by(held, node_of), busy), None):
+        raise InvariantViolated("needs_are_met", f"gangs on node {name} need more cores or memory than it has")
 
 
 def generations_grow(leases: Iterable[Lease], jobs: Mapping[JobId, Job], parent: RoundPlan | None) -> None:

@@ -3,11 +3,13 @@
 While the disk is nearly full these are all gangs.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gavel.mechanism.cluster import nodes
+from gavel.mechanism.cluster.feasibility import used_by
 from gavel.mechanism.tick import Tick
-from gavel.types import JobState, Lease, RoundPlan
+from gavel.types import NO_NEEDS, Job, JobState, Lease, RoundPlan, Used
 
 
 def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: float) -> tuple[Lease, ...]:
@@ -27,6 +29,14 @@ def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: flo
             kept = replace(lease, round_index=index, expires_at_s=expires_at_s, starts_at_s=None)
             leases.append(replace(kept, combination=together))
     return tuple(leases)
+
+
+def used_of_kept(kept: Sequence[Lease], tick: Tick, others: Sequence[Job]) -> dict[str, Used]:
+    """Return what the `kept` leases hold of each node; empty while no job needs more than workers."""
+    held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
+    if all(needs == NO_NEEDS for _, needs in held) and all(job.spec.needs == NO_NEEDS for job in others):
+        return {}
+    return used_by(held, {worker.id: worker.node for worker in tick.seen.cluster.workers})
 
 
 def _holds_on(tick: Tick, lease: Lease) -> bool:

@@ -1,6 +1,6 @@
 """A job's own speed: the one place that asks the estimator how fast a job runs on each type."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gavel.mechanism.planning.problem import as_known
 from gavel.ports import ThroughputEstimate, ThroughputEstimator
@@ -8,14 +8,13 @@ from gavel.types import AcceleratorType, Job
 
 
 def own_estimates(
-    job: Job, estimator: ThroughputEstimator, capacity: Mapping[AcceleratorType, int]
+    job: Job, estimator: ThroughputEstimator, types: Sequence[AcceleratorType]
 ) -> dict[AcceleratorType, ThroughputEstimate]:
-    """Return the estimate of the job on each type where it can run and that has enough workers for its gang.
+    """Return the estimate of the job on each of `types`, those where its gang can run (cluster/feasibility.py).
 
     The speed is that of the gang alone on its workers and on as few nodes as possible, under the job's own kind if it
-    was seen to differ from the rest of its kind. `capacity`: workers of each type.
+    was seen to differ from the rest of its kind.
     """
-    types = [name for name, workers in capacity.items() if workers >= job.spec.scale_factor]
     estimates = estimator.estimate(as_known(job, estimator).spec, types)
     return {name: each for name, each in zip(types, estimates, strict=True) if each.steps_per_s > 0}
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gavel.mechanism.cluster.placement import Layout, Workers, place
+from gavel.mechanism.cluster.feasibility import Workers
+from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import uncapped
-from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, Choice, SelectionProblem, choose
+from gavel.mechanism.planning.placing import chosen_and_placed
+from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, Choice, SelectionProblem
 from gavel.types import (
     AcceleratorType,
     Allocation,
@@ -25,9 +27,7 @@ __all__ = [
     "Ledger",
     "SelectionProblem",
     "Shares",
-    "choose",
     "digest",
-    "gathers",
     "pinned_rows",
     "plan_round",
     "shares_of",
@@ -37,7 +37,6 @@ __all__ = [
 
 Ledger = Mapping[tuple[JobId, AcceleratorType], float]
 """What a planner keeps, in rounds: `lag` keeps the lags, `published` the rounds received since the last solve."""
-GATHERING_PAYS_FROM_ROUNDS = 0.1  # a gang over several nodes loses more of a round than this by not moving together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,7 +52,7 @@ class _Round:
     """The inputs of a plan with its problem, and `before`: the lease of each job (row) in the round before."""
 
     def __init__(self, inputs: PlanInputs, problem: AllocationProblem, layout: Layout | None) -> None:
-        self.inputs, self.problem, self.layout = inputs, problem, layout or Layout(inputs.cluster)
+        self.inputs, self.problem, self.layout = inputs, problem, layout or Layout(inputs.cluster, inputs.used)
         self.ids, self.types = problem.job_ids, problem.accelerator_types
         self.kinds = [inputs.jobs.kinds[kind] for kind in inputs.jobs.kind_of_job.tolist()]
         self.generation: list[int] = inputs.jobs.generation.tolist()
@@ -81,12 +80,10 @@ def plan_round(
     `inputs.cluster`, if the caller has it.
     """
     round_ = _Round(inputs, problem, layout)
-    # 1. which gangs, each on which type
+    # 1. which gangs, each on which type and workers
     selection = _selection_problem(round_, shares_of(allocation, problem), lag_rounds)
-    chosen, ledger = choose(selection)
-    # 2. which workers
-    placed = _placed(round_, selection, chosen)
-    # 3. leases: a gang that stays keeps its generation, any other gets the next
+    chosen, ledger, placed = chosen_and_placed(selection, round_.layout, _held(round_), inputs.jobs.needs_of_rows())
+    # 2. leases: a gang that stays keeps its generation, any other gets the next
     plan = RoundPlan(
         round_index=selection.round_index,
         parent_round_index=selection.round_index - 1,
@@ -269,15 +266,6 @@ def _is_held(round_: _Round, row: int, *, is_starting: bool) -> bool:
 # --- workers, leases and generations --------------------------------------------------------------------------------
 
 
-def _placed(round_: _Round, selection: SelectionProblem, chosen: Mapping[int, int]) -> dict[int, Workers]:
-    """The workers of each chosen row."""
-    types, count = round_.types, len(round_.ids)
-    pairs = {count + index: pair for index, pair in enumerate(selection.pairs)}
-    sizes = selection.scale_factor.tolist()
-    gangs = [(row, types[column], sizes[pairs[row][0] if row >= count else row]) for row, column in chosen.items()]
-    return place(gangs, round_.layout, _held(round_), pairs=pairs, pinned=selection.pinned, gathers=gathers(selection))
-
-
 def _leases(
     round_: _Round, selection: SelectionProblem, chosen: Mapping[int, int], placed: Mapping[int, Workers]
 ) -> Iterator[Lease]:
@@ -308,15 +296,6 @@ def _held(round_: _Round) -> dict[int, Workers]:
         taken = {worker for row, workers in held.items() if row not in gone for worker in workers}
         held = {row: workers for row, workers in held.items() if row not in gone or taken.isdisjoint(workers)}
     return held
-
-
-def gathers(selection: SelectionProblem) -> set[int]:
-    """Rows that may move to fewer nodes: gangs of several workers whose move costs little."""
-    if selection.planner != "lag":
-        return set()
-    price = selection.stay_rounds if selection.stay_rounds.size else np.zeros(len(selection.rates))
-    cheap = np.flatnonzero((selection.scale_factor > 1) & (price**2 / 2 <= GATHERING_PAYS_FROM_ROUNDS))
-    return set(cheap.tolist()) - set(selection.pinned)
 
 
 def _generation(round_: _Round, row: int, workers: Workers) -> int:

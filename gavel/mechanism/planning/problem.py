@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import (
@@ -59,7 +60,7 @@ class JobColumns:
     users: tuple[str, ...]
     tier_of_job: IntArray  # index into the tiers, sorted by name
     scale_factor: IntArray
-    steps_per_s: FloatArray  # (n, m) of the whole gang alone
+    steps_per_s: FloatArray  # (n, m) of the whole gang alone, 0 where it cannot run
     stated_weight: FloatArray
     priority: IntArray  # each step doubles the weight
     steps_left: FloatArray  # that nobody has reported as done
@@ -107,7 +108,7 @@ def problem_of(
     """Return the allocation problem of the jobs, one combination per job; the only function that makes one."""
     count, types = len(jobs.job_ids), cluster.accelerator_types
     rates = np.zeros((count, 2, len(types)))
-    rates[:, 0] = np.where(cluster.capacity_workers >= jobs.scale_factor[:, None], jobs.steps_per_s, 0.0)
+    rates[:, 0] = jobs.steps_per_s
     return AllocationProblem(
         now_s=now_s,
         round_duration_s=round_duration_s,
@@ -145,7 +146,7 @@ def _each_alone(count: int) -> tuple[Combination, ...]:
 def problem_from(
     jobs: Sequence[Job],
     *,
-    cluster: Cluster,
+    feasibility: Feasibility,
     tiers: Mapping[str, Tier],
     matrix: Matrix,
     now_s: float,
@@ -154,9 +155,11 @@ def problem_from(
     warm_start: Mapping[str, Any],
 ) -> AllocationProblem:
     """Return the allocation problem of `jobs` (n, in the order in which rounds serve them), one combination per job."""
-    columns = ClusterColumns.of(cluster)
+    columns = ClusterColumns.of(feasibility.cluster)
     names = {name: index for index, name in enumerate(sorted(tiers))}
-    steps_per_s = matrix([job.spec for job in jobs], columns.accelerator_types).steps_per_s
+    specs = [job.spec for job in jobs]
+    believed = matrix(specs, columns.accelerator_types).steps_per_s
+    steps_per_s = np.where(feasibility.mask(specs), believed, 0.0)
     return problem_of(
         JobColumns(
             job_ids=tuple([job.id for job in jobs]),
@@ -204,13 +207,11 @@ def attained_service_s(job: Job, now_s: float) -> float:
     return held_s * job.spec.scale_factor
 
 
-def rates_of(
-    specs: Sequence[JobSpec], types: Sequence[AcceleratorType], capacity: IntArray, estimate: Estimate
-) -> FloatArray:
-    """Return the steps per second of n gangs on each type, (n, m); 0 where a gang cannot fit."""
+def rates_of(specs: Sequence[JobSpec], feasibility: Feasibility, estimate: Estimate) -> FloatArray:
+    """Return the steps per second of n gangs on each type, (n, m); 0 where a gang cannot run."""
+    types = feasibility.types
     believed = np.array([[each.steps_per_s for each in estimate(spec, types)] for spec in specs], dtype=np.float64)
-    sizes = np.array([spec.scale_factor for spec in specs], dtype=np.int64)
-    return np.where(capacity >= sizes[:, None], believed.reshape(len(specs), len(types)), 0.0)
+    return np.where(feasibility.mask(specs), believed.reshape(len(specs), len(types)), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,0 +1,32 @@
+"""What an operator states of nodes and accelerators, where the backend does not know it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gavel.types import AcceleratorType, Cluster
+
+
+def as_configured(
+    cluster: Cluster,
+    *,
+    node_labels: Mapping[str, Mapping[str, str]],
+    accelerator_memory_bytes: Mapping[AcceleratorType, int],
+) -> Cluster:
+    """Return the cluster with these labels (by node, then key) and with the memory of accelerators by type.
+
+    A stated label replaces one that the backend reports; a stated memory counts only where the backend reports none.
+    """
+    if not node_labels and not accelerator_memory_bytes:
+        return cluster
+    return Cluster(
+        nodes=tuple(
+            replace(node, labels={**node.labels, **node_labels[node.name]}) if node.name in node_labels else node
+            for node in cluster.nodes
+        ),
+        workers=tuple(
+            worker
+            if worker.memory_bytes or worker.accelerator_type not in accelerator_memory_bytes
+            else replace(worker, memory_bytes=accelerator_memory_bytes[worker.accelerator_type])
+            for worker in cluster.workers
+        ),
+    )
