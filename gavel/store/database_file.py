@@ -27,8 +27,8 @@ class DatabaseFile:
         """Raise StoreUnavailable unless the path still leads to this file."""
         opened = os.fstat(self._file)
         try:
-            found = os.stat(self._path)
-            is_here = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+            there = os.stat(self._path)
+            is_here = (there.st_dev, there.st_ino) == (opened.st_dev, opened.st_ino)
         except OSError:
             is_here = False
         if self._is_here and not is_here:

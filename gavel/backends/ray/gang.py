@@ -13,8 +13,7 @@ from gavel.backends import machine
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT, launch_from
-from gavel.backends.ray.protocol import ShardLaunch, ShardSeen
-from gavel.backends.ray.shard import launch_of
+from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report

@@ -7,9 +7,10 @@ The service sends the bridge a `Wanted` and receives a `Seen`; the bridge sends 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from gavel.backends.gang import GangKey
+from gavel.backends.gang_records import launch_from
 from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
@@ -260,3 +261,11 @@ def epoch_of(term: Term | None, now_s: float) -> int:
     """
     generation = term.generation if term else 0
     return (generation << EPOCH_BITS) + int(now_s * 1000)
+
+
+def launch_of(record: Mapping[str, Any]) -> ShardLaunch:
+    """Return the ShardLaunch that `asdict` turned into JSON."""
+    slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in record["slots"])
+    names = ("ranks", "node_of_rank", "ports", "data_hosts", "image_command", "image_options")
+    lists = {name: tuple(record.get(name, ())) for name in names} | {"slots": slots}
+    return ShardLaunch(**{**record, **lists, "instruction": launch_from(record["instruction"])})

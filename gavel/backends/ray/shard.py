@@ -11,14 +11,13 @@ from typing import Any
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, spawn
-from gavel.backends.gang_records import launch_from
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
 from gavel.backends.ray.checkpoint_fetch import CheckpointFetch
 from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.ray.output_sync import OutputSync
-from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot, launch_of
 from gavel.backends.ray.samples import read_new
 from gavel.backends.ray.slots import environment_of
 from gavel.backends.ray.transfers import Transfers, is_url, store
@@ -379,14 +378,6 @@ def _sync_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> Outpu
     if places.outputs is None or not is_url(launch.outputs):
         return None
     return OutputSync(launch.key, url=launch.outputs, outputs=places.outputs, gang=places.gang, transfers=transfers)
-
-
-def launch_of(record: Mapping[str, Any]) -> ShardLaunch:
-    """Return the ShardLaunch that `asdict` turned into JSON."""
-    slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in record["slots"])
-    names = ("ranks", "node_of_rank", "ports", "data_hosts", "image_command", "image_options")
-    lists = {name: tuple(record.get(name, ())) for name in names} | {"slots": slots}
-    return ShardLaunch(**{**record, **lists, "instruction": launch_from(record["instruction"])})
 
 
 def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | None) -> LocalAccelerator:
