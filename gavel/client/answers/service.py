@@ -10,4 +10,4 @@ class Health(TypedDict):
     """`ok`: the process answers; ready also means that the store answers and the scheduler is alive."""
 
     status: str
-    note: NotRequired[str]  # How this service's scheduler ended lately, and when the next one starts.
+    note: NotRequired[str]  # How this service's scheduler ended lately, or why no gang is started now.
