@@ -10,6 +10,7 @@ from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.cluster.prices import priced
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.cluster.warm_starts import preparations
 from gavel.mechanism.commands.table import apply_commands
@@ -83,6 +84,7 @@ class Driver:
         self._clock = clock
         self._settings = settings
         self._stored_cluster = Cluster()
+        self._observed_cluster = Cluster()  # as the backend has it, without the operator's prices
         self._layout = Layout(Cluster())
         self._decision_times = timing.DecisionTimes()
         self._exchange = Exchange()
@@ -131,9 +133,10 @@ class Driver:
     def _observe(self) -> Observation:
         """The backend's observation, with the reports that an earlier tick could not commit put first."""
         seen = self._exchange.with_uncommitted(self._backend.observe())
-        if self._layout.cluster != seen.cluster:
-            self._layout = Layout(seen.cluster)
-        return seen
+        if self._observed_cluster != seen.cluster:
+            self._observed_cluster = seen.cluster
+            self._layout = Layout(priced(seen.cluster, self._settings.prices_usd_per_hour))
+        return replace(seen, cluster=self._layout.cluster)
 
     # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 
