@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -127,6 +127,9 @@ class Settings(BaseSettings):
     )
     keep_outputs_s: float = Field(
         30 * 86_400.0, ge=3_600, le=3e9, description="How long the output folder of a job stays after its end."
+    )
+    prices_usd_per_hour: dict[str, Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]] = Field(
+        {}, description="Price of a worker by accelerator type, USD an hour; 1 for a type that is not named."
     )
     keep_checkpoints_s: float = Field(
         30 * 86_400.0, ge=0, le=3e9, description="How long the checkpoints of a job stay after its end."

@@ -71,10 +71,16 @@ class Allowed:
             raise problem(
                 401, "send `Authorization: Bearer TOKEN` with a valid token", headers={"WWW-Authenticate": "Bearer"}
             )
-        if caller.scope not in self.scopes:
+        if not self._admits(caller.scope, request.method):
             raise problem(403, f"a token of scope {caller.scope} may not do this; it needs {self._names()}")
         request.app.state.rates.count(caller)
         return caller
+
+    def _admits(self, scope: Scope, method: str) -> bool:
+        """Return whether tokens of the scope may call; a viewer reads what users may read."""
+        if scope is Scope.VIEWER:
+            return method == "GET" and not self.scopes.isdisjoint({Scope.VIEWER, Scope.USER})
+        return scope in self.scopes
 
     async def caller(self, request: Request) -> Identity:
         """Return the caller's identity, for a route that does not declare this dependency."""
@@ -101,6 +107,7 @@ async def public() -> None:
 
 USER_OR_OPERATOR = Allowed(frozenset({Scope.OPERATOR, Scope.USER}))
 OperatorOnly = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR})))]
+OperatorOrViewer = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.VIEWER})))]
 UserOrOperator = Annotated[Identity, Depends(USER_OR_OPERATOR)]
 AnyCaller = Annotated[Identity, Depends(Allowed(frozenset(Scope)))]
 PUBLIC = Depends(public)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from api.access.auth import PUBLIC, OperatorOnly
+from api.access.auth import PUBLIC, OperatorOrViewer
 from api.http.errors import documented, problem
 from api.http.reference import page
 from api.schemas import Health
@@ -47,8 +47,8 @@ def readyz(services: ServicesDep) -> Health:
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response, responses=PLAIN | documented(401, 403, 503))
-def metrics(request: Request, caller: OperatorOnly) -> Response:
-    """Prometheus metrics; needs an operator's token."""
+def metrics(request: Request, caller: OperatorOrViewer) -> Response:
+    """Prometheus metrics; needs a token of scope viewer or operator."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -57,4 +57,6 @@ def revoke_token(name: NamePath, token_id: TokenId, caller: OperatorOnly, servic
 
 
 def _view(token: BearerToken) -> BearerTokenView:
-    return BearerTokenView(id=token.id, user=token.user, scope=token.scope.value, created_at_s=token.created_at_s)
+    return BearerTokenView(
+        id=token.id, user=token.user, scope=token.scope.value, created_at_s=token.created_at_s, job_id=token.job_id
+    )

@@ -98,7 +98,7 @@ class UserList(View):
 class TokenCreate(Request):
     """What a new token may do."""
 
-    scope: Literal["user", "operator"] = "user"
+    scope: Literal["user", "operator", "viewer"] = "user"
 
 
 class BearerTokenView(View):
@@ -108,6 +108,7 @@ class BearerTokenView(View):
     user: str
     scope: str
     created_at_s: float
+    job_id: str | None = Field(description="The job whose programs hold it, scope `job`; it ends with the job.")
 
 
 class TokenList(View):

@@ -162,7 +162,7 @@ def set_user(
 @token_commands.command("create")
 def create_token(
     user: UserName,
-    scope: Annotated[str, typer.Option(help="user, or operator.")] = "user",
+    scope: Annotated[str, typer.Option(help="user, operator, or viewer: reads, and changes nothing.")] = "user",
     as_json: Json = False,
 ) -> None:
     """Create a token for a user and print it. It cannot be shown again."""

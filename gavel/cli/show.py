@@ -252,9 +252,9 @@ def users(items: Iterable[User]) -> Rows:
 
 def tokens(items: Iterable[BearerToken]) -> Rows:
     """Return one line per token."""
-    table = Rows("TOKEN", "USER", "SCOPE", "MADE")
+    table = Rows("TOKEN", "USER", "SCOPE", "MADE", "JOB")
     for each in items:
-        table.add_row(each["id"], each["user"], each["scope"], instant(each["created_at_s"]))
+        table.add_row(each["id"], each["user"], each["scope"], instant(each["created_at_s"]), each["job_id"] or "")
     return table
 
 

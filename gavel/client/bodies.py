@@ -215,7 +215,7 @@ class UserPut(TypedDict):
 class TokenCreate(TypedDict):
     """What a new token may do."""
 
-    scope: NotRequired[Literal["user", "operator"]]
+    scope: NotRequired[Literal["user", "operator", "viewer"]]
 
 
 class SecretPut(TypedDict):

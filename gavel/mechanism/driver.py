@@ -11,6 +11,7 @@ from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleV
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.configured import as_configured
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.cluster.prices import priced
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.cluster.warm_starts import preparations
 from gavel.mechanism.commands.table import apply_commands
@@ -84,6 +85,7 @@ class Driver:
         self._clock = clock
         self._settings = settings
         self._stored_cluster = Cluster()
+        self._observed_cluster = Cluster()  # as the backend has it, without what the operator states
         self._layout = Layout(Cluster())
         self._decision_times = timing.DecisionTimes()
         self._exchange = Exchange()
@@ -132,17 +134,18 @@ class Driver:
     def _observe(self) -> Observation:
         """The backend's observation, with the reports that an earlier tick could not commit put first."""
         seen = self._exchange.with_uncommitted(self._backend.observe())
-        seen = replace(seen, cluster=self._as_configured(seen.cluster))
-        if self._layout.cluster != seen.cluster:
-            self._layout = Layout(seen.cluster)
-        return seen
+        if self._observed_cluster != seen.cluster:
+            self._observed_cluster = seen.cluster
+            self._layout = Layout(self._as_configured(seen.cluster))
+        return replace(seen, cluster=self._layout.cluster)
 
     def _as_configured(self, cluster: Cluster) -> Cluster:
-        return as_configured(
+        stated = as_configured(
             cluster,
             node_labels=self._settings.node_labels,
             accelerator_memory_bytes=self._settings.accelerator_memory_bytes,
         )
+        return priced(stated, self._settings.prices_usd_per_hour)
 
     # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 

@@ -73,7 +73,8 @@ def simulate(  # noqa: PLR0913  one argument per thing that a real cluster does
     """
     for job in workload:
         _check_feasible(job.spec, cluster, throughput)
-    settings = Settings(policy=policy, **{"planning_lead_fraction": 0.0, **overrides})
+    own = {"planning_lead_fraction": 0.0, "prices_usd_per_hour": {}}  # a virtual cluster has its own prices
+    settings = Settings(policy=policy, **{**own, **overrides})
     backend = VirtualCluster(
         cluster, throughput, clock := ManualClock(), switch_cost_s, LEASE_GRACE_S, checkpoint_period_s
     )

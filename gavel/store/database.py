@@ -42,7 +42,18 @@ def checked_url(url: str) -> URL:
         ) from error
     if place.get_backend_name() == "sqlite" and place.database in (None, "", ":memory:"):
         raise InvalidRequest("database_url", "SQLite needs a file here; use MemoryStore to keep nothing")
+    _check_driver(place)
     return place
+
+
+def _check_driver(place: URL) -> None:
+    """Raise InvalidRequest if the driver of such a database is not installed."""
+    name = place.get_backend_name()
+    try:
+        place.get_dialect().import_dbapi()
+    except (ImportError, SQLAlchemyError):
+        extra = "pip install 'gavel[postgres]'" if name == "postgresql" else "sqlite:////path/gavel.db or postgresql://"
+        raise InvalidRequest("database_url", f"there is no driver for {name} here; try {extra}") from None
 
 
 # --- connections ------------------------------------------------------------------------------------------------

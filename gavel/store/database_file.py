@@ -20,11 +20,13 @@ class DatabaseFile:
     def __init__(self, path: str) -> None:
         self._path = path
         # Any other descriptor would, when it is closed, give up the locks that SQLite has on the file.
-        self._file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        self._file: int | None = os.open(path, os.O_PATH | os.O_CLOEXEC)
         self._is_here = True
 
     def check(self) -> None:
-        """Raise StoreUnavailable unless the path still leads to this file."""
+        """Raise StoreUnavailable unless the path still leads to this file; after `close` nothing is known of it."""
+        if self._file is None:
+            return
         opened = os.fstat(self._file)
         try:
             there = os.stat(self._path)
@@ -41,8 +43,10 @@ class DatabaseFile:
             )
 
     def close(self) -> None:
-        """Close the descriptor."""
-        os.close(self._file)
+        """Close the descriptor. Closing twice does no harm."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
 
 
 def watch_file(writer: Engine, reader: Engine) -> None:

@@ -328,7 +328,7 @@ class SqlStore:
         return self._read(lambda connection: queries.identity(connection, token_hash))
 
     def tokens(self, user: str) -> tuple[BearerToken, ...]:
-        """Return the user's bearer tokens, oldest first, without those of its jobs."""
+        """Return the user's bearer tokens and those of its unfinished jobs, oldest first."""
         return self._read(lambda connection: tokens.tokens(connection, user))
 
     def revoke_token(self, user: str, token_id: str, *, by: str, now_s: float) -> None:

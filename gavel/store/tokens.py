@@ -16,23 +16,25 @@ _IDS_A_QUERY = 1000  # databases bound the number of parameters
 
 
 def tokens(connection: Connection, user: str) -> tuple[BearerToken, ...]:
-    """Return the user's tokens, oldest first."""
-    where = (TokenRow.user_name == user, TokenRow.scope != Scope.JOB.value)
-    rows = connection.execute(select(_TABLE).where(*where).order_by(TokenRow.created_at_s, TokenRow.token_hash))
+    """Return the user's tokens and those of its jobs, oldest first."""
+    of_user = select(_TABLE).where(TokenRow.user_name == user)
+    rows = connection.execute(of_user.order_by(TokenRow.created_at_s, TokenRow.token_hash))
     return tuple(
         BearerToken(
             id=row.token_hash[:TOKEN_ID_DIGITS],
             user=row.user_name,
             scope=Scope(row.scope),
             created_at_s=row.created_at_s,
+            job_id=row.job_id,
         )
         for row in rows
     )
 
 
 def revoke_token(tx: Transaction, user: str, token_id: str, by: str, now_s: float) -> None:
-    """Revoke a token: it opens nothing any more. Raises NotFound."""
-    token = next((each for each in tokens(tx.connection, user) if each.id == token_id), None)
+    """Revoke a token: it opens nothing any more. Raises NotFound, for that of a job too: it ends with it."""
+    own = (each for each in tokens(tx.connection, user) if each.scope is not Scope.JOB)
+    token = next((each for each in own if each.id == token_id), None)
     if token is None:
         raise NotFound(f"user {user} has no token {token_id}")
     where = (TokenRow.user_name == user, TokenRow.token_hash.startswith(token_id, autoescape=True))

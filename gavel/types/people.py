@@ -80,6 +80,7 @@ class Scope(StrEnum):
     OPERATOR = "operator"
     USER = "user"
     JOB = "job"
+    VIEWER = "viewer"  # reads what a user may read, and the metrics; changes nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,7 @@ class BearerToken:
     user: str
     scope: Scope
     created_at_s: float
+    job_id: JobId | None = None  # of scope JOB: whose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,6 +180,18 @@ def test_a_route_answers_each_caller_as_it_should(everybody: Everybody, route: s
     }
 
 
+def test_a_viewer_reads_what_a_user_may_read_and_the_metrics_and_changes_nothing(
+    service: Service, everybody: Everybody
+) -> None:
+    viewer = service.client(service.token(service.user()[0], Scope.VIEWER))
+    for route, (bob, *_) in MATRIX.items():
+        method, path = route.split()
+        path = path.format(job=everybody.job_id, user=everybody.user, operation=everybody.operation)
+        expected = 200 if path == "/metrics" else bob if method == "GET" else 403
+        body = {"json": BODIES[route]} if route in BODIES else {}
+        assert status_of(viewer, method, path, **body) == expected, route
+
+
 def test_another_users_job_and_no_job_cannot_be_told_apart(everybody: Everybody) -> None:
     for path in ("", "/events", "/logs"):
         hidden = everybody.bob.get(f"/v1/jobs/{everybody.job_id}{path}")

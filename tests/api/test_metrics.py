@@ -141,6 +141,8 @@ def test_every_query_of_the_dashboard_names_a_metric_that_is_exported(
     assert len(queries) > 12 and all(NAME.search(query) for query in queries)
     named = {name for query in queries for name in NAME.findall(query)}
     assert named <= metrics.keys(), named - metrics.keys()
+    alerts = (DASHBOARD.parents[1] / "prometheus" / "gavel-alerts.yml").read_text()
+    assert set(NAME.findall(alerts)) <= metrics.keys() | {"gavel_notifications"}, "of which there are none here"
     shown = {name.removesuffix("_bucket") for name in named}
     unshown = {name for name in metrics if not name.endswith(("_created", "_sum", "_count", "_bucket"))} - shown
     assert unshown <= {"gavel_jobs", "gavel_round_index", "gavel_round_duration_seconds"}, "an unseen metric is no use"

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 import pytest
 
 from api.live import streams
+from gavel.types import Scope
 from tests.api.conftest import Service
 from tests.api.test_live import Following, submit
 
@@ -30,6 +31,15 @@ def test_a_token_is_taken_back_and_opens_nothing_from_then_on(service: Service) 
     assert [service.client(token).get("/v1/jobs").status_code for token in (lost, kept)] == [401, 200]
     newest = operator.get("/v1/audit", params={"subject": "user/fred"}).json()["items"][0]
     assert (newest["action"], newest["before"]) == ("token.revoked", {"id": lost_id, "scope": "user"})
+
+
+def test_tokens_of_jobs_are_listed_with_their_jobs(service: Service) -> None:
+    token, token_id = made(service, "kim")
+    job_id = submit(service.client(token))
+    service.token("kim", Scope.JOB, job_id)
+    held = service.operator().get("/v1/users/kim/tokens").json()["items"]
+    assert sorted((each["scope"], each["job_id"]) for each in held) == [("job", job_id), ("user", None)]
+    assert token_id in {each["id"] for each in held}
 
 
 def test_a_token_that_is_taken_back_hears_nothing_more(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,6 @@ def running(tmp_path: Path) -> LocalGang:
     )
     places = tmp_path / "gang", tmp_path / "checkpoints"
     gang = LocalGang(instruction, *places, machine.boottime_s() + 100, lease_grace_s=1.0)
-        instruction, tmp_path / "gang", tmp_path / "checkpoints", machine.boottime_s() + 100, lease_grace_s=1.0
-    )
     gang.remember()
     gang.state = GangState.RUNNING
     return gang

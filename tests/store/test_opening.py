@@ -118,3 +118,11 @@ def test_a_damaged_row_is_an_error_that_names_it(column: str, database: Path, op
     for read in (store.snapshot, lambda: store.job(job.id), lambda: store.jobs(JobFilter())):
         with pytest.raises(StoreUnavailable, match=job.id):
             read()
+
+
+def test_a_driver_that_is_missing_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(InvalidRequest, match=r"no driver for postgresql here; try pip install 'gavel\[postgres\]'"):
+        SqlStore("postgresql://gavel@/gavel")
+    with pytest.raises(InvalidRequest, match="no driver for oracle here"):
+        SqlStore("oracle://gavel@/gavel")

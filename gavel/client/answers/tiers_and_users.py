@@ -57,6 +57,7 @@ class BearerToken(TypedDict):
     user: str
     scope: str
     created_at_s: float
+    job_id: str | None  # The job whose programs hold it, scope `job`; it ends with the job.
 
 
 class Secret(TypedDict):
