@@ -85,6 +85,12 @@ class Settings(BaseSettings):
     leader_lease_s: float = Field(
         10.0, ge=0.5, le=600, description="Longest silence of a leading scheduler before another process takes over."
     )
+    stall_limit_s: float = Field(
+        120.0,
+        ge=0.1,
+        le=86_400,
+        description="Longest time without a completed tick; then a leader gives way to others.",
+    )
     what_if_time_limit_s: float = Field(30.0, ge=1, le=600, description="Most that a what-if or a preview may take.")
     lease_grace_s: float = Field(5.0, ge=0.1, le=600, description="From lease end to the kill of what still runs.")
     profiling_workers_fraction: float = Field(0.5, ge=0, le=1, description="Part of a type that may profile at once.")

@@ -5,6 +5,8 @@ import errno
 import json
 import math
 import os
+import select
+import signal
 import stat
 import time
 from collections.abc import Iterator, Mapping
@@ -179,6 +181,29 @@ def start_time(pid: int) -> int | None:
     except OSError:
         return None
     return None if fields[0] in "ZX" else int(fields[19])
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the pid of the process's parent; None if it is gone."""
+    try:
+        return int(stat_fields(pid)[1])
+    except OSError:
+        return None
+
+
+def kill_and_wait(pid: int, *, within_s: float) -> None:
+    """Kill a process, which need not be a child, and wait for its end, but no longer than `within_s` seconds."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        select.select([process], [], [], within_s)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(process)
 
 
 def children_of_all() -> dict[int, list[int]]:

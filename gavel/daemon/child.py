@@ -38,11 +38,20 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerState:
-    """A scheduler's state: whether it leads, what halted its planning, what is wrong with its cluster."""
+    """A scheduler's state: whether it leads, what halted its planning, what is wrong with its cluster.
+
+    `stalled`: why it completed no tick for longer than it may; it has given the leadership up, or is trying again.
+    """
 
     leads: bool = False
     halted: str = ""
+    stalled: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Return whether it plans nothing though it should."""
+        return bool(self.halted or self.stalled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +147,8 @@ class SchedulerProcess:
         """Return everything that is wrong with the scheduler and its cluster, one sentence each."""
         state = self._state
         halted = f"planning is halted: {state.halted}" if state.halted else ""
-        return (*(each for each in (self.trouble(), halted) if each), *state.notes)
+        stalled = f"planning is stalled: {state.stalled}" if state.stalled else ""
+        return (*(each for each in (self.trouble(), halted, stalled) if each), *state.notes)
 
     def begin(self) -> None:
         """Start the scheduler; returns at once."""

@@ -3,7 +3,9 @@
 1. A process that stands by reads the row. It takes the leadership when nobody leads, when the leader was a process of
 this machine that has ended, or when the row has not changed for one lease on the reader's own clock.
 2. While a process leads, a thread of its own renews the row (a heartbeat) as long as the scheduler's loop ticks.
-3. A leader that did not run for a while (a suspended machine) notices at its next heartbeat, tick or commit, whichever
+3. A silent leader of this machine that stopped in the middle of a write would keep everybody from writing: the process
+that takes over kills it first.
+4. A leader that did not run for a while (a suspended machine) notices at its next heartbeat, tick or commit, whichever
 comes first, and steps down.
 """
 
@@ -28,6 +30,8 @@ log = structlog.get_logger("gavel.leadership")
 BEATS_A_LEASE = 4
 LOOKS_A_LEASE = 8
 LOOK_EVERY_S = 1.0  # at the most
+BLOCKED_LOOKS, BLOCKED_LOOK_S = 5, 0.05
+KILL_LIMIT_S = 5.0
 
 
 def own_name() -> str:
@@ -40,6 +44,12 @@ def is_gone(holder: str) -> bool:
     """Return whether the holder is a process of this place that has ended; False if it runs or is of another place."""
     _, pid, start, place = holder.rsplit(":", 3)
     return place == _place() and machine.start_time(int(pid)) != int(start)
+
+
+def process_of(holder: str) -> int | None:
+    """Return the pid of a holder that runs in this place; None for one that has ended or is of another place."""
+    _, pid, _, place = holder.rsplit(":", 3)
+    return int(pid) if place == _place() and not is_gone(holder) else None
 
 
 def shown(holder: str) -> str:
@@ -83,10 +93,25 @@ class Candidate:
         current = self._look()
         if not self._is_free(current):
             return None
+        if current.holder:
+            self._end_blocking(current.holder)
         term = self._leadership.take(self._name, lease_s=self._lease_s, seen=current)
         if term is not None:
             log.info("leadership.taken", generation=term.generation, holder=self._name, before=current.holder)
         return term
+
+    def _end_blocking(self, holder: str) -> None:
+        """Kill a silent leader of this machine, or the service that it is the child of, that is stopped in a write."""
+        leader = process_of(holder)
+        blocking = self._leadership.blocked_by()
+        if leader is None or blocking is None or blocking not in (leader, machine.parent_of(leader)):
+            return
+        for _ in range(BLOCKED_LOOKS):  # a write in progress is over in milliseconds
+            time.sleep(BLOCKED_LOOK_S)
+            if self._leadership.blocked_by() != blocking:
+                return
+        log.error("leadership.killed", holder=holder, pid=blocking, reason="it was silent in the middle of a write")
+        machine.kill_and_wait(blocking, within_s=KILL_LIMIT_S)
 
     def _look(self) -> LeaderRow:
         now = self._leadership.current()

@@ -20,6 +20,9 @@ log = structlog.get_logger("gavel.scheduler")
 class Scheduler:
     """Ticks a driver as long as this process leads. A tick that fails is logged and tried again; the loop goes on.
 
+    A leader that completes no tick for `stall_limit_s`, or may not plan for so long, gives the leadership up and lets
+    others lead for the length of a lease; then it opens everything anew, and tries again if nobody else does.
+
     `tell` is called with a sentence when the leader changes, and with each change of this scheduler's state.
     """
 
@@ -28,7 +31,9 @@ class Scheduler:
         self._leadership, self._clock, self._settings = parts.store.leadership, parts.clock, parts.settings
         self._candidate = Candidate(self._leadership, lease_s=self._settings.lease_of_leader_s)
         self._stopping = threading.Event()
-        self._ticked_at_s = time.monotonic()
+        self._ticked_at_s = self._completed_at_s = time.monotonic()  # when a tick returned, and when one was completed
+        self._stalled = ""  # why no tick is completed
+        self._leads_after_s = 0.0  # others may lead until then
         self._reported: SchedulerState | None = None  # None until it leads or stands by: until then an error ends it
 
     def stop(self) -> None:
@@ -51,16 +56,19 @@ class Scheduler:
             self._stopping.wait(self._candidate.look_every_s)
 
     def _lead_if_free(self) -> None:
-        term = self._candidate.try_to_lead()
+        term = self._candidate.try_to_lead() if time.monotonic() >= self._leads_after_s else None
         if term is not None:
             self._lead(term)
         elif self._reported is None:
             self._tell(f"stands by; the scheduler is led by {shown(self._candidate.leader())}")
             self._report(SchedulerState())
+        elif self._stalled and self._candidate.leader():  # another process plans now
+            self._stalled = ""
+            self._report(SchedulerState())
 
     def _lead(self, term: Term) -> None:
         """Tick until `stop`, or until another process leads."""
-        self._ticked_at_s = time.monotonic()
+        self._ticked_at_s = self._completed_at_s = time.monotonic()
         try:
             with self._until_resigned(), self._heart() as heart, self._parts.open(term) as driver:
                 self._tell(f"leads the scheduler, generation {term.generation}")
@@ -70,7 +78,7 @@ class Scheduler:
             self._tell("stands by; another process leads the scheduler")
         finally:
             if self._reported is not None:
-                self._report(SchedulerState())
+                self._report(SchedulerState(stalled=self._stalled))
 
     def _report(self, state: SchedulerState) -> None:
         if state != self._reported:
@@ -78,7 +86,8 @@ class Scheduler:
             self._tell(state)
 
     def _report_leading(self, driver: Driver) -> None:
-        self._report(SchedulerState(leads=True, halted=driver.halted or "", notes=self._parts.notes()))
+        halted, notes = driver.halted or "", self._parts.notes()
+        self._report(SchedulerState(leads=True, halted=halted, stalled=self._stalled, notes=notes))
 
     @contextmanager
     def _until_resigned(self) -> Iterator[None]:
@@ -104,6 +113,8 @@ class Scheduler:
         while not self._stopping.is_set():
             began_s = time.monotonic()
             due_s = self._tick(driver, heart)
+            if self._must_give_way(driver):
+                return
             self._report_leading(driver)
             # Even if it is woken all the time, it leaves half of the time to the processes that serve and write.
             self._stopping.wait(min(time.monotonic() - began_s, self._settings.tick_s))
@@ -115,17 +126,31 @@ class Scheduler:
         """Tick once; return when the next tick is due, in seconds of the clock. Raises LeadershipLost."""
         try:
             heart.check()
-            before, due_s = driver.newest_round, driver.tick()
+            before, completed = driver.newest_round, driver.ticks
+            due_s = driver.tick()
         except LeadershipLost:
             raise
         except Exception:  # the boundary of the loop: leases go on, and the next tick may succeed
             log.exception("tick.failed")
             return self._clock.now_s() + self._settings.idle_tick_s
         self._ticked_at_s = time.monotonic()
+        if driver.ticks > completed and not driver.halted:
+            self._completed_at_s, self._stalled = time.monotonic(), ""
         if driver.newest_round != before:
             index, spent_s = driver.newest_round
             log.info("round.committed", round=index, seconds=round(spent_s, 3))
         return due_s
+
+    def _must_give_way(self, driver: Driver) -> bool:
+        """Return True, and let others lead for a lease, once no tick was completed for longer than may be."""
+        silent_s = time.monotonic() - self._completed_at_s
+        if silent_s < max(self._settings.stall_limit_s, 3 * self._settings.idle_tick_s):
+            return False
+        self._stalled = driver.halted or driver.skipped or "its ticks fail; the log says why"
+        self._leads_after_s = time.monotonic() + self._settings.lease_of_leader_s
+        log.error("scheduler.stalled", silent_s=round(silent_s, 1), reason=self._stalled)
+        self._tell(f"gives the leadership up: no tick was completed for {silent_s:.0f} s ({self._stalled})")
+        return True
 
     def _is_ticking(self) -> bool:
         """Return False once no tick has succeeded for longer than any solve and pause may take."""

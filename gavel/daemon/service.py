@@ -103,7 +103,7 @@ def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess |
         settings=settings,
         clock=SystemClock(),
         read_log=read,
-        is_scheduler_alive=lambda: not (scheduler and scheduler.state.halted) and bool(watched.leader()),
+        is_scheduler_alive=lambda: not (scheduler and scheduler.state.is_stuck) and bool(watched.leader()),
         leads_scheduler=lambda: scheduler is not None and scheduler.state.leads,
         cluster_notes=scheduler.notes if scheduler else tuple,
         scheduler_trouble=scheduler.trouble if scheduler else str,

@@ -93,6 +93,8 @@ class Driver:
         self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
         self.newest_round = (0, 0.0)  # its index, and seconds from the observation to its commit
+        self.ticks = 0  # completed ones
+        self.skipped = ""  # why the last tick was skipped; empty if it was not
         self.halted: str | None = None  # the invariant that stopped planning, if any
         self.is_idle = True  # no job wants anything and no gang is left, as of the last tick
 
@@ -118,8 +120,10 @@ class Driver:
                 self.newest_round = (tick.record.plan.round_index, self._clock.now_s() - now_s)
             self._execute(tick, decision)  # 7. act
         except (BackendUnavailable, StoreUnavailable, StaleVersion) as error:
+            self.skipped = str(error)
             log.warning("tick.skipped", error=str(error))
             return now_s + RETRY_S
+        self.ticks, self.skipped = self.ticks + 1, ""
         self._rest_if_idle(tick)
         return self._next_instant_s(tick)
 

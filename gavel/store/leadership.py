@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import LeadershipLost, StoreUnavailable
+from gavel.store.lock_holder import write_lock_holder
 from gavel.store.schema import LeadershipRow
 from gavel.store.writer import Transaction, Writer
 from gavel.types import Term
@@ -53,6 +54,10 @@ class Leadership:
                 return _leader_row(connection)
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot be read now: {_first_line(error)}") from error
+
+    def blocked_by(self) -> int | None:
+        """Return the pid of the process of this machine that keeps others from writing; None if none is known."""
+        return write_lock_holder(self._write_engine)
 
     def take(self, holder: str, *, lease_s: float, seen: LeaderRow) -> Term | None:
         """Become the leader and return the new row; None if the row changed since `seen`. Raises StoreUnavailable.
