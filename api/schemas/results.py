@@ -24,6 +24,11 @@ class RankUtilizationView(View):
     generations: list[int] = Field(description="Of the gang: it grows with each launch.")
     cpu_cores: list[float] = Field(description="Mean number of CPU cores since the sample before.")
     memory_bytes: list[int] = Field(description="Resident memory; what processes share counts for each.")
+    accelerator_busy: list[float | None] = Field(
+        description="Part of the time, from 0 to 1, in which its accelerator was busy since the sample before;"
+        " null: not known."
+    )
+    accelerator_memory_bytes: list[int | None] = Field(description="Memory in use there, of all processes.")
 
 
 class JobUtilizationView(View):

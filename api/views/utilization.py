@@ -24,4 +24,6 @@ def _rank(rank: int, samples: Sequence[UtilizationSample]) -> RankUtilizationVie
         generations=[each.generation for each in samples],
         cpu_cores=[each.cpu_cores for each in samples],
         memory_bytes=[each.memory_bytes for each in samples],
+        accelerator_busy=[each.accelerator_busy for each in samples],
+        accelerator_memory_bytes=[each.accelerator_memory_bytes for each in samples],
     )

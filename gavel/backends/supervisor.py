@@ -35,7 +35,7 @@ from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Process, start_ranks, start_task
-from gavel.backends.utilization_sampler import Sampler
+from gavel.backends.utilization_sampler import sampler_of
 from gavel.child_processes import adopt_orphans, exit_text
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Supervisor:
         self._lost = ""
         self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
         self._over_quota = ""
-        self._sampler = Sampler(f"{self._launch['log_path']}.utilization", self._launch.get("generation", 0))
+        self._sampler = sampler_of(self._launch)
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False

@@ -13,13 +13,19 @@ from gavel.backends.utilization_sampler import append_lines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilizationSample:
-    """What a rank used: the mean number of CPU cores since the sample before, and its memory at this instant."""
+    """What a rank used: the mean number of CPU cores since the sample before, and its memory at this instant.
+
+    The same of its accelerator, None where that is not known: the part of the time in which it was busy, from 0 to 1,
+    and the memory in use there, of all processes.
+    """
 
     at_s: float
     generation: int
     rank: int
     cpu_cores: float
     memory_bytes: int
+    accelerator_busy: float | None = None
+    accelerator_memory_bytes: int | None = None
 
 
 def utilization_path(log: Path) -> Path:
@@ -37,9 +43,16 @@ def append_samples(log: Path, of_instants: Sequence[Sequence[UtilizationSample]]
     """Append samples to the file beside a job's log, those of one instant in a line. Raises OSError."""
     lines = []
     for samples in of_instants:
-        ranks = [[each.rank, each.cpu_cores, each.memory_bytes] for each in samples]
+        ranks = [_rank_of(each) for each in samples]
         lines.append(json.dumps({"at_s": samples[0].at_s, "generation": samples[0].generation, "ranks": ranks}))
     append_lines(str(utilization_path(log)), lines)
+
+
+def _rank_of(sample: UtilizationSample) -> list[float]:
+    own = [sample.rank, sample.cpu_cores, sample.memory_bytes]
+    if sample.accelerator_busy is None or sample.accelerator_memory_bytes is None:
+        return own
+    return [*own, sample.accelerator_busy, sample.accelerator_memory_bytes]
 
 
 def samples_of(line: bytes) -> Iterator[UtilizationSample]:
@@ -54,8 +67,17 @@ def samples_of(line: bytes) -> Iterator[UtilizationSample]:
 def _sample(line: Mapping[str, Any], rank: list[Any]) -> UtilizationSample:
     number, cores, memory_bytes = int(rank[0]), float(rank[1]), int(rank[2])
     at_s = float(line["at_s"])
+    busy, held_bytes = (float(rank[3]), int(rank[4])) if len(rank) > 3 else (None, None)
+    if busy is not None and held_bytes is not None and not (0 <= busy <= 1 and 0 <= held_bytes < 2**60):
+        raise ValueError("no sample")
     if not (math.isfinite(cores) and math.isfinite(at_s) and 0 <= memory_bytes < 2**60 and 0 <= number < 2**31):
         raise ValueError("no sample")
     return UtilizationSample(
-        at_s=at_s, generation=int(line["generation"]), rank=number, cpu_cores=cores, memory_bytes=memory_bytes
+        at_s=at_s,
+        generation=int(line["generation"]),
+        rank=number,
+        cpu_cores=cores,
+        memory_bytes=memory_bytes,
+        accelerator_busy=busy,
+        accelerator_memory_bytes=held_bytes,
     )

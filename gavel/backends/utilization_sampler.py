@@ -6,8 +6,13 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 from gavel.backends.machine import boottime_s, children_of_all, descendants, stat_fields
+from gavel.backends.meeting import DEVICES
+
+if TYPE_CHECKING:
+    from gavel.backends.accelerator_sampler import AcceleratorSampler
 
 FIRST_AFTER_S, EVERY_S = 2.0, 10.0
 FILE_BYTES = 1 << 18  # then samples are left out
@@ -17,10 +22,14 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Sampler:
-    """Appends a line to a file of the job every ten seconds: CPU cores and memory of each rank with its children."""
+    """Appends a line to a file of the job every ten seconds: CPU cores and memory of each rank with its children.
 
-    def __init__(self, path: str, generation: int) -> None:
+    Of a rank with an accelerator that `accelerators` knows, what that does and holds, too.
+    """
+
+    def __init__(self, path: str, generation: int, accelerators: "AcceleratorSampler | None" = None) -> None:
         self._path, self._generation = path, generation
+        self._accelerators = accelerators
         self._looked_at_s = boottime_s()
         self._due_at_s = self._looked_at_s + FIRST_AFTER_S
         self._ticks: dict[int, int] = {}
@@ -37,9 +46,13 @@ class Sampler:
             line = json.dumps({"at_s": round(time.time(), 1), "generation": self._generation, "ranks": ranks})
             append_lines(self._path, [line])
 
-    def _sampled(self, pids: Mapping[int, int], elapsed_s: float) -> Iterator[tuple[int, float, int]]:
-        """Yield rank, mean number of CPU cores since the last look, and bytes of resident memory."""
+    def _sampled(self, pids: Mapping[int, int], elapsed_s: float) -> Iterator[tuple[float, ...]]:
+        """Yield rank, mean number of CPU cores since the last look, and bytes of resident memory.
+
+        Where they are known, the part of the time in which its accelerator was busy, and the memory in use there.
+        """
         ticks, children = {}, children_of_all()
+        accelerators = self._accelerators.take() if self._accelerators else {}
         for rank, root in pids.items():
             spent = memory_bytes = 0
             for pid in (root, *descendants(root, children)):
@@ -48,7 +61,7 @@ class Sampler:
                     ticks[pid] = int(fields[11]) + int(fields[12])
                     spent += max(0, ticks[pid] - self._ticks.get(pid, 0))
                     memory_bytes += int(fields[21]) * PAGE_BYTES
-            yield rank, round(spent / TICKS_PER_S / elapsed_s, 3), memory_bytes
+            yield rank, round(spent / TICKS_PER_S / elapsed_s, 3), memory_bytes, *accelerators.get(rank, ())
         self._ticks = ticks
 
 
@@ -62,6 +75,16 @@ def append_lines(path: str, lines: Iterable[str]) -> None:
         size = file.tell()
     if size > FILE_BYTES:
         thin(path)
+
+
+def sampler_of(launch: Mapping[str, Any]) -> Sampler:
+    """Return the sampler of a gang; one that looks at accelerators only if its ranks have some."""
+    path, generation = f"{launch['log_path']}.utilization", launch.get("generation", 0)
+    if not any(DEVICES in rank.get("env", {}) for rank in launch["ranks"]):
+        return Sampler(path, generation)
+    from gavel.backends.accelerator_sampler import AcceleratorSampler, devices_of  # loads more than most gangs need
+
+    return Sampler(path, generation, AcceleratorSampler(devices_of(launch["ranks"])))
 
 
 def thin(path: str) -> None:

@@ -3,7 +3,8 @@
 import ast
 from collections.abc import Iterator
 
-from gavel.cli.script_text import Advice, Script, is_on_one_line, set_by
+from gavel.cli.epoch_loops import EpochLoop, epoch_loops
+from gavel.cli.script_text import Advice, Script, is_on_one_line, keyword_of, set_by
 
 OPTIMIZER, SCHEDULER = r"torch\.optim\.(?!lr_scheduler).+", r"torch\.optim\.lr_scheduler\..+"
 SCALER, ACCELERATOR = r"torch\.(cuda\.)?amp\.(grad_scaler\.)?GradScaler", r"accelerate\.Accelerator"
@@ -18,33 +19,34 @@ def torch(script: Script) -> Advice:
         "for epoch in run.epochs():\n"
         "    for batch in run.batches():    # in place of the loader",
     )
-    loops, states = list(_epoch_loops(script.tree)), _states(script)
+    loops, states = list(_loops(script.tree)), _states(script)
     if len(loops) != 1 or not ({"accelerator"} <= states.keys() or {"model", "optimizer"} <= states.keys()):
         return Advice(name, None, hint)
-    outer, epochs, inner = loops[0]
+    outer, inner = loops[0]
     batches = _loader(inner.iter)
-    has_all = all(script.has_all(each, outer) for each in (epochs, batches, *states.values()))
-    if not has_all or _accumulates(inner) or not all(map(is_on_one_line, (outer.iter, batches))):
+    has_all = all(script.has_all(each, outer.statement) for each in (*outer.names, batches, *states.values()))
+    if not has_all or _accumulates(inner) or not all(map(is_on_one_line, (outer.place, inner.iter))):
         return Advice(name, None, hint)
     given = ", ".join(f"{key}={ast.unparse(value)}" for key, value in states.items())
-    call = f"run = checkpointed(loader={ast.unparse(batches)}, epochs={ast.unparse(epochs)}, {given})"
+    call = f"run = checkpointed(loader={ast.unparse(batches)}, epochs={ast.unparse(outer.epochs)}, {given})"
     script.add_import("from gavel_runtime.torch import checkpointed")
-    script.insert(outer, call)
-    script.replace(outer.iter, "run.epochs()")
-    script.replace(batches, "run.batches()" + _first_index(inner.iter))
+    script.insert(outer.statement, call)
+    script.replace(outer.place, outer.new)
+    script.replace(batches, "run.batches()")
+    _number_from_here(script, inner.iter, batches)
     return Advice(name, script.changed(), hint)
 
 
-def _epoch_loops(tree: ast.Module) -> Iterator[tuple[ast.For, ast.expr, ast.For]]:
-    """Yield (loop, number of epochs, inner loop) of each `for .. in range(n)` with one loop over a name directly in it.
+def _loops(tree: ast.Module) -> Iterator[tuple[EpochLoop, ast.For]]:
+    """Yield each loop over epochs with the one loop over a name directly in it.
 
     The inner loop may be over `enumerate(loader)` or `tqdm(loader)`, too.
     """
-    for node, epochs in _counting_loops(tree):
-        loops = [each for each in node.body if isinstance(each, ast.For)]
+    for outer in epoch_loops(tree):
+        loops = [each for each in outer.statement.body if isinstance(each, ast.For)]
         inner = [each for each in loops if isinstance(_loader(each.iter), ast.Name | ast.Attribute)]
         if len(inner) == 1:
-            yield node, epochs, inner[0]
+            yield outer, inner[0]
 
 
 def _loader(iterated: ast.expr) -> ast.expr:
@@ -53,12 +55,17 @@ def _loader(iterated: ast.expr) -> ast.expr:
     return iterated
 
 
-def _first_index(iterated: ast.expr) -> str:
-    """Return the further argument of `enumerate` with which its numbers go on in the middle of an epoch."""
-    if not isinstance(iterated, ast.Call) or ast.unparse(iterated.func) != "enumerate":
-        return ""
-    is_plain = len(iterated.args) == 1 and not iterated.keywords and iterated.args[0] is _loader(iterated)
-    return f", run.step % len({ast.unparse(iterated.args[0])})" if is_plain else ""
+def _number_from_here(script: Script, iterated: ast.expr, batches: ast.expr) -> None:
+    """Have `enumerate` go on with its numbers in the middle of an epoch."""
+    done = f"run.step % len({ast.unparse(batches)})"
+    while isinstance(iterated, ast.Call) and iterated is not batches:
+        if ast.unparse(iterated.func) == "enumerate":
+            first = iterated.args[1] if len(iterated.args) > 1 else keyword_of(iterated, "start")
+            if first is None:
+                script.insert_behind(iterated.args[0], f", {done}")
+            else:
+                script.insert_behind(first, f" + {done}")
+        iterated = iterated.args[0]
 
 
 def _accumulates(loop: ast.For) -> bool:

@@ -53,7 +53,7 @@ def metrics(
 
 @job_commands.command()
 def utilization(job_id: JobId, points: Points = 20, as_json: Json = False) -> None:
-    """Show CPU cores and memory of each rank over time: gavel job utilization ID --points 1000 --json"""
+    """Show CPU cores, memory and GPU of each rank over time: gavel job utilization ID --points 1000 --json"""
     with connect() as client:
         show.answer(client.job_utilization(job_id, points=points), as_json, _utilization)
 
@@ -105,15 +105,24 @@ def _metrics(curves: JobMetrics) -> RenderableType:
 
 
 def _utilization(used: JobUtilization) -> RenderableType:
-    rows = Rows("AT", "LEASE", "RANK", "CPU CORES", "MEMORY")
+    rows = Rows("AT", "LEASE", "RANK", "CPU CORES", "MEMORY", "GPU BUSY", "GPU MEMORY")
     for rank in used["ranks"]:
-        columns = (rank["at_s"], rank["generations"], rank["cpu_cores"], rank["memory_bytes"])
-        for at_s, generation, cores, memory_bytes in zip(*columns, strict=True):
-            memory = f"{memory_bytes / (1 << 20):,.0f} MiB"
-            rows.add_row(show.instant(at_s), str(generation), str(rank["rank"]), f"{cores:.2f}", memory)
+        columns = (
+            *(rank["at_s"], rank["generations"], rank["cpu_cores"], rank["memory_bytes"]),
+            *(rank["accelerator_busy"], rank["accelerator_memory_bytes"]),
+        )
+        for at_s, generation, cores, memory_bytes, busy, held_bytes in zip(*columns, strict=True):
+            rows.add_row(
+                *(show.instant(at_s), str(generation), str(rank["rank"]), f"{cores:.2f}", _mebibytes(memory_bytes)),
+                *("" if busy is None else f"{busy:.0%}", _mebibytes(held_bytes)),
+            )
     if not used["ranks"]:
         rows.caption = "no sample yet: the first is taken two seconds after the start; on Ray there are none"
     return rows
+
+
+def _mebibytes(size: int | None) -> str:
+    return "" if size is None else f"{size / (1 << 20):,.0f} MiB"
 
 
 def _files(listing: JobFiles) -> RenderableType:

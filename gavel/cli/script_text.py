@@ -31,6 +31,10 @@ class Script:
         """Replace an expression that stands on one line."""
         self._edits.append((node.lineno - 1, node.col_offset, node.end_col_offset or 0, new))
 
+    def insert_behind(self, node: ast.expr, text: str) -> None:
+        """Put a text directly behind an expression."""
+        self._edits.append(_at((node.end_lineno or node.lineno) - 1, node.end_col_offset or 0, text))
+
     def insert(self, before: ast.stmt, line: str) -> None:
         """Put a line before the statement, as far in as it is."""
         row = min([before.lineno, *(each.lineno for each in getattr(before, "decorator_list", []))]) - 1

@@ -76,14 +76,19 @@ class Training:
         """The number of batches that are done, of all epochs."""
         return self._loop.step
 
-    def epochs(self) -> Iterator[int]:
+    @property
+    def epoch(self) -> int:
+        """How many epochs are done."""
+        return self._epoch
+
+    def epochs(self, first: int = 0) -> Iterator[int]:
         """Yield the epochs still to do, from the one in which the checkpoint was taken. Ends with a checkpoint.
 
-        Raises SystemExit(75) when the job must stop, between two batches.
+        Their numbers begin with `first`. Raises SystemExit(75) when the job must stop, between two batches.
         """
         for epoch in range(self._epoch, self._epochs):
             self._epoch = epoch
-            yield epoch
+            yield first + epoch
             if self._loop.is_ended:  # fewer steps were submitted than the script has
                 break
         else:

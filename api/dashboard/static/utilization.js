@@ -1,14 +1,19 @@
-// What the ranks of a job used: CPU cores and memory over time, a line for each rank.
+// What the ranks of a job used: CPU cores, memory and accelerator over time, a line for each rank.
 
 import { get } from "./api.js";
 import { byId, fillTable, make, sayEmpty } from "./dom.js";
-import { bytes, fixed, timeOfDay } from "./format.js";
+import { bytes, fixed, percent, timeOfDay } from "./format.js";
 import { colourOfTier } from "./palette.js";
 import { LinePlot } from "./plot.js";
 
 const EVERY_MS = 10_000; // as often as a sample is taken
 const TABLE_ROWS = 40;
-const KINDS = [["cpu_cores", "CPU cores", (value) => fixed(value)], ["memory_bytes", "Memory", (value) => bytes(value)]];
+const KINDS = [
+  ["cpu_cores", "CPU cores", (value) => fixed(value)],
+  ["memory_bytes", "Memory", (value) => bytes(value)],
+  ["accelerator_busy", "Accelerator busy", (value) => percent(value)],
+  ["accelerator_memory_bytes", "Accelerator memory", (value) => bytes(value)],
+];
 const plots = new Map();
 let askedAt = -Infinity;
 
@@ -21,8 +26,10 @@ export async function showUtilization(id, hasEnded) {
     : "No sample yet: the first is taken two seconds after the start.";
   sayEmpty("utilization-empty", ...(ranks.length ? [] : [none]));
   byId("utilization-body").hidden = ranks.length === 0;
-  if (ranks.length) for (const kind of KINDS) drawn(kind, ranks);
-  fillTable(byId("utilization-table"), ["Rank", "At", ...KINDS.map(([, name]) => name)], ranks.flatMap(rowsOf));
+  const kinds = KINDS.filter(([field]) => ranks.some((each) => each[field].some((value) => value !== null)));
+  for (const kind of kinds) drawn(kind, ranks);
+  const rows = ranks.flatMap((each) => rowsOf(each, kinds));
+  fillTable(byId("utilization-table"), ["Rank", "At", ...kinds.map(([, name]) => name)], rows);
 }
 
 function drawn([field, name, y], ranks) {
@@ -45,9 +52,9 @@ function growing(atS) {
   return atS.map((each) => (last = Math.max(each, last + 1e-3)));
 }
 
-function rowsOf(each) {
+function rowsOf(each, kinds) {
   const every = Math.max(1, Math.ceil(each.at_s.length / TABLE_ROWS));
   return each.at_s.flatMap((atS, i) => (i % every && i !== each.at_s.length - 1 ? [] : [[
-    String(each.rank), timeOfDay(atS), ...KINDS.map(([field, , write]) => write(each[field][i])),
+    String(each.rank), timeOfDay(atS), ...kinds.map(([field, , write]) => (each[field][i] === null ? "" : write(each[field][i]))),
   ]]));
 }

@@ -25,6 +25,9 @@ class RankUtilization(TypedDict):
     generations: list[int]  # Of the gang: it grows with each launch.
     cpu_cores: list[float]  # Mean number of CPU cores since the sample before.
     memory_bytes: list[int]  # Resident memory; what processes share counts for each.
+    # Part of the time, from 0 to 1, in which its accelerator was busy since the sample before; null: not known.
+    accelerator_busy: list[float | None]
+    accelerator_memory_bytes: list[int | None]  # Memory in use there, of all processes.
 
 
 class JobUtilization(TypedDict):
