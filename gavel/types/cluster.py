@@ -22,13 +22,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One accelerator on a node. `shares_core` says that another worker uses the same physical core."""
+    """One accelerator on a node. `memory_bytes` is the accelerator's own, 0: not known.
+
+    `shares_core` says that another worker uses the same physical core.
+    """
 
     id: WorkerId
     node: str
     accelerator_type: AcceleratorType
     price_usd_per_hour: float = 1.0
     shares_core: bool = False
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
