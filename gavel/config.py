@@ -66,6 +66,11 @@ class Settings(BaseSettings):
     warm_starts: bool = Field(
         True, description="Programs of the next round load their libraries before their lease begins."
     )
+    cpu_workers: str = Field(
+        "auto",
+        pattern=r"^(auto|all|none|[0-9]{1,4})$",
+        description="CPU workers of this machine: all, none, or at most so many; auto: none beside GPUs, else all.",
+    )
     warm_memory_bytes: int = Field(
         1 << 30, ge=0, le=1 << 40, description="Free memory that each process started early needs; else it is not."
     )

@@ -7,7 +7,6 @@ start, so programs run at speeds that differ by type and, like those of GPU gene
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,11 +16,17 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from gavel.backends.nvidia import Gpu, find_gpus, share_out
 from gavel.child_processes import numeric_threads
 from gavel.errors import BackendUnavailable
 from gavel.types import Worker
 
-WORKERS_PER_CORE = 2  # so that every type can hold a gang of two
+WORKERS_PER_CORE = 2  # where cores are few or types by threads, so that every type can hold a gang of two
+SHARED_BELOW_CORES = 4  # from so many on each type has two cores
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "ROCR_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} | {
+    "NVIDIA_VISIBLE_DEVICES": "void"
+}
+"""Variables with which a process sees no GPU."""
 CPU_TYPES_MAX = 4
 ASK_LIMIT_S = 20.0
 NO_AVX_IN_TORCH = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
@@ -38,13 +43,19 @@ class LocalAccelerator:
     cpus: Cores
     env: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_gpu(self) -> bool:
+        """Return True for a GPU or a part of one."""
+        return self.env.get("CUDA_VISIBLE_DEVICES", "-1") != "-1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """The accelerators of this machine, and notes about them for its user."""
+    """The accelerators of this machine, and notes about them for its user; `problems` are those to be mended."""
 
     accelerators: tuple[LocalAccelerator, ...]
     notes: tuple[str, ...]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +66,37 @@ class _Type:
     env: Mapping[str, str]
 
 
-def discover(virtual_nodes: int = 1) -> Discovery:
+def discover(virtual_nodes: int = 1, cpu_workers: str = "auto") -> Discovery:
     """Return this machine's GPUs (of nvidia-smi) and usable CPU cores as accelerators, with notes. Takes about 0.2 s.
 
-    GPUs get half of the cores, evenly; without GPUs, all cores are accelerators themselves. With several virtual nodes
-    the workers of each type are dealt out among them. Raises BackendUnavailable.
+    `cpu_workers`: `all` cores that no GPU needs, `none`, at most that many workers, or `auto`: all without GPUs, none
+    beside them. GPUs get all cores, beside CPU workers half of them: evenly, and near each as far as they last. With
+    several virtual nodes the workers of each type are dealt out among them. Raises BackendUnavailable.
     """
     cores, notes = _cores()
-    names, problem = _gpus()
-    notes += [problem] if problem else []
-    per_gpu = len(cores) // (2 * len(names)) if names else 0
-    gpus = _gpu_accelerators(names, cores, per_gpu)
-    cpus, cpu_notes = _cpu_accelerators(cores[per_gpu * len(names) :])
-    accelerators = (*gpus, *cpus)
+    gpus, gpu_notes = find_gpus(_ask)
+    wanted = ("none" if gpus else "all") if cpu_workers == "auto" else cpu_workers
+    has_cpus = wanted not in ("none", "0")
+    per_gpu = len(cores) // ((2 if has_cpus else 1) * len(gpus)) if gpus else 0
+    shares = share_out(gpus, cores, per_gpu)
+    accelerators: tuple[LocalAccelerator, ...] = tuple(_gpu_accelerators(gpus, shares))
+    left = [core for core in cores if all(core not in share for share in shares)]
+    cpu_notes = _cpu_workers_note(cpu_workers, gpus)
+    if has_cpus:
+        cpus, cpu_notes = _cpu_accelerators(left)
+        accelerators += tuple(cpus if wanted == "all" else cpus[: int(wanted)])
     if virtual_nodes > 1:
         accelerators = tuple(_over_nodes(accelerators, virtual_nodes))
         cpu_notes.append(f"this machine poses as {virtual_nodes} nodes, which share its cores and memory")
-    return Discovery(accelerators=accelerators, notes=(*notes, *cpu_notes))
+    problems = gpu_notes if accelerators else [*gpu_notes, *cpu_notes]
+    return Discovery(accelerators=accelerators, notes=(*gpu_notes, *notes, *cpu_notes), problems=tuple(problems))
+
+
+def _cpu_workers_note(cpu_workers: str, gpus: Sequence[Gpu]) -> list[str]:
+    """Return why there are no CPU workers."""
+    if gpus and cpu_workers == "auto":
+        return ["there are GPUs, so CPU cores are no workers themselves; cpu_workers = all makes them so"]
+    return [] if gpus else ["this machine has no workers: no GPU was found, and cpu_workers asks for no CPU worker"]
 
 
 def _over_nodes(accelerators: Iterable[LocalAccelerator], nodes: int) -> Iterator[LocalAccelerator]:
@@ -133,6 +158,7 @@ def _quota() -> float:
 
 def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], list[str]]:
     types = _cpu_types(_numpy_features(), len(cores))
+    per_core = 1 if types and len(cores) >= SHARED_BELOW_CORES else WORKERS_PER_CORE
     notes = []
     if types:
         groups: list[tuple[_Type, Cores]] = [(types[i % len(types)], (core,)) for i, core in enumerate(cores)]
@@ -144,11 +170,12 @@ def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], lis
         notes.append(
             "numpy cannot switch off AVX2 on this CPU: accelerator types differ by their number of threads instead"
         )
-    notes.append(
-        f"each core carries {WORKERS_PER_CORE} workers of one type, so that every type can hold a gang of two; "
-        "throughput is learned while both are busy"
-    )
-    return _workers(groups), notes
+    if per_core > 1:
+        notes.append(
+            f"each core carries {per_core} workers of one type, so that every type can hold a gang of two; "
+            "throughput is learned while both are busy"
+        )
+    return _workers(groups, per_core), notes
 
 
 @cache
@@ -203,45 +230,34 @@ def _by_threads(cores: Sequence[int]) -> list[tuple[_Type, Cores]]:
     return [*((one, (core,)) for core in cores[:singles]), *((two, pair) for pair in pairs)]
 
 
-def _workers(groups: Iterable[tuple[_Type, Cores]]) -> list[LocalAccelerator]:
+def _workers(groups: Iterable[tuple[_Type, Cores]], per_core: int) -> list[LocalAccelerator]:
     counts: Counter[str] = Counter()
     made = []
     for each, cpus in groups:
-        for _ in range(WORKERS_PER_CORE):
+        for _ in range(per_core):
             worker = Worker(
-                id=f"{each.name}-{counts[each.name]}", node=node_name(), accelerator_type=each.name, shares_core=True
+                id=f"{each.name}-{counts[each.name]}",
+                node=node_name(),
+                accelerator_type=each.name,
+                shares_core=per_core > 1,
             )
             counts[each.name] += 1
-            made.append(LocalAccelerator(worker=worker, cpus=cpus, env={**numeric_threads(1), **each.env}))
+            made.append(LocalAccelerator(worker=worker, cpus=cpus, env={**NO_GPU, **numeric_threads(1), **each.env}))
     return made
 
 
 # --- GPUs -------------------------------------------------------------------------------------------------------
 
 
-def _gpus() -> tuple[list[tuple[str, str]], str]:
-    """Return name and UUID of each GPU that nvidia-smi lists, and an error text ("" if it worked)."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return [], ""
-    try:
-        listed = _ask([program, "--query-gpu=index,name,uuid", "--format=csv,noheader"])
-    except (subprocess.SubprocessError, OSError) as problem:
-        return [], f"nvidia-smi is there but does not answer, so no GPU is used: {problem}"
-    rows = [[cell.strip() for cell in line.split(",")] for line in listed.splitlines() if line.strip()]
-    return [(row[1], row[2]) for row in rows if len(row) == 3], ""
-
-
-def _gpu_accelerators(names: Sequence[tuple[str, str]], cores: Sequence[int], per_gpu: int) -> list[LocalAccelerator]:
+def _gpu_accelerators(gpus: Sequence[Gpu], shares: Sequence[Cores]) -> Iterator[LocalAccelerator]:
     counts: Counter[str] = Counter()
-    made = []
-    for index, (name, uuid) in enumerate(names):
-        kind = slug(name)
-        worker = Worker(id=f"{kind}-{counts[kind]}", node=node_name(), accelerator_type=kind)
+    for gpu, cpus in zip(gpus, shares, strict=True):
+        kind = slug(gpu.name)
+        worker = Worker(
+            id=f"{kind}-{counts[kind]}", node=node_name(), accelerator_type=kind, memory_bytes=gpu.memory_bytes
+        )
         counts[kind] += 1
-        cpus = tuple(cores[index * per_gpu : (index + 1) * per_gpu])
-        made.append(LocalAccelerator(worker=worker, cpus=cpus, env={"CUDA_VISIBLE_DEVICES": uuid}))
-    return made
+        yield LocalAccelerator(worker=worker, cpus=cpus, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
 
 
 def _ask(argv: Sequence[str]) -> str:

@@ -42,7 +42,7 @@ def devices_of_gang(environments: Sequence[Mapping[str, str]]) -> dict[str, str]
 
     That is how torchrun starts ranks, and what scripts expect: they use the device with the number LOCAL_RANK.
     """
-    devices = [each[DEVICES] for each in environments if DEVICES in each]
+    devices = [each[DEVICES] for each in environments if DEVICES in each]  # of CPU workers always the same: none
     return {DEVICES: ",".join(dict.fromkeys(devices))} if devices else {}
 
 

@@ -47,7 +47,7 @@ def probe(accelerators: Sequence[LocalAccelerator], *, seconds: float = KERNEL_S
 
 
 def _one_core_of_each(accelerators: Sequence[LocalAccelerator]) -> list[LocalAccelerator]:
-    cpus = [each for each in accelerators if "CUDA_VISIBLE_DEVICES" not in each.env]
+    cpus = [each for each in accelerators if not each.is_gpu]
     first = {each.worker.accelerator_type: each.cpus for each in reversed(cpus)}
     return [each for each in cpus if each.cpus == first[each.worker.accelerator_type]]
 

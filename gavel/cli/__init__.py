@@ -12,6 +12,7 @@ import sys
 from gavel.cli import (
     admin,
     db,
+    doctor,
     init,
     jobs,
     live,
@@ -39,6 +40,7 @@ __all__ = [
     "admin",
     "app",
     "db",
+    "doctor",
     "init",
     "jobs",
     "live",

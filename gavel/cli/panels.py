@@ -11,7 +11,7 @@ PANELS = {
     "Speeds": "throughputs catalogue profile",
     "Rules": "policy tier user token secret notification audit",
     "Nodes and names": "node resource operation",
-    "The service": "serve demo health metrics version db",
+    "The service": "serve demo health doctor metrics version db",
     "Histories": "simulate export-trace",
 }
 

@@ -101,7 +101,7 @@ def _backend() -> "Iterator[LocalBackend]":
     try:
         backend = LocalBackend(
             state_dir=folder,
-            accelerators=discover().accelerators,
+            accelerators=discover(cpu_workers="all").accelerators,
             clock=SystemClock(),
             lease_grace_s=GRACE_S,
             log_bytes_per_job=1 << 20,

@@ -100,7 +100,7 @@ class Parts:
                 environment=environment,
                 term=term,
             )
-        self.discovery = discover(settings.virtual_nodes)
+        self.discovery = discover(settings.virtual_nodes, settings.cpu_workers)
         return LocalBackend(
             state_dir=settings.state_dir,
             accelerators=self.discovery.accelerators,

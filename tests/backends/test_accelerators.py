@@ -1,21 +1,25 @@
 """What this machine, and others, have to offer."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gavel.backends import accelerators
+from gavel.backends import accelerators, nvidia
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.probe import probe
 from gavel.types import Worker
 
 AVX512 = ["X86_V3", "X86_V4", "AVX512_ICL"]
 NVIDIA_SMI = """#!/bin/sh
-[ "$1" = "--query-gpu=index,name,uuid" ] || exit 2
-echo "0, NVIDIA H200, GPU-11"
-echo "1, NVIDIA H200, GPU-22"
-echo "2, Tesla V100-SXM2-16GB, GPU-33"
+[ "$1" = "-L" ] && exit
+[ "$1 $2" = "--query-gpu=index,name,uuid,memory.total,pci.bus_id --format=csv,noheader,nounits" ] || exit 2
+echo "0, NVIDIA H200, GPU-11, 143771, 00000000:07:00.0"
+echo "1, NVIDIA H200, GPU-22, 143771, 00000000:0A:00.0"
+echo "2, Tesla V100-SXM2-16GB, GPU-33, 16384, 00000000:47:00.0"
 """
 
 
@@ -49,7 +53,7 @@ def test_only_instruction_sets_that_numpy_names_are_switched_off() -> None:
 
 def test_each_type_can_hold_a_gang_of_two() -> None:
     discovery = discover()
-    types = [each.worker.accelerator_type for each in discovery.accelerators if "CUDA_VISIBLE_DEVICES" not in each.env]
+    types = [each.worker.accelerator_type for each in discovery.accelerators if not each.is_gpu]
     assert len(set(types)) >= 2
     assert all(types.count(name) >= 2 for name in types)
     assert {cpu for each in discovery.accelerators for cpu in each.cpus} <= os.sched_getaffinity(0)
@@ -86,20 +90,112 @@ def test_one_core_carries_every_type_and_says_so(monkeypatch: pytest.MonkeyPatch
     assert "one core only" in notes[0]
 
 
-def test_gpus_come_with_half_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for nvidia-smi prints what the real one does."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text(NVIDIA_SMI)
-    program.chmod(0o700)
+@pytest.fixture
+def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a stand-in for nvidia-smi first on the path, on a machine of twelve cores."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(accelerators, "_cores", lambda: (list(range(12)), []))
-    workers = discover().accelerators
-    assert [(each.worker.id, each.cpus, each.env["CUDA_VISIBLE_DEVICES"]) for each in workers[:3]] == [
-        ("nvidia-h200-0", (0, 1), "GPU-11"),
-        ("nvidia-h200-1", (2, 3), "GPU-22"),
-        ("tesla-v100-sxm2-16gb-0", (4, 5), "GPU-33"),
+    monkeypatch.setattr(accelerators, "_numpy_features", lambda: AVX512)
+    monkeypatch.setattr(nvidia, "PCI_DEVICES", tmp_path / "devices")
+
+    def install(program: str) -> None:
+        (tmp_path / "nvidia-smi").write_text(program)
+        (tmp_path / "nvidia-smi").chmod(0o700)
+
+    return install
+
+
+def test_gpus_are_the_only_workers_and_have_all_cores(gpus: Callable[[str], None]) -> None:
+    gpus(NVIDIA_SMI)
+    discovery = discover()
+    assert [(each.worker.id, each.cpus, each.env["CUDA_VISIBLE_DEVICES"]) for each in discovery.accelerators] == [
+        ("nvidia-h200-0", (0, 1, 2, 3), "GPU-11"),
+        ("nvidia-h200-1", (4, 5, 6, 7), "GPU-22"),
+        ("tesla-v100-sxm2-16gb-0", (8, 9, 10, 11), "GPU-33"),
     ]
+    assert [each.worker.memory_bytes >> 20 for each in discovery.accelerators] == [143771, 143771, 16384]
+    assert any("cpu_workers = all" in note for note in discovery.notes)
+
+
+def test_cpu_workers_beside_gpus_have_half_of_the_cores_and_see_no_gpu(gpus: Callable[[str], None]) -> None:
+    gpus(NVIDIA_SMI)
+    workers = discover(cpu_workers="all").accelerators
+    assert [each.cpus for each in workers[:3]] == [(0, 1), (2, 3), (4, 5)]
     assert {cpu for each in workers[3:] for cpu in each.cpus} == set(range(6, 12))
+    for each in workers[3:]:
+        hidden = {name: value for name, value in each.env.items() if name.endswith("VISIBLE_DEVICES")}
+        assert hidden == accelerators.NO_GPU and not each.is_gpu
+
+
+@pytest.mark.parametrize(("cpu_workers", "count"), [("none", 0), ("0", 0), ("2", 2), ("100", 6)])
+def test_cpu_workers_are_as_many_as_are_wanted(gpus: Callable[[str], None], cpu_workers: str, count: int) -> None:
+    gpus(NVIDIA_SMI)
+    assert sum(not each.is_gpu for each in discover(cpu_workers=cpu_workers).accelerators) == count
+
+
+def test_a_machine_without_any_worker_says_so(gpus: Callable[[str], None]) -> None:
+    gpus("#!/bin/sh\n")
+    discovery = discover(cpu_workers="none")
+    assert discovery.accelerators == () and "has no workers" in discovery.notes[-1]
+
+
+def test_each_gpu_has_the_cores_near_it(gpus: Callable[[str], None], tmp_path: Path) -> None:
+    """As the kernel says; of a GPU of which it says nothing the rest is taken, and no core is given twice."""
+    for bus, near in (("0000:07:00.0", "6-11"), ("0000:0a:00.0", "0-1,6")):
+        (tmp_path / "devices" / bus).mkdir(parents=True)
+        (tmp_path / "devices" / bus / "local_cpulist").write_text(f"{near}\n")
+    gpus(NVIDIA_SMI)
+    assert [each.cpus for each in discover().accelerators] == [(6, 7, 8, 9), (0, 1, 2, 3), (4, 5, 10, 11)]
+
+
+def test_slices_of_a_gpu_are_types_of_their_own(gpus: Callable[[str], None]) -> None:
+    """The lines have the form that NVIDIA's MIG User Guide shows for `nvidia-smi -L`, in "Creating GPU Instances"."""
+    listed = """#!/bin/sh
+if [ "$1" = "-L" ]; then cat <<'END'
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)
+  MIG 3g.20gb     Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)
+  MIG 1c.3g.20gb  Device  1: (UUID: MIG-GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77/1/0)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-22)
+END
+else
+echo "0, NVIDIA A100-SXM4-40GB, GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77, 40960, 00000000:07:00.0"
+echo "1, NVIDIA A100-SXM4-40GB, GPU-22, 40960, 00000000:0A:00.0"
+fi
+"""
+    gpus(listed)
+    workers = discover().accelerators
+    assert [(each.worker.accelerator_type, each.worker.memory_bytes, len(each.cpus)) for each in workers] == [
+        ("nvidia-a100-sxm4-40gb-mig-3g-20gb", 20 * 10**9, 4),
+        ("nvidia-a100-sxm4-40gb-mig-1c-3g-20gb", 20 * 10**9, 4),
+        ("nvidia-a100-sxm4-40gb", 40960 << 20, 4),
+    ]
+    assert workers[0].env["CUDA_VISIBLE_DEVICES"] == "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f"
+
+
+def test_a_line_that_names_no_gpu_is_a_note_and_others_are_used(gpus: Callable[[str], None]) -> None:
+    gpus(NVIDIA_SMI + "echo '3, [Unknown Error], [GPU is lost], [N/A], [N/A]'\n")
+    discovery = discover()
+    assert len(discovery.accelerators) == 3
+    assert "cannot be used: 3, [Unknown Error]" in discovery.notes[0]
+
+
+@given(st.text(max_size=300))
+def test_whatever_nvidia_smi_prints_gives_gpus_or_notes(listed: str) -> None:
+    gpus_, notes = nvidia.read_gpus(listed)
+    assert all(gpu.uuid.startswith("GPU-") and gpu.memory_bytes >= 0 for gpu in gpus_)
+    assert len(gpus_) + len(notes) <= len(listed.splitlines())
+    nvidia.read_slices(listed)
+
+
+@pytest.mark.parametrize(("cores", "per_core"), [(2, 2), (3, 2), (4, 1), (8, 1)])
+def test_workers_share_a_core_only_where_cores_are_few(
+    monkeypatch: pytest.MonkeyPatch, cores: int, per_core: int
+) -> None:
+    monkeypatch.setattr(accelerators, "_numpy_features", lambda: AVX512)
+    workers, _ = accelerators._cpu_accelerators(list(range(cores)))
+    assert len(workers) == cores * per_core and all(each.worker.shares_core is (per_core == 2) for each in workers)
+    types = [each.worker.accelerator_type for each in workers]
+    assert all(types.count(name) >= 2 for name in types)
 
 
 def test_a_broken_nvidia_smi_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

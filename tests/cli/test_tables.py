@@ -127,6 +127,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                 "state": "draining",
                 "since_s": 1.0,
                 "drain_by_s": 2.0,
+                "problem": "",
                 "by": "operator",
                 "region": None,
                 "capacity": {"a100": 8, "v100": 4},

@@ -93,7 +93,7 @@ class NodeFolder:
         if wanted is None or not wanted.number:
             return ""
         if self._look is None or self._path != wanted.path:
-            self._path, self._look = wanted.path, FolderLook(lambda: _number_or_none(wanted.path))
+            self._path, self._look = wanted.path, FolderLook(lambda: number_or_none(wanted.path))
         number = self._look.newest()
         if self._look.is_silent:
             return f"the shared folder {wanted.path} does not answer there: check its server and its mount"
@@ -105,7 +105,8 @@ class NodeFolder:
         return f"the shared folder {wanted.path} {what}: mount it, and the node is used again"
 
 
-def _number_or_none(path: str) -> str:
+def number_or_none(path: str) -> str:
+    """Return the number of the folder, or NO_NUMBER where it has none or cannot be read."""
     try:
         return read_number(path) or NO_NUMBER
     except OSError:

@@ -8,7 +8,7 @@
 import re
 from collections.abc import Mapping
 
-from gavel.backends.accelerators import capped_types, slug
+from gavel.backends.accelerators import NO_GPU, capped_types, slug
 from gavel.backends.ray.protocol import Slot
 from gavel.child_processes import numeric_threads
 
@@ -51,7 +51,7 @@ def environment_of(slot: Slot) -> Mapping[str, str]:
     if visible is not None:
         return {visible: str(slot.index)}
     capped = capped_types().get(slot.accelerator_type)
-    return {} if capped is None else {**numeric_threads(1), **capped}
+    return {} if capped is None else {**NO_GPU, **numeric_threads(1), **capped}
 
 
 def _own(resources: Mapping[str, float]) -> list[tuple[str, str, int]]:

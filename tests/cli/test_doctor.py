@@ -1,0 +1,72 @@
+"""`gavel doctor`: what it says of this machine, without a service."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gavel.backends import accelerators, nvidia
+from gavel.backends.ray.shared_folder import MARKER
+from gavel.cli import app, doctor
+from gavel.config import Settings
+from gavel.daemon.doctor import Finding, findings
+from gavel.errors import BackendUnavailable
+
+
+@pytest.fixture(autouse=True)
+def _without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accelerators, "_numpy_features", lambda: ["AVX2"])
+
+
+def of(about: str, settings: Settings) -> list[Finding]:
+    return [each for each in findings(settings) if each.about == about]
+
+
+def test_each_worker_is_named_with_its_device_memory_and_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = nvidia.Gpu(name="NVIDIA H200", uuid="GPU-11", memory_bytes=150 * 10**9)
+    monkeypatch.setattr(accelerators, "find_gpus", lambda _: ([gpu], ["a line that is odd cannot be used"]))
+    monkeypatch.setattr(accelerators, "_cores", lambda: ([0, 1], []))
+    (worker,) = of("nvidia-h200-0", Settings(state_dir=tmp_path))
+    assert worker.text == "GPU-11, 150.0 GB of its own memory, cores 0,1"
+    notes = {each.text: each.verdict for each in of("workers", Settings(state_dir=tmp_path))}
+    assert notes["a line that is odd cannot be used"] == "problem"
+
+
+def test_a_machine_whose_workers_cannot_be_found_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> list[str]:
+        raise BackendUnavailable("numpy does not load")
+
+    monkeypatch.setattr(accelerators, "_numpy_features", fails)
+    (finding,) = of("workers", Settings(state_dir=tmp_path))
+    assert (finding.verdict, finding.text) == ("problem", "numpy does not load")
+
+
+def test_a_shared_folder_that_is_not_mounted_is_a_problem(tmp_path: Path) -> None:
+    settings = Settings(state_dir=tmp_path, backend="ray", ray_checkpoint_dir=str(tmp_path / "shared"))
+    (finding,) = of("shared folder", settings)
+    assert finding.verdict == "problem" and "is not mounted here" in finding.text
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / MARKER).write_text("0" * 32)
+    assert [each.verdict for each in of("shared folder", settings)] == ["ok"]
+    at_url = Settings(state_dir=tmp_path, backend="ray", ray_checkpoint_dir="s3://bucket")
+    assert of("shared folder", at_url) == []
+
+
+def test_a_full_disk_and_a_missing_podman_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gavel.daemon.doctor.LOW_DISK_BYTES", 1 << 80)
+    settings = Settings(state_dir=tmp_path / "not" / "yet", image_command="no-such-podman --flag")
+    assert [each.verdict for each in of("disk", settings)] == ["problem"]
+    assert [each.text for each in of("images", settings)] == [
+        "no-such-podman is not here, so jobs with an image end at once"
+    ]
+
+
+def test_the_command_prints_a_table_and_ends_with_1_if_something_is_to_be_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["doctor"])
+    assert done.exit_code == 0 and "scalar-0" in done.output, done.output
+    monkeypatch.setattr(doctor, "_nodes", lambda: [{"about": "node n1", "verdict": "problem", "text": "not mounted"}])
+    done = CliRunner().invoke(app, ["doctor", "--json"])
+    assert done.exit_code == 1 and '"not mounted"' in done.output
