@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.backends import utilization_sampler
-from gavel.backends.utilization import read_utilization, utilization_path
+from gavel.backends.utilization import UtilizationSample, append_samples, read_utilization, utilization_path
 from gavel.backends.utilization_sampler import Sampler
 from tests.backends.test_supervisor import Gang
 
@@ -131,3 +132,10 @@ def test_a_link_or_a_pipe_in_its_place_is_not_read(tmp_path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
     assert read_utilization(tmp_path / "j.log") == ()
+
+
+def test_samples_that_another_machine_took_come_out_as_they_went_in(tmp_path: Path) -> None:
+    log, first = tmp_path / "job.log", UtilizationSample(at_s=1.0, generation=2, rank=0, cpu_cores=0.5, memory_bytes=7)
+    second = replace(first, rank=1, accelerator_busy=0.25, accelerator_memory_bytes=9)
+    append_samples(log, [[first, second], [replace(first, at_s=2.0)]])
+    assert read_utilization(log) == (first, second, replace(first, at_s=2.0))
