@@ -41,9 +41,17 @@ class EventBatch:
     events: Mapping[Audience, bytes]
 
 
-def read_events(services: Services, after: int | None, audiences: Iterable[Audience]) -> EventBatch:
-    """Return what was written after a position; None: no events, only the present position. Raise StoreUnavailable."""
+def read_events(
+    services: Services, after: int | None, audiences: Iterable[Audience], until: int | None = None
+) -> EventBatch:
+    """Return what was written after a position, up to `until`; None: no events, only the present position.
+
+    Raise StoreUnavailable.
+    """
     feed = services.store.feed(after=after, limit=PAGE_ITEMS)
+    if until is not None and feed.position > until:
+        items = tuple((position, item) for position, item in feed.items if position <= until)
+        feed = replace(feed, position=until, items=items)
     events: dict[Audience, bytes] = dict.fromkeys(audiences, b"")
     if feed.items:
         snapshot = services.store.snapshot()

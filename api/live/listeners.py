@@ -107,7 +107,7 @@ class LiveFeed:
         position = end if after is None else after
         yield format_sse_event(event="hello", data_str="{}", id=str(position))
         while position < end:
-            batch = await self._read(position, listener.audience)
+            batch = await self._read(position, listener.audience, until=end)  # what comes later the reader passes on
             position = batch.position
             if chunk := batch.events[listener.audience]:
                 yield chunk
@@ -133,5 +133,5 @@ class LiveFeed:
         for each in self._listeners:
             each.offer(batch.position, batch.events[each.audience])
 
-    async def _read(self, after: int | None, *audiences: Audience) -> EventBatch:
-        return await run_sync(read_events, self._services, after, audiences)
+    async def _read(self, after: int | None, *audiences: Audience, until: int | None = None) -> EventBatch:
+        return await run_sync(read_events, self._services, after, audiences, until)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from api.live import listeners
-from api.live.events import Audience
+from api.live.events import Audience, read_events
 from api.services import Services
 from gavel.types import JobState, Lease, Scope
 from tests.api.conftest import NOW_S, Service
@@ -21,6 +21,16 @@ from tests.api.test_logs import events
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 CLIENTS, SUBMITTED = (500, 200) if FULL else (40, 30)
 PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
+
+
+def parts_of(service: Service) -> Services:
+    return Services(
+        store=service.store,
+        settings=service.settings,
+        clock=service.clock,
+        read_log=service.read_log,
+        is_scheduler_alive=lambda: True,
+    )
 
 
 def submit(client: httpx.Client) -> str:
@@ -101,6 +111,19 @@ def test_what_concerns_one_user_only_ends_nobodys_stream(service: Service) -> No
         for client, stream in ((ann, hers), (bob, his), (ann, hers)):
             job_id = submit(client)
             assert jobs_until(stream, job_id) == [job_id]
+
+
+def test_what_is_read_up_to_a_position_is_not_read_again_after_it(service: Service) -> None:
+    """A client that comes back while the reader is behind hears each event once: its past ends where that begins."""
+    _, ann = service.user()
+    services, audience = parts_of(service), Audience(user=None)
+    begin = service.store.feed().position
+    first, middle, last = submit(ann), service.store.feed().position, submit(ann)
+    past = read_events(services, begin, [audience], middle)
+    later = read_events(services, past.position, [audience])
+    assert past.position == middle and later.position == later.newest
+    assert first in past.events[audience].decode() and last not in past.events[audience].decode()
+    assert last in later.events[audience].decode() and first not in later.events[audience].decode()
 
 
 @pytest.mark.parametrize("how", ["header", "query"])
@@ -194,13 +217,7 @@ def test_a_position_that_is_none_is_refused(service: Service, query: str) -> Non
 
 
 def test_the_reader_rests_when_nobody_listens(service: Service) -> None:
-    services = Services(
-        store=service.store,
-        settings=service.settings,
-        clock=service.clock,
-        read_log=service.read_log,
-        is_scheduler_alive=lambda: True,
-    )
+    services = parts_of(service)
 
     async def listen_and_leave() -> int | None:
         feed = listeners.LiveFeed(services)
