@@ -14,6 +14,7 @@ from api.access.identity_cache import IdentityCache
 from api.access.rate_limit import RateLimit
 from api.dashboard import pages
 from api.http import errors
+from api.http.hosts import AllowedHosts
 from api.http.requests import BodyLimit, RequestLog
 from api.live.listeners import LiveFeed
 from api.metrics import StoreCollector
@@ -102,6 +103,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes, code_path=code.router.prefix)
     app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
+    app.add_middleware(AllowedHosts, settings=services.settings)
     errors.install(app)
     app.router.routes += ROUTES
     app.state.paths = frozenset(route.path for route in ROUTES)

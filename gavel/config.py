@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
@@ -33,6 +33,17 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: int = Field(8080, ge=0, le=65535, description="Port the API listens on; 0: a free one.")
     public_url: str = Field("", max_length=300, description="Address that jobs reach the API by; default: this one's.")
+
+    allowed_hosts: str = Field(
+        "",
+        max_length=4000,
+        description="Names of the service that requests may use, *.example.org for all below; default: any.",
+    )
+    trusted_proxies: str = Field(
+        "127.0.0.1", max_length=1000, description="Proxies whose X-Forwarded headers count; addresses with commas."
+    )
+    tls_cert_file: Path | None = Field(None, description="Certificate chain to serve https with, in PEM form.")
+    tls_key_file: Path | None = Field(None, description="Private key of that certificate.")
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
     backend: Literal["local", "ray"] = Field("local", description="Run gangs on this machine, or on a Ray cluster.")
@@ -235,6 +246,12 @@ class Settings(BaseSettings):
             if former in given or f"GAVEL_{former.upper()}" in os.environ:
                 raise ValueError(f"{former} is called {name}")
         return given
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_cert_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_cert_file and tls_key_file belong together: give both, or neither")
+        return self
 
     @classmethod
     def settings_customise_sources(

@@ -14,6 +14,7 @@ from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBea
 
 from api.access.identity_cache import identity_cache_of
 from api.http.errors import problem
+from api.http.hosts import is_own_origin
 from api.services import Services
 from gavel.errors import NotFound
 from gavel.types import Identity, Job, Scope
@@ -46,9 +47,12 @@ def identify(services: Services, token: str | None) -> Identity | None:
     return services.store.identify(digest(token)) if token else None
 
 
-def start_session(response: Response, token: str) -> None:
-    """Set the token as a cookie that no script can read and no other site sends; see `_is_from_our_page`."""
-    response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="strict", path="/")
+def start_session(response: Response, token: str, *, is_encrypted: bool) -> None:
+    """Set the token as a cookie that no script can read and no other site sends; see `_is_from_our_page`.
+
+    Where the service is reached by https, browsers send it by nothing else.
+    """
+    response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="strict", path="/", secure=is_encrypted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +100,7 @@ def _is_from_our_page(request: Request) -> bool:
     A page of another site, even one on another port of this host, cannot set this header: its browser first asks for
     permission (CORS), which no answer of ours gives. If the browser names the origin, that must be ours, too.
     """
-    origin = request.headers.get("origin")
-    is_ours = origin is None or origin.partition("://")[2] == request.headers.get("host")
+    is_ours = is_own_origin(request, request.app.state.services.settings)
     return is_ours and request.headers.get(PAGE_HEADER) == "dashboard"
 
 

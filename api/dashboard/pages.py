@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.access.auth import PUBLIC, CookieDep, identify, may_see, start_session
 from api.http.errors import documented, problem
+from api.http.hosts import is_encrypted
 from api.services import Services, ServicesDep
 from api.submission.specs import tiers_for
 from gavel.errors import NotFound
@@ -125,7 +126,7 @@ def login(request: Request, services: ServicesDep, token: Annotated[str, Query(m
     if identify(services, token) is None:
         return _login_page(request, "The service does not know this token.")
     answer = RedirectResponse("/", status_code=303, headers=HEADERS)
-    start_session(answer, token)
+    start_session(answer, token, is_encrypted=is_encrypted(request, services.settings))
     return answer
 
 
@@ -177,6 +178,5 @@ def _login_page(request: Request, refusal: str = "") -> HTMLResponse:
 
 
 def _render(template: str, request: Request, status: int, **values: object) -> HTMLResponse:
-    base = str(request.base_url).rstrip("/")
-    text = _templates.get_template(template).render(base=base, **values)
+    text = _templates.get_template(template).render(**values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)

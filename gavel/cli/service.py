@@ -1,5 +1,6 @@
 """Commands that start a service, and `gavel version`."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -13,6 +14,8 @@ def serve(
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: a free one.")] = None,
     policy: Annotated[str | None, typer.Option(help="Cluster-wide policy, see `gavel policy list`.")] = None,
     round_duration_s: Annotated[float | None, typer.Option(help="Length of a round in seconds.")] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain to serve https with, in PEM form.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key.")] = None,
     api_only: Annotated[
         bool, typer.Option("--api-only", help="Serve the API only; another process on the database plans.")
     ] = False,
@@ -22,7 +25,14 @@ def serve(
     Of several services on one database one plans. The others serve the API and take over if it fails. Settings are read
     from gavel.toml, then GAVEL_* variables, then these options.
     """
-    chosen = settings(host=host, port=port, policy=policy, round_duration_s=round_duration_s)
+    chosen = settings(
+        host=host,
+        port=port,
+        policy=policy,
+        round_duration_s=round_duration_s,
+        tls_cert_file=tls_cert,
+        tls_key_file=tls_key,
+    )
 
     from gavel.daemon.service import serve as serve_until_stopped
 

@@ -1,6 +1,7 @@
 """The two ways to perform a script (script.py): blocking for each step, or awaiting it. Nothing else differs."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from gavel.client.script import Ask, Item, Items, NextChunk, Open, Pause, Script, Step
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 T = TypeVar("T")
@@ -45,6 +48,7 @@ class Wire:
             "headers": {"Authorization": f"Bearer {token}"},
             "timeout": timeout_s,
             "trust_env": False,
+            "verify": _trusted(self.url),
         }
 
     def _request(self, ask: Ask) -> dict[str, Any]:
@@ -54,6 +58,16 @@ class Wire:
         timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + ask.patience_s)
         options = {"params": ask.params, "headers": ask.headers, "json": ask.json, "content": ask.content}
         return {"method": ask.method, "url": ask.path, "timeout": timeout, **options}
+
+
+def _trusted(url: str) -> "ssl.SSLContext | bool":
+    """Return the certificates to check the service by: those of SSL_CERT_FILE, else the usual ones."""
+    named = os.environ.get("SSL_CERT_FILE") if url.startswith("https://") else None
+    if named is None:
+        return True
+    import ssl
+
+    return ssl.create_default_context(cafile=named)
 
 
 class SyncWire(Wire):

@@ -57,8 +57,10 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     configure_logs(stack.enter_context(claim_log(settings.state_dir, "service")))
     listener = _listen(settings, stack)
-    url = f"http://{settings.host}:{listener.getsockname()[1]}"
-    address = Address(settings.state_dir, url)
+    scheme = "https" if settings.tls_cert_file else "http"
+    url = f"{scheme}://{settings.host}:{listener.getsockname()[1]}"
+    # A certificate names the public address, seldom the one that is listened on.
+    address = Address(settings.state_dir, (settings.tls_cert_file and settings.public_url) or url)
     # The scheduler's process starts while this one loads the API's modules.
     scheduler = None if is_api_only else _begin_to_schedule(Order(settings=settings, url=url), announce, address, stack)
     bell = open_doorbell(settings, stack)
@@ -119,13 +121,17 @@ def _run(services: "Services", listener: socket.socket) -> None:
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     look_for_cycles_rarely()
-    with tracing(services.settings.telemetry_url) as traces:
+    settings = services.settings
+    with tracing(settings.telemetry_url) as traces:
         config = uvicorn.Config(
             create_app(services, traces),
             log_config=None,
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=STREAMS_LIMIT_S,
+            forwarded_allow_ips=settings.trusted_proxies,
+            ssl_certfile=settings.tls_cert_file,
+            ssl_keyfile=settings.tls_key_file,
         )
         with suppress(KeyboardInterrupt):  # uvicorn raises it again when it has ended in order
             uvicorn.Server(config).run(sockets=[listener])

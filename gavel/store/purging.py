@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from gavel.errors import Conflict
 from gavel.ports import AuditEntry
@@ -10,6 +10,7 @@ from gavel.store import queries
 from gavel.store.audit import add_audit
 from gavel.store.rules import id_before
 from gavel.store.schema import (
+    DocumentRow,
     EventRow,
     IdempotencyKeyRow,
     JobLabelRow,
@@ -68,3 +69,11 @@ def delete_jobs(tx: Transaction, job_ids: Sequence[JobId]) -> None:
     is_sent = NotificationRow.state != NotificationState.WAITING.value
     tx.connection.execute(delete(NotificationRow).where(is_sent, NotificationRow.job_id.in_(job_ids)))
     tx.connection.execute(delete(JobRow).where(JobRow.id.in_(job_ids)))
+    _note_purge(tx)
+
+
+def _note_purge(tx: Transaction) -> None:
+    """Tell every process that its snapshot may hold jobs that are gone."""
+    row = {"name": queries.PURGE, "body": str(tx.change).encode()}
+    if tx.connection.execute(update(DocumentRow).where(DocumentRow.name == queries.PURGE).values(row)).rowcount == 0:
+        tx.connection.execute(insert(DocumentRow), row)

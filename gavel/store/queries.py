@@ -28,6 +28,8 @@ from gavel.types import ApplicationResource, Identity, Job, JobId, JobState, Rou
 
 _JOBS = JobRow.__table__
 _ROUNDS = RoundRow.__table__
+_ACTIVE = [state.value for state in ACTIVE]
+PURGE = "purge"  # the document with the change of the newest commit that deleted jobs
 
 
 class _Name(FunctionElement[str]):
@@ -150,6 +152,11 @@ def document(connection: Connection, name: str) -> bytes | None:
     return connection.execute(select(DocumentRow.body).where(DocumentRow.name == name)).scalar()
 
 
+def newest_purge(connection: Connection) -> int:
+    """Return the change of the newest commit that deleted jobs; 0 if none did."""
+    return int(document(connection, PURGE) or 0)
+
+
 # --- tenants ----------------------------------------------------------------------------------------------------
 
 
@@ -218,11 +225,13 @@ class SnapshotCache:
     def _jobs(self, connection: Connection) -> Mapping[JobId, Job]:
         query = select(_JOBS).where(JobRow.change > self._change)
         if self._change < 0:
-            query = select(_JOBS).where(JobRow.state.in_([state.value for state in ACTIVE]))
+            query = select(_JOBS).where(JobRow.state.in_(_ACTIVE))
         rows = connection.execute(query.order_by(JobRow.id)).all()
-        if not rows:
-            return self._snapshot.jobs
-        return _with_rows(self._snapshot.jobs, rows)
+        jobs = self._snapshot.jobs
+        if newest_purge(connection) > self._change >= 0:  # of a purged job there is no row that says that it has ended
+            present = set(connection.execute(select(JobRow.id).where(JobRow.state.in_(_ACTIVE))).scalars())
+            jobs = {job_id: job for job_id, job in jobs.items() if job_id in present}
+        return _with_rows(jobs, rows) if rows else jobs
 
     def _resources(self, connection: Connection) -> tuple[ApplicationResource, ...]:
         body = document(connection, "resources")

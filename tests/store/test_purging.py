@@ -109,3 +109,17 @@ def test_a_batch_of_which_a_job_was_purged_answers_with_the_others(open_store: O
     store.commit(store.snapshot().version, Changes(jobs=(ended,)))
     store.purge_job(two.job.id, by="ann", now_s=3.0)
     assert [job.id for job in store.submitted(one.job.spec.user, "k", body_hash="h")] == [one.job.id]
+
+
+def test_a_process_that_saw_a_job_alive_does_not_keep_it_when_it_ended_and_was_purged_meanwhile(
+    open_store: OpenStore,
+) -> None:
+    store, other = open_store(), open_store()
+    jobs = [store.submit(a_spec(), key=None, body_hash="h", now_s=1.0).job for _ in range(2)]
+    assert set(other.snapshot().jobs) == {job.id for job in jobs}
+    ended = replace(jobs[0], state=JobState.CANCELLED, finished_at_s=2.0)
+    store.commit(store.snapshot().version, Changes(jobs=(ended,)))
+    store.purge_job(ended.id, by="ann", now_s=3.0)
+    assert set(other.snapshot().jobs) == set(store.snapshot().jobs) == {jobs[1].id}
+    new = store.submit(a_spec(), key=None, body_hash="h", now_s=4.0).job
+    assert set(other.snapshot().jobs) == {jobs[1].id, new.id}
