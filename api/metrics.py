@@ -76,6 +76,11 @@ class StoreCollector(Collector):
         yield _gauge(
             "scheduler_leads", "1 if this process is the one that plans, of all that serve one database.", leads
         )
+        yield CounterMetricFamily(
+            "gavel_clock_steps",
+            "How often this machine's clock was set by a second or more.",
+            self._services.clock.steps,
+        )
         yield _gauge("scheduler_alive", "1 if a scheduler plans, in any process.", is_alive)
 
 

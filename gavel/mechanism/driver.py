@@ -28,6 +28,7 @@ from gavel.mechanism.observing.observation import apply_observation, colocated, 
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.caps import is_capped
+from gavel.mechanism.planning.clock_steps import ClockStep, after_step, step_of
 from gavel.mechanism.planning.decision import Decider
 from gavel.mechanism.planning.problem import schedulable
 from gavel.mechanism.tick import Tick
@@ -41,6 +42,7 @@ from gavel.ports import (
     PolicyRunner,
     ProfilingChoice,
     SchedulerStore,
+    Snapshot,
     ThroughputEstimator,
 )
 from gavel.types import Cluster, DiskState, Job, JobId, JobState, Lease, Observation, OperationState, Reason
@@ -89,6 +91,7 @@ class Driver:
         self._layout = Layout(Cluster())
         self._decision_times = timing.DecisionTimes()
         self._exchange = Exchange()
+        self._clock_step = ClockStep()
         self._busy_at_s = clock.now_s()
         self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
@@ -103,7 +106,7 @@ class Driver:
         now_s = self._clock.now_s()
         try:
             seen = self._observe()  # 1. what is
-            snapshot = self._store.snapshot()
+            snapshot = self._in_time(self._store.snapshot(), now_s)
             tick = Tick.of(now_s, seen, snapshot)
             tick.disk = self._disk()
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
@@ -126,6 +129,17 @@ class Driver:
         self.ticks, self.skipped = self.ticks + 1, ""
         self._rest_if_idle(tick)
         return self._next_instant_s(tick)
+
+    def _in_time(self, snapshot: Snapshot, now_s: float) -> Snapshot:
+        """Return the snapshot with the rounds that a clock has planned which was set back since moved to now."""
+        step = step_of(snapshot.round_records, now_s, self._clock_step)
+        if step != self._clock_step:
+            log.warning("clock.set_back", by_s=round(step.by_s, 3), round=step.round_index)
+            self._clock_step = step
+            self._decider.forget()
+        if step.by_s <= 0:
+            return snapshot
+        return replace(snapshot, round_records=after_step(snapshot.round_records, now_s, step))
 
     def _rest_if_idle(self, tick: Tick) -> None:
         """Close the solver of a service that has been idle for SOLVER_KEPT_S; the next job starts it again."""

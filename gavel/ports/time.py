@@ -4,7 +4,9 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, real or virtual."""
+    """Time, real or virtual. `steps` counts how often it was set by a second or more."""
+
+    steps: int
 
     def now_s(self) -> float:
         """Return the seconds since the Unix epoch (simulated: since the start)."""

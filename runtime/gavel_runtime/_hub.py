@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gavel_runtime._admission import Admissions
+
 HUB_FILE = "hub.json"
 GO, SAVE, STOP, END = b"go", b"save", b"stop", b"end"
 _HELLO, _ORDER, _DONE, _GATHER = b"h", b"o", b"d", b"g"
@@ -181,37 +183,36 @@ def open_hub(meeting: Meeting, world_size: int) -> Hub:
     with socket.create_server(meeting.address or ("127.0.0.1", 0)) as server:
         if meeting.address is None:
             _publish(meeting.directory / HUB_FILE, server.getsockname())
-        while len(links) < world_size - 1:
-            remaining_s = deadline_s - time.monotonic()
-            try:
-                server.settimeout(max(1e-3, remaining_s))
-                connected, _ = server.accept()
-            except TimeoutError as error:
-                joined = f"{len(links) + 1} of {world_size} ranks joined within {meeting.timeout_s:g} s"
-                raise GangError(joined) from error
-            _admit(connected, links, world_size, meeting.key, meeting.timeout_s)
+        admissions = Admissions(server, lambda connected: _admitted(connected, meeting))
+        try:
+            while len(links) < world_size - 1:
+                admitted = admissions.next(deadline_s - time.monotonic())
+                if admitted is None:
+                    joined = f"{len(links) + 1} of {world_size} ranks joined within {meeting.timeout_s:g} s"
+                    raise GangError(joined)
+                rank, link = admitted
+                if rank in links or not 0 < rank < world_size:
+                    raise GangError(f"rank {rank} of {world_size} joined twice or does not exist")
+                links[rank] = link
+        finally:
+            admissions.close()
     return Hub([links[rank] for rank in sorted(links)])
 
 
-def _admit(connected: socket.socket, links: dict[int, Link], world_size: int, key: bytes, timeout_s: float) -> None:
-    """Add the rank that connected; close the connection if it lacks the key.
-
-    Raises GangError for a rank that joined before or does not exist.
-    """
+def _admitted(connected: socket.socket, meeting: Meeting) -> tuple[int, Link] | None:
+    """Return the rank that connected, and its link; None, with the connection closed, if it lacks the key."""
     from multiprocessing import AuthenticationError
 
-    link = Link(connected, "a rank that has not said its number", min(timeout_s, _STRANGER_LIMIT_S))
+    link = Link(connected, "a rank that has not said its number", min(meeting.timeout_s, _STRANGER_LIMIT_S))
     try:
-        link.authenticate(key, is_hub=True)
+        link.authenticate(meeting.key, is_hub=True)
         rank = int.from_bytes(link.receive(_HELLO), "big")
+        link.peer = f"rank {rank}"
+        link.limit(meeting.timeout_s)
     except (AuthenticationError, EOFError, OSError, GangError):
         link.close()
-        return
-    if rank in links or not 0 < rank < world_size:
-        raise GangError(f"rank {rank} of {world_size} joined twice or does not exist")
-    link.peer = f"rank {rank}"
-    link.limit(timeout_s)
-    links[rank] = link
+        return None
+    return rank, link
 
 
 def join_hub(meeting: Meeting, rank: int, world_size: int) -> Spoke:

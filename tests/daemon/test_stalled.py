@@ -28,7 +28,7 @@ LEASE_S = 0.5
 
 
 class Skips:
-    """A driver that skips every tick until it is told to work."""
+    """A driver that skips every tick until it is messages to work."""
 
     def __init__(self) -> None:
         self.ticks, self.newest_round = 0, (0, 0.0)
@@ -44,22 +44,22 @@ class Skips:
 
 @contextmanager
 def scheduling(store: SqlStore, driver: Skips, folder: Path) -> Iterator[list[Message]]:
-    """A scheduler over the driver, in a thread; yields what it has told."""
+    """A scheduler over the driver, in a thread; yields what it has messages."""
     settings = Settings(state_dir=folder, stall_limit_s=0.2, idle_tick_s=0.01, tick_s=0.01, leader_lease_s=LEASE_S)
 
     @contextmanager
     def opened(_term: object) -> Iterator[Skips]:
         yield driver
 
-    told: list[Message] = []
+    messages: list[Message] = []
     found_nothing = SimpleNamespace(accelerators=(), notes=())
     parts: Any = SimpleNamespace(
         store=store, clock=SystemClock(), settings=settings, open=opened, notes=tuple, discovery=found_nothing
     )
-    scheduler = Scheduler(parts, told.append)
+    scheduler = Scheduler(parts, messages.append)
     thread = threading.Thread(target=scheduler.run, daemon=True)
     thread.start()
-    yield told
+    yield messages
     scheduler.stop()
     thread.join(LIMIT_S)
     assert not thread.is_alive()
@@ -69,10 +69,10 @@ def test_a_leader_that_skips_every_tick_says_so_and_lets_another_lead(tmp_path: 
     """1 it skips, 2 it says why and gives way, 3 it tries again when nobody else leads, 4 it works and is well."""
     store, driver = SqlStore(f"sqlite:///{tmp_path / 'gavel.db'}"), Skips()
     other = Candidate(SqlStore(f"sqlite:///{tmp_path / 'gavel.db'}").leadership, lease_s=LEASE_S)
-    with scheduling(store, driver, tmp_path) as told:
+    with scheduling(store, driver, tmp_path) as messages:
 
         def states() -> list[SchedulerState]:
-            return [each for each in told if isinstance(each, SchedulerState)]
+            return [each for each in messages if isinstance(each, SchedulerState)]
 
         assert wait_until(lambda: bool(states()) and not states()[-1].leads, LIMIT_S)
         assert states()[-1].is_stuck and states()[-1].stalled == "the disk is gone"

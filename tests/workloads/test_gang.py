@@ -3,9 +3,11 @@
 import json
 import signal
 import socket
+from contextlib import ExitStack
 
 import pytest
 
+from gavel_runtime._admission import STRANGERS_MAX
 from tests.workloads.gang import Gang, counting, until
 
 GATHER = """
@@ -108,6 +110,18 @@ def test_strangers_at_the_hub_do_not_disturb_the_gang(gang: Gang) -> None:
         stranger.sendall(b"\x00\x00\x00\x04nope")
     gang.start(counting(), ranks=range(1, 2), world_size=2, total=5)
     assert gang.finish()[0] == [0, 0]
+
+
+def test_silent_strangers_do_not_use_up_the_start_of_a_gang(gang: Gang) -> None:
+    """Each may be silent for 5 s, and there are more of them than may wait at once."""
+    gang.start(counting(), ranks=range(1), world_size=2, total=5, GAVEL_GANG_TIMEOUT_S="20")
+    until((gang.directory / "hub.json").exists)
+    fields = json.loads((gang.directory / "hub.json").read_text())
+    with ExitStack() as stack:
+        for _ in range(STRANGERS_MAX + 20):
+            stack.enter_context(socket.create_connection((fields["host"], fields["port"])))
+        gang.start(counting(), ranks=range(1, 2), world_size=2, total=5)
+        assert gang.finish()[0] == [0, 0]
 
 
 def test_ranks_that_do_different_things_are_told_so(gang: Gang) -> None:

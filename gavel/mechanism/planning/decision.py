@@ -161,6 +161,10 @@ class Decider:
         if (policy := chosen or self._settings.policy) != self._policy:
             self._policy, self._solved = policy, None
 
+    def forget(self) -> None:
+        """Solve anew for the next round, however young the last answer is."""
+        self._solved = None
+
     def _problem(
         self,
         tick: Tick,
