@@ -97,11 +97,11 @@ def _mean(readings: list[Reading]) -> Reading:
 
 def devices_of(ranks: Iterable[Mapping[str, Any]]) -> dict[int, str]:
     """Return the UUID of each rank's GPU, the one with the number of its LOCAL_RANK; nothing where it has none."""
-    found = {}
+    device_of_rank = {}
     for index, rank in enumerate(ranks):
         devices = rank["env"].get(DEVICES, "").split(",")
         local = rank["env"].get("LOCAL_RANK", "0")
         number = int(local) if local.isdecimal() else 0
         if number < len(devices) and devices[number].startswith("GPU-"):
-            found[int(rank.get("rank", index))] = devices[number]
-    return found
+            device_of_rank[int(rank.get("rank", index))] = devices[number]
+    return device_of_rank

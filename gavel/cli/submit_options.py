@@ -33,7 +33,7 @@ Program = Annotated[
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="Training steps until the job is complete; default: the program says it, job.steps(total=N).",
+        help="Training steps until the job is complete; default: as its program says (total=).",
         show_default=False,
     ),
 ]

@@ -132,6 +132,11 @@ def test_submit_has_an_option_for_every_field_of_the_api() -> None:
     assert submit.__doc__ is not None
 
 
+def test_the_help_of_submit_fits_a_terminal_of_80_columns() -> None:
+    shown = CliRunner().invoke(app, ["job", "submit", "--help"], env={"COLUMNS": "80", "TERM": "dumb"}).stdout
+    assert "--steps" in shown and "…" not in shown, "nothing is cut"
+
+
 def test_what_submit_states_arrives(gavel: Run) -> None:
     options = ("--no-preemptible", "--cpus", "1", "--memory", "1.5GiB", "--max-retries", "2", "--priority", "0")
     job = json.loads(gavel("job", "submit", "--steps", "5", *options, "--json", "--", "true"))

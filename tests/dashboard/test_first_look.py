@@ -91,6 +91,8 @@ def test_on_a_telephone_every_state_and_button_is_on_the_screen(dashboard: Dashb
         "cards need no scrolling inside"
     )
     card = tab.page.locator("#jobs-table tbody tr").first
+    colour, name = card.locator(".swatch").bounding_box(), card.locator("th a").bounding_box()
+    assert colour is not None and name is not None and 0 < name["x"] - (colour["x"] + colour["width"]) < 16
     for label in ("State", "Progress", "Why"):
         expect(card.locator(f"[data-label={label}]")).to_be_visible()
 

@@ -61,6 +61,13 @@ def test_what_each_rank_uses_is_drawn_and_in_a_table(dashboard: Dashboard, tab: 
     cells = tab.page.locator("#utilization-table tbody tr").last.locator("th, td")
     expect(cells).to_have_count(4)
     assert cells.nth(0).text_content() == "1" and cells.nth(2).text_content() == "0.50"
+    line = {"at_s": time.time(), "generation": 1, "ranks": [[0, 1.5, 1 << 30, 0.25, 5_000_000_000]]}
+    (dashboard.logs / f"{job.id}.log.utilization").write_text(json.dumps(line) + "\n")
+    tab.page.reload()
+    names = ["CPU cores", "Memory", "Accelerator busy", "Accelerator memory"]
+    expect(figures.locator("figcaption")).to_have_text(names)
+    expect(cells.last).to_have_text("5 GB")
+    expect(cells.nth(4)).to_have_text("25 %")
 
 
 def test_a_failed_job_is_submitted_again_from_its_page_with_its_setup(dashboard: Dashboard, tab: Tab) -> None:
