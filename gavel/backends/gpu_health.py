@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from gavel.backends import foreign_processes
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.background_look import BackgroundLook
 from gavel.types import Cluster, WorkerId
@@ -23,9 +24,14 @@ FIELDS = (
 class GpuHealth:
     """Looks every ten seconds at the GPUs among these accelerators; without any it never looks."""
 
-    def __init__(self, accelerators: Iterable[LocalAccelerator], run: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self,
+        accelerators: Iterable[LocalAccelerator],
+        run: Callable[[], str] | None = None,
+        foreign: Callable[[], Mapping[str, str]] = foreign_processes.now,
+    ) -> None:
         self._device_of = {each.worker.id: each.device for each in accelerators if each.device}
-        self._run = run or _run
+        self._run, self._foreign = run or _run, foreign
         self._look = BackgroundLook(self.now, dict[WorkerId, str](), every_s=LOOK_EVERY_S, silent_s=SILENT_S)
 
     def problems(self) -> Mapping[WorkerId, str]:
@@ -39,7 +45,9 @@ class GpuHealth:
 
     def now(self) -> dict[WorkerId, str]:
         """Return the same after looking now, which may take half a minute."""
-        problems = _problems(self._run, self._device_of.values()) if self._device_of else {}
+        if not self._device_of:
+            return {}
+        problems = {**self._foreign(), **_problems(self._run, self._device_of.values())}
         return {worker: problems[device] for worker, device in self._device_of.items() if device in problems}
 
 

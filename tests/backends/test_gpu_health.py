@@ -2,15 +2,16 @@
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from gavel.backends import gpu_health
+from gavel.backends import foreign_processes, gpu_health
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gpu_health import FIELDS, GpuHealth, usable
 from gavel.types import Cluster, Node, Worker
-from tests.backends.clusters import LocalHarness, eventually
+from tests.backends.clusters import LocalHarness, eventually, processes_of, script
 
 GPUS = tuple(
     LocalAccelerator(worker=Worker(id=name, node="here", accelerator_type="g"), cpus=(), device=device)
@@ -65,6 +66,34 @@ def test_a_driver_that_lacks_a_field_makes_no_gpu_unusable(tmp_path: Path, monke
     assert set(GpuHealth(GPUS).now()) == {"g-1", "slice-0"}
     program.write_text(f"#!/bin/sh\n{refuses}\n")
     assert "is not a valid field" in GpuHealth(GPUS).now()["g-0"]
+
+
+def test_a_gpu_that_a_foreign_process_uses_is_left_out_until_it_ends() -> None:
+    """Not for what a monitor holds, nor for processes of gangs; of a GPU that is broken that is said first."""
+    listed = "GPU-1, 11, 81234, python\nGPU-2, 12, 17, monitor\nGPU-2, 13, 9000, /usr/bin/train\nGPU-2, 14, [N/A], x\n"
+    held = foreign_processes.foreign_processes(listed, lambda pid: pid == 11)
+    assert list(held) == ["GPU-2"] and held["GPU-2"].startswith("process 13 (/usr/bin/train) holds 9000 MiB")
+    health = GpuHealth(GPUS, lambda: FINE.replace("GPU-1, 0", "GPU-1, 3"), lambda: {"GPU-1": "held", **held})
+    assert {worker: text[:9] for worker, text in health.now().items()} == {
+        "g-0": "it has 3 ",
+        "g-1": "process 1",
+        "slice-0": "process 1",
+    }
+
+
+def test_only_processes_below_a_supervisor_are_ours(harness: LocalHarness) -> None:
+    harness.backend.execute(script(harness, "sleep 60 & wait"))
+    eventually(lambda: any(b"sleep" in command_of(pid) for pid in processes_of(harness.folder)))
+    inner = [pid for pid in processes_of(harness.folder) if b"sleep" in command_of(pid)]
+    assert all(foreign_processes.is_ours(pid) for pid in inner)
+    assert not foreign_processes.is_ours(os.getpid())
+    assert foreign_processes.is_ours(2**22 + 1), "it is gone"
+
+
+def command_of(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def test_a_node_says_which_of_its_workers_is_left_out() -> None:
