@@ -22,9 +22,7 @@ def foreign_processes(listed: str, is_ours: Callable[[int], bool]) -> dict[str, 
         if len(cells) == 4 and cells[1].isdigit() and cells[2].isdigit() and int(cells[2]) >= LEAST_MIB:
             uuid, pid, mib, program = cells
             if not is_ours(int(pid)):
-                held[uuid] = (
-                    f"process {pid} ({program[:60]}) holds {mib} MiB of its memory: end that, and it is used"
-                )
+                held[uuid] = f"process {pid} ({program[:60]}) holds {mib} MiB of its memory: end that, and it is used"
     return held
 
 
