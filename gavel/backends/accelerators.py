@@ -37,11 +37,15 @@ Cores = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalAccelerator:
-    """A worker of this machine, with the cores and the environment variables of its processes."""
+    """A worker of this machine, with the cores and the environment variables of its processes.
+
+    `device` is the UUID of the GPU that it is or is a part of; "": it is none of NVIDIA.
+    """
 
     worker: Worker
     cpus: Cores
     env: Mapping[str, str] = field(default_factory=dict)
+    device: str = ""
 
     @property
     def is_gpu(self) -> bool:
@@ -257,7 +261,8 @@ def _gpu_accelerators(gpus: Sequence[Gpu], shares: Sequence[Cores]) -> Iterator[
             id=f"{kind}-{counts[kind]}", node=node_name(), accelerator_type=kind, memory_bytes=gpu.memory_bytes
         )
         counts[kind] += 1
-        yield LocalAccelerator(worker=worker, cpus=cpus, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
+        env = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        yield LocalAccelerator(worker=worker, cpus=cpus, env=env, device=gpu.parent or gpu.uuid)
 
 
 def _ask(argv: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
+from gavel.backends.gpu_health import GpuHealth, usable
 from gavel.backends.isolation import adopted_gangs, isolated
 from gavel.backends.launch import PREPARATION, Places, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
@@ -89,6 +90,7 @@ class LocalBackend(FolderBackend):
         self._base = {**base_environment(), **(environment or {})}
         self._accelerators = {each.worker.id: each for each in accelerators}
         self._cluster = _cluster([*self._accelerators.values()])
+        self._health = GpuHealth(accelerators)
         self._node_of = {worker.id: worker.node for worker in self._cluster.workers}
         self._table = ResourceTable()
         for node in self._cluster.nodes:
@@ -125,7 +127,7 @@ class LocalBackend(FolderBackend):
             self._sharing.mark_loaded(worker for gang in self._warm.waiting() for worker in gang.worker_ids)
             return Observation(
                 observed_at_s=now_s,
-                cluster=self._cluster,
+                cluster=usable(self._cluster, self._health.problems()),
                 gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
                 resources=self._table.resources(now_s),
                 held=self._table.held(),

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import socket
 
 LOOPBACK = "127.0.0.1"
-DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+ONEAPI, LEVEL_ZERO = "ONEAPI_DEVICE_SELECTOR", "level_zero:"
 
 
 def meeting_place(address: str, port: int) -> dict[str, str]:
@@ -38,12 +39,17 @@ def place_of_rank(
 
 
 def devices_of_gang(environments: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the variable that shows every rank all devices of its gang here, in the order of LOCAL_RANK.
+    """Return the variables that show every rank all devices of its gang here, in the order of LOCAL_RANK.
 
     That is how torchrun starts ranks, and what scripts expect: they use the device with the number LOCAL_RANK.
     """
-    devices = [each[DEVICES] for each in environments if DEVICES in each]  # of CPU workers always the same: none
-    return {DEVICES: ",".join(dict.fromkeys(devices))} if devices else {}
+    shown = {}
+    for name in (*DEVICES, ONEAPI):
+        prefix = LEVEL_ZERO if name == ONEAPI else ""
+        devices = [each[name].removeprefix(prefix) for each in environments if name in each]
+        if devices:  # of CPU workers always the same: none
+            shown[name] = prefix + ",".join(dict.fromkeys(devices))
+    return shown
 
 
 def reserve_meeting_place(launch: dict[str, Any]) -> "socket.socket | None":

@@ -20,12 +20,16 @@ Ask = Callable[[Sequence[str]], str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU, or a MIG slice of one. `memory_bytes` 0: unknown; `near`: logical CPUs next to it, empty: unknown."""
+    """A GPU, or a MIG slice of one, whose GPU is then `parent`.
+
+    `memory_bytes` 0: unknown; `near`: logical CPUs next to it, empty: unknown.
+    """
 
     name: str
     uuid: str
     memory_bytes: int = 0
     near: frozenset[int] = frozenset()
+    parent: str = ""
 
 
 def find_gpus(ask: Ask) -> tuple[list[Gpu], list[str]]:
@@ -105,4 +109,4 @@ def _slice_of(gpu: Gpu, profile: str, uuid: str) -> Gpu:
     """Return a slice as an accelerator of its own; its memory is the size in its name, which is a little less."""
     memory = SLICE_MEMORY.search(profile)
     memory_bytes = int(memory[1]) * 10**9 if memory else 0
-    return Gpu(name=f"{gpu.name} MIG {profile}", uuid=uuid, memory_bytes=memory_bytes, near=gpu.near)
+    return Gpu(name=f"{gpu.name} MIG {profile}", uuid=uuid, memory_bytes=memory_bytes, near=gpu.near, parent=gpu.uuid)

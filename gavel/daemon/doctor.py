@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from gavel.backends.accelerators import LocalAccelerator, discover
-from gavel.backends.ray.shared_folder import NO_NUMBER, FolderLook, number_or_none
+from gavel.backends.gpu_health import GpuHealth
+from gavel.backends.ray.shared_folder import is_mounted
 from gavel.config import Settings
 from gavel.errors import GavelError
 
@@ -52,8 +53,11 @@ def _workers(settings: Settings) -> Iterator[Finding]:
     except GavelError as error:
         yield Finding(about="workers", verdict="problem", text=str(error))
         return
+    problems = GpuHealth(discovery.accelerators).now()
     for each in discovery.accelerators:
-        yield Finding(about=each.worker.id, verdict="ok", text=_share(each))
+        problem = problems.get(each.worker.id, "")
+        text = f"{_share(each)}; {problem}" if problem else _share(each)
+        yield Finding(about=each.worker.id, verdict="problem" if problem else "ok", text=text)
     for note in discovery.notes:
         yield Finding(about="workers", verdict="problem" if note in discovery.problems else "note", text=note)
 
@@ -69,7 +73,7 @@ def _shared_folder(folder: Path | None) -> Iterator[Finding]:
     """Yield whether the folder that all nodes share is mounted here; nothing if checkpoints are at a URL."""
     if folder is None:
         return
-    mounted = FolderLook(lambda: number_or_none(str(folder))).newest() not in ("", NO_NUMBER)
+    mounted = is_mounted(str(folder))
     text = f"{folder} is mounted here" if mounted else f"{folder} is not mounted here, or no service has used it yet"
     yield Finding(about="shared folder", verdict="ok" if mounted else "problem", text=text)
 

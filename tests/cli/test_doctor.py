@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gavel.backends import accelerators, nvidia
+from gavel.backends import accelerators, gpu_health, nvidia
 from gavel.backends.ray.shared_folder import MARKER
 from gavel.cli import app, doctor
 from gavel.config import Settings
@@ -26,10 +26,14 @@ def test_each_worker_is_named_with_its_device_memory_and_cores(tmp_path: Path, m
     gpu = nvidia.Gpu(name="NVIDIA H200", uuid="GPU-11", memory_bytes=150 * 10**9)
     monkeypatch.setattr(accelerators, "find_gpus", lambda _: ([gpu], ["a line that is odd cannot be used"]))
     monkeypatch.setattr(accelerators, "_cores", lambda: ([0, 1], []))
+    monkeypatch.setattr(gpu_health, "_run", lambda: "GPU-11, 0, Not Active, Not Active")
     (worker,) = of("nvidia-h200-0", Settings(state_dir=tmp_path))
     assert worker.text == "GPU-11, 150.0 GB of its own memory, cores 0,1"
     notes = {each.text: each.verdict for each in of("workers", Settings(state_dir=tmp_path))}
     assert notes["a line that is odd cannot be used"] == "problem"
+    monkeypatch.setattr(gpu_health, "_run", lambda: "GPU-11, 7, Not Active, Not Active")
+    (worker,) = of("nvidia-h200-0", Settings(state_dir=tmp_path))
+    assert worker.verdict == "problem" and "7 uncorrected memory errors" in worker.text
 
 
 def test_a_machine_whose_workers_cannot_be_found_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ function createRow(node) {
 
 function updateRow(row, node) {
   const [, state, since, workers, jobs, region, controls] = row.children;
-  say(state.firstChild, node.problem ? "not usable" : node.state);
+  say(state.firstChild, node.problem ? (Object.keys(node.capacity).length ? `${node.state}, in part` : "not usable") : node.state);
   state.firstChild.title = node.problem;
   state.firstChild.dataset.state = node.state;
   const window = node.drain_by_s !== null && node.drain_by_s > now() ? `, empty by ${timeOfDay(node.drain_by_s)}` : "";

@@ -124,4 +124,5 @@ def as_worker(worker_id: WorkerId, node: str, slot: Slot, *, shares_core: bool) 
         accelerator_type=slot.accelerator_type,
         price_usd_per_hour=slot.price_usd_per_hour,
         shares_core=shares_core,
+        memory_bytes=slot.memory_bytes,
     )

@@ -9,9 +9,9 @@ is here says nothing about what the job has deleted.
 import os
 import shutil
 import stat
-import threading
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from gavel.backends import machine
 from gavel.backends.gang import GangKey
 from gavel.backends.job_folder import entries, open_file
 from gavel.backends.machine import read_object
+from gavel.backends.preparation import POLL_S, locked
 from gavel.backends.ray.remote_outputs import CHUNK_BYTES, RemoteFile, RemoteOutputs, is_inside
 from gavel.backends.ray.transfers import Transfers
 from gavel.types import JobId
@@ -42,7 +43,6 @@ class OutputSync:
         self._due_boottime_s = 0.0
         self._ended_boottime_s = 0.0
         self._is_given_up = False
-        self._storing = threading.Lock()
 
     def is_here(self) -> bool:
         """Return True once all stored files are on this node. Raises any exception if they cannot be fetched."""
@@ -76,8 +76,24 @@ class OutputSync:
 
     # --- in a thread of the transfers ---
 
+    @contextmanager
+    def _alone(self, is_over: Callable[[], bool]) -> Iterator[None]:
+        """Keep others from the folder: an earlier gang of the job may still be at a fetch. Raises TimeoutError."""
+        self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while not is_over():
+            with locked(str(self._folder.with_name(f".{self._folder.name}"))) as lock:
+                if lock is not None:
+                    yield
+                    return
+            time.sleep(POLL_S)
+        raise TimeoutError("its gang is over")
+
     def _fetch(self) -> None:
         """Make the folder what is stored. What is here unchanged is kept, the rest is fetched."""
+        with self._alone(lambda: bool(self._ended_boottime_s)):
+            self._fetch_all()
+
+    def _fetch_all(self) -> None:
         remote, job_id = RemoteOutputs(self._url), self._key[0]
         stored, synced, present = remote.files(job_id), self._synced() or {}, self._present()
         self._record.unlink(missing_ok=True)
@@ -85,6 +101,8 @@ class OutputSync:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700, parents=True)
         for path, file in stored.items():
+            if self._ended_boottime_s:
+                raise TimeoutError("its gang is over")
             target = fresh / path
             target.parent.mkdir(parents=True, exist_ok=True)
             if file.tag and path in present and synced.get(path) == [*present[path], file.tag]:
@@ -103,7 +121,7 @@ class OutputSync:
 
     def _store(self) -> None:
         """Store what was changed here since the folder was fetched or stored, and delete what was deleted here."""
-        with self._storing:  # the last turn begins after the gang's end, and after every other turn
+        with self._alone(lambda: self._is_given_up):  # the last turn begins after the gang's end, and every other turn
             synced = self._synced()
             if synced is not None:
                 self._store_changes(synced)

@@ -33,6 +33,7 @@ class Slot:
     index: int
     cpus: tuple[int, ...] = ()
     price_usd_per_hour: float = 1.0
+    memory_bytes: int = 0  # of its own; 0: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

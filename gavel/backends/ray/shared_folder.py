@@ -6,13 +6,11 @@ in a thread, since a file system that is gone may not answer.
 
 import os
 import secrets
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
+from gavel.backends.background_look import BackgroundLook
 from gavel.backends.durable import write_durable
 
 MARKER = ".gavel-folder"
@@ -31,31 +29,8 @@ class SharedFolder:
     number: str = ""
 
 
-class FolderLook:
-    """Looks again and again at what a call returns, in a thread of its own, and tells when it does not answer."""
-
-    def __init__(self, read: Callable[[], str]) -> None:
-        self._read = read
-        self._running: threading.Thread | None = None
-        self._begun_at_s = -inf
-        self._last = ""
-        self.is_silent = False
-
-    def newest(self) -> str:
-        """Return what the last look that has ended returned, and begin the next one if it is time to."""
-        now_s = time.monotonic()
-        if self._running is None and now_s - self._begun_at_s >= LOOK_EVERY_S:
-            self._running = threading.Thread(target=self._look, name="gavel-folder", daemon=True)
-            self._running.start()
-            self._running.join(FIRST_LOOK_S if self._begun_at_s == -inf else 0.0)
-            self._begun_at_s = now_s
-        if self._running is not None and not self._running.is_alive():
-            self._running = None
-        self.is_silent = self._running is not None and now_s - self._begun_at_s > SILENT_S
-        return self._last
-
-    def _look(self) -> None:
-        self._last = self._read()
+def _looking(read: Callable[[], str]) -> BackgroundLook[str]:
+    return BackgroundLook(read, "", every_s=LOOK_EVERY_S, first_s=FIRST_LOOK_S, silent_s=SILENT_S)
 
 
 class OwnFolder:
@@ -63,7 +38,7 @@ class OwnFolder:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._look = FolderLook(self._number)
+        self._look = _looking(self._number)
 
     def wanted(self) -> SharedFolder:
         """Return what every node has to see."""
@@ -81,11 +56,16 @@ class OwnFolder:
             return ""  # the service says elsewhere that its disk fails
 
 
+def is_mounted(path: str) -> bool:
+    """Return whether the folder at the path has a number, and answers at once."""
+    return _looking(lambda: number_or_none(path)).newest() not in ("", NO_NUMBER)
+
+
 class NodeFolder:
     """The shared folder as a node sees it."""
 
     def __init__(self) -> None:
-        self._look: FolderLook | None = None
+        self._look: BackgroundLook[str] | None = None
         self._path = ""
 
     def problem(self, wanted: SharedFolder | None) -> str:
@@ -93,7 +73,7 @@ class NodeFolder:
         if wanted is None or not wanted.number:
             return ""
         if self._look is None or self._path != wanted.path:
-            self._path, self._look = wanted.path, FolderLook(lambda: number_or_none(wanted.path))
+            self._path, self._look = wanted.path, _looking(lambda: number_or_none(wanted.path))
         number = self._look.newest()
         if self._look.is_silent:
             return f"the shared folder {wanted.path} does not answer there: check its server and its mount"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 
 from gavel.backends.accelerators import NO_GPU, capped_types, slug
+from gavel.backends.meeting import LEVEL_ZERO, ONEAPI
 from gavel.backends.ray.protocol import Slot
 from gavel.child_processes import numeric_threads
 
@@ -18,6 +19,7 @@ VENDOR_RESOURCES = ("GPU", "TPU", "neuron_cores", "HPU", "NPU")
 TYPE_LABELS = ("gavel/accelerator-type", "ray.io/accelerator-type")
 CPUS_LABEL = "gavel/cpus"
 PRICE_LABEL = "gavel/price-usd-per-hour"
+MEMORY_LABEL = "gavel/accelerator-memory-gb"
 VISIBLE = {
     "GPU": "CUDA_VISIBLE_DEVICES",
     "TPU": "TPU_VISIBLE_CHIPS",
@@ -30,6 +32,7 @@ VISIBLE = {
 def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple[Slot, ...]:
     """Return the accelerators of a node, grouped by type. Fractions of a unit are no accelerator."""
     price = _price(labels.get(PRICE_LABEL, ""))
+    memory_bytes = _memory_bytes(labels.get(MEMORY_LABEL, ""))
     cpus = _cpus(labels.get(CPUS_LABEL, ""))
     counted = _own(resources) or _vendors(resources, labels)
     units = [(kind, resource, index) for kind, resource, count in counted for index in range(count)]
@@ -40,6 +43,7 @@ def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple
             index=index,
             cpus=(cpus[place % len(cpus)],) if cpus else (),
             price_usd_per_hour=price,
+            memory_bytes=memory_bytes,
         )
         for place, (kind, resource, index) in enumerate(units)
     )
@@ -48,6 +52,10 @@ def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple
 def environment_of(slot: Slot) -> Mapping[str, str]:
     """Return the variables that make a process use this accelerator and no other."""
     visible = VISIBLE.get(slot.resource)
+    if slot.resource == "GPU" and slot.accelerator_type.startswith("intel"):
+        return {ONEAPI: f"{LEVEL_ZERO}{slot.index}"}
+    if slot.resource == "GPU" and slot.accelerator_type.startswith("amd"):
+        return {"HIP_VISIBLE_DEVICES": str(slot.index)}
     if visible is not None:
         return {visible: str(slot.index)}
     capped = capped_types().get(slot.accelerator_type)
@@ -77,3 +85,8 @@ def _cpus(label: str) -> tuple[int, ...]:
 
 def _price(label: str) -> float:
     return float(label) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", label) else 1.0
+
+
+def _memory_bytes(label: str) -> int:
+    """Return the memory of each accelerator of a node, of its label in GB (10^9 bytes); 0: not known."""
+    return int(float(label) * 10**9) if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,6})?", label) else 0

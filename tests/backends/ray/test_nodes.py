@@ -1,5 +1,6 @@
 """Nodes, workers and slots as Ray lists them: plain functions and one file."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.backends.ray.nodes import Numbering, ray_nodes
+from gavel.backends.meeting import devices_of_gang
+from gavel.backends.ray.nodes import Numbering, as_worker, ray_nodes
 from gavel.backends.ray.protocol import Slot
 from gavel.backends.ray.slots import environment_of, slots_of
 
@@ -52,6 +54,12 @@ def test_labels_pin_workers_in_turn_and_price_them() -> None:
     assert {slot.price_usd_per_hour for slot in slots} == {2.48}
 
 
+def test_a_label_says_how_much_memory_each_accelerator_has() -> None:
+    for label, memory_bytes in (("80", 80 * 10**9), ("1.5", 1_500_000_000), ("much", 0)):
+        (slot,) = slots_of({"GPU": 1.0}, {"gavel/accelerator-memory-gb": label})
+        assert as_worker("w", "n", slot, shares_core=False).memory_bytes == slot.memory_bytes == memory_bytes
+
+
 def test_a_label_that_is_no_price_costs_the_default() -> None:
     (slot,) = slots_of({"gavel:a": 1.0}, {"gavel/price-usd-per-hour": "nan"})
     assert slot.price_usd_per_hour == 1.0
@@ -60,6 +68,10 @@ def test_a_label_that_is_no_price_costs_the_default() -> None:
 def test_a_rank_sees_its_own_gpu_only() -> None:
     assert environment_of(Slot(accelerator_type="a100", resource="GPU", index=3)) == {"CUDA_VISIBLE_DEVICES": "3"}
     assert environment_of(Slot(accelerator_type="v100", resource="gavel:v100", index=3)) == {}
+    amd = [Slot(accelerator_type="amd-instinct-mi300x", resource="GPU", index=index) for index in (1, 2)]
+    assert devices_of_gang([environment_of(each) for each in amd]) == {"HIP_VISIBLE_DEVICES": "1,2"}
+    intel = [replace(each, accelerator_type="intel-gpu-max-1550") for each in amd]
+    assert devices_of_gang([environment_of(each) for each in intel]) == {"ONEAPI_DEVICE_SELECTOR": "level_zero:1,2"}
 
 
 def test_nodes_are_called_by_label_then_host_then_host_and_id() -> None:

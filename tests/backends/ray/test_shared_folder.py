@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends.background_look import BackgroundLook
 from gavel.backends.ray import shared_folder
 from gavel.backends.ray.agent import NodeAgent
 from gavel.backends.ray.fleet import NodeView
 from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, RayNode, ShardWanted
-from gavel.backends.ray.shared_folder import MARKER, FolderLook, NodeFolder, OwnFolder, SharedFolder
+from gavel.backends.ray.shared_folder import MARKER, NodeFolder, OwnFolder, SharedFolder
 from tests.backends.clusters import eventually
 from tests.backends.ray.test_agent import a_launch, wanted
 
@@ -80,7 +81,7 @@ def test_services_of_one_folder_keep_its_number(folder: SharedFolder) -> None:
 
 def test_what_a_look_returned_is_kept_until_the_next_has_ended() -> None:
     answers = iter(["one", "two"])
-    look = FolderLook(lambda: next(answers))
+    look = BackgroundLook(lambda: next(answers), "", every_s=0.0, first_s=10.0)
     assert look.newest() == "one"
     eventually(lambda: look.newest() == "two")
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx
 import pytest
@@ -132,6 +134,36 @@ def test_a_fetch_that_was_cut_off_deletes_nothing(tmp_path: Path, url: str) -> N
     (tmp_path / "n/.j1.json").unlink()
     eventually(sync.is_stored)
     assert listed(url) == {"a": 3}
+
+
+def test_a_fetch_whose_gang_is_over_leaves_the_folder_to_the_next_gang(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 the lease ends while a file is fetched, 2 the next gang on the node waits, 3 it has all files."""
+    for name in ("a", "b"):
+        RemoteOutputs(url).put("j1", name, iter([b"one"]))
+    held, fetch, begun = threading.Event(), RemoteOutputs.open, threading.Event()
+
+    def slow(remote: RemoteOutputs, job_id: str, path: str) -> BinaryIO:
+        begun.set()
+        held.wait()
+        return fetch(remote, job_id, path)
+
+    monkeypatch.setattr(RemoteOutputs, "open", slow)
+    copies = Transfers()
+    first, second = (
+        OutputSync(
+            ("j1", generation), url=url, outputs=tmp_path / "n/j1", gang=tmp_path / str(generation), transfers=copies
+        )
+        for generation in (1, 2)
+    )
+    assert not first.is_here()
+    assert begun.wait(30)
+    assert not first.is_stored() and not second.is_here()
+    held.set()
+    eventually(second.is_here)
+    assert sorted(path.name for path in (tmp_path / "n/j1").iterdir()) == ["a", "b"]
+    copies.close()
 
 
 def test_a_record_that_a_job_forged_reaches_nothing_outside(tmp_path: Path, url: str) -> None:

@@ -1,0 +1,108 @@
+"""Which GPUs of this machine cannot be trusted now, as nvidia-smi says: their workers are not used until it ends."""
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gavel.backends import foreign_processes
+from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.background_look import BackgroundLook
+from gavel.types import Cluster, WorkerId
+
+LOOK_EVERY_S = 10.0
+ANSWER_LIMIT_S = 30.0
+SILENT_S = 60.0
+FIELDS = (
+    "uuid",
+    "ecc.errors.uncorrected.volatile.total",
+    "clocks_throttle_reasons.hw_thermal_slowdown",
+    "clocks_throttle_reasons.hw_power_brake_slowdown",
+)
+
+
+class GpuHealth:
+    """Looks every ten seconds at the GPUs among these accelerators; without any it never looks."""
+
+    def __init__(
+        self,
+        accelerators: Iterable[LocalAccelerator],
+        run: Callable[[], str] | None = None,
+        foreign: Callable[[], Mapping[str, str]] = foreign_processes.now,
+    ) -> None:
+        self._device_of = {each.worker.id: each.device for each in accelerators if each.device}
+        self._run, self._foreign = run or _run, foreign
+        self._look = BackgroundLook(self.now, dict[WorkerId, str](), every_s=LOOK_EVERY_S, silent_s=SILENT_S)
+
+    def problems(self) -> Mapping[WorkerId, str]:
+        """Return why each worker cannot be used now, and what to do; nothing of those that can."""
+        if not self._device_of:
+            return {}
+        problems = self._look.newest()
+        if self._look.is_silent:
+            return dict.fromkeys(self._device_of, "nvidia-smi does not answer: look at the driver, or reboot")
+        return problems
+
+    def now(self) -> dict[WorkerId, str]:
+        """Return the same after looking now, which may take half a minute."""
+        if not self._device_of:
+            return {}
+        problems = {**self._foreign(), **_problems(self._run, self._device_of.values())}
+        return {worker: problems[device] for worker, device in self._device_of.items() if device in problems}
+
+
+def usable(cluster: Cluster, problems: Mapping[WorkerId, str]) -> Cluster:
+    """Return the cluster without the workers that have a problem; their nodes say which."""
+    if not problems:
+        return cluster
+    bad = [worker for worker in cluster.workers if worker.id in problems]
+    nodes = tuple(
+        replace(node, problem="; ".join(f"{each.id}: {problems[each.id]}" for each in bad if each.node == node.name))
+        for node in cluster.nodes
+    )
+    return replace(cluster, nodes=nodes, workers=tuple(each for each in cluster.workers if each.id not in problems))
+
+
+def problems_of(printed: str, devices: Iterable[str]) -> dict[str, str]:
+    """Return the problem of each device (a UUID) that has one, of the answer to a query of `FIELDS`."""
+    rows = [[cell.strip() for cell in line.split(",")] for line in printed.splitlines()]
+    row_of = {row[0]: [*row[1:], *("",) * len(FIELDS)][: len(FIELDS) - 1] for row in rows}
+    problems = {device: _problem(row_of.get(device)) for device in devices}
+    return {device: problem for device, problem in problems.items() if problem}
+
+
+def _problem(row: Sequence[str] | None) -> str:
+    if row is None:
+        return "nvidia-smi does not list it any more, it may be lost from the bus: reset it, or reboot"
+    errors, heat, power = row
+    if errors.isdigit() and int(errors):
+        return f"it has {errors} uncorrected memory errors: reset it, and replace it if they come back"
+    if heat == "Active":
+        return "it is slowed down by heat: look at its cooling; it is used again when it has cooled down"
+    if power == "Active":
+        return "it is slowed down by its power supply: look at that; it is used again when it runs at full speed"
+    return ""
+
+
+def _problems(run: Callable[[], str], devices: Iterable[str]) -> dict[str, str]:
+    try:
+        return problems_of(run(), devices)
+    except (OSError, subprocess.SubprocessError) as problem:
+        return dict.fromkeys(devices, f"nvidia-smi does not answer: {problem}")
+
+
+def _run() -> str:
+    """Return what nvidia-smi prints of each GPU; of a driver that knows other fields only which GPUs there are.
+
+    Its exit code says only that something is wrong with one of them. Raises OSError, SubprocessError.
+    """
+    program, printed = shutil.which("nvidia-smi") or "nvidia-smi", ""
+    for fields in (FIELDS, FIELDS[:1]):
+        query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
+        done = subprocess.run(
+            query, capture_output=True, text=True, check=False, timeout=ANSWER_LIMIT_S, stdin=subprocess.DEVNULL
+        )
+        printed = done.stdout
+        if any(line.startswith("GPU-") for line in printed.splitlines()):
+            return printed
+    raise OSError(printed.strip()[-200:] or "it prints nothing")
