@@ -12,6 +12,7 @@ import sys
 from gavel.cli import (
     admin,
     db,
+    infeasible,
     init,
     jobs,
     live,
@@ -38,6 +39,7 @@ __all__ = [
     "admin",
     "app",
     "db",
+    "infeasible",
     "init",
     "jobs",
     "live",

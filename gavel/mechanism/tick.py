@@ -9,6 +9,7 @@ from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
 from gavel.types import (
     ApplicationResource,
     Cluster,
+    InfeasibleType,
     Job,
     JobId,
     NodeStatus,
@@ -39,6 +40,7 @@ class Outcome:
     resources: tuple[ApplicationResource, ...] | None = None  # replaces all
     instructions: tuple[Instruction, ...] = ()
     policy: str | None = None  # in force from the next round on
+    infeasible: tuple[InfeasibleType, ...] | None = None  # replaces all
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
@@ -61,6 +63,7 @@ class Tick:
     held: Mapping[JobId, tuple[Reason, str]] = field(default_factory=dict)  # why no round may serve them
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     startup_times: tuple[StartupTimes, ...] = ()
+    infeasible: tuple[InfeasibleType, ...] = ()
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
     unreported: list[tuple[str, float]] = field(default_factory=list)  # (user, cluster seconds) of gangs that ended
     policy: str | None = None  # switched to in this tick
@@ -78,6 +81,7 @@ class Tick:
             snapshot=snapshot,
             jobs=dict(snapshot.jobs),
             startup_times=snapshot.startup_times,
+            infeasible=snapshot.infeasible,
         )
 
     @property
@@ -106,6 +110,7 @@ class Tick:
         self.instructions.extend(outcome.instructions)
         if outcome.resources is not None:
             self.resources = outcome.resources
+        self.infeasible = self.infeasible if outcome.infeasible is None else outcome.infeasible
         self.policy = self.policy if outcome.policy is None else outcome.policy
         if outcome.is_pending:
             if outcome.result != command.result:

@@ -16,6 +16,7 @@ from gavel.types.allocation import (
 )
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
+from gavel.types.infeasible import InfeasibleType
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.metrics import MetricPoint
 from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
@@ -75,6 +76,7 @@ __all__ = [
     "GangSeen",
     "GangState",
     "Identity",
+    "InfeasibleType",
     "IntArray",
     "Job",
     "JobId",
