@@ -13,6 +13,7 @@ from api.http.errors import problem
 from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEffect, VerificationView
 from api.services import Services
 from gavel.errors import SolveFailed
+from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.simulator.asking import ask
 from gavel.simulator.round_again import Verdict
 from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects
@@ -72,7 +73,7 @@ def live(services: Services) -> Live:
     """Return the state on which the scheduler would decide now."""
     snapshot, store = services.store.snapshot(), services.store
     return Live(
-        jobs=tuple(snapshot.jobs.values()),
+        jobs=tuple(ruled_out(snapshot.jobs.values(), snapshot.infeasible)),
         tiers=snapshot.tiers,
         cluster=store.cluster(),
         nodes=snapshot.nodes,

@@ -43,6 +43,7 @@ def state_of(snapshot: Snapshot, cluster: Cluster, now_s: float) -> State:
         record=snapshot.round_records[-1] if snapshot.round_records else None,
         usage=snapshot.usage,
         nodes=snapshot.nodes,
+        infeasible=snapshot.infeasible,
         now_s=now_s,
     )
 

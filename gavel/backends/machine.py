@@ -23,6 +23,15 @@ def boottime_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def kills_for_memory() -> int:
+    """Return how many processes the kernel of this machine has killed for lack of memory; 0 where it does not say."""
+    try:
+        with open("/proc/vmstat", encoding="ascii") as counters:
+            return next((int(line.split()[1]) for line in counters if line.startswith("oom_kill ")), 0)
+    except OSError:
+        return 0
+
+
 def write_json(path: str, value: object) -> None:
     """Replace a file as a whole, readable by this user only: a reader sees the old text or the new, never a part.
 

@@ -26,6 +26,7 @@ from gavel.backends.machine import (
     boottime_s,
     descendants,
     finite,
+    kills_for_memory,
     read_json,
     start_time,
     stat_fields,
@@ -109,6 +110,7 @@ class Supervisor:
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
+        self._kills_for_memory = kills_for_memory()
 
     def run(self) -> None:
         """1 announce, 2 start every rank, 3 read, reap and enforce until nothing is left, 4 say how it ended."""
@@ -368,7 +370,9 @@ class Supervisor:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""
             return "preempted", code, f"stopped {why}{force}"
-        return "exited", code, f"rank {rank} ended with {exit_text(code)}"
+        is_for_memory = code == -signal.SIGKILL and kills_for_memory() > self._kills_for_memory
+        why = ", killed by the kernel, which was out of memory" if is_for_memory else ""
+        return "exited", code, f"rank {rank} ended with {exit_text(code)}{why}"
 
     def _write(self, name: str, value: object) -> None:
         write_json(os.path.join(self._directory, name), value)

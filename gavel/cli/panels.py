@@ -10,7 +10,7 @@ PANELS = {
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",
     "Rules": "policy tier user token secret notification audit",
-    "Nodes and names": "node resource operation",
+    "Nodes and names": "node resource infeasible operation",
     "The service": "serve demo health doctor metrics version db",
     "Histories": "simulate export-trace",
 }

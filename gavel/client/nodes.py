@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gavel.client.answers import Node, Operation
+from gavel.client.answers import InfeasibleType, Node, Operation
 from gavel.client.script import Method, Script, asked, get, listed, part
 
 
@@ -36,6 +36,16 @@ class NodeCalls:
     def drain(self, node: str, window_s: float, *, wait_s: int = 2) -> Script[Operation]:
         """Empty the node within the window: no lease outlives it. The node is `drained` once nothing runs there."""
         return _request(node, "drain", wait_s, json={"window_s": float(window_s)})
+
+    @Method
+    def infeasible_types(self) -> Script[list[InfeasibleType]]:
+        """Return the accelerator types on which the caller's jobs did not fit (operators: everybody's)."""
+        return listed("/v1/infeasible-types")
+
+    @Method
+    def clear_infeasible_type(self, mark: str, *, wait_s: int = 2) -> Script[Operation]:
+        """Let the jobs of that mark, an id of the list, run on the accelerator type again."""
+        return asked("DELETE", f"/v1/infeasible-types/{part(mark)}", wait_s)
 
     @Method
     def operation(self, operation_id: str) -> Script[Operation]:

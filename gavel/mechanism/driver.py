@@ -21,6 +21,7 @@ from gavel.mechanism.explaining.preemption_audit import preemptions
 from gavel.mechanism.explaining.waiting import explain_waiting
 from gavel.mechanism.jobs import admission_holds, disk_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
+from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.observing.metric_points import metric_points
@@ -196,7 +197,8 @@ class Driver:
             tick.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s
         )
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
-        tick.wanting = [job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held]
+        wanting = (job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held)
+        tick.wanting = ruled_out(wanting, tick.infeasible)
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
@@ -330,6 +332,7 @@ class Driver:
                 estimator=self._estimator,
                 now_s=tick.now_s,
             ),
+            infeasible=tick.infeasible if tick.infeasible is not tick.snapshot.infeasible else None,
             startup_times=tick.startup_times if tick.startup_times is not tick.snapshot.startup_times else None,
             throughputs=self._estimator.table() if self._has_new_estimates and is_milestone else None,
         )

@@ -10,6 +10,7 @@ from gavel.types import (
     ApplicationResource,
     Cluster,
     DiskState,
+    InfeasibleType,
     Job,
     JobId,
     NodeStatus,
@@ -40,6 +41,7 @@ class Outcome:
     resources: tuple[ApplicationResource, ...] | None = None  # replaces all
     instructions: tuple[Instruction, ...] = ()
     policy: str | None = None  # in force from the next round on
+    infeasible: tuple[InfeasibleType, ...] | None = None  # replaces all
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
@@ -63,6 +65,7 @@ class Tick:
     disk: DiskState = field(default_factory=DiskState)
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     startup_times: tuple[StartupTimes, ...] = ()
+    infeasible: tuple[InfeasibleType, ...] = ()
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
     unreported: list[tuple[str, float]] = field(default_factory=list)  # (user, cluster seconds) of gangs that ended
     policy: str | None = None  # switched to in this tick
@@ -80,6 +83,7 @@ class Tick:
             snapshot=snapshot,
             jobs=dict(snapshot.jobs),
             startup_times=snapshot.startup_times,
+            infeasible=snapshot.infeasible,
         )
 
     @property
@@ -108,6 +112,7 @@ class Tick:
         self.instructions.extend(outcome.instructions)
         if outcome.resources is not None:
             self.resources = outcome.resources
+        self.infeasible = self.infeasible if outcome.infeasible is None else outcome.infeasible
         self.policy = self.policy if outcome.policy is None else outcome.policy
         if outcome.is_pending:
             if outcome.result != command.result:

@@ -12,6 +12,7 @@ from gavel.types import (
     BearerToken,
     Cluster,
     Identity,
+    InfeasibleType,
     Job,
     JobId,
     JobSpec,
@@ -59,7 +60,8 @@ class Snapshot:
     `version` grows with each commit of the scheduler and with nothing else. `commands` are the pending operations,
     oldest first; `nodes` the status of each node by its name; `usage` of the newest two months by (tier, month);
     `policy` the one that an operator switched to, empty: that of the settings; `preemptions` how many gangs rounds
-    have ever stopped or moved; `startup_times` those measured last, by job kind and accelerator type.
+    have ever stopped or moved; `startup_times` those measured last, by job kind and accelerator type;
+    `infeasible` the accelerator types on which job kinds of users were seen not to fit.
     """
 
     version: int
@@ -73,6 +75,7 @@ class Snapshot:
     policy: str = ""
     preemptions: int = 0
     startup_times: tuple[StartupTimes, ...] = ()
+    infeasible: tuple[InfeasibleType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +104,8 @@ class Changes:
     `jobs` replace the scheduler's fields of the stored rows: never the spec, nor a cancellation that the API recorded.
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
     replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
-    tiers used before. `predictions` of jobs that have one already are left out; `startup_times` replace all.
+    tiers used before. `predictions` of jobs that have one already are left out; `startup_times` and
+    `infeasible` replace all.
     """
 
     jobs: tuple[Job, ...] = ()
@@ -118,11 +122,13 @@ class Changes:
     policy: str | None = None
     predictions: tuple[Prediction, ...] = ()
     startup_times: tuple[StartupTimes, ...] | None = None
+    infeasible: tuple[InfeasibleType, ...] | None = None
     metric_points: tuple[MetricPoint, ...] = ()  # grouped by job, in the order of their reports
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
-        replaced = any(each is not None for each in (self.nodes, self.resources, self.policy, self.startup_times))
+        documents = (self.nodes, self.resources, self.policy, self.startup_times, self.infeasible)
+        replaced = any(each is not None for each in documents)
         return bool(lists or self.round or self.cluster or self.amended or replaced)
 
 

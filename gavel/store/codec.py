@@ -20,6 +20,7 @@ from gavel.ports import ThroughputEstimate
 from gavel.types import (
     ApplicationResource,
     Cluster,
+    InfeasibleType,
     Job,
     NodeStatus,
     PlanInputs,
@@ -34,6 +35,7 @@ _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
 _STARTUP_TIMES = TypeAdapter(tuple[StartupTimes, ...])
+_INFEASIBLE = TypeAdapter(tuple[InfeasibleType, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
 _JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "generation", "version"}
@@ -188,6 +190,7 @@ def pack_document(
     | tuple[NodeStatus, ...]
     | tuple[ApplicationResource, ...]
     | tuple[StartupTimes, ...]
+    | tuple[InfeasibleType, ...]
     | str,
 ) -> bytes:
     """Return a packed document: a value that is always stored and replaced as a whole."""
@@ -213,6 +216,13 @@ def startup_times(body: bytes | None) -> tuple[StartupTimes, ...]:
     """Return the stored times of start-ups, the very same ones for the same bytes; empty if none is stored."""
     with readable("the times of start-ups"):
         return () if body is None else _STARTUP_TIMES.validate_python(_unpack(body))
+
+
+@lru_cache(maxsize=2)
+def infeasible(body: bytes | None) -> tuple[InfeasibleType, ...]:
+    """Return the stored marks of infeasible types, the very same ones for the same bytes; empty if none is stored."""
+    with readable("the marks of infeasible accelerator types"):
+        return () if body is None else _INFEASIBLE.validate_python(_unpack(body))
 
 
 def nodes(body: bytes | None) -> tuple[NodeStatus, ...]:

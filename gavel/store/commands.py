@@ -93,6 +93,7 @@ class Commit:
             "resources": changes.resources,
             "policy": changes.policy,
             "startup_times": changes.startup_times,
+            "infeasible": changes.infeasible,
         }
         self._documents = {name: codec.pack_document(each) for name, each in documents.items() if each is not None}
 

@@ -20,7 +20,7 @@ from gavel.store import (
     conformance_user_requests,
 )
 from gavel.store.samples import SimulationStore, WholeStore, refused, round_record, same, spec
-from gavel.types import Cluster, Job, JobState, Node, StartupTimes, Tier, Worker
+from gavel.types import Cluster, InfeasibleType, Job, JobState, Node, StartupTimes, Tier, Worker
 
 
 def _submit(store: SimulationStore, now_s: float = 1.0, **over: Any) -> Job:
@@ -267,6 +267,19 @@ def startup_times_are_replaced_whole(store: SimulationStore) -> None:
     assert store.snapshot().startup_times == (times,)
 
 
+def infeasible_types_are_replaced_whole(store: SimulationStore) -> None:
+    """They come with the snapshot; a commit without them leaves them."""
+    assert store.snapshot().infeasible == ()
+    mark = InfeasibleType(
+        user="ann", kind="mlp", scale_factor=1, accelerator_type="v100", evidence="é", job_id="j", at_s=1 / 3
+    )
+    _commit(store, infeasible=(mark,))
+    _commit(store, events=(JobEvent(job_id="", at_s=1.0, kind="node.seen"),))
+    assert store.snapshot().infeasible == (mark,)
+    _commit(store, infeasible=())
+    assert store.snapshot().infeasible == ()
+
+
 # --- tenants ----------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +337,7 @@ SIMULATION_CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     a_round_follows_the_newest,
     cluster_and_throughputs_are_replaced_whole,
     startup_times_are_replaced_whole,
+    infeasible_types_are_replaced_whole,
     tiers_are_created_and_replaced_by_version,
     tiers_form_a_tree_with_feasible_guarantees,
     *conformance_operations.CHECKS,

@@ -129,6 +129,7 @@ def _contents(connection: Connection, revision: str) -> Report:
         lambda: codec.throughputs(queries.document(connection, "throughputs")),
         lambda: codec.nodes(queries.document(connection, "nodes")),
         lambda: codec.startup_times(queries.document(connection, "startup_times")),
+        lambda: codec.infeasible(queries.document(connection, "infeasible")),
     ]
     faults = [fault for read in reads if (fault := _fault(read))]
     return Report(revision=revision, jobs=len(jobs), rounds=len(rounds), faults=tuple(faults))

@@ -34,6 +34,7 @@ from gavel.store.rules import (
 from gavel.types import (
     ApplicationResource,
     Cluster,
+    InfeasibleType,
     Job,
     JobId,
     JobState,
@@ -77,6 +78,7 @@ class MemoryStore(JobsInMemory):
         self._policy = ""
         self._preemptions = 0
         self._startup_times: tuple[StartupTimes, ...] = ()
+        self._infeasible: tuple[InfeasibleType, ...] = ()
         self._throughputs: tuple[ThroughputEstimate, ...] = ()
         self._tiers = {DEFAULT_TIER.name: DEFAULT_TIER}
         self._usage: dict[tuple[str, str], Usage] = {}
@@ -102,6 +104,7 @@ class MemoryStore(JobsInMemory):
                 policy=self._policy,
                 preemptions=self._preemptions,
                 startup_times=self._startup_times,
+                infeasible=self._infeasible,
             )
         return self._snapshot
 
@@ -141,6 +144,7 @@ class MemoryStore(JobsInMemory):
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
         self._policy = self._policy if changes.policy is None else changes.policy
+        self._infeasible = self._infeasible if changes.infeasible is None else changes.infeasible
         self._startup_times = self._startup_times if changes.startup_times is None else changes.startup_times
         self._snapshot = None
         return self._version

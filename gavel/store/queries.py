@@ -218,6 +218,7 @@ class SnapshotCache:
                     policy=codec.policy(document(connection, "policy")),
                     preemptions=counters.preemptions,
                     startup_times=codec.startup_times(document(connection, "startup_times")),
+                    infeasible=codec.infeasible(document(connection, "infeasible")),
                 )
                 self._change = counters.change
             return self._snapshot

@@ -17,6 +17,7 @@ from gavel.types.allocation import (
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
+from gavel.types.infeasible import InfeasibleType
 from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
 from gavel.types.metrics import MetricPoint
 from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
@@ -77,6 +78,7 @@ __all__ = [
     "GangSeen",
     "GangState",
     "Identity",
+    "InfeasibleType",
     "IntArray",
     "Job",
     "JobId",

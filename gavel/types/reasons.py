@@ -34,6 +34,7 @@ class Reason(StrEnum):
     PROGRAM_NOT_STARTED = "ProgramNotStarted"
     STEPS_MISSING = "StepsMissing"
     NO_PROGRESS = "NoProgress"
+    CANNOT_RUN_HERE = "CannotRunHere"
     LOST_TOO_OFTEN = "LostTooOften"
     DEPENDENCY_FAILED = "DependencyFailed"
 
@@ -139,6 +140,11 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.STEPS_MISSING: Explained(
         "The program of the job ended without an error before all steps were done.",
         "Let the program run its loop over `job.steps()` to the end, and submit it again.",
+    ),
+    Reason.CANNOT_RUN_HERE: Explained(
+        "The job does not fit the accelerator type that it ran on; if it fits no other, it has failed.",
+        "Submit it with less memory or a larger scale factor. `gavel infeasible list` shows what was seen,"
+        " `gavel infeasible clear ID` lets it try again.",
     ),
     Reason.NO_PROGRESS: Explained(
         "The leases of the job end before it has saved a checkpoint, and none can be longer.",

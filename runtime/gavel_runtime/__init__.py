@@ -16,9 +16,10 @@ A job may steer tasks of its own by ephemeral resources (docs/ephemeral-resource
     codes = [player.wait() for player in players]
 """
 
+from gavel_runtime._errors import CannotRunHere
 from gavel_runtime._hub import GangError
 from gavel_runtime._job import Job, job
 from gavel_runtime._loop import Loop
 from gavel_runtime._tasks import Task
 
-__all__ = ["GangError", "Job", "Loop", "Task", "job"]
+__all__ = ["CannotRunHere", "GangError", "Job", "Loop", "Task", "job"]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
+from gavel_runtime._errors import CannotRunHere
 from gavel_runtime._hub import Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import Leader, Save
 from gavel_runtime._lease import wait_for_lease
@@ -208,6 +209,13 @@ class Job:
         may be nested; the inner one then counts. A process has at most 8 names. Raises ValueError for a bad name.
         """
         return self._marks.phase(name)
+
+    def cannot_run_here(self, reason: str) -> NoReturn:
+        """End this program, as the job does not fit this accelerator type: it goes on elsewhere, from its checkpoint.
+
+        No later gang of its kind and size is started on the type until its user clears that. Raises CannotRunHere.
+        """
+        raise CannotRunHere(" ".join(reason.split()))
 
     def report_work(self, units: float) -> None:
         """Say how much work the step in progress is, such as its tokens, where steps differ in size: called in rank 0.

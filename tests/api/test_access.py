@@ -109,6 +109,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/jobs/cancel": (202, 202, 403, 403, 202),
     "GET /v1/audit": (403, 403, 403, 403, 200),
     "GET /v1/tiers/gold/usage": (200, 200, 403, 403, 200),
+    "GET /v1/infeasible-types": (200, 200, 403, 403, 200),
+    "DELETE /v1/infeasible-types/0000000000000000": (404, 404, 403, 403, 404),
     "GET /v1/nodes": (200, 200, 403, 403, 200),
     "GET /v1/nodes/node-0": (200, 200, 403, 403, 200),
     "POST /v1/nodes/node-0/cordon": (403, 403, 403, 403, 202),
@@ -348,6 +350,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
     names |= {"secrets/TOKEN": "secrets/{name}", "secrets/NONE": "secrets/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
+    names |= {"infeasible-types/0000000000000000": "infeasible-types/{id}"}
     names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)
     for short, name in names.items():

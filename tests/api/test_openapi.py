@@ -18,7 +18,7 @@ from schemathesis.config import SchemathesisConfig
 
 from api.app import PARTS
 from api.schemas import JobSubmit
-from gavel.types import JobState, NodeStatus, Operation, OperationState, Reason
+from gavel.types import InfeasibleType, JobState, NodeStatus, Operation, OperationState, Reason
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
@@ -56,6 +56,11 @@ POSSIBLE_BODY = {
     "kind": None,
     "tier": "gold",
     "scale_factor": 1,
+    "cpu_cores": 1,
+    "memory_bytes": 0,
+    "accelerator_types": [],
+    "accelerator_memory_bytes": 0,
+    "node_labels": {},
     "throughputs": {},
     "env": {},
     "workdir": None,
@@ -125,7 +130,10 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     caller.post("/v1/users/gold/tokens")
     token_id = caller.get("/v1/users/gold/tokens").json()["items"][0]["id"]
     job = replace(service.store.job(job_id), state=JobState.CANCELLED, finished_at_s=NOW_S)
-    service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),))
+    mark = InfeasibleType(
+        user="ann", kind="mlp", scale_factor=1, accelerator_type="fast", evidence="e", job_id=job_id, at_s=NOW_S
+    )
+    service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),), infeasible=(mark,))
     for folder in ("outputs", "checkpoints"):
         place = service.settings.state_dir / folder / job_id / "1-1"
         place.mkdir(parents=True)
@@ -134,6 +142,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     return {
         "job_id": job_id,
         "index": 1,
+        "id": mark.id,
         "name": "gold",
         "operation_id": command.id,
         "living": living,

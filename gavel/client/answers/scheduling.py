@@ -8,6 +8,19 @@ from typing import Literal, TypedDict
 from gavel.client.answers.jobs import Reason
 
 
+class InfeasibleType(TypedDict):
+    """A mark: jobs of this user, kind and size are not given the accelerator type, until somebody clears it."""
+
+    id: str
+    user: str
+    kind: str
+    scale_factor: int
+    accelerator_type: str
+    evidence: str  # What was seen, such as the line of the log.
+    job_id: str  # The job of which it was seen.
+    at_s: float
+
+
 class RoundSummary(TypedDict):
     """The round in force. `renewed_leases` were extended in place, so that the job went on without a restart."""
 

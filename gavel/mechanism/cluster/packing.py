@@ -13,6 +13,7 @@ from gavel.types import AcceleratorType, Needs
 
 Gang = tuple[int, AcceleratorType, int]
 """(row of the job or pair, type, scale factor)."""
+EXPONENTS = (1.0, 0.5, 1.5)  # of a gang's part of its type, where not all fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ def _orders(problem: PackingProblem, failed: Sequence[Gang]) -> Iterator[tuple[l
     """
     sizes = _sizes(problem)
     by_size = sorted(problem.gangs, key=lambda gang: (-sizes[gang[0]], gang[0]))
-    by_worth = sorted(by_size, key=lambda gang: -problem.worth.get(gang[0], 1.0) / gang[2])
+    by_worth = _by_worth(problem, by_size, sizes, 1.0)
     holds = [gang for gang in by_size if gang[0] in problem.staying]
     rest = [gang for gang in by_size if gang[0] not in problem.staying]
     yield holds + rest, True
@@ -63,7 +64,17 @@ def _orders(problem: PackingProblem, failed: Sequence[Gang]) -> Iterator[tuple[l
     promoted = [gang for gang in by_worth if gang[0] in first]
     yield promoted + [gang for gang in holds + rest if gang[0] not in first], True
     yield by_size, False
-    yield by_worth, False
+    for exponent in EXPONENTS:
+        yield _by_worth(problem, by_size, sizes, exponent), False
+    first = {gang[0] for gang in failed}
+    yield [gang for gang in by_worth if gang[0] in first] + [gang for gang in by_worth if gang[0] not in first], False
+
+
+def _by_worth(
+    problem: PackingProblem, gangs: Sequence[Gang], sizes: Mapping[int, float], exponent: float
+) -> list[Gang]:
+    """The gangs by their worth for what they take: with a larger exponent those that are easy to place go first."""
+    return sorted(gangs, key=lambda gang: -problem.worth.get(gang[0], 1.0) / sizes[gang[0]] ** exponent)
 
 
 def _sizes(problem: PackingProblem) -> dict[int, float]:

@@ -17,13 +17,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gavel.errors import GavelError, InvalidRequest
-from gavel.mechanism.commands import node_commands, policy_commands, resource_commands
+from gavel.mechanism.commands import infeasibility_commands, node_commands, policy_commands, resource_commands
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.types import Operation, OperationState
 
 Handler = Callable[[Tick, Operation], Outcome]
 
 HANDLERS: Mapping[str, Handler] = {
+    "infeasible.clear": infeasibility_commands.clear,
     "node.cordon": node_commands.cordon,
     "node.uncordon": node_commands.uncordon,
     "node.drain": node_commands.drain,

@@ -16,6 +16,7 @@ from gavel.mechanism.explaining.explanation import State, Why, blocked
 from gavel.mechanism.explaining.forecast import Errors, Forecast, expected_finish, expected_start, log_speed_error
 from gavel.mechanism.explaining.forecast import forecast as forecast_of
 from gavel.mechanism.jobs.admission_holds import held
+from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.planning.own_rates import own_estimates, reliable_rates
 from gavel.mechanism.planning.problem import as_known, problem_from, schedulable
 from gavel.ports import ThroughputEstimator
@@ -66,7 +67,8 @@ class JobEnd:
 def job_end(job: Job, knowledge: Knowledge) -> JobEnd:
     """Return when the job is expected to end, with an interval that should hold nine times in ten."""
     state = knowledge.state
-    estimates = own_estimates(job, knowledge.estimator, Feasibility(state.cluster).types_of(job.spec))
+    (seen,) = ruled_out([job], state.infeasible)
+    estimates = own_estimates(job, knowledge.estimator, Feasibility(state.cluster).types_of(seen.spec))
     fastest = max(estimates, key=lambda name: estimates[name].steps_per_s, default=None)
     total_steps, earliest_at_s = job.total_steps, None
     if fastest is not None and total_steps is not None:
@@ -133,7 +135,7 @@ def state_of_now(state: State, estimator: ThroughputEstimator, *, policy: str, r
     `policy` is used if no round was decided yet. A lost job counts as if it were to start again at once.
     """
     holds = held(state.jobs.values(), tiers=state.tiers, usage=state.usage, now_s=state.now_s)
-    there = (job for job in schedulable(state.jobs.values(), inf) if job.id not in holds)
+    there = ruled_out((job for job in schedulable(state.jobs.values(), inf) if job.id not in holds), state.infeasible)
     jobs = [as_known(job, estimator) for job in there if job.spec.tier in state.tiers]
     problem = problem_from(
         jobs,

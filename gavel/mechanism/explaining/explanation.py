@@ -5,15 +5,18 @@ docs/explain.md says what each reason means and what helps.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.explaining.waiting import Binding, Line, Shortage, counted, is_ahead, starting, workers_of
 from gavel.mechanism.jobs.admission_holds import held, month_too_short
+from gavel.mechanism.jobs.infeasibility import marks_of, ruled_out
 from gavel.types import (
     AcceleratorType,
     Cluster,
+    InfeasibleType,
     Job,
     JobId,
     JobState,
@@ -36,6 +39,7 @@ class State:
     record: RoundRecord | None
     usage: Mapping[tuple[str, str], Usage] = field(default_factory=dict)
     nodes: Mapping[str, NodeStatus] = field(default_factory=dict)
+    infeasible: tuple[InfeasibleType, ...] = ()
     now_s: float = 0.0
 
 
@@ -69,13 +73,21 @@ def explain(job: Job, state: State) -> Why:
     """Return the first reason that holds, with figures, and what would change it."""
     explanation = blocked(job, state) or _starts_again(job, state) or _without_progress(job, _in_round(job, state))
     fix = explanation.code.fix(job.id)
-    helps = (*explanation.would_unblock, *((fix,) if fix else ()))
+    marks = () if job.state.is_terminal else tuple(map(_of_mark, marks_of(job, state.infeasible)))
+    helps = (*explanation.would_unblock, *((fix,) if fix else ()), *marks)
     return replace(explanation, received=_received(job, state), would_unblock=helps)
 
 
 def blocked(job: Job, state: State) -> Why | None:
     """Return why no round will serve the job until somebody does something; None: the rounds decide."""
     return _ended(job) or _never(job, state) or _held(job, state)
+
+
+def _of_mark(mark: InfeasibleType) -> str:
+    """A sentence on an accelerator type on which the job does not fit, and how to try it again."""
+    day = datetime.fromtimestamp(mark.at_s, UTC).date().isoformat()
+    seen = f"`{mark.evidence}` was seen of job {mark.job_id} on {day}"
+    return f"It is not given {mark.accelerator_type}: {seen}; `gavel infeasible clear {mark.id}` allows it again."
 
 
 # --- what no round can mend ---------------------------------------------------------------------------------------
@@ -115,9 +127,13 @@ def _without_type(job: Job, state: State) -> Why | None:
 
 def _with_unmet_need(job: Job, state: State) -> Why | None:
     """What the job needs is nowhere in the cluster, as it is now."""
-    unmet = unmet_need(job.spec, Feasibility(state.cluster))
+    feasibility = Feasibility(state.cluster)
+    unmet = unmet_need(job.spec, feasibility)
     if unmet is None:
-        return None
+        (seen,) = ruled_out([job], state.infeasible)
+        if feasibility.types_of(seen.spec):
+            return None
+        return Why(code=Reason.CANNOT_RUN_HERE, message="The job fits none of the accelerator types that it may use.")
     message = f"{unmet.message[0].upper()}{unmet.message[1:]}."
     return Why(code=Reason.MISCONFIGURED, message=message, would_unblock=(unmet.would_do,))
 

@@ -13,6 +13,7 @@ class EventKind(StrEnum):
     PREEMPTED = "gang.preempted"
     LOST = "gang.lost"
     RETRIED = "gang.failed"
+    INFEASIBLE = "gang.infeasible"
     FINISHED = "job.completed"
     BROKE = "job.failed"
     CANCELLED = "job.cancelled"

@@ -32,6 +32,7 @@ TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
     (JobState.LEASED, EventKind.PREEMPTED): JobState.QUEUED,
     (JobState.LEASED, EventKind.LOST): JobState.QUEUED,
     (JobState.LEASED, EventKind.RETRIED): JobState.QUEUED,
+    (JobState.LEASED, EventKind.INFEASIBLE): JobState.QUEUED,
     (JobState.LEASED, EventKind.FINISHED): JobState.COMPLETED,
     (JobState.LEASED, EventKind.BROKE): JobState.FAILED,
     (JobState.LEASED, EventKind.CANCELLED): JobState.CANCELLED,

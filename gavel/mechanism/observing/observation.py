@@ -1,12 +1,12 @@
 """Applies an observation: to the jobs, by the table of their lifecycle, and to the estimates of throughputs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.jobs import admission_holds, lifecycle
+from gavel.mechanism.jobs import admission_holds, infeasibility, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
 from gavel.mechanism.jobs.no_progress import no_progress
 from gavel.mechanism.observing import startup_times
@@ -30,6 +30,7 @@ from gavel.types import (
     GangOutcome,
     GangSeen,
     GangState,
+    InfeasibleType,
     Job,
     JobId,
     JobState,
@@ -147,7 +148,7 @@ class _JobUpdates:
         )
         tick.events.extend(notes_of(job, gang, tick.now_s))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
-        end = lifecycle.ended(after, gang, tick.now_s)
+        end = self._weighed_here(after, gang, lifecycle.ended(after, gang, tick.now_s))
         if end is not None or after is not job:
             partners = self.colocated.get((gang.job_id, gang.generation), ())
             after = lifecycle.account_time(after, gang, tick.now_s, partners)
@@ -159,6 +160,41 @@ class _JobUpdates:
             self._end(after, end, gang.accelerator_type)
         elif after is not job:
             tick.put(after)
+
+    def _weighed_here(self, job: Job, gang: GangSeen, end: Ended | None) -> Ended | None:
+        """The end of a gang; one that does not fit its accelerator type marks that, and the job goes on elsewhere."""
+        if end is None or end.kind not in (EventKind.RETRIED, EventKind.BROKE):
+            return end
+        evidence = infeasibility.evidence_of(end.exit)
+        if not evidence or not self._is_to_blame(job, gang, evidence):
+            return end
+        mark = InfeasibleType(
+            user=job.spec.user,
+            kind=job.spec.kind,
+            scale_factor=job.spec.scale_factor,
+            accelerator_type=gang.accelerator_type,
+            evidence=evidence,
+            job_id=job.id,
+            at_s=end.at_s,
+        )
+        self.tick.infeasible = infeasibility.marked(self.tick.infeasible, mark)
+        (bare,) = infeasibility.ruled_out([job], self.tick.infeasible)
+        left = self.layout.feasibility.types_of(bare.spec)
+        kind = EventKind.INFEASIBLE if left else EventKind.BROKE
+        goes_on = f"It goes on with {', '.join(left)}." if left else "No accelerator type is left."
+        message = f"The job does not fit {gang.accelerator_type}: {evidence} {goes_on}"
+        return replace(end, kind=kind, reason=Reason.CANNOT_RUN_HERE, message=message)
+
+    def _is_to_blame(self, job: Job, gang: GangSeen, evidence: str) -> bool:
+        """Return whether no other job may have used up the memory, on its accelerators or, for the kernel, nodes."""
+        if self.colocated.get((gang.job_id, gang.generation)):
+            return False
+        if not infeasibility.is_of_kernel(evidence):
+            return True
+        node_of, jobs = self.layout.node_of, self.tick.snapshot.jobs
+        there = {node_of.get(worker) for worker in gang.worker_ids}
+        others = (each for each in self.tick.seen.gangs if not there.isdisjoint(map(node_of.get, each.worker_ids)))
+        return all((seen := jobs.get(each.job_id)) and seen.spec.user == job.spec.user for each in others)
 
     def _account_partners(self, gang: GangSeen, ended_at_s: float) -> None:
         """Count the time that other gangs shared workers with one that has ended; the next observation lacks it."""

@@ -1,0 +1,5 @@
+"""Errors that a program may raise to say something to the service."""
+
+
+class CannotRunHere(RuntimeError):
+    """The job does not fit the accelerator type that it runs on; raised by `job.cannot_run_here(reason)`."""
