@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from gavel.policies import measures
 from gavel.policies.fast.packed_totals import packed_greatest
 from gavel.policies.fast.totals import greatest
@@ -30,16 +32,21 @@ class TotalOfSpeeds(ABC):
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem, takes_pair_rates=True)
-        if problem.pair_rates is not None or not measures.is_unpacked(problem):
-            allocation = packed_greatest(problem, self._per_step(problem), self.name)
+        least = self.least_speed(problem)
+        if problem.pair_rates is None and measures.is_unpacked(problem):
+            allocation = greatest(problem, self._worth(problem), self.name, least)
         else:
-            allocation = greatest(problem, self._worth(problem), self.name)
+            allocation = None if least.any() else packed_greatest(problem, self._per_step(problem), self.name)
         return allocation or self.program(named_pairs(problem))
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear program that defines the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
-        return most(program, self._worth(problem), policy=self.name)
+        return most(program, self._worth(problem), policy=self.name, least_speed=self.least_speed(problem))
+
+    def least_speed(self, problem: AllocationProblem) -> FloatArray:
+        """Return the relative throughput that each job has to have, (n,): nothing, unless the policy says more."""
+        return np.zeros(len(problem.job_ids))
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return the weighted total of relative speeds, (1,)."""

@@ -157,8 +157,13 @@ def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArr
     The isolated time of its done steps plus that of the rest at T_iso (gavel/finish_time.py); a job with nothing left
     counts as one step, so that this is positive. +inf where it can run nowhere.
     """
-    rate = finish_time.isolated_rate(rate_alone(problem), problem.capacity_workers, problem.scale_factor, share)
+    rate = isolated_rate(problem, share)
     return problem.isolated_time_s + _ratio(np.maximum(1.0, problem.steps_remaining), rate, np.inf)
+
+
+def isolated_rate(problem: AllocationProblem, share: FloatArray) -> FloatArray:
+    """Return T_iso of jobs that each have the fraction `share` (n,) of every type, in steps/s, (n,)."""
+    return finish_time.isolated_rate(rate_alone(problem), problem.capacity_workers, problem.scale_factor, share)
 
 
 def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:

@@ -13,23 +13,37 @@ Length = Literal["remaining", "attained_service"]
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
 EVEN_PART = 0.3  # of each job's weight, alike for all
 LEVELS_BASE = 4.0  # of attained service: one level is four times the last
+SLACK = 1e-7  # relative: the isolated rates of all jobs together just fit, and rounding must not say that they do not
 
 
 @dataclass(frozen=True)
 class RankWeightedSpeed(TotalOfSpeeds):
-    """maximise sum_i w_i v_i s_i^g a_i / max_j T_ij, v falling with the rank of W_i from the shortest to the longest.
+    """maximise sum_i w_i v_i s_i^g a_i / max_j T_ij subject to a_i >= T_iso_i for every job that is late.
+
+    v falls with the rank of W_i from the shortest to the longest:
 
     theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest W of n, equals alike;
     v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
     of known size whose speed is their share to the power q. `length` says what is W: `remaining` (steps left at the
     best rate, g = 1/2), or `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing,
     g = 1).
+
+    A job is late if it reaches rho_i = (age_i + R_i / T_iso_i) / (t_i + R_i / T_iso_i) >= `rho_limit` even at its
+    isolated rate T_iso_i, that of 1/n of every type, from now on; t_i is the isolated time of its done steps. The
+    isolated plan serves all late jobs, so the demand can always be met. Where lengths tell nothing, no job is late.
+
+    No job ever falls further behind: age_i - t_i <= (`rho_limit` - 1) max (t_i + R_i / T_iso_i), the most that this was
+    since its submission. For while a job is late, a_i >= T_iso_i, so that t_i grows by at least what age_i grows by;
+    and while it is not, it is less behind than that. Rounds add what they lag behind their fractions.
     """
 
     length: Length = "remaining"
+    rho_limit: float = 1.05
 
     name: ClassVar[str] = "rank_weighted_speed"
-    formula: ClassVar[str] = "maximise sum_i w_i v_i s_i^g a_i / max_j T_ij, v by rank of the length, shortest first"
+    formula: ClassVar[str] = (
+        "maximise sum_i w_i v_i s_i^g a_i / max_j T_ij, v by rank of the length, subject to a_i >= T_iso_i if late"
+    )
     source: ClassVar[str] = "after heSRPT (Berg, Vesilo, Harchol-Balter, Performance Evaluation 2020), section 3"
     choose_when: ClassVar[str] = "Choose this when jobs should end as soon as possible in the mean."
     order_matters: ClassVar[bool] = False
@@ -37,13 +51,25 @@ class RankWeightedSpeed(TotalOfSpeeds):
 
     @property
     def reads(self) -> frozenset[str]:
-        """Return the fields read: the weights, and what the ranks come from."""
-        return frozenset({"weight", "steps_remaining" if self.length == "remaining" else "attained_service_s"})
+        """Return the fields read: the weights, and what the ranks and late jobs come from."""
+        if self.length == "remaining":
+            return frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
+        return frozenset({"weight", "attained_service_s"})
 
     def claim(self, problem: AllocationProblem) -> FloatArray:
         """Return w_i v_i s_i^g, (n,)."""
         size = np.sqrt(problem.scale_factor) if self.length == "remaining" else problem.scale_factor
         return problem.weight * rank_weight(self._lengths(problem)) * size
+
+    def least_speed(self, problem: AllocationProblem) -> FloatArray:
+        """Return the isolated rates of late jobs relative to their best rates, 0 for the others, (n,)."""
+        if self.length != "remaining":
+            return super().least_speed(problem)
+        share = measures.even_share(problem)
+        isolated_s = measures.isolated_finish_s(problem, share)
+        is_late = problem.age_s - problem.isolated_time_s >= (self.rho_limit - 1) * isolated_s
+        speed = measures.isolated_rate(problem, share) * measures.per_best_rate(problem)
+        return np.where(is_late & np.isfinite(isolated_s), speed * (1 - SLACK), 0.0)
 
     def _lengths(self, problem: AllocationProblem) -> FloatArray:
         if self.length == "remaining":

@@ -40,7 +40,7 @@ def test_prices_that_are_wrong_show_in_the_distance_and_the_program_answers(monk
 
     def overpriced(*given: object) -> object:
         answer = placed(*given)  # type: ignore[arg-type]
-        return answer and (answer[0], answer[1] + 0.1)
+        return answer and (answer[0], answer[1] + 0.1, answer[2])
 
     monkeypatch.setattr(totals, "_placed", overpriced)
     problem = an_instance(2, jobs=12)

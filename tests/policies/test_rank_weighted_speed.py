@@ -1,14 +1,19 @@
 """Rank-weighted relative speed: the weights against the optimal shares of heSRPT, and what they lead to."""
 
+import os
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gavel.policies import measures
 from gavel.policies.rank_weighted_speed import CONCAVITY, EVEN_PART, RankWeightedSpeed, rank_weight
+from gavel.types import AllocationProblem
 from tests.builders import a_problem
+from tests.policies.instances import an_instance
 
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 lengths = st.lists(st.sampled_from([1.0, 2.0, 5.0, 5.5, 100.0, np.inf]), min_size=1, max_size=30)
 
 
@@ -45,10 +50,10 @@ def test_only_the_order_of_lengths_counts(lengths: list[float], seed: int) -> No
 
 
 def test_the_shortest_job_has_the_worker_and_a_huge_weight_is_worth_it() -> None:
-    problem = a_problem([[1.0]] * 3, [1], steps_remaining=[50.0, 10.0, 30.0])
+    problem = a_problem([[1.0]] * 3, [1], steps_remaining=[50.0, 10.0, 30.0], age_s=[0.0] * 3)
     speed = measures.relative_throughput(problem, RankWeightedSpeed().allocate(problem).time_fraction)
     assert speed.tolist() == pytest.approx([0, 1, 0], abs=1e-6)
-    weighted = a_problem([[1.0]] * 3, [1], steps_remaining=[50.0, 10.0, 30.0], weight=[9.0, 1.0, 1.0])
+    weighted = a_problem([[1.0]] * 3, [1], steps_remaining=[50.0, 10.0, 30.0], weight=[9.0, 1.0, 1.0], age_s=[0.0] * 3)
     speed = measures.relative_throughput(weighted, RankWeightedSpeed().allocate(weighted).time_fraction)
     assert speed.tolist() == pytest.approx([1, 0, 0], abs=1e-6)
 
@@ -59,3 +64,59 @@ def test_without_lengths_who_has_held_little_comes_first() -> None:
     problem = a_problem([[1.0]] * 4, [1], attained_service_s=(hours * 3600).tolist(), steps_remaining=[1, 9, 9, 9])
     claim = RankWeightedSpeed(length="attained_service").claim(problem)
     assert claim[1] == claim[2] > claim[0] > claim[3]
+
+
+def isolated(problem: AllocationProblem) -> np.ndarray:
+    rate: np.ndarray = measures.isolated_rate(problem, measures.even_share(problem))
+    return rate
+
+
+@given(seed=st.integers(0, 10_000), limit=st.sampled_from([1.01, 1.05, 1.5]))
+@settings(max_examples=200 if IS_FULL else 15)
+def test_late_jobs_are_at_least_as_fast_as_isolated(seed: int, limit: float) -> None:
+    """Late: rho is at the limit even with the isolated rate from now on. By prices, by the program, with pairs."""
+    problem, policy = an_instance(seed, jobs=3 + seed % 30, types=1 + seed % 4), RankWeightedSpeed(rho_limit=limit)
+    left_s = np.maximum(1.0, problem.steps_remaining) / np.where(isolated(problem) > 0, isolated(problem), np.inf)
+    rho = (problem.age_s + left_s) / (problem.isolated_time_s + left_s)
+    late = (rho >= limit * (1 + 1e-9)) & (isolated(problem) > 0)
+    for allocation in (policy.allocate(problem), policy.program(problem)):
+        rate = measures.effective_throughput(problem, allocation.time_fraction)
+        assert (rate[late] >= isolated(problem)[late] * (1 - 1e-5)).all()
+
+
+kinds = st.sampled_from([(2.0, 1.0), (1.0, 1.0), (9.0, 1.0), (0.0, 3.0)])
+arrivals = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 60), kinds), min_size=1, max_size=10)
+
+
+@given(stream=arrivals, limit=st.sampled_from([1.05, 1.3]), gangs=st.integers(1, 2))
+@settings(max_examples=300 if IS_FULL else 8, deadline=None)
+@example(stream=[(0, 60, (9.0, 1.0))] + [(turn, 9, (9.0, 1.0)) for turn in range(11)], limit=1.05, gangs=1)
+def test_no_job_falls_further_behind_its_isolated_share_than_the_bound(
+    stream: list[tuple[int, int, tuple[float, float]]], limit: float, gangs: int
+) -> None:
+    """age - t <= (limit - 1) max (t + R / T_iso), and the length of one step of this simulation besides."""
+    policy, step_s = RankWeightedSpeed(rho_limit=limit), 1.0
+    count = len(stream)
+    rates = np.array([each[2] for each in stream])
+    left, isolated_s = np.array([float(each[1]) for each in stream]), np.zeros(count)
+    age_s, longest_s = np.zeros(count), np.zeros(count)
+    for turn in range(60):
+        jobs = np.flatnonzero((np.array([each[0] for each in stream]) <= turn) & (left > 0))
+        if not len(jobs):
+            continue
+        problem = a_problem(
+            rates[jobs].tolist(),
+            [2, 1],
+            steps_remaining=left[jobs],
+            age_s=age_s[jobs],
+            isolated_time_s=isolated_s[jobs],
+            scale_factor=np.full(len(jobs), gangs if rates[jobs, 0].all() else 1),
+        )
+        total_s = measures.isolated_finish_s(problem, measures.even_share(problem))
+        longest_s[jobs] = np.maximum(longest_s[jobs], total_s)
+        rate = measures.effective_throughput(problem, policy.allocate(problem).time_fraction)
+        left[jobs] -= rate * step_s
+        isolated_s[jobs] += rate / isolated(problem) * step_s
+        age_s[jobs] += step_s
+        behind_s = age_s[jobs] - isolated_s[jobs]
+        assert (behind_s <= (limit - 1) * longest_s[jobs] + step_s + 1e-3).all()

@@ -7,6 +7,9 @@ prices attain it. At prices near the best nearly every job's choice is clear:
 2. a job whose best choice is clearly ahead at the last prices takes it; a linear program places the others in what is
    left, and its multipliers are the next prices;
 3. the total and its bound at these prices are the certificate; if they are apart, ask again with fewer clear choices.
+
+A job may have to be at least so fast. Where its clear choice is not, the linear program places it, too, and the
+multiplier of that demand adds to what its speed is worth in the bound.
 """
 
 from dataclasses import dataclass
@@ -32,11 +35,16 @@ MOST_BY_SIMPLEX = 4_000
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """`worth` (k, m) of each choice, `scale` (k,) workers it holds, and the `workers` (m,) there are."""
+    """`worth` (k, m) of each choice, `scale` (k,) workers it holds, and the `workers` (m,) there are.
+
+    Each choice has a `speed` (k, m) on each type, and asks for `least` (k,) of it.
+    """
 
     worth: FloatArray
     scale: FloatArray
     workers: FloatArray
+    speed: FloatArray
+    least: FloatArray
 
     def surplus(self, prices: FloatArray) -> FloatArray:
         """What each choice is worth beyond its price, (k, m); minus infinity where it is worth nothing."""
@@ -57,26 +65,32 @@ class _Choice:
         used = np.bincount(kind, self.scale, len(prices) + 1)[:-1]
         return float(most.sum() + prices @ self.workers), self.workers - used
 
-    def bound(self, prices: FloatArray) -> float:
-        """No valid allocation is worth more."""
-        return float(np.maximum(0.0, self.surplus(prices).max(axis=1)).sum() + prices @ self.workers)
+    def bound(self, prices: FloatArray, demand: FloatArray) -> float:
+        """No valid allocation is worth more; `demand` (k,) >= 0 is the multiplier of what each asks for."""
+        worth = self.worth + demand[:, None] * self.speed
+        surplus = np.where(worth > 0, worth - self.scale[:, None] * prices, -np.inf)
+        return float(np.maximum(0.0, surplus.max(axis=1)).sum() - demand @ self.least + prices @ self.workers)
 
 
-def greatest(problem: AllocationProblem, worth: FloatArray, policy: str) -> Allocation | None:
+def greatest(
+    problem: AllocationProblem, worth: FloatArray, policy: str, least_speed: FloatArray | None = None
+) -> Allocation | None:
     """Return the allocation with the greatest total of `worth` (combinations, types) times time.
 
-    None where a program has to answer: for packed pairs, where nothing is worth anything, and where the certificate is
-    over 1e-6. `problem` is checked already.
+    `least_speed` (n,) is the relative throughput that each job has to have. None where a program has to answer: for
+    packed pairs, where nothing is worth anything, and where the certificate is over 1e-6. `problem` is checked already.
     """
     worth = np.where(measures.can_run(problem), worth, 0.0)
     if not measures.is_unpacked(problem) or not (worth > 0).any():
         return None
     rows = np.flatnonzero((worth > 0).any(axis=1))
-    job_classes = classes([worth[rows], problem.scale_factor[rows]])
+    least = np.zeros(len(worth)) if least_speed is None else least_speed
+    job_classes = classes([worth[rows], problem.scale_factor[rows], least[rows]])
     first = rows[job_classes.first]
+    speed = measures.rate_alone(problem)[first] * measures.per_best_rate(problem)[first, None]
     counted = worth[first] * job_classes.count[:, None]
     scale = problem.scale_factor[first] * job_classes.count.astype(float)
-    whole = _Choice(counted / counted.max(), scale, problem.capacity_workers.astype(float))
+    whole = _Choice(counted / counted.max(), scale, problem.capacity_workers.astype(float), speed, least[first])
     answer = _solve(whole)
     if answer is None:
         return None
@@ -94,7 +108,8 @@ def _solve(whole: _Choice) -> tuple[FloatArray, float] | None:
     if jobs > SAMPLE:
         sample = np.linspace(0, jobs - 1, SAMPLE).astype(np.int64)
         scale = whole.scale[sample]
-        part = _Choice(whole.worth[sample], scale, whole.workers * float(scale.sum() / whole.scale.sum()))
+        workers = whole.workers * float(scale.sum() / whole.scale.sum())
+        part = _Choice(whole.worth[sample], scale, workers, whole.speed[sample], np.zeros(SAMPLE))
         rough = _settled(part, prices, band, CLOSE)
         if rough is None:
             return None
@@ -112,6 +127,8 @@ def _settled(
         chosen = surplus.argmax(axis=1)
         ordered = np.sort(np.column_stack([surplus, np.zeros(len(surplus))]), axis=1)
         clear = ordered[:, -1] - ordered[:, -2] > band * choice.worth.max(axis=1)
+        fast = np.where(surplus.max(axis=1) > 0, choice.speed[np.arange(len(chosen)), chosen], 0.0)
+        clear &= fast >= choice.least
         taken = np.flatnonzero(clear & (surplus.max(axis=1) > 0))
         open_to_all = np.flatnonzero(~clear)
         if len(open_to_all) > MOST_BY_SIMPLEX:
@@ -120,8 +137,9 @@ def _settled(
         fractions[taken, chosen[taken]] = 1.0
         placed = _placed(choice, open_to_all, choice.workers - choice.scale @ fractions)
         if placed is not None:
-            fractions[open_to_all], prices = placed
-            bound = choice.bound(prices)
+            demand = np.zeros(len(choice.least))
+            fractions[open_to_all], prices, demand[open_to_all] = placed
+            bound = choice.bound(prices, demand)
             apart = (bound - float((choice.worth * fractions).sum())) / max(bound, 1e-300)
             if apart <= tolerance:
                 return fractions, max(0.0, apart), prices
@@ -129,23 +147,40 @@ def _settled(
     return None
 
 
-def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), and their prices; None if none fit."""
+def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
+    """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), the prices of these, and of each job's demand.
+
+    None if what they ask for does not fit.
+    """
     if (left < -1e-9 * choice.workers.max()).any():
         return None
-    worth, scale, k = choice.worth[jobs], choice.scale[jobs], len(jobs)
+    worth, k, m = choice.worth[jobs], len(jobs), len(left)
     rows, kinds = np.nonzero(worth)
     fractions = np.zeros_like(worth)
     if not len(rows):
-        return fractions, np.zeros(len(left))
-    unit, height = float(worth.max()), k + len(left)
-    values = np.column_stack([np.ones(len(rows)), scale[rows]]).ravel()
-    places = np.column_stack([rows, k + kinds]).ravel()
-    matrix = simplex.ByColumn(height, np.arange(0, 2 * len(rows) + 1, 2), places, values)
-    within = np.full(height, -np.inf), np.concatenate([np.ones(k), np.maximum(0.0, left)])
+        return fractions, np.zeros(m), np.zeros(k)
+    unit, asking = float(worth.max()), np.flatnonzero(choice.least[jobs])
+    matrix = _constraints(choice, jobs, asking)
+    lower = np.concatenate([np.full(k + m, -np.inf), choice.least[jobs][asking]])
+    upper = np.concatenate([np.ones(k), np.maximum(0.0, left), np.full(len(asking), np.inf)])
     try:
-        x, prices = simplex.least(matrix, -worth[rows, kinds] / unit, np.zeros(len(rows)), within)
+        x, prices = simplex.least(matrix, -worth[rows, kinds] / unit, np.zeros(len(rows)), (lower, upper))
     except SolveFailed:
         return None
     fractions[rows, kinds] = np.clip(x, 0.0, 1.0)
-    return fractions, np.maximum(0.0, -prices[k:]) * unit
+    demand = np.zeros(k)
+    demand[asking] = np.maximum(0.0, prices[k + m :]) * unit
+    return fractions, np.maximum(0.0, -prices[k : k + m]) * unit, demand
+
+
+def _constraints(choice: _Choice, jobs: IntArray, asking: IntArray) -> simplex.ByColumn:
+    """One column for each type on which a job of `jobs` is worth something; rows: their time, workers, demands."""
+    rows, kinds = np.nonzero(choice.worth[jobs])
+    k, m = len(jobs), len(choice.workers)
+    place = np.full(k, -1)
+    place[asking] = k + m + np.arange(len(asking))
+    places = np.column_stack([rows, k + kinds, place[rows]])
+    values = np.column_stack([np.ones(len(rows)), choice.scale[jobs][rows], choice.speed[jobs][rows, kinds]])
+    used = places >= 0
+    starts = np.concatenate([[0], used.sum(axis=1).cumsum()])
+    return simplex.ByColumn(k + m + len(asking), starts, places[used], values[used])
