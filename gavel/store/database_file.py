@@ -29,8 +29,8 @@ class DatabaseFile:
             return
         opened = os.fstat(self._file)
         try:
-            found = os.stat(self._path)
-            is_here = (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+            present = os.stat(self._path)
+            is_here = (present.st_dev, present.st_ino) == (opened.st_dev, opened.st_ino)
         except OSError:
             is_here = False
         if self._is_here and not is_here:
