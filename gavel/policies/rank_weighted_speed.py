@@ -38,7 +38,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
     """
 
     length: Length = "remaining"
-    rho_limit: float = 1.05
+    rho_limit: float = 1.25
 
     name: ClassVar[str] = "rank_weighted_speed"
     formula: ClassVar[str] = (
