@@ -57,7 +57,7 @@ Reason = Literal[
     "ProgramNotStarted",
     "StepsMissing",
     "NoProgress",
-    "CannotRunHere",
+    "DoesNotFit",
     "LostTooOften",
     "DependencyFailed",
 ]
@@ -104,7 +104,7 @@ class Job(TypedDict):
     # steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the
     # job could not be started. * `StepsMissing`: The program of the job ended without an error before all steps were
     # done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
-    # `CannotRunHere`: The job does not fit the accelerator type that it ran on; if it fits no other, it has failed. *
+    # `DoesNotFit`: The job does not fit the accelerator type that it ran on; if it fits no other, it has failed. *
     # `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
     # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason
