@@ -38,8 +38,8 @@ from gavel.types import TOTAL_STEPS_MAX, Reason
 ARRAY_JOBS_MAX = 1000
 
 
-class JobSubmit(NeedsSubmit):
-    """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
+class ProgramSubmit(Request):
+    """The part of a submission that says what runs, for whom and when."""
 
     model_config = example(
         name="first",
@@ -76,9 +76,7 @@ class JobSubmit(NeedsSubmit):
     )
     tier: Name | None = Field(None, description="One of your tiers; default: your first.")
     weight: Weight = Field(1.0, description="Relative to your other jobs in the tier.")
-    deadline_at_s: float | None = Field(
-        None, ge=0, le=1e11, description="Seconds since the Unix epoch; one that has passed is refused."
-    )
+    deadline_at_s: float | None = Field(None, ge=0, le=1e11, description="Unix time; one that has passed is refused.")
     env: dict[VariableName, VariableValue] = Field(
         default_factory=dict,
         max_length=128,
@@ -147,6 +145,10 @@ class JobSubmit(NeedsSubmit):
         if self.kind is None and self.argv is None:
             raise ValueError("give argv, or kind with a name of GET /v1/catalogue")
         return self
+
+
+class JobSubmit(NeedsSubmit, ProgramSubmit):
+    """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
 
 class JobArraySubmit(Request):

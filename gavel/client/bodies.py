@@ -44,12 +44,6 @@ class CodeOfJob(TypedDict):
 class JobSubmit(TypedDict):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
-    cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
-    memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
-    # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
-    accelerator_types: NotRequired[Sequence[str]]
-    accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have. Default: any.
-    node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
     # What determines the speed: a catalogue name, or `user/name` with your own user. Default: made of the script and
     # those arguments that usually change its speed; see `kind_args`.
     kind: NotRequired[str | None]
@@ -60,7 +54,7 @@ class JobSubmit(TypedDict):
     scale_factor: NotRequired[int]  # Accelerators (all of one type) that the gang needs at once.
     tier: NotRequired[str | None]  # One of your tiers; default: your first.
     weight: NotRequired[float]  # Relative to your other jobs in the tier.
-    deadline_at_s: NotRequired[float | None]  # Seconds since the Unix epoch; one that has passed is refused.
+    deadline_at_s: NotRequired[float | None]  # Unix time; one that has passed is refused.
     # Environment of every rank; a variable that the service sets is refused with the reason.
     env: NotRequired[Mapping[str, str]]
     # Names of your secrets (PUT /v1/secrets/NAME); each is a variable of every rank.
@@ -92,6 +86,12 @@ class JobSubmit(TypedDict):
     # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
     # (PUT /v1/notification-settings).
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
+    cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
+    memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
+    # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
+    accelerator_types: NotRequired[Sequence[str]]
+    accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have. Default: any.
+    node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
 
 
 class JobPatch(TypedDict):

@@ -34,7 +34,7 @@ class Reason(StrEnum):
     PROGRAM_NOT_STARTED = "ProgramNotStarted"
     STEPS_MISSING = "StepsMissing"
     NO_PROGRESS = "NoProgress"
-    CANNOT_RUN_HERE = "CannotRunHere"
+    DOES_NOT_FIT = "DoesNotFit"
     LOST_TOO_OFTEN = "LostTooOften"
     DEPENDENCY_FAILED = "DependencyFailed"
 
@@ -141,7 +141,7 @@ EXPLAINED: Mapping[Reason, Explained] = {
         "The program of the job ended without an error before all steps were done.",
         "Let the program run its loop over `job.steps()` to the end, and submit it again.",
     ),
-    Reason.CANNOT_RUN_HERE: Explained(
+    Reason.DOES_NOT_FIT: Explained(
         "The job does not fit the accelerator type that it ran on; if it fits no other, it has failed.",
         "Submit it with less memory or a larger scale factor. `gavel infeasible list` shows what was seen,"
         " `gavel infeasible clear ID` lets it try again.",

@@ -28,12 +28,12 @@ SUBMIT = ("job", "submit", "--json", "--no-snapshot")
 
 def test_the_first_of_command_line_job_file_script_profile_and_defaults_counts(gavel: Run, service: Service) -> None:
     write(PROJECT, NAME)
-    write("#GAVEL --cpus 4 --max-retries 6 --priority -1\n", "train.py")
+    write("#GAVEL --cpus 3 --max-retries 6 --priority -1\n", "train.py")
     write("argv: [train.py]\nmax_retries: 7\npriority: -2\nenv: {MODE: file}\n")
     _, job, _ = gavel(*SUBMIT, "--profile", "big", "-f", "job.yaml", "--priority", "-3", "--env", "SEED=9")
     assert (job["priority"], job["max_retries"]) == (-3, 7), "command line, job file"
     _, job, _ = gavel(*SUBMIT, "--profile", "big", "train.py")
-    assert (job["cpu_cores"], job["max_retries"]) == (4, 6), "the script's lines go before the profile"
+    assert (job["cpu_cores"], job["max_retries"]) == (3, 6), "the script's lines go before the profile"
     assert (job["weight"], job["scale_factor"]) == (3.0, 2), "profile"
     assert job["tier"] == "silver", "defaults"
     assert dict(service.store.job(job["id"]).spec.env) == {"SEED": "1", "MODE": "plain"}

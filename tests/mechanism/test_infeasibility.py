@@ -115,7 +115,7 @@ def test_a_job_that_fits_nowhere_fails_and_says_so() -> None:
     job_id = world.submit(2_000, max_retries=3, argv=program("mlp"), **STATED)
     assert {fail_on(world, job_id), fail_on(world, job_id)} == {"fast", "slow"}
     job = world.job(job_id)
-    assert (job.state, job.reason) == (JobState.FAILED, Reason.CANNOT_RUN_HERE)
+    assert (job.state, job.reason) == (JobState.FAILED, Reason.DOES_NOT_FIT)
     assert "No accelerator type is left." in job.message and "CUDA out of memory" in job.message
 
 

@@ -59,7 +59,7 @@ Reason = Literal[
     "ProgramNotStarted",
     "StepsMissing",
     "NoProgress",
-    "CannotRunHere",
+    "DoesNotFit",
     "LostTooOften",
     "DependencyFailed",
 ]
@@ -107,10 +107,10 @@ class Job(TypedDict):
     # when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. *
     # `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could
     # not be started. * `StepsMissing`: The program of the job ended without an error before all steps were done. *
-    # `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. *
-    # `CannotRunHere`: The job does not fit the accelerator type that it ran on; if it fits no other, it has failed. *
-    # `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in between. *
-    # `DependencyFailed`: A job that had to complete first has failed or was cancelled.
+    # `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer. * `DoesNotFit`:
+    # The job does not fit the accelerator type that it ran on; if it fits no other, it has failed. * `LostTooOften`:
+    # Gangs of the job were lost several times in a row, without a new checkpoint in between. * `DependencyFailed`: A
+    # job that had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.

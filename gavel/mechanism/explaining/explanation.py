@@ -133,7 +133,7 @@ def _with_unmet_need(job: Job, state: State) -> Why | None:
         (seen,) = ruled_out([job], state.infeasible)
         if feasibility.types_of(seen.spec):
             return None
-        return Why(code=Reason.CANNOT_RUN_HERE, message="The job fits none of the accelerator types that it may use.")
+        return Why(code=Reason.DOES_NOT_FIT, message="The job fits none of the accelerator types that it may use.")
     message = f"{unmet.message[0].upper()}{unmet.message[1:]}."
     return Why(code=Reason.MISCONFIGURED, message=message, would_unblock=(unmet.would_do,))
 

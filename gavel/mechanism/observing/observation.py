@@ -183,7 +183,7 @@ class _JobUpdates:
         kind = EventKind.INFEASIBLE if left else EventKind.BROKE
         goes_on = f"It goes on with {', '.join(left)}." if left else "No accelerator type is left."
         message = f"The job does not fit {gang.accelerator_type}: {evidence} {goes_on}"
-        return replace(end, kind=kind, reason=Reason.CANNOT_RUN_HERE, message=message)
+        return replace(end, kind=kind, reason=Reason.DOES_NOT_FIT, message=message)
 
     def _is_to_blame(self, job: Job, gang: GangSeen, evidence: str) -> bool:
         """Return whether no other job may have used up the memory, on its accelerators or, for the kernel, nodes."""
