@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 from anyio import from_thread
 from fastapi import Depends, Request
 
+from api.access.user_share import UserShare
 from api.http.errors import problem
 from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEffect, VerificationView
 from api.services import Services
@@ -17,12 +18,14 @@ from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.simulator.asking import ask
 from gavel.simulator.round_again import Verdict
 from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects
+from gavel.types import Identity
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 AT_ONCE = 2  # processes that answer such questions at a time
 JOBS_MAX = 200
 _slots = threading.BoundedSemaphore(AT_ONCE)
+of_user = UserShare(1, "what-ifs, previews or verifications")
 
 
 def _is_waiting(request: Request) -> Callable[[], bool]:
@@ -33,13 +36,15 @@ IsWaiting = Annotated[Callable[[], bool], Depends(_is_waiting)]
 """Whether the caller still waits for the answer; for the worker thread of a route."""
 
 
-def ask_in_a_process(services: Services, function: Callable[[Q], A], question: Q, is_waiting: IsWaiting) -> A:
+def ask_in_a_process(
+    services: Services, caller: Identity, function: Callable[[Q], A], question: Q, is_waiting: IsWaiting
+) -> A:
     """Return the answer of a process with this service's limits, which ends when the caller goes away.
 
-    Raise a 503 problem when the process breaks them, or when all processes are busy.
+    Raise a 503 problem when the process breaks them, or when all processes are busy; 429 when one works for the caller.
     """
     settings = services.settings
-    with _slot():
+    with _slot(), of_user.held(caller):
         try:
             return ask(
                 function,
@@ -62,11 +67,13 @@ def _slot() -> Iterator[None]:
         _slots.release()
 
 
-def tried(services: Services, change: Change, is_waiting: IsWaiting, *, is_simulated: bool) -> Effects:
+def tried(
+    services: Services, caller: Identity, change: Change, is_waiting: IsWaiting, *, is_simulated: bool
+) -> Effects:
     """Return the live state without and with the change, from a process. Each simulation gets a fifth of its time."""
     simulation_cpu_s = services.settings.what_if_time_limit_s / 5 if is_simulated else 0.0
     question = Question(live=live(services), change=change, simulation_cpu_s=simulation_cpu_s)
-    return ask_in_a_process(services, effects, question, is_waiting)
+    return ask_in_a_process(services, caller, effects, question, is_waiting)
 
 
 def live(services: Services) -> Live:

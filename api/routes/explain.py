@@ -44,7 +44,7 @@ def what_if(body: WhatIf, caller: UserOrOperator, services: ServicesDep, is_wait
     The answer holds every tier and your jobs (an operator's: everybody's). 503 when it takes too long. Whoever closes
     the connection ends the computation.
     """
-    effects = tried(services, _change(body, caller, services), is_waiting, is_simulated=True)
+    effects = tried(services, caller, _change(body, caller, services), is_waiting, is_simulated=True)
     is_operator = caller.scope is Scope.OPERATOR
     return effects_view(effects, lambda user: is_operator or user == caller.user, services.clock.now_s())
 
@@ -59,7 +59,7 @@ def preview_tier(
     """
     check_rules(services, name, body)
     change = Change(tiers=(Tier(name=name, **body.model_dump()),))
-    effects = tried(services, change, is_waiting, is_simulated=False)
+    effects = tried(services, caller, change, is_waiting, is_simulated=False)
     return effects_view(effects, lambda _: True, services.clock.now_s())
 
 
@@ -69,7 +69,7 @@ def verify_round(
 ) -> VerificationView:
     """Decide a stored round again from its stored inputs, and report whether allocation and leases are the same."""
     stored = stored_round(services.store.round, index, services.settings)
-    return verification_view(ask_in_a_process(services, decided_again, stored, is_waiting))
+    return verification_view(ask_in_a_process(services, caller, decided_again, stored, is_waiting))
 
 
 def _change(body: WhatIf, caller: Identity, services: Services) -> Change:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from api.access.auth import UserOrOperator
+from api.access.user_share import UserShare
 from api.http.errors import documented, problem
 from api.live.events import DEFAULT_KINDS, Audience, Kind
 from api.live.listeners import COME_AGAIN_MS, STREAMS_MAX, LiveFeed
@@ -12,6 +13,9 @@ from api.live.streams import event_stream
 from gavel.types import Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
+
+STREAMS_PER_USER = 64
+of_user = UserShare(STREAMS_PER_USER, "event streams")
 
 EVENT: dict[str, Any] = {
     "type": "object",
@@ -33,7 +37,7 @@ OK: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/watch", operation_id="watch", response_class=Response, responses=OK | documented(401, 403, 422, 503))
+@router.get("/watch", operation_id="watch", response_class=Response, responses=OK | documented(401, 403, 422, 429, 503))
 async def watch(
     request: Request,
     caller: UserOrOperator,
@@ -56,7 +60,8 @@ async def watch(
             f"{STREAMS_MAX} clients listen already; come again",
             headers={"Retry-After": str(COME_AGAIN_MS // 1000)},
         )
+    of_user.check(caller)
     start = after if last_event_id is None else last_event_id
     user = None if caller.scope is Scope.OPERATOR else caller.user
     audience = Audience(user=user, kinds=frozenset(kind) if kind else DEFAULT_KINDS)
-    return event_stream(request, live.stream(audience, start))
+    return event_stream(request, of_user.stream(caller, live.stream(audience, start)))

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from api.access.auth import AnyCaller, visible_job
+from api.access.user_share import UserShare
 from api.http.errors import documented
 from api.live.streams import event_stream
 from api.routes.parameters import JobIdPath
@@ -27,6 +28,7 @@ CHUNK_BYTES = 64 << 10
 POLL_S = 0.5
 POLLS_PER_KEEPALIVE = 30
 FOLLOWERS_MAX = 64  # streams at a time in one process; later clients are asked to try again
+FOLLOWERS_PER_USER = 16
 COME_AGAIN_MS = 5000
 
 EVENT: dict[str, Any] = {
@@ -49,6 +51,7 @@ OK: dict[int | str, dict[str, Any]] = {
     }
 }
 followers = threading.BoundedSemaphore(FOLLOWERS_MAX)
+of_user = UserShare(FOLLOWERS_PER_USER, "followed logs")
 
 
 @dataclass
@@ -84,8 +87,9 @@ def get_log(
     """
     job = visible_job(services, caller, job_id)
     if follow:
+        of_user.check(caller)
         start = part.offset if last_event_id is None else last_event_id
-        return event_stream(request, _stream(services, job.id, start))
+        return event_stream(request, of_user.stream(caller, _stream(services, job.id, start)))
     # A job may print any text: no browser may render it as a page.
     headers = {"X-Content-Type-Options": "nosniff"}
     if part.whole:

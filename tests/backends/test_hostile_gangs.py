@@ -232,7 +232,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateFolder]:
     made.close()
 
 
-@settings(max_examples=100_000 if IS_FULL else 60, deadline=None)
+@settings(max_examples=2_000 if IS_FULL else 20, deadline=None)
 @given(files=st.dictionaries(st.sampled_from(FILES), st.tuples(PLACES, CONTENTS), max_size=4))
 def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
     folder: StateFolder, files: dict[str, tuple[str, bytes]]
@@ -249,7 +249,7 @@ def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
         _look_until_ended(again, folder)
 
 
-@settings(max_examples=100_000 if IS_FULL else 100, deadline=None)
+@settings(max_examples=10_000 if IS_FULL else 100, deadline=None)
 @given(lines=st.lists(CONTENTS, max_size=3))
 def test_reports_that_hold_anything_are_reports_or_counted(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as name:
