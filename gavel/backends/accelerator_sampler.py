@@ -99,7 +99,7 @@ def devices_of(ranks: Iterable[Mapping[str, Any]]) -> dict[int, str]:
     """Return the UUID of each rank's GPU, the one with the number of its LOCAL_RANK; nothing where it has none."""
     device_of_rank = {}
     for index, rank in enumerate(ranks):
-        devices = rank["env"].get(DEVICES, "").split(",")
+        devices = next(filter(None, map(rank["env"].get, DEVICES)), "").split(",")
         local = rank["env"].get("LOCAL_RANK", "0")
         number = int(local) if local.isdecimal() else 0
         if number < len(devices) and devices[number].startswith("GPU-"):

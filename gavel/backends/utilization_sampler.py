@@ -80,7 +80,7 @@ def append_lines(path: str, lines: Iterable[str]) -> None:
 def sampler_of(launch: Mapping[str, Any]) -> Sampler:
     """Return the sampler of a gang; one that looks at accelerators only if its ranks have some."""
     path, generation = f"{launch['log_path']}.utilization", launch.get("generation", 0)
-    if not any(DEVICES in rank.get("env", {}) for rank in launch["ranks"]):
+    if not any(name in rank.get("env", {}) for rank in launch["ranks"] for name in DEVICES):
         return Sampler(path, generation)
     from gavel.backends.accelerator_sampler import AcceleratorSampler, devices_of  # loads more than most gangs need
 

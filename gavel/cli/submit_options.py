@@ -19,6 +19,7 @@ SAME_NAME = (
     *("setup", "image"),
 )
 Repeated = list[str] | None
+NEEDS = "What its workers need"
 UNITS = {
     **{"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "tb": 1000**4},
     **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40},
@@ -68,7 +69,7 @@ Setup = Annotated[
 ]
 Data = Annotated[
     Repeated,
-    typer.Option(metavar="NAME=PATH_OR_URL", help="Input that the job reads as job.data[NAME]; repeatable."),
+    typer.Option(metavar="NAME=SOURCE", help="Input, a path or URL, that job.data has by NAME; repeatable."),
 ]
 EnvFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Lines NAME=VALUE; --env goes before them.")]
 Kind = Annotated[
@@ -85,33 +86,45 @@ Name = Annotated[str | None, typer.Option(help="A name for people.")]
 SubmitTier = Annotated[
     str | None, typer.Option(help="One of your tiers; default: your first.", autocompletion=completion.tiers)
 ]
-ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.")]
+ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.", rich_help_panel=NEEDS)]
 Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
 Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
 Label = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
-Speed = Annotated[Repeated, typer.Option(metavar="TYPE=STEPS_PER_S", help="Known speed of the gang; repeatable.")]
+Speed = Annotated[Repeated, typer.Option(metavar="TYPE=RATE", help="Known speed of the gang, in steps/s; repeatable.")]
 Priority = Annotated[int | None, typer.Option(help="Each step doubles the weight; default: the tier's.")]
-Retries = Annotated[int, typer.Option(min=0, help="How many times a failed program is started again.")]
-MaxRetries = Annotated[int | None, typer.Option(min=0, help="How many times a failed program is started again.")]
+Retries = Annotated[int, typer.Option(min=0, metavar="N", help="How many times a failed program is started again.")]
+MaxRetries = Annotated[
+    int | None, typer.Option(min=0, metavar="N", help="How many times a failed program is started again.")
+]
 NewWeight = Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")]
 NewScaleFactor = Annotated[int | None, typer.Option(help="Accelerators the gang needs at once.")]
 Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]
-Cpus = Annotated[int, typer.Option(min=1, help="CPU cores that each of its workers needs.")]
-Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.")]
+Cpus = Annotated[
+    int, typer.Option(min=1, metavar="N", help="CPU cores that each of its workers needs.", rich_help_panel=NEEDS)
+]
+Memory = Annotated[
+    str,
+    typer.Option(metavar="SIZE", help="Memory that each worker needs: bytes, or 512MiB, 16GiB.", rich_help_panel=NEEDS),
+]
 AcceleratorTypes = Annotated[
     str,
     typer.Option(
         metavar="TYPE,..",
         help="Accelerator types that it may run on, or with a leading ! may not, in quotes: 'a100,h100' or '!k80'.",
+        rich_help_panel=NEEDS,
     ),
 ]
 AcceleratorMemory = Annotated[
-    str, typer.Option(metavar="SIZE", help="Memory that each accelerator must have, such as 40GiB.")
+    str,
+    typer.Option(metavar="SIZE", help="Memory that each accelerator must have, such as 40GiB.", rich_help_panel=NEEDS),
 ]
-NodeLabel = Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Label that its nodes must have; repeatable.")]
+NodeLabel = Annotated[
+    Repeated,
+    typer.Option(metavar="KEY=VALUE", help="Label that its nodes must have; repeatable.", rich_help_panel=NEEDS),
+]
 Notify = Annotated[
     str | None,
     typer.Option(
@@ -122,7 +135,7 @@ Array = Annotated[
     Repeated,
     typer.Option(metavar="NAME=V1,V2,..", help="One job for each value, set in env and put for {NAME}; repeatable."),
 ]
-Count = Annotated[int | None, typer.Option(min=1, help="Submit it so many times, as an array.")]
+Count = Annotated[int | None, typer.Option(min=1, metavar="N", help="Submit it so many times, as an array.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
 

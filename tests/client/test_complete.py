@@ -71,6 +71,8 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "uncordon_node": ("uncordon", "node uncordon"),
     "drain_node": ("drain", "node drain"),
     "get_operation": ("operation", "operation show"),
+    "list_infeasible_types": ("infeasible_types", "infeasible list"),
+    "clear_infeasible_type": ("clear_infeasible_type", "infeasible clear"),
     "get_summary": ("summary", "summary"),
     "get_queue": ("queue", "queue"),
     "get_placements": ("placements", "placements"),

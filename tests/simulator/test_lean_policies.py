@@ -125,3 +125,27 @@ def test_every_policy_plans_the_rounds_that_the_driver_plans(
     jobs = [each.job(index) for index, each in enumerate(arrivals)]
     scenario = a_scenario(a_cluster_with_memory(fast=2, slow=4), spec, space_sharing=is_packed, **rules)
     assert_same(jobs, replace(scenario, tiers=tiers, colocated=BESIDE if is_packed else None))
+
+
+GANGS_THAT_DO_NOT_FIT = [
+    (7, "flat", 220, 1, 5, 5000, "cem", "default", 0),
+    (32, "steep", 160, 2, 6, 6037, "cem", "default", 0),
+    (33, "flat", 236, 1, 2, 2074, "cem", "team", 0),
+    (40, "flat", 300, 1, 5, 5111, "cem", "default", 1),
+    (49, "steep", 221, 1, 5, 5148, "bob", "default", 0),
+    (59, "steep", 69, 2, 3, 3185, "bob", "default", 0),
+    (77, "steep", 230, 1, 2, 2222, "bob", "default", -2),
+    (85, "flat", 151, 2, 2, 2259, "ann", "gold", -2),
+    (89, "steep", 119, 1, 5, 5296, "bob", "team", 0),
+]
+
+
+def test_where_gangs_are_left_out_for_want_of_memory_the_order_of_types_stays() -> None:
+    jobs = [
+        a_trace_job(i, kind, steps, at_s, size, cpu_cores=cores, memory_bytes=memory, user=user, tier=tier, priority=p)
+        for i, (at_s, kind, steps, size, cores, memory, user, tier, p) in enumerate(GANGS_THAT_DO_NOT_FIT)
+    ]
+    tiers = [Tier(name=name, objective="shortest_job_first") for name in ("default", "gold", "team")]
+    cluster = a_cluster_with_memory(fast=2, slow=4)
+    rules = {"planner": "published", "solve_on": "event"}
+    assert_same(jobs, replace(a_scenario(cluster, "shortest_job_first?backfill=false", **rules), tiers=tuple(tiers)))

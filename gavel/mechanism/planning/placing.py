@@ -7,6 +7,7 @@ import numpy as np
 
 from gavel.mechanism.cluster.feasibility import Workers
 from gavel.mechanism.cluster.placement import Layout, place
+from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.selection import SelectionProblem, choose
 from gavel.types import NO_NEEDS, FloatArray, Needs
 
@@ -90,6 +91,7 @@ def _without(selection: SelectionProblem, failed: Sequence[tuple[int, int]]) -> 
     return replace(
         selection,
         rates=rates,
+        fastest_first=selection.fastest_first or fastest_first(selection.rates),  # whatever is closed now
         pair_target_fraction=of_pair,
         profiling=[cell for cell in selection.profiling if tuple(cell) not in gone],
         pinned=[row for row in selection.pinned if row not in rows],

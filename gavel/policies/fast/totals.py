@@ -85,7 +85,8 @@ def greatest(
         return None
     rows = np.flatnonzero((worth > 0).any(axis=1))
     least = np.zeros(len(worth)) if least_speed is None else least_speed
-    job_classes = classes([worth[rows], problem.scale_factor[rows], least[rows]])
+    apart = [least[rows]] if least.any() else []
+    job_classes = classes([worth[rows], problem.scale_factor[rows], *apart])
     first = rows[job_classes.first]
     speed = measures.rate_alone(problem)[first] * measures.per_best_rate(problem)[first, None]
     counted = worth[first] * job_classes.count[:, None]

@@ -182,7 +182,7 @@ def test_a_lease_that_ends_while_code_is_fetched_preempts_and_asks_for_no_more(c
     eventually(has_ended)
     (seen,) = cluster.tell(launch).shards
     assert seen.exit is not None and seen.exit.outcome is GangOutcome.PREEMPTED
-    assert "while its code or its checkpoint was fetched" in seen.exit.message
+    assert "while its code or its files were fetched" in seen.exit.message
     eventually(lambda: not cluster.tell(launch).code)
 
 
