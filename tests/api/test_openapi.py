@@ -23,7 +23,7 @@ from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
 
-EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 20
+EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 10
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
 POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
 REFUSED = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "415", "422", "428", "429"]

@@ -61,7 +61,7 @@ def test_links_and_programs_stay_what_they_are(store: CodeStore, tmp_path: Path)
 def test_a_change_is_all_that_is_missing(store: CodeStore) -> None:
     content = os.urandom(20 * CHUNK_BYTES)
     stored(store, {"data": content, "a.py": b"a"})
-    changed = content[: 7 * CHUNK_BYTES] + b"!" + content[7 * CHUNK_BYTES + 1 :]
+    changed = content[: 7 * CHUNK_BYTES] + bytes([content[7 * CHUNK_BYTES] ^ 1]) + content[7 * CHUNK_BYTES + 1 :]
     _, missing = store.put([described("data", changed), described("a.py", b"a")])
     assert missing == (digest_of(changed[7 * CHUNK_BYTES : 8 * CHUNK_BYTES]),)
 

@@ -20,6 +20,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     ServiceProcess(tmp_path / "state", {}).stop()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_a_scheduler_that_is_killed_is_started_again_and_its_gangs_run_on(folder: Path) -> None:
     """1. A job trains. 2. kill -9 of the scheduler: it is said. 3. It leads again. 4. SIGTERM: in order."""

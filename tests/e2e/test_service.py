@@ -52,6 +52,7 @@ def wait_for_end(client: Client, *job_ids: str) -> None:
     ]
 
 
+@pytest.mark.full  # the loop of kills is in the small profile, too
 @pytest.mark.timeout(240)
 def test_jobs_survive_a_kill_of_the_service_in_mid_round(service: ServiceProcess) -> None:
     """1. Two tiers, four jobs, one a gang. 2. Once they train, kill -9. 3. Start again: adopted, all end exactly."""

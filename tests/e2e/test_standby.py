@@ -70,6 +70,7 @@ def test_a_standby_takes_over_from_a_leader_that_was_killed_and_its_gangs_run_on
             assert httpx.get(f"{standby.url}/readyz", timeout=60).status_code == 200
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_gangs_run_on_while_one_leader_sleeps_and_the_next_is_killed(folder: Path) -> None:
     """1. A job trains. 2. SIGSTOP: the standby leads. 3. SIGCONT: the first stands by. 4. kill -9: it leads again."""
