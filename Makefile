@@ -1,6 +1,8 @@
 SHELL := /bin/bash
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
+# Three processes for two cores, because many tests wait for something; files in their order mix those that do and do not.
+SPREAD := -n $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 ))) --dist loadfile --no-loadscope-reorder
 ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
@@ -13,9 +15,9 @@ env:             ## .venv with everything, developer tools included
 frameworks-env: env  ## .venv-frameworks: PyTorch, Hugging Face, Lightning, Keras, JAX, for tests/journeys
 	@PYTHON=$(PY) scripts/env.sh requirements-frameworks.lock
 test: env        ## the tests (small profiles, under 10 minutes)
-	@$(PY) -m pytest -q -n logical --dist loadfile
+	@$(PY) -m pytest -q $(SPREAD)
 test-full: env   ## the tests with the full counts, all or some [TESTS="file ..."]
-	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q -n logical --dist loadfile --timeout=1800 $(TESTS)
+	@GAVEL_TEST_PROFILE=full $(PY) -m pytest -q $(SPREAD) --timeout=1800 $(TESTS)
 demo:            ## the main job on this machine: real training jobs on several accelerator types
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel demo

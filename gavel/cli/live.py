@@ -47,7 +47,7 @@ def top(
         if once or as_json:
             show.answer(seen(client, 50), as_json, screen)
             return
-        with Live(console=console, screen=True, auto_refresh=False) as live, _keys(), _until_left():
+        with Live(console=console, screen=True, auto_refresh=False) as live, _keys(), until_left():
             waiter = EventWaiter()
             while True:
                 live.update(_frame(client, max(4, console.height - ROWS_ELSEWHERE)), refresh=True)
@@ -61,7 +61,7 @@ def watch(after: After = None, as_json: Json = False) -> None:
 
     It goes on where it was when the service is started again. With --json it prints one JSON object per line.
     """
-    with connect() as client, _until_left():
+    with connect() as client, until_left():
         for event in client.watch(after):
             typer.echo(json.dumps(event, ensure_ascii=False) if as_json else show.harmless(event_line(event)))
 
@@ -113,7 +113,7 @@ def _frame(client: Client, rows: int) -> RenderableType:
 
 
 @contextmanager
-def _until_left() -> Iterator[None]:
+def until_left() -> Iterator[None]:
     """End the command without an error on Ctrl-C."""
     try:
         yield

@@ -1,10 +1,13 @@
-"""Writes the metrics of a job for other tools: TensorBoard event files, a run of an MLflow server."""
+"""Writes the metrics of a job for other tools: TensorBoard event files, a run of an MLflow server.
 
+Said again, both get the points that they lack, by the instant of the report.
+"""
+
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gavel.cli.connection import fail
 from gavel.client import Job, JobMetrics
 
 if TYPE_CHECKING:
@@ -12,73 +15,81 @@ if TYPE_CHECKING:
 
 POINTS = 1001  # all that the service keeps of a job
 JOB_TAG = "gavel.job_id"
+MARK = "gavel.json"  # beside the event files of a job: the instant of the last point in them
+HALF_MS = 0.0005  # instants are rounded to milliseconds there
 BATCH = 1000  # most metrics that MLflow takes at once
 END_STATES = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 
-def values_of(curves: JobMetrics) -> Iterator[tuple[str, float, int, float]]:
-    """Yield name, value, step and instant of every value that was reported."""
+class NotWritten(Exception):
+    """The curves could not be written; the text says why, and what cures it."""
+
+
+def values_of(curves: JobMetrics, after_s: float) -> Iterator[tuple[str, float, int, float]]:
+    """Yield name, value, step and instant of every value that was reported after an instant."""
     for name in curves["names"]:
         columns = zip(curves["values"][name], curves["steps"], curves["at_s"], strict=True)
-        yield from ((name, value, step, at_s) for value, step, at_s in columns if value is not None)
+        yield from ((name, value, step, at_s) for value, step, at_s in columns if value is not None and at_s > after_s)
 
 
 def write_tensorboard(job: Job, curves: JobMetrics, directory: Path) -> Path:
-    """Write the curves into a folder of the job's own below `directory`; return it. End the command if it has files."""
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        fail("--tensorboard needs tensorboardX: pip install 'gavel[tensorboard]'")
+    """Write what is new of the curves into a folder of the job's own below `directory`; return it.
+
+    Raise NotWritten if the folder has files that are not of this function, and OSError.
+    """
+    from tensorboardX import SummaryWriter
+
     folder = directory / job["id"]
-    if folder.exists() and any(folder.iterdir()):
-        fail(f"--tensorboard: {folder} has files already; remove it, or name another folder")
-    with SummaryWriter(str(folder)) as writer:
-        for name, value, step, at_s in values_of(curves):
-            writer.add_scalar(name, value, step, walltime=at_s)
+    mark = folder / MARK
+    if folder.exists() and any(folder.iterdir()) and not mark.exists():
+        raise NotWritten(f"--tensorboard: {folder} has files already; remove it, or name another folder")
+    new = list(values_of(curves, json.loads(mark.read_text())["last_at_s"] if mark.exists() else 0.0))
+    if new:
+        last_at_s = max(at_s for _, _, _, at_s in new)
+        with SummaryWriter(str(folder), filename_suffix=f".{_ms(last_at_s)}") as writer:  # two in a second: two files
+            for name, value, step, at_s in new:
+                writer.add_scalar(name, value, step, walltime=at_s)
+        mark.write_text(json.dumps({"last_at_s": last_at_s}))
     return folder
 
 
 def write_mlflow(job: Job, curves: JobMetrics, tracking_uri: str) -> str:
     """Write the curves into the job's run at an MLflow server; return the run's id.
 
-    A run that is there already gets the steps that it lacks. The experiment is named by the job's kind.
+    The experiment is named by the job's kind. Raise NotWritten if the server refuses or does not answer.
     """
-    try:
-        from mlflow import MlflowClient, MlflowException
-        from mlflow.entities import Metric
-    except ImportError:
-        fail("--mlflow needs mlflow: pip install 'gavel[mlflow]'")
+    from mlflow import MlflowClient, MlflowException
+    from mlflow.entities import Metric
+
     try:
         client = MlflowClient(tracking_uri=tracking_uri)
-        run_id, last_step = _run_of(client, job, curves["names"])
+        run_id, last_at_s = _run_of(client, job, curves["names"])
         metrics = [
-            Metric(_key(name), value, round(at_s * 1000), step)
-            for name, value, step, at_s in values_of(curves)
-            if step > last_step
+            Metric(_key(name), value, _ms(at_s), step) for name, value, step, at_s in values_of(curves, last_at_s)
         ]
         for start in range(0, len(metrics), BATCH):
             client.log_batch(run_id, metrics=metrics[start : start + BATCH])
         _close(client, job, run_id)
     except MlflowException as error:
-        fail(f"--mlflow {tracking_uri}: {error.message}")
+        raise NotWritten(f"--mlflow {tracking_uri}: {error.message}") from error
     return run_id
 
 
-def _run_of(client: "MlflowClient", job: Job, names: list[str]) -> tuple[str, int]:
-    """Return the id of the job's run, which is made if there is none, and the last step that it has."""
+def _run_of(client: "MlflowClient", job: Job, names: list[str]) -> tuple[str, float]:
+    """Return the id of the job's run, which is made if there is none, and the instant of the last point that it has."""
     named = client.get_experiment_by_name(job["kind"])
     experiment = named.experiment_id if named else client.create_experiment(job["kind"])
     runs = client.search_runs([experiment], f"tags.`{JOB_TAG}` = '{job['id']}'", max_results=1)
     if runs:
         run_id: str = runs[0].info.run_id
-        steps = [each.step for name in names for each in client.get_metric_history(run_id, _key(name))]
-        return run_id, max(steps, default=-1)
-    began_ms = round((job["started_at_s"] or job["submitted_at_s"]) * 1000)
+        stamps = [each.timestamp for name in names for each in client.get_metric_history(run_id, _key(name))]
+        return run_id, max(stamps, default=0) / 1000 + HALF_MS
+    began_ms = _ms(job["started_at_s"] or job["submitted_at_s"])
     tags = {JOB_TAG: job["id"], **{f"label.{name}": value for name, value in job["labels"].items()}}
     run = client.create_run(experiment, start_time=began_ms, tags=tags, run_name=job["name"] or job["id"])
     for name, value in _parameters(job).items():
         client.log_param(run.info.run_id, name, value)
-    return run.info.run_id, -1
+    return run.info.run_id, 0.0
 
 
 def _parameters(job: Job) -> dict[str, Any]:
@@ -88,7 +99,11 @@ def _parameters(job: Job) -> dict[str, Any]:
 
 def _close(client: "MlflowClient", job: Job, run_id: str) -> None:
     if job["finished_at_s"] is not None:
-        client.set_terminated(run_id, END_STATES[job["state"]], round(job["finished_at_s"] * 1000))
+        client.set_terminated(run_id, END_STATES[job["state"]], _ms(job["finished_at_s"]))
+
+
+def _ms(at_s: float) -> int:
+    return round(at_s * 1000)
 
 
 def _key(name: str) -> str:

@@ -7,21 +7,16 @@ import typer
 from rich.console import RenderableType
 
 from gavel.cli import show
-from gavel.cli.connection import Json, connect
+from gavel.cli.connection import Json, connect, fail
 from gavel.cli.download import chosen, save_checkpoint, save_file
 from gavel.cli.jobs import job_commands
-from gavel.cli.metric_export import POINTS, write_mlflow, write_tensorboard
+from gavel.cli.metric_export import NotWritten
+from gavel.cli.metric_following import MLflow, TensorBoard, targets, write_once
 from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
 from gavel.client import Checkpoints, JobFiles, JobMetrics, JobUtilization
 
 Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
-TensorBoard = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Write all points as event files into a folder of the job in DIR.")
-]
-MLflow = Annotated[
-    str | None, typer.Option(metavar="URI", help="Write all points into the job's run at an MLflow tracking URI.")
-]
 Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]..", help="Files or folders; default: all.")]
 Into = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Default: a folder named by the job.")]
 
@@ -41,12 +36,11 @@ def metrics(
     gavel job metrics ID --tensorboard runs
     """
     with connect() as client:
-        if tensorboard is not None or mlflow is not None:
-            job, curves = client.job(job_id), client.job_metrics(job_id, points=POINTS)
-            if tensorboard is not None:
-                typer.echo(write_tensorboard(job, curves, tensorboard))
-            if mlflow is not None:
-                typer.echo(write_mlflow(job, curves, mlflow))
+        if write := targets(tensorboard, mlflow):
+            try:
+                typer.echo("\n".join(map(str, write_once(client, client.job(job_id), write))))
+            except NotWritten as error:
+                fail(str(error))
             return
         show.answer(client.job_metrics(job_id, points=points), as_json, _metrics)
 

@@ -90,9 +90,9 @@ def test_jobs_can_be_filtered_and_sorted_and_the_address_keeps_the_filter(dashbo
     tab.page.goto("/?text=mlp")
     expect(rows).to_have_count(2)
     tab.page.locator("#jobs-table thead button", has_text="Job").click()
-    assert tab.page.locator("#jobs-table tbody th").all_inner_texts() == ["mlp-2", "mlp-7"]
+    expect(tab.page.locator("#jobs-table tbody th")).to_have_text(["mlp-2", "mlp-7"])
     tab.page.locator("#jobs-table thead button", has_text="Job").click()
-    assert tab.page.locator("#jobs-table tbody th").all_inner_texts() == ["mlp-7", "mlp-2"]
+    expect(tab.page.locator("#jobs-table tbody th")).to_have_text(["mlp-7", "mlp-2"])
 
 
 def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashboard, tab: Tab) -> None:
