@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 
 import typer
 
-from gavel.cli.connection import app, connect, explain, fail
+from gavel.cli.connection import app, connect, fail
 from gavel.cli.live import until_left
 from gavel.cli.metric_export import POINTS, NotWritten, write_mlflow, write_tensorboard
 from gavel.client import Client, GavelApiError, Job, JobMetrics, ServiceUnreachable
@@ -89,7 +89,7 @@ class Export:
     def __init__(self, client: Client, chosen: list[Target]) -> None:
         self._client = client
         self._chosen = chosen
-        self.owed: set[str] = set()  # jobs that may report more, or of which not all is written
+        self.unwritten: set[str] = set()  # jobs that may report more, or of which not all is written
         self._listed_to_s = 0.0  # the newest submission that was seen
 
     def look(self) -> None:
@@ -99,20 +99,20 @@ class Export:
         except (GavelApiError, ServiceUnreachable) as error:
             if isinstance(error, GavelApiError) and error.status < 500:
                 raise
-            return _tell(explain(error))
-        self.owed = {job_id for job_id, job in jobs.items() if not self._is_done(job)}
+            return _tell(str(error))
+        self.unwritten = {job_id for job_id, job in jobs.items() if not self._is_done(job)}
         self._listed_to_s = max([self._listed_to_s, *(job["submitted_at_s"] for job in jobs.values())])
 
     def _jobs(self) -> Iterator[tuple[str, Job]]:
-        """Yield, by id, those that were owed at the last look and those that were submitted since."""
-        for job in self._client.jobs():
-            if job["submitted_at_s"] < self._listed_to_s:
+        """Yield, by id, those that were not done at the last look and those that were submitted since."""
+        for each in self._client.jobs():
+            if each["submitted_at_s"] < self._listed_to_s:
                 break
-            yield job["id"], job
+            yield each["id"], each
         unfinished = {job["id"]: job for state in UNFINISHED for job in self._client.jobs(state=state)}
-        for job_id in self.owed:
-            if known := unfinished.get(job_id) or self._job(job_id):
-                yield job_id, known
+        for job_id in self.unwritten:
+            if job := unfinished.get(job_id) or self._job(job_id):
+                yield job_id, job
 
     def _job(self, job_id: str) -> Job | None:
         """Return a job; None if it was deleted meanwhile."""

@@ -133,7 +133,7 @@ def test_an_export_follows_each_job_to_its_end(service: Service, tmp_path: Path)
         begun = Export(client, targets(tmp_path, None))  # as after a restart
         for each in (export, begun):
             each.look()
-            assert each.owed == {waits}, "what has ended is done"
+            assert each.unwritten == {waits}, "what has ended is done"
     assert losses(tmp_path / job_id) == [[1, 1.0], [2, 0.5], [3, 0.25]]
 
 
@@ -175,8 +175,8 @@ def test_the_command_runs_until_it_is_interrupted(service: Service, tmp_path: Pa
             wait_until((tmp_path / job_id / "gavel.json").exists)
         finally:
             process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, "")
+        _, printed = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (0, "")
 
 
 def test_an_export_to_nowhere_is_refused(service: Service) -> None:

@@ -133,7 +133,19 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
     *("job logs", "job download"),
-    *("metrics", "profile", "round verify", "serve", "demo", "version", "simulate", "export-trace", "init", "run"),
+    *(
+        "metrics",
+        "profile",
+        "round verify",
+        "serve",
+        "demo",
+        "version",
+        "simulate",
+        "export-trace",
+        "export-metrics",
+        "init",
+        "run",
+    ),
     *("db backup", "db check", "db upgrade"),
 }
 
