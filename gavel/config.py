@@ -162,6 +162,9 @@ class Settings(BaseSettings):
     keep_jobs_s: float = Field(
         365 * 86_400.0, ge=0, le=3e9, description="How long a job stays after its end, with all that it has left."
     )
+    session_s: float = Field(
+        7 * 86_400.0, ge=60, le=3e9, description="How long a browser stays logged in to the dashboard."
+    )
     keep_keys_s: float = Field(
         7 * 86_400.0, ge=60, le=3e9, description="How long an Idempotency-Key answers with the job that it made."
     )

@@ -39,7 +39,8 @@ def main() -> int:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         for picture, (theme, path) in pages(names).items():
             page = browser.new_page(color_scheme=theme, viewport={"width": 1360, "height": 1000}, device_scale_factor=1)
-            page.goto(f"{service.url}/login?token={service.operator_token}")
+            page.goto(f"{service.url}/login#token={service.operator_token}")
+            page.wait_for_url(f"{service.url}/")
             page.goto(f"{service.url}{path}")
             photograph(page, PICTURES / picture)
         browser.close()

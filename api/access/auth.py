@@ -9,10 +9,10 @@ import secrets
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Request, Response, Security
+from fastapi import Depends, Request, Security
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 
-from api.access.identity_cache import identity_cache_of
+from api.access.identity_cache import Credential, identity_cache_of
 from api.http.errors import problem
 from api.http.hosts import is_own_origin
 from api.services import Services
@@ -42,19 +42,6 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def identify(services: Services, token: str | None) -> Identity | None:
-    """Return who holds this token; None: nobody."""
-    return services.store.identify(digest(token)) if token else None
-
-
-def start_session(response: Response, token: str, *, is_encrypted: bool) -> None:
-    """Set the token as a cookie that no script can read and no other site sends; see `_is_from_our_page`.
-
-    Where the service is reached by https, browsers send it by nothing else.
-    """
-    response.set_cookie(SESSION_COOKIE, token, httponly=True, samesite="strict", path="/", secure=is_encrypted)
-
-
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """Dependency that gives the caller, if its token has one of `scopes`.
@@ -66,11 +53,11 @@ class Allowed:
 
     async def __call__(self, request: Request, bearer: BearerDep, cookie: CookieDep) -> Identity:
         """Return the caller's identity. Raise a problem with status 401, 403 or 429."""
-        token = bearer.credentials if bearer else None
+        credential = Credential(digest(bearer.credentials)) if bearer else None
         if "authorization" not in request.headers and (request.method == "GET" or _is_from_our_page(request)):
-            token = cookie
-        request.state.token_hash = digest(token) if token else ""
-        caller = await identity_cache_of(request).identity(request.state.token_hash) if token else None
+            credential = Credential(digest(cookie), is_session=True) if cookie else None
+        request.state.credential = credential
+        caller = await identity_cache_of(request).identity(credential) if credential else None
         if caller is None:
             raise problem(
                 401, "send `Authorization: Bearer TOKEN` with a valid token", headers={"WWW-Authenticate": "Bearer"}

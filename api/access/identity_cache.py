@@ -1,4 +1,4 @@
-"""A short-lived cache of what almost every request needs: who holds a token, the tiers, the size of the cluster.
+"""A short-lived cache of what almost every request needs: who is logged in, the tiers, the size of the cluster.
 
 What this process writes itself is dropped from the cache at once. What another process wrote, a revoked token for
 example, takes effect after RECENT_S seconds at the latest. Unknown tokens are not cached, so a new token is valid
@@ -24,6 +24,21 @@ KEPT_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class Credential:
+    """What a request came with: the SHA-256 (hex) of a bearer token, or of the id of a browser's session."""
+
+    digest: str
+    is_session: bool = False
+
+
+def identify(services: Services, credential: Credential) -> Identity | None:
+    """Return who holds the token or is logged in to the session; None: nobody. Raise StoreUnavailable."""
+    if credential.is_session:
+        return services.store.session_holder(credential.digest, services.clock.now_s())
+    return services.store.identify(credential.digest)
+
+
+@dataclass(frozen=True, slots=True)
 class _Kept:
     value: Any
     cache_version: int
@@ -39,9 +54,9 @@ class IdentityCache:
         self._kept: dict[str, _Kept] = {}
         self._readings: dict[tuple[str, int], asyncio.Task[Any]] = {}
 
-    async def identity(self, token_hash: str) -> Identity | None:
-        """Return who holds the token with this SHA-256 (hex); None: nobody. Raise StoreUnavailable."""
-        return await self._get(token_hash, lambda: self.services.store.identify(token_hash))
+    async def identity(self, credential: Credential) -> Identity | None:
+        """Return who holds the token or is logged in to the session; None: nobody. Raise StoreUnavailable."""
+        return await self._get(credential.digest, lambda: identify(self.services, credential))
 
     async def rules(self) -> Rules:
         """Return the rules that submits are checked against. Raise StoreUnavailable."""

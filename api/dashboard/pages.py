@@ -7,19 +7,19 @@ Content-Security-Policy enforces.
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.access.auth import PUBLIC, CookieDep, identify, may_see, start_session
+from api.access.auth import PUBLIC, CookieDep, may_see
+from api.access.sessions import FROM_OWN_PAGE, FormToken, end_session, logged_in, may_log_in, start_session
 from api.http.errors import documented, problem
-from api.http.hosts import is_encrypted
 from api.services import Services, ServicesDep
 from api.submission.specs import tiers_for
 from gavel.errors import NotFound
-from gavel.types import Identity, Scope
+from gavel.types import Identity
 
 HERE = Path(__file__).parent
 MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
@@ -75,7 +75,7 @@ POLICY = "; ".join(
 )
 HEADERS: Final = {
     "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer a browser names no origin for a form
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
@@ -100,8 +100,8 @@ for each in PAGES:
 @router.get("/jobs/{job_id}", response_class=HTMLResponse)
 def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep) -> Response:
     """Return the page of one job; a 404 page if there is no such job, or the caller may not see it."""
-    caller = identify(services, session)
-    if caller is not None and caller.scope is not Scope.JOB and not _sees(services, caller, job_id):
+    caller = logged_in(services, session)
+    if caller is not None and not _sees(services, caller, job_id):
         return _render("missing.html", request, 404, job_id=job_id)
     return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
 
@@ -120,13 +120,26 @@ def _sees(services: Services, caller: Identity, job_id: str) -> bool:
 
 
 @router.get("/login")
-def login(request: Request, services: ServicesDep, token: Annotated[str, Query(max_length=200)] = "") -> Response:
-    """Begin a session with a token and redirect to the overview, so that the token leaves the address bar."""
-    token = token.strip()
-    if identify(services, token) is None:
-        return _login_page(request, "The service does not know this token.")
+def login_page(request: Request) -> Response:
+    """Return the page to log in on. Its script takes a token from the address, behind #, which no server is sent."""
+    return _login_page(request, status=200)
+
+
+@router.post("/login", responses=documented(400, 403))
+def login(request: Request, services: ServicesDep, token: FormToken) -> Response:
+    """Begin a session with a token and redirect to the overview."""
+    if not may_log_in(services, token):
+        return _login_page(request, "The service does not know this token, or it is that of a job.")
     answer = RedirectResponse("/", status_code=303, headers=HEADERS)
-    start_session(answer, token, is_encrypted=is_encrypted(request, services.settings))
+    start_session(services, request, answer, token)
+    return answer
+
+
+@router.post("/logout", responses=documented(403), dependencies=[FROM_OWN_PAGE])
+def logout(services: ServicesDep, session: CookieDep) -> Response:
+    """End the session and redirect to the login page."""
+    answer = RedirectResponse("/login", status_code=303, headers=HEADERS)
+    end_session(services, answer, session)
     return answer
 
 
@@ -148,9 +161,9 @@ def favicon() -> Response:
 def _page(
     name: str, here: str, request: Request, services: Services, session: str | None, job_id: str = ""
 ) -> HTMLResponse:
-    """Return a page for the caller; the login page without a caller, or for a job's token, which may not see pages."""
-    caller = identify(services, session)
-    if caller is None or caller.scope is Scope.JOB:
+    """Return a page for the caller; the login page without a session."""
+    caller = logged_in(services, session)
+    if caller is None:
         return _login_page(request)
     offered = request.app.state.paths
     return _render(
@@ -173,8 +186,8 @@ def _page(
     )
 
 
-def _login_page(request: Request, refusal: str = "") -> HTMLResponse:
-    return _render("login.html", request, 401, refusal=refusal)
+def _login_page(request: Request, refusal: str = "", status: int = 401) -> HTMLResponse:
+    return _render("login.html", request, status, refusal=refusal)
 
 
 def _render(template: str, request: Request, status: int, **values: object) -> HTMLResponse:

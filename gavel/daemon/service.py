@@ -156,5 +156,5 @@ def _announce(settings: Settings, url: str, token: str, announce: Callable[[str]
     if "JOURNAL_STREAM" in os.environ:  # systemd keeps what is printed, for others to read
         announce(f"dashboard: {url}/login, with the token in {settings.state_dir.resolve() / TOKEN_FILE}")
     else:
-        announce(f"dashboard: {url}/login?token={token}")
+        announce(f"dashboard: {url}/login#token={token}")
     announce(f"state, logs and the operator's token are in {settings.state_dir.resolve()}; Ctrl-C stops")

@@ -291,8 +291,8 @@ class RecordStore(Protocol):
 class ApiStore(RequestStore, RecordStore, Protocol):
     """The store as the API uses it: requests, records, many jobs at once, lists, the live feed, users and tokens.
 
-    `cache_version` grows when this process writes tiers, users or the cluster, or revokes a token, before that call
-    returns: what was read of them under an older version may be out of date.
+    `cache_version` grows when this process writes tiers, users or the cluster, revokes a token or ends a session,
+    before that call returns: what was read of them under an older version may be out of date.
     """
 
     @property
@@ -301,7 +301,7 @@ class ApiStore(RequestStore, RecordStore, Protocol):
 
     @property
     def cache_version(self) -> int:
-        """The number of times that this process has written tiers, users or the cluster, or revoked a token."""
+        """How often this process has written tiers, users or the cluster, revoked a token, or ended a session."""
 
     def snapshot(self) -> Snapshot:
         """Return a consistent snapshot to decide on."""
@@ -358,6 +358,15 @@ class ApiStore(RequestStore, RecordStore, Protocol):
 
     def identify(self, token_hash: str) -> Identity | None:
         """Return who holds the token with this SHA-256 (hex), or None."""
+
+    def start_session(self, session_hash: str, token_hash: str, *, now_s: float, ends_at_s: float) -> None:
+        """Begin a session of a browser by the SHA-256 of its id (hex). Raises NotFound if nobody holds the token."""
+
+    def session_holder(self, session_hash: str, now_s: float) -> Identity | None:
+        """Return who logged in to the session; None if it has ended, or the token has, or there is none."""
+
+    def end_session(self, session_hash: str) -> None:
+        """End a session, if there is one."""
 
     def tokens(self, user: str) -> tuple[BearerToken, ...]:
         """Return the user's bearer tokens, oldest first, without those of its jobs."""

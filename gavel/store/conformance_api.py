@@ -205,6 +205,28 @@ def a_token_that_is_taken_back_opens_nothing(store: WholeStore) -> None:
     assert newest.before == {"id": "b" * 16, "scope": "operator"}
 
 
+def a_session_ends_after_its_time_and_with_its_token(store: WholeStore) -> None:
+    """It has an id of its own, which is no token; whoever logs in often ends the sessions that end first."""
+    token, other, *sessions = (f"{number:064x}" for number in range(105))
+    store.add_token(token, user="ann", scope=Scope.USER, now_s=1.0)
+    with refused(NotFound):
+        store.start_session(sessions[0], other, now_s=1.0, ends_at_s=9.0)
+    with refused(InvalidRequest):
+        store.start_session("clear text", token, now_s=1.0, ends_at_s=9.0)
+    for number, session in enumerate(sessions):
+        store.start_session(session, token, now_s=1.0, ends_at_s=9.0 + number)
+    assert [store.session_holder(each, 2.0) is None for each in sessions] == [True] * 3 + [False] * 100
+    holder = Identity(user="ann", scope=Scope.USER)
+    assert store.session_holder(sessions[3], 11.9) == holder and store.session_holder(sessions[3], 12.0) is None
+    assert store.identify(sessions[3]) is None and store.session_holder(token, 2.0) is None
+    version = store.cache_version
+    store.end_session(sessions[4])
+    store.end_session(sessions[4])
+    assert store.session_holder(sessions[4], 2.0) is None and store.cache_version > version
+    store.revoke_token("ann", token[:16], by="op", now_s=3.0)
+    assert all(store.session_holder(each, 2.0) is None for each in sessions)
+
+
 def a_change_of_the_rules_is_another_cache_version(store: WholeStore) -> None:
     """Tiers, users and the cluster change it; a submit does not."""
     versions = [store.cache_version]

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -272,6 +272,16 @@ class TokenRow(Base):
     scope: Mapped[str]
     job_id: Mapped[str | None]
     created_at_s: Mapped[float]
+
+
+class SessionRow(Base):
+    """A session of a browser, as the SHA-256 of its id only; it ends with the token that began it, or before."""
+
+    __tablename__ = "sessions"
+    __table_args__ = (Index(None, "token_hash"), Index(None, "ends_at_s"))
+    session_hash: Mapped[str] = mapped_column(primary_key=True)
+    token_hash: Mapped[str]
+    ends_at_s: Mapped[float]
 
 
 class AuditRow(Base):

@@ -25,7 +25,18 @@ from gavel.ports import (
     Submitted,
     ThroughputEstimate,
 )
-from gavel.store import audit, codec, commands, operations, predictions, purging, queries, tokens, user_requests
+from gavel.store import (
+    audit,
+    codec,
+    commands,
+    operations,
+    predictions,
+    purging,
+    queries,
+    sessions,
+    tokens,
+    user_requests,
+)
 from gavel.store.database import open_database
 from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
@@ -326,6 +337,19 @@ class SqlStore:
     def identify(self, token_hash: str) -> Identity | None:
         """Return who holds the token with this SHA-256 (hex); None if nobody does."""
         return self._read(lambda connection: queries.identity(connection, token_hash))
+
+    def start_session(self, session_hash: str, token_hash: str, *, now_s: float, ends_at_s: float) -> None:
+        """Begin a session of a browser by the SHA-256 of its id. Raises NotFound if nobody holds the token."""
+        check_token_hash(session_hash)
+        self._writer.write(lambda tx: sessions.start_session(tx, session_hash, token_hash, now_s, ends_at_s))
+
+    def session_holder(self, session_hash: str, now_s: float) -> Identity | None:
+        """Return who logged in to the session; None if it has ended, or the token has, or there is none."""
+        return self._read(lambda connection: sessions.session_holder(connection, session_hash, now_s))
+
+    def end_session(self, session_hash: str) -> None:
+        """End a session, if there is one."""
+        self._write(lambda tx: sessions.end_session(tx, session_hash))
 
     def tokens(self, user: str) -> tuple[BearerToken, ...]:
         """Return the user's bearer tokens and those of its unfinished jobs, oldest first."""

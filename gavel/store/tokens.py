@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, select
 from gavel.errors import NotFound
 from gavel.store import audit
 from gavel.store.rules import TOKEN_ID_DIGITS, revocation_audit_entry
-from gavel.store.schema import TokenRow
+from gavel.store.schema import SessionRow, TokenRow
 from gavel.store.writer import Transaction
 from gavel.types import BearerToken, JobId, Scope
 
@@ -37,8 +37,10 @@ def revoke_token(tx: Transaction, user: str, token_id: str, by: str, now_s: floa
     token = next((each for each in own if each.id == token_id), None)
     if token is None:
         raise NotFound(f"user {user} has no token {token_id}")
-    where = (TokenRow.user_name == user, TokenRow.token_hash.startswith(token_id, autoescape=True))
-    tx.connection.execute(delete(TokenRow).where(*where))
+    is_it = TokenRow.user_name == user, TokenRow.token_hash.startswith(token_id, autoescape=True)
+    its_hash = select(TokenRow.token_hash).where(*is_it)
+    tx.connection.execute(delete(SessionRow).where(SessionRow.token_hash.in_(its_hash)))
+    tx.connection.execute(delete(TokenRow).where(*is_it))
     audit.add_audit(tx, (revocation_audit_entry(token, by, now_s),))
 
 

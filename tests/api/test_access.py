@@ -1,6 +1,6 @@
 """Access to every route for every kind of caller, in one table."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +9,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from api.access.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, public
+from api.access.auth import PAGE_HEADER, SESSION_COOKIE, Allowed, digest, public
 from api.app import Services, create_app
 from api.dashboard.pages import PAGES
 from gavel.types import JobState, Lease, NodeStatus, Scope
-from tests.api.conftest import NOW_S, Service
+from tests.api.conftest import NOW_S, Service, wait_until
 from tests.api.rounds import a_record
+from tests.sessions import a_session
 
 PROGRAM = {"argv": ["python", "train.py"], "total_steps": 100}
 
@@ -280,7 +281,7 @@ def test_headers_that_hold_no_token_are_nobodys(service: Service, header: str) -
 def test_a_session_changes_things_only_for_a_script_of_our_own_page(service: Service) -> None:
     name, _ = service.user()
     browser = service.client()
-    browser.cookies.set(SESSION_COOKIE, service.token(name))
+    browser.cookies.set(SESSION_COOKIE, a_session(service.store, service.token(name)))
     for headers in ({PAGE_HEADER: "dashboard"}, {PAGE_HEADER: "dashboard", "Origin": service.url}):
         assert browser.post("/v1/jobs", json=PROGRAM, headers=headers).status_code == 201
     asked = browser.options(
@@ -292,7 +293,7 @@ def test_a_session_changes_things_only_for_a_script_of_our_own_page(service: Ser
 def test_a_session_reads_and_changes_nothing(service: Service) -> None:
     name, _ = service.user()
     browser = service.client()
-    browser.cookies.set(SESSION_COOKIE, service.token(name))
+    browser.cookies.set(SESSION_COOKIE, a_session(service.store, service.token(name)))
     assert browser.get("/v1/jobs").status_code == 200
     assert browser.post("/v1/jobs", json=PROGRAM).status_code == 401
     from_elsewhere = {PAGE_HEADER: "dashboard", "Origin": "http://127.0.0.1:1"}
@@ -301,16 +302,62 @@ def test_a_session_reads_and_changes_nothing(service: Service) -> None:
     assert browser.get("/v1/jobs", headers={"Authorization": "Bearer wrong"}).status_code == 401
 
 
+def logged_in(service: Service, token: str) -> httpx.Client:
+    browser = service.client()
+    assert browser.post("/login", data={"token": token}).status_code == 303
+    return browser
+
+
 def test_login_gives_a_browser_a_session_that_scripts_cannot_read(service: Service) -> None:
     name, _ = service.user()
     token = service.token(name)
-    answer = service.client().get("/login", params={"token": token})
+    answer = service.client().post("/login", data={"token": f" {token}\n"}, headers={"Origin": service.url})
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
-    cookie = answer.headers["set-cookie"].lower()
-    assert token.lower() in cookie
-    assert "httponly" in cookie and "samesite=strict" in cookie
-    wrong = service.client().get("/login", params={"token": "wrong"})
-    assert (wrong.status_code, "set-cookie" in wrong.headers) == (401, False)
+    cookie = answer.headers["set-cookie"]
+    assert token not in cookie and "HttpOnly" in cookie and "SameSite=strict" in cookie and "Max-Age=604800" in cookie
+    for wrong in ("wrong", "", service.token(name, Scope.JOB, "j1")):
+        refused = service.client().post("/login", data={"token": wrong})
+        assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+
+
+def test_a_token_in_an_address_logs_nobody_in(service: Service) -> None:
+    name, _ = service.user()
+    answer = service.client().get("/login", params={"token": service.token(name)})
+    assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
+
+
+def test_a_page_of_another_site_logs_nobody_in_or_out(service: Service) -> None:
+    name, _ = service.user()
+    token = service.token(name)
+    browser, elsewhere = logged_in(service, token), {"Origin": "https://evil.example"}
+    assert browser.post("/login", data={"token": token}, headers=elsewhere).status_code == 403
+    assert browser.post("/logout", headers=elsewhere).status_code == 403
+    assert browser.get("/v1/jobs").status_code == 200
+
+
+def test_a_logout_ends_the_session_wherever_its_cookie_is(service: Service) -> None:
+    name, _ = service.user()
+    browser, other = (logged_in(service, service.token(name)) for _ in range(2))
+    thief = service.client()
+    thief.cookies.set(SESSION_COOKIE, browser.cookies[SESSION_COOKIE])
+    assert [each.get("/v1/jobs").status_code for each in (browser, thief, other)] == [200, 200, 200]
+    answer = browser.post("/logout")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login") and not browser.cookies
+    assert [each.get("/v1/jobs").status_code for each in (browser, thief, other)] == [401, 401, 200]
+    assert browser.post("/logout").status_code == 303, "twice does no harm"
+
+
+def test_a_session_ends_after_its_time_and_with_its_token(start: Callable[..., Service]) -> None:
+    service = start(session_s=600)
+    name, _ = service.user()
+    tokens = [service.token(name) for _ in range(2)]
+    browser, other = (logged_in(service, token) for token in tokens)
+    revoked = service.operator().delete(f"/v1/users/{name}/tokens/{digest(tokens[1])[:16]}")
+    assert revoked.status_code == 200
+    assert [each.get("/v1/jobs").status_code for each in (browser, other)] == [200, 401]
+    service.clock.advance(601)
+    wait_until(lambda: [each.get("/v1/jobs").status_code for each in (browser, other)] == [401, 401])
+    assert service.client(browser.cookies[SESSION_COOKIE]).get("/v1/jobs").status_code == 401, "an id is no token"
 
 
 # --- every route declares who may call it -----------------------------------------------------------------------
@@ -343,7 +390,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
         )
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
-    dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/static/{name}", "/favicon.ico"}
+    dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/logout", "/static/{name}", "/favicon.ico"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}

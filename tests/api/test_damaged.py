@@ -13,6 +13,7 @@ from api.dashboard.pages import PAGES
 from gavel.types import Scope
 from tests.api.conftest import Service
 from tests.api.test_access import BODIES, MATRIX, PROGRAM, status_of
+from tests.sessions import a_session
 
 TABLES = ("jobs", "rounds", "documents", "tiers", "users", "events", "audit", "operations", "counters", "tokens")
 
@@ -48,12 +49,12 @@ def test_a_damaged_database_is_503_on_every_route(
     token = service.token("operator", Scope.OPERATOR)
     operator = service.client(token)
     job_id = ann.post("/v1/jobs", json=PROGRAM).json()["id"]
+    operator.cookies.set(SESSION_COOKIE, a_session(service.store, token))
     damage(service.settings.state_dir / "gavel.db")
     statuses = {}
     for route in MATRIX:
         method, path = route.split()
         body = {"json": BODIES[route]} if route in BODIES else {}
         statuses[route] = status_of(operator, method, path.format(job=job_id, user=name, operation=job_id), **body)
-    operator.cookies.set(SESSION_COOKIE, token)
     statuses |= {page: status_of(operator, "GET", page) for page in (*PAGES, f"/jobs/{job_id}", "/readyz")}
     assert {route: status for route, status in statuses.items() if status >= 500 and status != 503} == {}

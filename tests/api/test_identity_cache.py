@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from api.access.auth import digest, new_token
-from api.access.identity_cache import RECENT_S, IdentityCache
+from api.access.identity_cache import RECENT_S, Credential, IdentityCache
 from api.services import Services
 from gavel.clock import ManualClock
 from gavel.config import Settings
@@ -46,7 +46,7 @@ def test_what_another_process_takes_back_is_gone_after_the_stated_time(stores: t
     recent = identity_cache_of(here, clock)
 
     async def identity() -> Identity | None:
-        return await recent.identity(token)
+        return await recent.identity(Credential(token))
 
     async def scenario() -> None:
         assert await identity() is None
@@ -71,11 +71,11 @@ def test_what_this_process_changes_is_known_at_once(stores: tuple[SqlStore, SqlS
 
     async def scenario() -> None:
         here.add_token(token, user="ann", scope=Scope.USER, now_s=1.0)
-        assert (await recent.identity(token)) is not None and "gold" not in (await recent.rules()).tiers
+        assert (await recent.identity(Credential(token))) is not None and "gold" not in (await recent.rules()).tiers
         here.put_tier(Tier(name="gold"), expected_version=None, by="op", now_s=1.0)
         assert "gold" in (await recent.rules()).tiers
         here.revoke_token("ann", here.tokens("ann")[0].id, by="op", now_s=1.0)
-        assert await recent.identity(token) is None
+        assert await recent.identity(Credential(token)) is None
 
     asyncio.run(scenario())
 
@@ -97,7 +97,7 @@ def test_those_who_ask_at_once_share_one_look_and_one_who_gives_up_takes_nothing
 
     async def scenario(store: Watched) -> None:
         recent = identity_cache_of(store, ManualClock())
-        asked = [asyncio.create_task(recent.identity(token)) for _ in range(20)]
+        asked = [asyncio.create_task(recent.identity(Credential(token))) for _ in range(20)]
         await asyncio.sleep(0)  # until all of them wait
         asked[0].cancel()
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -114,9 +114,9 @@ def test_a_look_that_fails_fails_those_who_shared_it_and_nobody_after(tmp_path: 
 
     async def scenario(store: Watched) -> None:
         recent = identity_cache_of(store, ManualClock())
-        answers = await asyncio.gather(*(recent.identity(token) for _ in range(5)), return_exceptions=True)
+        answers = await asyncio.gather(*(recent.identity(Credential(token)) for _ in range(5)), return_exceptions=True)
         assert all(isinstance(each, StoreUnavailable) for each in answers)
-        assert await recent.identity(token) is not None
+        assert await recent.identity(Credential(token)) is not None
 
     with closing(Watched(f"sqlite:///{tmp_path / 'gavel.db'}")) as store:
         store.fails = 1

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from gavel.config import Settings
 from gavel.store.sql import SqlStore
 from gavel.types import Scope
 from tests.api.conftest import wait_until
+from tests.sessions import a_session
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -41,6 +43,11 @@ class Dashboard:
     store: SqlStore
     token: str
     logs: Path
+
+    @cached_property
+    def session(self) -> str:
+        """The id of an operator's session."""
+        return a_session(self.store, self.token)
 
     def read_log(self, job_id: str, offset: int, limit_bytes: int) -> tuple[bytes, int]:
         path = self.logs / job_id
@@ -106,7 +113,7 @@ def tab(chromium: Browser, dashboard: Dashboard) -> Iterator[Tab]:
     context: BrowserContext = chromium.new_context(
         viewport={"width": 1360, "height": 900}, base_url=dashboard.url, reduced_motion="reduce"
     )
-    context.add_cookies([{"name": SESSION_COOKIE, "value": dashboard.token, "url": dashboard.url}])
+    context.add_cookies([{"name": SESSION_COOKIE, "value": dashboard.session, "url": dashboard.url}])
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)
     expect.set_options(timeout=WAIT_MS)

@@ -63,7 +63,8 @@ def person(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "console", lambda message: errors.append(message.text) if message.type in ("error", "warning") else None
         )
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(f"{service.url}/login?token={service.operator_token}")
+        page.goto(f"{service.url}/login#token={service.operator_token}")
+        page.wait_for_url(f"{service.url}/")
         yield Person(page, client, job["id"], errors)
         context.close()
 

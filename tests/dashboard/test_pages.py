@@ -12,6 +12,7 @@ from api.access.auth import SESSION_COOKIE, digest, new_token
 from api.dashboard.pages import FILES, HERE, PAGES
 from gavel.types import Scope
 from tests.dashboard.conftest import Dashboard
+from tests.sessions import a_session
 
 OWN = {name: path for name, path in FILES.items() if path.parent.name != "vendor"}
 UPLOT = (
@@ -29,7 +30,7 @@ def visitor(dashboard: Dashboard) -> Iterator[httpx.Client]:
 @pytest.fixture
 def operator(dashboard: Dashboard) -> Iterator[httpx.Client]:
     with httpx.Client(
-        base_url=dashboard.url, trust_env=False, timeout=60, cookies={SESSION_COOKIE: dashboard.token}
+        base_url=dashboard.url, trust_env=False, timeout=60, cookies={SESSION_COOKIE: dashboard.session}
     ) as client:
         yield client
 
@@ -43,17 +44,17 @@ def test_without_a_session_a_page_explains_how_to_log_in(visitor: httpx.Client) 
 
 
 def test_a_login_sets_a_strict_cookie_and_leaves_the_token_behind(visitor: httpx.Client, dashboard: Dashboard) -> None:
-    answer = visitor.get("/login", params={"token": f" {dashboard.token}\n"})
+    answer = visitor.post("/login", data={"token": f" {dashboard.token}\n"})
     assert (answer.status_code, answer.headers["Location"]) == (303, "/")
     cookie = answer.headers["Set-Cookie"]
-    assert cookie.startswith(f"{SESSION_COOKIE}={dashboard.token}")
+    assert cookie.startswith(f"{SESSION_COOKIE}=") and dashboard.token not in cookie
     assert "HttpOnly" in cookie and "SameSite=strict" in cookie
     page = visitor.get("/")
     assert page.status_code == 200 and dashboard.token not in page.text
 
 
 def test_an_unknown_token_is_refused_and_not_echoed(visitor: httpx.Client) -> None:
-    answer = visitor.get("/login", params={"token": '"><script>x</script>'})
+    answer = visitor.post("/login", data={"token": '"><script>x</script>'})
     assert answer.status_code == 401 and "Set-Cookie" not in answer.headers
     assert "does not know this token" in answer.text and "<script>x" not in answer.text
 
@@ -61,12 +62,11 @@ def test_an_unknown_token_is_refused_and_not_echoed(visitor: httpx.Client) -> No
 def test_a_job_s_own_token_does_not_open_the_dashboard(visitor: httpx.Client, dashboard: Dashboard) -> None:
     token = new_token()
     dashboard.store.add_token(digest(token), user="ann", scope=Scope.JOB, job_id="j1", now_s=time.time())
-    visitor.cookies.set(SESSION_COOKIE, token)
-    assert visitor.get("/").status_code == 401
+    assert visitor.post("/login", data={"token": token}).status_code == 401
 
 
 def test_pages_allow_scripts_and_styles_from_files_only(operator: httpx.Client) -> None:
-    for path in (*PAGES, "/curves", "/jobs/j1", "/login?token=no"):
+    for path in (*PAGES, "/curves", "/jobs/j1", "/login"):
         answer = operator.get(path)
         policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy
@@ -109,7 +109,7 @@ def test_the_plotting_library_is_the_published_one_with_its_licence() -> None:
 def test_an_operator_s_controls_are_not_on_a_user_s_page(visitor: httpx.Client, dashboard: Dashboard) -> None:
     token = new_token()
     dashboard.store.add_token(digest(token), user="ann", scope=Scope.USER, now_s=time.time())
-    visitor.cookies.set(SESSION_COOKIE, token)
+    visitor.cookies.set(SESSION_COOKIE, a_session(dashboard.store, token))
     for path in ("/tiers", "/policy"):
         text = visitor.get(path).text
         assert 'data-scope="user"' in text and "tier-editor" not in text and "switch-form" not in text

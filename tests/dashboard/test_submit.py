@@ -12,6 +12,7 @@ from gavel.types import Job, Scope, User
 from tests.builders import a_cluster
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import TIERS
+from tests.sessions import a_session
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +28,8 @@ def form(dashboard: Dashboard, tab: Tab) -> Page:
     dashboard.store.commit(dashboard.store.snapshot().version, Changes(cluster=a_cluster(fast=2, slow=2)))
     token = new_token()
     dashboard.store.add_token(digest(token), user="ann", scope=Scope.USER, now_s=time.time())
-    tab.page.context.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": dashboard.url}])
+    session = a_session(dashboard.store, token)
+    tab.page.context.add_cookies([{"name": SESSION_COOKIE, "value": session, "url": dashboard.url}])
     tab.page.goto("/submit")
     expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
     return tab.page

@@ -11,6 +11,7 @@ from api.dashboard.pages import PAGES
 from gavel.types import Scope, User
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import tell
+from tests.sessions import a_session
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +21,8 @@ def test_others_jobs_hold_workers_without_a_name_on_every_page(dashboard: Dashbo
     dashboard.store.put_user(User(name="bob", tiers=("gold",)), by="test", now_s=time.time())
     token = new_token()
     dashboard.store.add_token(digest(token), user="bob", scope=Scope.USER, now_s=time.time())
-    tab.page.context.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": dashboard.url}])
+    session = a_session(dashboard.store, token)
+    tab.page.context.add_cookies([{"name": SESSION_COOKIE, "value": session, "url": dashboard.url}])
     for path in PAGES:
         tab.page.goto(path)
         expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")

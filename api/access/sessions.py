@@ -1,0 +1,71 @@
+"""Sessions of browsers: a cookie with a random id, which ends after a time, at a logout, and with the token itself."""
+
+import secrets
+from typing import Annotated
+from urllib.parse import parse_qs
+
+from fastapi import Depends, Request, Response
+
+from api.access.auth import SESSION_COOKIE, digest
+from api.access.identity_cache import Credential, identify
+from api.http.errors import problem
+from api.http.hosts import is_encrypted, is_own_origin
+from api.services import Services
+from gavel.types import Identity, Scope
+
+
+def logged_in(services: Services, session: str | None) -> Identity | None:
+    """Return who is logged in to the session with this id; None: nobody."""
+    return identify(services, Credential(digest(session), is_session=True)) if session else None
+
+
+def may_log_in(services: Services, token: str) -> bool:
+    """Return whether the token opens the dashboard; that of a job does not."""
+    holder = identify(services, Credential(digest(token))) if token else None
+    return holder is not None and holder.scope is not Scope.JOB
+
+
+def start_session(services: Services, request: Request, response: Response, token: str) -> None:
+    """Begin a session; set its id as a cookie that no script can read and no other site sends.
+
+    Where browsers reach the service by https, they send it by nothing else. Raise NotFound if nobody holds the token.
+    """
+    session, now_s = secrets.token_urlsafe(32), services.clock.now_s()
+    seconds = services.settings.session_s
+    services.store.start_session(digest(session), digest(token), now_s=now_s, ends_at_s=now_s + seconds)
+    response.set_cookie(
+        SESSION_COOKIE,
+        session,
+        max_age=int(seconds),
+        httponly=True,
+        samesite="strict",
+        path="/",
+        secure=is_encrypted(request, services.settings),
+    )
+
+
+def end_session(services: Services, response: Response, session: str | None) -> None:
+    """End a session here, not in its browser only."""
+    if session:
+        services.store.end_session(digest(session))
+    response.delete_cookie(SESSION_COOKIE, path="/")
+
+
+async def form_token(request: Request) -> str:
+    """Return the field `token` of a form that one of our own pages sent. Raise a problem with status 403 or 400."""
+    own_page(request)
+    try:
+        fields = parse_qs((await request.body()).decode(), max_num_fields=10)
+    except ValueError:
+        raise problem(400, "send the field `token` as a form") from None
+    return fields.get("token", [""])[0].strip()
+
+
+def own_page(request: Request) -> None:
+    """Raise a problem with status 403 if the page of another site sent the request: it logs nobody in or out."""
+    if not is_own_origin(request, request.app.state.services.settings):
+        raise problem(403, "this form is not of the service; open the dashboard's own page")
+
+
+FormToken = Annotated[str, Depends(form_token)]
+FROM_OWN_PAGE = Depends(own_page)
