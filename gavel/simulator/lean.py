@@ -227,6 +227,8 @@ class LeanWorld:
         end_s = now_s + self._settings.round_duration_s
         if not placed:
             return self._idle(end_s)
+        if self._settings.backfill and self._active.needs:  # a round may leave workers to a gang that it did not choose
+            self._backfill(now_s, end_s)
         while now_s < end_s and (self._active.column >= 0).any():
             now_s = self._run(now_s, self._next_change_s(end_s))
             self._admit(now_s)

@@ -149,3 +149,27 @@ def test_where_gangs_are_left_out_for_want_of_memory_the_order_of_types_stays() 
     cluster = a_cluster_with_memory(fast=2, slow=4)
     rules = {"planner": "published", "solve_on": "event"}
     assert_same(jobs, replace(a_scenario(cluster, "shortest_job_first?backfill=false", **rules), tiers=tuple(tiers)))
+
+
+LEFT_TO_A_GANG_NOT_CHOSEN = [
+    (6, "flat", 118, 1, 4, 4000, "cem", "lab", 0),
+    (28, "steep", 120, 1, 6, 6037, "ann", "default", 1),
+    (47, "steep", 300, 1, 1, 1074, "cem", "lab", -2),
+    (51, "flat", 256, 1, 3, 3111, "bob", "gold", 4),
+    (62, "flat", 115, 1, 4, 4148, "bob", "gold", 0),
+    (62, "flat", 143, 2, 6, 6185, "bob", "default", 0),
+    (72, "flat", 24, 1, 1, 1222, "cem", "team", 1),
+    (75, "steep", 231, 1, 5, 5259, "ann", "lab", 1),
+    (88, "flat", 83, 1, 5, 5296, "cem", "team", 0),
+]
+
+
+def test_what_a_round_leaves_free_for_want_of_memory_is_filled_at_its_start() -> None:
+    jobs = [
+        a_trace_job(i, kind, steps, at_s, size, cpu_cores=cores, memory_bytes=memory, user=user, tier=tier, priority=p)
+        for i, (at_s, kind, steps, size, cores, memory, user, tier, p) in enumerate(LEFT_TO_A_GANG_NOT_CHOSEN)
+    ]
+    tiers = tuple(Tier(name=name) for name in ("default", "gold", "lab", "team"))
+    rules = {"solve_on": "event", "allocation_interval_s": 35.0, "backfill": True, "space_sharing": True}
+    scenario = a_scenario(a_cluster_with_memory(fast=2, slow=4), "max_min_fairness?agnostic=true", **rules)
+    assert_same(jobs, replace(scenario, tiers=tiers, colocated=BESIDE))
