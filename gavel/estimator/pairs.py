@@ -62,13 +62,13 @@ def pair_estimates(
     share no workers; their estimates mean nothing.
     """
     seen = seen[-OBSERVED_MAX:]
-    world = _World(kinds, types, seen, log_rate)
     shape = len(types), len(kinds), len(kinds)
     prior_variance = COMMON + SUFFERS + PRESSES + OF_PAIR
-    if not seen:
+    if not (seen and kinds and types):
         return PairEstimates(
             kinds=tuple(kinds), rate=np.full(shape, PRIOR_RATE), deviation=np.full(shape, prior_variance**0.5)
         )
+    world = _World(kinds, types, seen, log_rate)
     rate, deviation = np.empty(shape), np.empty(shape)
     learned = world.posterior()
     for column in range(len(types)):

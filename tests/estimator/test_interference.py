@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.estimator.conformance import a_measurement
+from gavel.estimator.pairs import pair_estimates
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.tables import own_rows
 from gavel.ports import ThroughputEstimate, ThroughputSource
@@ -204,3 +205,8 @@ def test_own_rows_leave_out_gangs_beside_a_partner_and_spread_ones() -> None:
         source=ThroughputSource.MEASURED,
     )  # fmt: skip
     assert own_rows([replace(own, partner="x"), own, replace(own, placement="spread")]) == [own]
+
+
+def test_without_kinds_or_types_there_is_nothing_to_estimate() -> None:
+    assert pair_estimates([], ["fast"], [], {}).rate.shape == (1, 0, 0)
+    assert pair_estimates([("mlp", 1)], [], [], {("mlp", 1): np.zeros(0)}).rate.shape == (0, 1, 1)

@@ -203,3 +203,16 @@ def test_two_jobs_on_one_worker_need_what_both_need(one: Needs, other: Needs, na
     assert both.memory_bytes == one.memory_bytes + other.memory_bytes
     worker = Worker(id="w", node="n", accelerator_type=name, memory_bytes=2)
     assert both.allows_worker(worker) == (one.allows_worker(worker) and other.allows_worker(worker))
+
+
+@pytest.mark.parametrize("over", [{"planner": "published"}, {"space_sharing": True}], ids=str)
+def test_where_jobs_that_may_not_be_stopped_hold_every_worker_planning_goes_on(over: dict[str, Any]) -> None:
+    world = World(cluster=a_cluster_with(("fast", 2, 4, 0, {})), **over)
+    speeds = {"fast": 10.0}
+    holders = [world.submit(400, preemptible=False, throughput_steps_per_s=speeds) for _ in range(2)]
+    world.run_until_s(5.0)
+    waits = world.submit(40, throughput_steps_per_s=speeds)
+    world.run_until_s(25.0)
+    assert {world.job(each).state for each in holders} == {JobState.LEASED}
+    world.run_until_s(80.0)
+    assert world.job(waits).state is JobState.COMPLETED

@@ -62,7 +62,7 @@ def claims_published(
 
 def fastest_first(rates: FloatArray) -> list[int]:
     """Return the columns of the types by mean relative speed (T_mj / max_j T_mj), the largest first."""
-    best = rates.max(axis=1, keepdims=True)
+    best = rates.max(axis=1, keepdims=True, initial=0.0)
     speed: Any = np.divide(rates, best, out=np.zeros_like(rates), where=best > 0).sum(axis=0)
     return np.argsort(-speed, kind="stable").tolist()  # type: ignore[no-any-return]
 
