@@ -46,7 +46,7 @@ def start_session(services: Services, request: Request, response: Response, toke
 
 def end_session(services: Services, response: Response, session: str | None) -> None:
     """End a session here, not in its browser only."""
-    if session:
+    if session and logged_in(services, session):  # nobody writes to the database without having logged in
         services.store.end_session(digest(session))
     response.delete_cookie(SESSION_COOKIE, path="/")
 

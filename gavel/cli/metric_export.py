@@ -4,6 +4,7 @@ Said again, both get the points that they lack, by the instant of the report.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,13 +44,18 @@ def write_tensorboard(job: Job, curves: JobMetrics, directory: Path) -> Path:
     mark = folder / MARK
     if folder.exists() and any(folder.iterdir()) and not mark.exists():
         raise NotWritten(f"--tensorboard: {folder} has files already; remove it, or name another folder")
-    new = list(values_of(curves, json.loads(mark.read_text())["last_at_s"] if mark.exists() else 0.0))
+    try:
+        last_at_s = float(json.loads(mark.read_text())["last_at_s"]) if mark.exists() else 0.0
+    except (ValueError, TypeError, KeyError):
+        raise NotWritten(f"--tensorboard: {mark} is damaged; remove {folder}, and it is written anew") from None
+    new = list(values_of(curves, last_at_s))
     if new:
         last_at_s = max(at_s for _, _, _, at_s in new)
         with SummaryWriter(str(folder), filename_suffix=f".{_ms(last_at_s)}") as writer:  # two in a second: two files
             for name, value, step, at_s in new:
                 writer.add_scalar(name, value, step, walltime=at_s)
-        mark.write_text(json.dumps({"last_at_s": last_at_s}))
+        (folder / f"{MARK}.tmp").write_text(json.dumps({"last_at_s": last_at_s}))
+        os.replace(folder / f"{MARK}.tmp", mark)
     return folder
 
 

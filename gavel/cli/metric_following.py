@@ -16,20 +16,12 @@ from gavel.client import Client, GavelApiError, Job, JobMetrics, ServiceUnreacha
 
 NOT_FOUND = 404
 UNFINISHED = ("QUEUED", "PROFILING", "RUNNING", "PREEMPTED", "LOST", "PAUSED", "CANCELLING")
-TensorBoard = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        envvar="GAVEL_TENSORBOARD_DIR",
-        help="Write all points as event files into a folder of the job in DIR.",
-    ),
-]
-MLflow = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URI", envvar="GAVEL_MLFLOW_URI", help="Write all points into the job's run at an MLflow tracking URI."
-    ),
-]
+DIR = {"metavar": "DIR", "help": "Write all points as event files into a folder of the job in DIR."}
+URI = {"metavar": "URI", "help": "Write all points into the job's run at an MLflow tracking URI."}
+TensorBoard = Annotated[Path | None, typer.Option(**DIR)]
+MLflow = Annotated[str | None, typer.Option(**URI)]
+AlwaysTensorBoard = Annotated[Path | None, typer.Option("--tensorboard", envvar="GAVEL_TENSORBOARD_DIR", **DIR)]
+AlwaysMLflow = Annotated[str | None, typer.Option("--mlflow", envvar="GAVEL_MLFLOW_URI", **URI)]
 EveryS = Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds between two looks at the jobs.")]
 
 
@@ -64,7 +56,7 @@ def write_once(client: Client, job: Job, chosen: list[Target]) -> list[Path | st
 
 
 @app.command("export-metrics")
-def export_metrics(tensorboard: TensorBoard = None, mlflow: MLflow = None, every: EveryS = 10.0) -> None:
+def export_metrics(tensorboard: AlwaysTensorBoard = None, mlflow: AlwaysMLflow = None, every: EveryS = 10.0) -> None:
     """Write the metrics of all jobs that you may see for TensorBoard or MLflow while they run, until Ctrl-C.
 
     Started again, it goes on where it ended. What cannot be written now is written later.

@@ -39,7 +39,7 @@ def metrics(
         if write := targets(tensorboard, mlflow):
             try:
                 typer.echo("\n".join(map(str, write_once(client, client.job(job_id), write))))
-            except NotWritten as error:
+            except (NotWritten, OSError) as error:
                 fail(str(error))
             return
         show.answer(client.job_metrics(job_id, points=points), as_json, _metrics)

@@ -70,6 +70,11 @@ def test_tensorboard_reads_every_value_with_its_step_and_time(service: Service, 
     files = sorted((tmp_path / "runs" / job_id).iterdir())
     assert CliRunner().invoke(app, command, env=environment).exit_code == 0
     assert sorted((tmp_path / "runs" / job_id).iterdir()) == files, "nothing was new"
+    shown = CliRunner().invoke(app, command[:3], env=environment | {"GAVEL_TENSORBOARD_DIR": str(tmp_path / "other")})
+    assert "loss" in shown.output and not (tmp_path / "other").exists(), "the place of an export is nothing to it"
+    (tmp_path / "runs" / job_id / "gavel.json").write_text("{")
+    refused = CliRunner().invoke(app, command, env=environment)
+    assert refused.exit_code == 2 and "is damaged" in refused.output
     (tmp_path / "runs" / job_id / "gavel.json").unlink()
     refused = CliRunner().invoke(app, command, env=environment)
     assert refused.exit_code == 2 and "has files already" in refused.output
