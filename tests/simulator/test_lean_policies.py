@@ -127,7 +127,14 @@ def test_every_policy_plans_the_rounds_that_the_driver_plans(
     assert_same(jobs, replace(scenario, tiers=tiers, colocated=BESIDE if is_packed else None))
 
 
-GANGS_THAT_DO_NOT_FIT = [
+def jobs_of(rows: list[tuple[Any, ...]]) -> list[TraceJob]:
+    return [
+        a_trace_job(i, kind, steps, at_s, size, cpu_cores=cores, memory_bytes=memory, user=user, tier=tier, priority=p)
+        for i, (at_s, kind, steps, size, cores, memory, user, tier, p) in enumerate(rows)
+    ]
+
+
+GANGS_THAT_DO_NOT_FIT: list[tuple[Any, ...]] = [
     (7, "flat", 220, 1, 5, 5000, "cem", "default", 0),
     (32, "steep", 160, 2, 6, 6037, "cem", "default", 0),
     (33, "flat", 236, 1, 2, 2074, "cem", "team", 0),
@@ -141,17 +148,14 @@ GANGS_THAT_DO_NOT_FIT = [
 
 
 def test_where_gangs_are_left_out_for_want_of_memory_the_order_of_types_stays() -> None:
-    jobs = [
-        a_trace_job(i, kind, steps, at_s, size, cpu_cores=cores, memory_bytes=memory, user=user, tier=tier, priority=p)
-        for i, (at_s, kind, steps, size, cores, memory, user, tier, p) in enumerate(GANGS_THAT_DO_NOT_FIT)
-    ]
+    jobs = jobs_of(GANGS_THAT_DO_NOT_FIT)
     tiers = [Tier(name=name, objective="shortest_job_first") for name in ("default", "gold", "team")]
     cluster = a_cluster_with_memory(fast=2, slow=4)
     rules = {"planner": "published", "solve_on": "event"}
     assert_same(jobs, replace(a_scenario(cluster, "shortest_job_first?backfill=false", **rules), tiers=tuple(tiers)))
 
 
-LEFT_TO_A_GANG_NOT_CHOSEN = [
+LEFT_TO_A_GANG_NOT_CHOSEN: list[tuple[Any, ...]] = [
     (6, "flat", 118, 1, 4, 4000, "cem", "lab", 0),
     (28, "steep", 120, 1, 6, 6037, "ann", "default", 1),
     (47, "steep", 300, 1, 1, 1074, "cem", "lab", -2),
@@ -165,10 +169,7 @@ LEFT_TO_A_GANG_NOT_CHOSEN = [
 
 
 def test_what_a_round_leaves_free_for_want_of_memory_is_filled_at_its_start() -> None:
-    jobs = [
-        a_trace_job(i, kind, steps, at_s, size, cpu_cores=cores, memory_bytes=memory, user=user, tier=tier, priority=p)
-        for i, (at_s, kind, steps, size, cores, memory, user, tier, p) in enumerate(LEFT_TO_A_GANG_NOT_CHOSEN)
-    ]
+    jobs = jobs_of(LEFT_TO_A_GANG_NOT_CHOSEN)
     tiers = tuple(Tier(name=name) for name in ("default", "gold", "lab", "team"))
     rules = {"solve_on": "event", "allocation_interval_s": 35.0, "backfill": True, "space_sharing": True}
     scenario = a_scenario(a_cluster_with_memory(fast=2, slow=4), "max_min_fairness?agnostic=true", **rules)
