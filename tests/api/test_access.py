@@ -326,15 +326,6 @@ def test_a_token_in_an_address_logs_nobody_in(service: Service) -> None:
     assert (answer.status_code, "set-cookie" in answer.headers) == (200, False)
 
 
-def test_a_page_of_another_site_logs_nobody_in_or_out(service: Service) -> None:
-    name, _ = service.user()
-    token = service.token(name)
-    browser, elsewhere = logged_in(service, token), {"Origin": "https://evil.example"}
-    assert browser.post("/login", data={"token": token}, headers=elsewhere).status_code == 403
-    assert browser.post("/logout", headers=elsewhere).status_code == 403
-    assert browser.get("/v1/jobs").status_code == 200
-
-
 def test_a_logout_ends_the_session_wherever_its_cookie_is(service: Service) -> None:
     name, _ = service.user()
     browser, other = (logged_in(service, service.token(name)) for _ in range(2))

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from api.access.auth import PAGE_HEADER, SESSION_COOKIE
 from gavel.config import Settings
 from tests.api.conftest import Service, serve
+from tests.api.test_access import logged_in
 from tests.e2e.processes import Member
 from tests.sessions import a_session
 
@@ -67,6 +68,15 @@ def test_a_cookie_is_for_https_only_where_browsers_come_by_https(proxied: Servic
         name, _ = each.user()
         answer = each.client().post("/login", data={"token": each.token(name)})
         assert ("; secure" in answer.headers["set-cookie"].lower()) is is_secure
+
+
+def test_a_page_of_another_site_logs_nobody_in_or_out(service: Service) -> None:
+    name, _ = service.user()
+    token = service.token(name)
+    browser, elsewhere = logged_in(service, token), {"Origin": "https://evil.example"}
+    assert browser.post("/login", data={"token": token}, headers=elsewhere).status_code == 403
+    assert browser.post("/logout", headers=elsewhere).status_code == 403
+    assert browser.get("/v1/jobs").status_code == 200
 
 
 def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
