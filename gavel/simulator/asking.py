@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from gavel.child_processes import die_with, exit_text, limit_memory, module_command, numeric_threads
@@ -36,7 +37,7 @@ def ask(
     `is_wanted` is called a few times a second; once it is false the process is ended. Raise SolveFailed then, or if the
     process takes too long, needs too much memory or ends without an answer, and InvalidRequest if the function does.
     """
-    name = f"{function.__module__}:{function.__qualname__}"
+    name, asked = f"{function.__module__}:{function.__qualname__}", pickle.dumps(question)
     with subprocess.Popen(
         module_command("gavel.simulator.asking", name, os.getpid(), memory_limit_bytes),
         env=os.environ | numeric_threads(1),
@@ -45,11 +46,7 @@ def ask(
         stderr=subprocess.PIPE,
         start_new_session=True,  # a Ctrl-C in the service's terminal is for the service to handle
     ) as child:
-        try:
-            output, errors = _communicate(child, pickle.dumps(question), time_limit_s, is_wanted)
-        except BaseException:
-            child.kill()
-            raise
+        output, errors = _communicate(child, asked, time_limit_s, is_wanted)
     if not output:
         last = errors.decode(errors="replace").strip().rpartition("\n")[-1]
         raise SolveFailed(f"its process ended without an answer: {exit_text(child.returncode)} {last}".rstrip())
@@ -66,17 +63,21 @@ def _communicate(
 ) -> tuple[bytes, bytes]:
     """Return what the child wrote to its standard output and errors. Raise SolveFailed where that is not waited for."""
     end_s = time.monotonic() + time_limit_s
-    unsent: bytes | None = question
-    while True:
-        left_s = end_s - time.monotonic()
+    # A thread, because a call of communicate that is repeated after its timeout does not send the rest of the question.
+    with ThreadPoolExecutor(1) as pool:
+        outcome = pool.submit(child.communicate, question)
         try:
-            return child.communicate(unsent, timeout=max(0.0, min(POLL_S, left_s)))
-        except subprocess.TimeoutExpired as error:
-            unsent = None  # a call that is repeated goes on with what it was given first
-            if left_s <= POLL_S:
-                raise SolveFailed(f"it took longer than {time_limit_s:g} s and was ended") from error
-            if not is_wanted():
-                raise SolveFailed("nobody waits for it any more, so it was ended") from error
+            while True:
+                left_s = end_s - time.monotonic()
+                if wait([outcome], timeout=max(0.0, min(POLL_S, left_s))).done:
+                    return outcome.result()
+                if left_s <= POLL_S:
+                    raise SolveFailed(f"it took longer than {time_limit_s:g} s and was ended")
+                if not is_wanted():
+                    raise SolveFailed("nobody waits for it any more, so it was ended")
+        except BaseException:
+            child.kill()
+            raise
 
 
 # --- inside the child -------------------------------------------------------------------------------------------
