@@ -187,7 +187,7 @@ class Settings(BaseSettings):
         None, description="Key that secrets are encrypted with; default: secrets.key in the state folder."
     )
     image_command: str = Field(
-        "podman --runtime runc --cgroup-manager cgroupfs",
+        "podman --log-level error --runtime runc --cgroup-manager cgroupfs",
         min_length=1,
         max_length=500,
         description="Podman, which runs jobs in images, with its own options.",

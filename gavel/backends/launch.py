@@ -77,7 +77,15 @@ class Preparation:
     data_hosts: Sequence[str] = ("*",)
     data_limit_s: float = 21_600.0
     data_cache_bytes: int = 50_000_000_000
-    image_command: Sequence[str] = ("podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs")
+    image_command: Sequence[str] = (
+        "podman",
+        "--log-level",
+        "error",
+        "--runtime",
+        "runc",
+        "--cgroup-manager",
+        "cgroupfs",
+    )
     image_options: Sequence[str] = ("--network", "host")
     secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
 

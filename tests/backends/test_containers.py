@@ -134,6 +134,14 @@ def test_a_lease_is_extended_for_a_container_as_for_any_gang(harness: LocalHarne
     assert exit_of(harness, "c5").log_tail == "done"
 
 
+def test_warnings_of_podman_are_not_output_of_the_job(harness: LocalHarness, image: str) -> None:
+    harness.crash()
+    options = ("--network", "host", "--interactive", "--tty")  # without a terminal Podman warns of these
+    harness.backend = harness.open(preparation=Preparation(image_options=options))
+    in_image(harness, image, "echo done", "c7")
+    assert exit_of(harness, "c7").log_tail.split() == ["done"]
+
+
 def test_an_image_without_podman_is_refused_with_what_to_do(harness: LocalHarness) -> None:
     harness.crash()
     harness.backend = harness.open(preparation=Preparation(image_command=("no-such-podman",)))
