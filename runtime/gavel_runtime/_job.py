@@ -162,7 +162,7 @@ class Job:
         self, total: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float, every_rank: bool
     ) -> Loop:
         setting, gang = self._setting, self._gang
-        stop_signal = StopSignal()
+        stop_signal = StopSignal(has_grace=setting.gang_dir is not None)
         begun = resumed(setting, restore)
         side: Leader | Follower
         if isinstance(gang, Spoke):

@@ -93,7 +93,7 @@ class Loop:
 
     def close(self) -> None:
         """Give the signal back and close the files; safe to repeat."""
-        self._stop_signal.close(leaves=False)
+        self._stop_signal.close(leaves=False, is_complete=self.is_ended)
         self._side.close()
 
     def __enter__(self) -> "Loop":
@@ -151,10 +151,13 @@ class StopSignal:
 
     A process that leaves because its lease is over ignores the signal from then on: the supervisor sends it at the same
     instant, and it would kill the process in the middle of its exit, before its exit code and its own cleaning up.
+    `has_grace`: after its last step the process may use the grace between the signal and the kill, too, for what
+    follows its loop. Killed there by the signal, it would begin that again, without the variables of the loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_grace: bool = False) -> None:
         self._came = False
+        self._has_grace = has_grace
         self._is_open = threading.current_thread() is threading.main_thread()
         if self._is_open:
             self._before = signal.signal(signal.SIGTERM, self._remember)
@@ -162,11 +165,19 @@ class StopSignal:
     def __call__(self) -> bool:
         return self._came
 
-    def close(self, *, leaves: bool) -> None:
-        """Give the signal back, or, for a process that leaves, ignore it. The first call counts."""
-        if self._is_open:
-            self._is_open = False
-            signal.signal(signal.SIGTERM, signal.SIG_IGN if leaves else self._before or signal.SIG_DFL)
+    def close(self, *, leaves: bool, is_complete: bool = False) -> None:
+        """Give the signal back, or, for a process that leaves, ignore it. The first call counts.
+
+        If training `is_complete`, it goes back only to a handler of the program. Otherwise it stays recorded: ignored,
+        it would be so in programs that this one starts, too.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        if leaves:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        elif not (is_complete and self._has_grace and self._before == signal.SIG_DFL):
+            signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self._came = True

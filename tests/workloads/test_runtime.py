@@ -144,12 +144,56 @@ atexit.register(clean_up)
     assert gang.finish() == ([75], ["cleaned up\n"])
 
 
-def test_sigterm_ends_the_job_as_usual_once_its_training_is_complete(gang: Gang) -> None:
-    script = counting() + "Path('after').touch()\ntime.sleep(60)\n"
-    gang.start(script, total=2)
+AFTER = """
+Path("after").touch()
+while not Path("signalled").exists():
+    time.sleep(0.01)
+print("evaluated")
+"""
+
+
+def test_what_follows_the_loop_may_use_the_grace_after_the_signal(gang: Gang) -> None:
+    gang.start(counting() + AFTER, total=2)
+    until((gang.root / "after").exists)
+    gang.ranks[0].send_signal(signal.SIGTERM)
+    (gang.root / "signalled").touch()
+    assert gang.finish() == ([0], ["trained 2\nevaluated\n"])
+
+
+def test_programs_that_are_started_after_the_loop_end_by_the_signal(gang: Gang) -> None:
+    child = "import subprocess\nprint(subprocess.run(['bash', '-c', 'kill $$; sleep 60']).returncode)\n"
+    gang.start(counting() + child, total=2)
+    assert gang.finish() == ([0], ["trained 2\n-15\n"])
+
+
+LEFT_EARLY = """
+import time
+from pathlib import Path
+from gavel_runtime import job
+with job.loop(total=9) as loop:
+    loop.next()
+"""
+
+
+@pytest.mark.parametrize(("script", "extra"), [(LEFT_EARLY, {}), (counting(), {"GAVEL_GANG_DIR": ""})])
+def test_a_loop_left_early_or_outside_gavel_gives_the_signal_back(
+    script: str, extra: dict[str, str], gang: Gang
+) -> None:
+    gang.start(script.replace("total=None", "total=2") + AFTER, total=9, **extra)
     until((gang.root / "after").exists)
     gang.ranks[0].send_signal(signal.SIGTERM)
     assert gang.finish()[0] == [-signal.SIGTERM]
+
+
+def test_a_handler_of_the_program_has_the_signal_back_after_the_loop(gang: Gang) -> None:
+    own = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('own', flush=True))\n"
+    gang.start(own + counting() + AFTER, total=2)
+    until((gang.root / "after").exists)
+    gang.ranks[0].send_signal(signal.SIGTERM)
+    (gang.root / "signalled").touch()
+    codes, outputs = gang.finish()
+    assert codes == [0]
+    assert "own" in outputs[0]
 
 
 def test_a_job_goes_on_from_its_checkpoint(gang: Gang, tmp_path: Path) -> None:
