@@ -1,5 +1,6 @@
 """A training loop, one step at a time: `job.steps` and the callbacks of training libraries both go through it."""
 
+import atexit
 import signal
 import threading
 from collections.abc import Callable
@@ -169,14 +170,18 @@ class StopSignal:
         """Give the signal back, or, for a process that leaves, ignore it. The first call counts.
 
         If training `is_complete`, it goes back only to a handler of the program. Otherwise it stays recorded: ignored,
-        it would be so in programs that this one starts, too.
+        it would be so in programs that this one starts, too. From the exit on it is ignored all the same, because
+        Python then gives up its handlers before it unloads libraries, which takes a while for large ones.
         """
         if not self._is_open:
             return
         self._is_open = False
+        has_grace = is_complete and self._has_grace
+        if has_grace:
+            atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
         if leaves:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        elif not (is_complete and self._has_grace and self._before == signal.SIG_DFL):
+        elif not (has_grace and self._before == signal.SIG_DFL):
             signal.signal(signal.SIGTERM, self._before or signal.SIG_DFL)
 
     def _remember(self, number: int, frame: FrameType | None) -> None:

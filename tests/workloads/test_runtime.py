@@ -160,6 +160,24 @@ def test_what_follows_the_loop_may_use_the_grace_after_the_signal(gang: Gang) ->
     assert gang.finish() == ([0], ["trained 2\nevaluated\n"])
 
 
+UNLOADS = """
+class Library:
+    def __del__(self, Path=Path, sleep=time.sleep):
+        Path("after").touch()
+        while not Path("signalled").exists():
+            sleep(0.01)
+library = Library()
+"""
+
+
+def test_a_program_may_use_the_grace_to_unload_its_libraries(gang: Gang) -> None:
+    gang.start(counting() + UNLOADS, total=2)
+    until((gang.root / "after").exists)
+    gang.ranks[0].send_signal(signal.SIGTERM)
+    (gang.root / "signalled").touch()
+    assert gang.finish() == ([0], ["trained 2\n"])
+
+
 def test_programs_that_are_started_after_the_loop_end_by_the_signal(gang: Gang) -> None:
     child = "import subprocess\nprint(subprocess.run(['bash', '-c', 'kill $$; sleep 60']).returncode)\n"
     gang.start(counting() + child, total=2)
