@@ -42,6 +42,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess
         yield running
 
 
+def _events(submitted: str, service: ServiceProcess) -> list[str]:
+    """What happened to the job whose submit said this."""
+    with Client(service.url, service.operator_token) as operator:
+        jobs = [line.split()[1] for line in submitted.splitlines() if line.startswith("submitted ")]
+        return [f"{event}" for job in jobs for event in operator.events(job)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @WITH_LIBRARIES
 @pytest.mark.timeout(1200)
@@ -66,7 +73,7 @@ def test_a_new_user_gets_a_preemptible_job_by_the_document(kind: str, service: S
             timeout=LIMIT_S,
             check=False,
         )
-        assert ran.returncode == 0, (command, ran.stdout, ran.stderr)
+        assert ran.returncode == 0, "\n".join([command, ran.stdout, ran.stderr, *_events(ran.stderr, service)])
         if command.startswith("gavel run"):
             assert "It survives preemption" in ran.stdout
     assert "final" in ran.stdout, "the job's own last line, as it follows the log"
