@@ -27,7 +27,7 @@ serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve
 bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file]
-	@$(PY) -m benchmarks.$* $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
+	@$(PY) -m benchmarks.$(subst -,_,$*) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 check: env       ## lint, types, floors
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache
 format: env      ## rewrite to the house style

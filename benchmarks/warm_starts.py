@@ -37,7 +37,7 @@ for step in job.steps(checkpoint=lambda path: None, restore=lambda path: None):
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    """Medians over hand-overs; it takes two minutes, with PyTorch five."""
+    """Medians over hand-overs; it takes four minutes, with PyTorch ten; with QUICK=1 a half of that."""
     for is_warm in (False, True):
         library, idle_s = hand_overs_s(is_warm=is_warm, count=3 if quick else 8)
         name = f"idle accelerator at a hand-over, import {library}, {'warm' if is_warm else 'cold'}"

@@ -1,18 +1,21 @@
 """Reads how busy a gang's GPUs are and what memory they hold. Standard library only: a part of the supervisor.
 
-The values come from the driver's own library (NVML), called as the package nvidia-ml-py calls it: the supervisor sees
-no installed packages. A driver may hang, so a thread asks it, for which the supervisor never waits.
+NVIDIA's come from the driver's own library (NVML), called as the package nvidia-ml-py calls it: the supervisor sees no
+installed packages. AMD's stand in files of the kernel's driver (kernel documentation, "GPU amdgpu", sections on memory
+and usage). A driver may hang, so a thread asks it, for which the supervisor never waits.
 """
 
 import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gavel.backends.meeting import DEVICES
 
 EVERY_S = 1.0  # NVML's own figure is of the last second at most
 LIBRARY = "libnvidia-ml.so.1"
+PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 class Reading(NamedTuple):
@@ -58,10 +61,42 @@ class Nvml:
         return Reading(busy.gpu / 100, memory.used)
 
 
+class AmdGpu:
+    """The files of the kernel's driver for AMD's GPUs. Raises OSError if there is no such GPU."""
+
+    def __init__(self, devices: Path = PCI_DEVICES) -> None:
+        self._folder_of = {f"GPU-{_line(path)}": path.parent for path in devices.glob("*/unique_id")}
+        if not self._folder_of:
+            raise OSError(f"no GPU of AMD is in {devices}")
+
+    def read(self, device: str) -> Reading | None:
+        """Return what the device with this UUID does now; None if it cannot be told."""
+        folder = self._folder_of.get(f"GPU-{device[4:].lower()}")
+        if folder is None:
+            return None
+        try:
+            busy, used = _line(folder / "gpu_busy_percent"), _line(folder / "mem_info_vram_used")
+            return Reading(int(busy) / 100, int(used))
+        except (OSError, ValueError):
+            return None
+
+
+def open_driver() -> Driver:
+    """Return what knows the accelerators of this machine. Raises OSError or AttributeError if there is nothing."""
+    try:
+        return Nvml()
+    except (OSError, AttributeError):
+        return AmdGpu()
+
+
+def _line(path: Path) -> str:
+    return path.read_text(encoding="ascii").strip().lower()
+
+
 class AcceleratorSampler:
     """Reads the devices of some ranks every second, from the first call of `take` on."""
 
-    def __init__(self, device_of_rank: Mapping[int, str], open_driver: Callable[[], Driver] = Nvml) -> None:
+    def __init__(self, device_of_rank: Mapping[int, str], open_driver: Callable[[], Driver] = open_driver) -> None:
         self._device_of_rank = dict(device_of_rank)
         self._open_driver = open_driver
         self._lock = threading.Lock()

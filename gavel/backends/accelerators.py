@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from gavel.backends.nvidia import Gpu, find_gpus, share_out
+from gavel.backends import amd, nvidia
+from gavel.backends.gpus import Gpu, share_out
 from gavel.child_processes import numeric_threads
 from gavel.errors import BackendUnavailable
 from gavel.types import Worker
@@ -39,7 +40,7 @@ Cores = tuple[int, ...]
 class LocalAccelerator:
     """A worker of this machine, with the cores and the environment variables of its processes.
 
-    `device` is the UUID of the GPU that it is or is a part of; "": it is none of NVIDIA.
+    `device` is the UUID of the GPU that it is or is a part of; "": it is no GPU.
     """
 
     worker: Worker
@@ -50,7 +51,12 @@ class LocalAccelerator:
     @property
     def is_gpu(self) -> bool:
         """Return True for a GPU or a part of one."""
-        return self.env.get("CUDA_VISIBLE_DEVICES", "-1") != "-1"
+        return bool(self.device)
+
+    @property
+    def is_amd(self) -> bool:
+        """Return True for a GPU of AMD."""
+        return self.is_gpu and amd.VARIABLE in self.env
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +77,14 @@ class _Type:
 
 
 def discover(virtual_nodes: int = 1, cpu_workers: str = "auto") -> Discovery:
-    """Return this machine's GPUs (of nvidia-smi) and usable CPU cores as accelerators, with notes. Takes about 0.2 s.
+    """Return this machine's GPUs (of NVIDIA and AMD) and usable CPU cores as accelerators, with notes. About 0.2 s.
 
     `cpu_workers`: `all` cores that no GPU needs, `none`, at most that many workers, or `auto`: all without GPUs, none
     beside them. GPUs get all cores, beside CPU workers half of them: evenly, and near each as far as they last. With
     several virtual nodes the workers of each type are dealt out among them. Raises BackendUnavailable.
     """
     cores, notes = _cores()
-    gpus, gpu_notes = find_gpus(_ask)
+    gpus, gpu_notes = _gpus()
     wanted = ("none" if gpus else "all") if cpu_workers == "auto" else cpu_workers
     has_cpus = wanted not in ("none", "0")
     per_gpu = len(cores) // ((2 if has_cpus else 1) * len(gpus)) if gpus else 0
@@ -253,6 +259,12 @@ def _workers(groups: Iterable[tuple[_Type, Cores]], per_core: int) -> list[Local
 # --- GPUs -------------------------------------------------------------------------------------------------------
 
 
+def _gpus() -> tuple[list[Gpu], list[str]]:
+    """Return the GPUs of both vendors, and notes."""
+    looks = [find(_ask) for find in (nvidia.find_gpus, amd.find_gpus)]
+    return [gpu for gpus, _ in looks for gpu in gpus], [note for _, notes in looks for note in notes]
+
+
 def _gpu_accelerators(gpus: Sequence[Gpu], shares: Sequence[Cores]) -> Iterator[LocalAccelerator]:
     counts: Counter[str] = Counter()
     for gpu, cpus in zip(gpus, shares, strict=True):
@@ -261,7 +273,7 @@ def _gpu_accelerators(gpus: Sequence[Gpu], shares: Sequence[Cores]) -> Iterator[
             id=f"{kind}-{counts[kind]}", node=node_name(), accelerator_type=kind, memory_bytes=gpu.memory_bytes
         )
         counts[kind] += 1
-        env = {"CUDA_VISIBLE_DEVICES": gpu.uuid}
+        env = {gpu.variable: gpu.uuid}
         yield LocalAccelerator(worker=worker, cpus=cpus, env=env, device=gpu.parent or gpu.uuid)
 
 

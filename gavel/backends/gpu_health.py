@@ -1,13 +1,14 @@
-"""Which GPUs of this machine cannot be trusted now, as nvidia-smi says: their workers are not used until it ends."""
+"""Which GPUs of this machine cannot be trusted now, as their vendors' programs say: they are not used until it ends."""
 
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from gavel.backends import foreign_processes
+from gavel.backends import amd, foreign_processes
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.background_look import BackgroundLook
+from gavel.backends.gpus import Ask
 from gavel.types import Cluster, WorkerId
 
 LOOK_EVERY_S = 10.0
@@ -29,9 +30,13 @@ class GpuHealth:
         accelerators: Iterable[LocalAccelerator],
         run: Callable[[], str] | None = None,
         foreign: Callable[[], Mapping[str, str]] = foreign_processes.now,
+        ask: Ask | None = None,
     ) -> None:
-        self._device_of = {each.worker.id: each.device for each in accelerators if each.device}
-        self._run, self._foreign = run or _run, foreign
+        gpus = [each for each in accelerators if each.is_gpu]
+        self._device_of = {each.worker.id: each.device for each in gpus}
+        self._amd = {each.device for each in gpus if each.is_amd}
+        self._nvidia = {each.device for each in gpus} - self._amd
+        self._run, self._foreign, self._ask = run or _run, foreign, ask or _ask
         self._look = BackgroundLook(self.now, dict[WorkerId, str](), every_s=LOOK_EVERY_S, silent_s=SILENT_S)
 
     def problems(self) -> Mapping[WorkerId, str]:
@@ -40,15 +45,21 @@ class GpuHealth:
             return {}
         problems = self._look.newest()
         if self._look.is_silent:
-            return dict.fromkeys(self._device_of, "nvidia-smi does not answer: look at the driver, or reboot")
+            return dict.fromkeys(self._device_of, f"{self._programs} does not answer: look at the driver, or reboot")
         return problems
 
     def now(self) -> dict[WorkerId, str]:
         """Return the same after looking now, which may take half a minute."""
         if not self._device_of:
             return {}
-        problems = {**self._foreign(), **_problems(self._run, self._device_of.values())}
+        problems = amd.problems(self._amd, self._ask, foreign_processes.is_ours)
+        if self._nvidia:
+            problems |= {**self._foreign(), **_problems(self._run, self._nvidia)}
         return {worker: problems[device] for worker, device in self._device_of.items() if device in problems}
+
+    @property
+    def _programs(self) -> str:
+        return " or ".join([*["nvidia-smi"] * bool(self._nvidia), *["amd-smi"] * bool(self._amd)])
 
 
 def usable(cluster: Cluster, problems: Mapping[WorkerId, str]) -> Cluster:
@@ -106,3 +117,10 @@ def _run() -> str:
         if any(line.startswith("GPU-") for line in printed.splitlines()):
             return printed
     raise OSError(printed.strip()[-200:] or "it prints nothing")
+
+
+def _ask(argv: Sequence[str]) -> str:
+    """Return what a program prints. Raises OSError, SubprocessError."""
+    return subprocess.run(
+        argv, capture_output=True, text=True, check=True, timeout=ANSWER_LIMIT_S, stdin=subprocess.DEVNULL
+    ).stdout

@@ -12,6 +12,7 @@ from typing import Literal
 
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.gpu_health import GpuHealth
+from gavel.backends.meeting import DEVICES
 from gavel.backends.ray.shared_folder import is_mounted
 from gavel.config import Settings
 from gavel.errors import GavelError
@@ -45,9 +46,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
 
 def _workers(settings: Settings) -> Iterator[Finding]:
     """Yield each accelerator that was found here with its share of the machine, and why others were not taken."""
-    program = shutil.which("nvidia-smi")
-    text = program or "not here, so no GPU of NVIDIA is looked for"
-    yield Finding(about="nvidia-smi", verdict="ok" if program else "note", text=text)
+    yield _program("nvidia-smi", "NVIDIA")
+    yield _program("amd-smi", "AMD", "rocm-smi")
     try:
         discovery = discover(settings.virtual_nodes, settings.cpu_workers)
     except GavelError as error:
@@ -62,9 +62,16 @@ def _workers(settings: Settings) -> Iterator[Finding]:
         yield Finding(about="workers", verdict="problem" if note in discovery.problems else "note", text=note)
 
 
+def _program(name: str, vendor: str, *others: str) -> Finding:
+    """Return where the program is that lists a vendor's GPUs."""
+    path = next(filter(None, map(shutil.which, (name, *others))), None)
+    text = path or f"not here, so no GPU of {vendor} is looked for"
+    return Finding(about=name, verdict="ok" if path else "note", text=text)
+
+
 def _share(each: LocalAccelerator) -> str:
     """Return the device, the memory and the cores of an accelerator."""
-    device = f"{each.env['CUDA_VISIBLE_DEVICES']}, " if each.is_gpu else ""
+    device = f"{next(each.env[name] for name in DEVICES if name in each.env)}, " if each.is_gpu else ""
     memory = f"{each.worker.memory_bytes / 1e9:.1f} GB of its own memory, " if each.worker.memory_bytes else ""
     return f"{device}{memory}cores {','.join(map(str, each.cpus)) or 'any'}"
 

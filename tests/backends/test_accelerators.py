@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.backends import accelerators, nvidia
+from gavel.backends import gpus as gpu_places
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.probe import probe
 from gavel.types import Worker
@@ -96,7 +97,7 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(accelerators, "_cores", lambda: (list(range(12)), []))
     monkeypatch.setattr(accelerators, "_numpy_features", lambda: AVX512)
-    monkeypatch.setattr(nvidia, "PCI_DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(gpu_places, "PCI_DEVICES", tmp_path / "devices")
 
     def install(program: str) -> None:
         (tmp_path / "nvidia-smi").write_text(program)
@@ -211,7 +212,10 @@ def test_a_broken_nvidia_smi_is_a_note(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_probe_measures_every_cpu_type() -> None:
     workers = discover().accelerators
     gpu = LocalAccelerator(
-        worker=Worker(id="g-0", node="here", accelerator_type="g"), cpus=(), env={"CUDA_VISIBLE_DEVICES": "0"}
+        worker=Worker(id="g-0", node="here", accelerator_type="g"),
+        cpus=(),
+        env={"CUDA_VISIBLE_DEVICES": "GPU-1"},
+        device="GPU-1",
     )
     measured = probe([*workers, gpu], seconds=0.05)
     assert set(measured.steps_per_s) == {each.worker.accelerator_type for each in workers}
