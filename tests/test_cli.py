@@ -81,7 +81,7 @@ def test_help_is_quick_and_imports_nothing_heavy(bare: Shell) -> None:
 
 
 def test_version_is_that_of_the_package(bare: Shell) -> None:
-    assert bare.ok("version").startswith("gavel 0.")
+    assert bare.ok("version") == bare.ok("--version") and bare.ok("version").startswith("gavel 0.")
 
 
 def test_without_a_service_it_says_how_to_start_one(bare: Shell) -> None:

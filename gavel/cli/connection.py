@@ -43,10 +43,24 @@ _chosen: dict[str, str | None] = {"url": None, "token": None}
 _used: list[Connection] = []
 
 
+def print_version(wanted: bool = True) -> None:
+    """Print the version and end the command, if it is wanted."""
+    if not wanted:
+        return
+    from importlib.metadata import version
+
+    typer.echo(f"gavel {version('gavel')}")
+    raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=print_version, help="Print the version.")]
+
+
 @app.callback()
 def _options(
     url: Annotated[str | None, typer.Option(envvar="GAVEL_URL", help="Address of the service.")] = None,
     token: Annotated[str | None, typer.Option(envvar="GAVEL_TOKEN", help="Bearer token.")] = None,
+    _version: Version = False,
 ) -> None:
     """Schedule training jobs on mixed accelerators."""
     _chosen.update(url=url, token=token)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from gavel.cli.connection import app, settings
+from gavel.cli.connection import app, print_version, settings
 
 
 @app.command()
@@ -54,6 +54,4 @@ def demo(
 @app.command()
 def version() -> None:
     """Print the version."""
-    from importlib.metadata import version as version_of
-
-    typer.echo(f"gavel {version_of('gavel')}")
+    print_version()

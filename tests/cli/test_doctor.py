@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gavel.backends import accelerators, gpu_health, nvidia
+from gavel.backends import accelerators, gpu_health
+from gavel.backends.gpus import Gpu
 from gavel.backends.ray.shared_folder import MARKER
 from gavel.cli import app, doctor
 from gavel.config import Settings
@@ -23,8 +24,8 @@ def of(about: str, settings: Settings) -> list[Finding]:
 
 
 def test_each_worker_is_named_with_its_device_memory_and_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = nvidia.Gpu(name="NVIDIA H200", uuid="GPU-11", memory_bytes=150 * 10**9)
-    monkeypatch.setattr(accelerators, "find_gpus", lambda _: ([gpu], ["a line that is odd cannot be used"]))
+    gpu = Gpu(name="NVIDIA H200", uuid="GPU-11", variable="CUDA_VISIBLE_DEVICES", memory_bytes=150 * 10**9)
+    monkeypatch.setattr(accelerators, "_gpus", lambda: ([gpu], ["a line that is odd cannot be used"]))
     monkeypatch.setattr(accelerators, "_cores", lambda: ([0, 1], []))
     monkeypatch.setattr(gpu_health, "_run", lambda: "GPU-11, 0, Not Active, Not Active")
     (worker,) = of("nvidia-h200-0", Settings(state_dir=tmp_path))
