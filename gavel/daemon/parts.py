@@ -87,7 +87,11 @@ class Parts:
 
     def _backend(self, term: Term) -> ServedBackend:
         """Return the backend of the settings to run on."""
-        backends = {"local": self._local, "ray": self._ray, "simulated": self._simulated}
+        backends: dict[str, Callable[[Term], ServedBackend]] = {
+            "local": self._local,
+            "ray": self._ray,
+            "simulated": self._simulated,
+        }
         return backends[self.settings.backend](term)
 
     def _ray(self, term: Term) -> RayBackend:
