@@ -214,7 +214,7 @@ def line_of(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Queued:
     """Return the queue as of the newest round, tier by tier, in the order and with the positions that jobs show."""
     line = Line(record)
     placed: list[tuple[int | None, Job]] = [(None, jobs[each]) for each in line.lease_of if each in jobs]
-    placed += line.in_order(jobs.values())
+    placed += line.in_order(jobs)
     queued = [each for each in placed if each[1].state is JobState.QUEUED]
     return sorted(queued, key=lambda each: (each[1].spec.tier, each[0] or 0))
 

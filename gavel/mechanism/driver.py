@@ -269,11 +269,12 @@ class Driver:
         reasons = dict(tick.held)
         if tick.round_records and (tick.record or tick.events):
             explained = explain_waiting(tick.jobs, tick.round_records[-1])
+            new = {each[0]: each[1:] for each in explained if not _is_explained(tick.jobs[each[0]], *each[1:])}
             stalled = {job.id: (Reason.NO_PROGRESS, job.no_progress) for job in tick.wanting if job.no_progress}
-            reasons = {job_id: (reason, message) for job_id, reason, message in explained} | stalled | reasons
+            reasons = new | stalled | reasons
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
-            if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
+            if job.state is JobState.QUEUED and not _is_explained(job, reason, message):
                 tick.put(changed(job, reason=reason, message=message))
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
@@ -379,6 +380,10 @@ class Driver:
         slowest_s = self._decision_times.slowest_s
         planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
         return min(planning_s, timing.next_pause_end_s(tick, self._settings))
+
+
+def _is_explained(job: Job, reason: Reason, message: str) -> bool:
+    return job.reason is reason and job.message == message
 
 
 def _gang(lease: Lease) -> GangKey:
