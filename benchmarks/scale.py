@@ -55,6 +55,7 @@ class Size:
             "GAVEL_SIMULATED_NODES": json.dumps(nodes),
             "GAVEL_SIMULATED_REPORT_PERIOD_S": "60",
             "GAVEL_ROUND_DURATION_S": str(self.round_s),
+            "GAVEL_SOLVE_TIME_LIMIT_S": "20",
             "GAVEL_UNFINISHED_JOBS_PER_USER": "1000000",
         }
 
