@@ -79,7 +79,7 @@ def _measured(database: str, size: Size, url: str | None) -> Iterator[Row]:
         store = SqlStore(database_url)
         fill(store, time.time(), jobs=size.jobs)
         store.close()
-        service = ServiceProcess(state_dir, size.settings | {"GAVEL_DATABASE_URL": database_url})
+        service = ServiceProcess(state_dir, size.settings | {"GAVEL_DATABASE_URL": database_url}, start_limit_s=LIMIT_S)
         with service:
             assert wait_until(lambda: len(_rounds(service)) >= 2, LIMIT_S), service.output()
         for row in _running(service, size, database_url):
