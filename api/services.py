@@ -10,7 +10,7 @@ from api.schemas import AllocationView, CatalogueEntry
 from api.views.forecasts import Forecasts
 from api.views.grouping import grouped_view
 from api.views.memo import Memo
-from api.views.overview import Queued, line_of
+from api.views.present import Present, PresentReader
 from api.views.throughputs import Estimators, stored_estimators
 from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
@@ -21,7 +21,7 @@ from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
-from gavel.ports import ApiStore, Clock
+from gavel.ports import ApiStore, Clock, Snapshot
 from gavel.types import JobId
 
 ReadLog = Callable[[JobId, int, int], tuple[bytes, int]]
@@ -66,7 +66,7 @@ class Services:
     secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
-    lines: Memo[Queued] = field(default_factory=lambda: Memo(line_of))
+    present: PresentReader = field(init=False)
     matrices: Memo[AllocationView] = field(default_factory=lambda: Memo(grouped_view, kept_s=1.0))
 
     def __post_init__(self) -> None:
@@ -75,6 +75,10 @@ class Services:
         object.__setattr__(self, "outputs", outputs_of(self.settings))
         object.__setattr__(self, "checkpoints", checkpoints_of(self.settings))
         object.__setattr__(self, "secrets", secret_store(self.settings))
+        object.__setattr__(self, "present", PresentReader(self.store.snapshot, self._derived))
+
+    def _derived(self, snapshot: Snapshot) -> Present:
+        return Present(snapshot, self.store.cluster(), tuple(self.cluster_notes()), self.clock.now_s())
 
     def estimator(self) -> ReconciledThroughputs:
         """Return the throughput estimator of the estimates that the scheduler committed last."""

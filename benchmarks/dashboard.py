@@ -28,6 +28,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import Scope
 from tests.dashboard.conftest import CHROMIUM, FLAGS
 from tests.dashboard.crowd import gather
+from tests.sessions import a_session
 
 WORKERS = 256
 PATHS = ("/", "/allocation", "/placements", "/queue", "/tiers", "/nodes")
@@ -38,13 +39,13 @@ def rows(quick: bool) -> Iterator[Row]:
     jobs = 1_000 if quick else 10_000
     if CHROMIUM is None:
         sys.exit("no Chromium on the PATH: apt-get install chromium")
-    with _served(jobs) as (url, token), sync_playwright() as playwright:
+    with _served(jobs) as (url, token, session), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         for path in PATHS:
-            opened = [_open(browser, url, token, path) for _ in range(3 if quick else 5)]
+            times = [opened(browser, url, session, path) for _ in range(3 if quick else 5)]
             what = f"{path} with {jobs} jobs"
-            yield Row(f"{what}: ready", statistics.median(each[0] for each in opened), "s", 1.5)
-            yield Row(f"{what}: loaded", opened[-1][1] / 1e6, "MB", 2.0)
+            yield Row(f"{what}: ready", statistics.median(each[0] for each in times), "s", 1.5)
+            yield Row(f"{what}: loaded", times[-1][1] / 1e6, "MB", 2.0)
         browser.close()
         yield from _answers(url, token, jobs, 20 if quick else 100)
 
@@ -65,8 +66,8 @@ def _timed_ms(call: Callable[[], httpx.Response]) -> float:
 
 
 @contextmanager
-def _served(jobs: int) -> Iterator[tuple[str, str]]:
-    """Address and an operator's token of a service with so many unfinished jobs."""
+def _served(jobs: int) -> Iterator[tuple[str, str, str]]:
+    """Address, an operator's token and a session of a service with so many unfinished jobs."""
     with tempfile.TemporaryDirectory() as folder:
         store = SqlStore(f"sqlite:///{folder}/gavel.db")
         gather(store, time.time(), jobs=jobs, workers=WORKERS)
@@ -87,17 +88,17 @@ def _served(jobs: int) -> Iterator[tuple[str, str]]:
             thread.start()
             wait_until(lambda: server.started, 30)
             try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}", token
+                yield f"http://127.0.0.1:{listener.getsockname()[1]}", token, a_session(store, token)
             finally:
                 server.should_exit = True
                 thread.join(20)
                 store.close()
 
 
-def _open(browser: Browser, url: str, token: str, path: str) -> tuple[float, int]:
+def opened(browser: Browser, url: str, session: str, path: str) -> tuple[float, int]:
     """Seconds until the page is ready, and the bytes that it loaded until then."""
     context = browser.new_context(viewport={"width": 1360, "height": 900}, base_url=url)
-    context.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": url}])
+    context.add_cookies([{"name": SESSION_COOKIE, "value": session, "url": url}])
     page = context.new_page()
     loaded: list[int] = []
 

@@ -46,7 +46,19 @@ class Settings(BaseSettings):
     tls_key_file: Path | None = Field(None, description="Private key of that certificate.")
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
-    backend: Literal["local", "ray"] = Field("local", description="Run gangs on this machine, or on a Ray cluster.")
+    backend: Literal["local", "ray", "simulated"] = Field(
+        "local", description="Run gangs on this machine, on a Ray cluster, or not at all: simulated nodes, for trials."
+    )
+    simulated_nodes: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(
+        {"v100": 4, "p100": 4, "k80": 4}, description="Nodes by accelerator type, where the backend is simulated."
+    )
+    simulated_workers_per_node: int = Field(1, ge=1, le=64, description="Accelerators of each simulated node.")
+    simulated_report_period_s: float = Field(
+        10.0, ge=0, le=86_400, description="How often a simulated gang reports its progress."
+    )
+    simulated_checkpoint_period_s: float = Field(
+        600.0, ge=0, le=86_400, description="How often a simulated gang saves a checkpoint, besides when it is stopped."
+    )
     ray_address: str = Field("auto", max_length=300, description="The Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
     ray_checkpoint_dir: str = Field(
         "", max_length=500, description="Folder that all Ray nodes see, or its fsspec URL; default: below state_dir."

@@ -20,7 +20,7 @@ def seen_ids(services: Services, caller: Identity, ids: Iterable[JobId]) -> Coll
 
 def jobs_with(services: Services, ids: Collection[JobId]) -> dict[JobId, Job]:
     """Return the jobs with these ids: unfinished ones from the snapshot, ended ones from the database."""
-    live = services.store.snapshot().jobs
+    live = services.present.get().snapshot.jobs
     jobs = {job_id: live[job_id] for job_id in ids if job_id in live}
     ended = sorted(set(ids) - jobs.keys())
     for start in range(0, len(ended), IDS_A_PAGE):

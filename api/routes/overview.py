@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from api.schemas.overview import Placements, Queue, SharesView, Summary
 from api.services import ServicesDep
 from api.views import overview
 from gavel.ports import ApiStore
-from gavel.types import Job, JobState
+from gavel.types import Job, JobState, Scope
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -28,8 +29,10 @@ BeforeRound = Annotated[int | None, Query(ge=0, le=2**53, description="Only roun
 @router.get("/summary", operation_id="get_summary", responses=documented(401, 403, 503))
 def get_summary(caller: UserOrOperator, services: ServicesDep) -> Summary:
     """The round in force, its solve, unfinished jobs by state and tier, and what is wrong."""
-    snapshot, cluster = services.store.snapshot(), services.store.cluster()
-    notes = services.cluster_notes()
+    present = services.present.get()
+    if present.is_large and caller.scope is Scope.OPERATOR:
+        return present.summary
+    snapshot, cluster, notes = present.snapshot, services.store.cluster(), services.cluster_notes()
     return overview.summary(snapshot, cluster, notes, lambda job: may_see(caller, job), services.clock.now_s())
 
 
@@ -90,7 +93,7 @@ def get_shares(
         services.store.tiers(),
         {job_id: job.spec.tier for job_id, job in jobs.items()},
         [worker.id for worker in services.store.cluster().workers],
-        services.store.snapshot().jobs.values(),
+        services.present.get().snapshot.jobs.values(),
     )
 
 
@@ -103,6 +106,6 @@ def get_queue(
     limit: LimitQuery = 50,
 ) -> Queue:
     """Waiting jobs, tier by tier in the order in which they start, each with its position and reason."""
-    snapshot = services.store.snapshot()
-    line = services.lines.of(snapshot.jobs, snapshot.round_records[-1] if snapshot.round_records else None)
-    return overview.queue(line, lambda job: may_see(caller, job), tier=tier, start=start, limit=limit)
+    line = services.present.get().line
+    sees = None if caller.scope is Scope.OPERATOR else partial(may_see, caller)
+    return overview.queue(line, sees, tier=tier, start=start, limit=limit)

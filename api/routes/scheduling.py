@@ -22,6 +22,7 @@ from api.schemas.fields import JOB_ID_PATTERN
 from api.services import Services, ServicesDep
 from api.views.grouping import ROWS_MAX, rows_of
 from api.views.jobs_and_rounds import allocation_view, cluster_view, leases_in_force, round_view
+from api.views.present import Present
 from api.views.throughputs import throughput_list, throughputs_of
 from gavel.errors import NotFound
 from gavel.estimator.kinds import OWN_KIND
@@ -33,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["scheduling"])
 
 def _visible(services: Services, caller: Identity) -> Mapping[JobId, Job]:
     """Return the unfinished jobs that the caller may see."""
-    jobs = services.store.snapshot().jobs
+    jobs = services.present.get().snapshot.jobs
     if caller.scope is Scope.OPERATOR:
         return jobs
     return {job.id: job for job in jobs.values() if may_see(caller, job)}
@@ -56,7 +57,10 @@ def get_allocation(
     limit: Annotated[int, Query(ge=1, le=1_000_000, description="Most rows; `jobs` says how many there are.")] = 10**6,
 ) -> AllocationView:
     """The newest allocation, with the rows of your unfinished jobs (an operator's: everybody's). 404 before any."""
-    newest = services.store.snapshot().round_records
+    present = services.present.get()
+    if _is_prepared(present, caller, group_by) and tier is kind is None and present.matrix is not None:
+        return present.matrix.model_copy(update={"rows": present.matrix.rows[:limit]})
+    newest = present.snapshot.round_records
     record = newest[-1] if newest else services.store.round()
     jobs = _visible(services, caller)
     if tier is not None or kind is not None:
@@ -65,6 +69,11 @@ def get_allocation(
     now_s = services.clock.now_s()
     view = services.matrices.of(record, jobs, now_s=now_s) if is_grouped else allocation_view(record, jobs, now_s)
     return view.model_copy(update={"rows": view.rows[:limit]})
+
+
+def _is_prepared(present: Present, caller: Identity, group_by: str) -> bool:
+    """Return whether the whole grouped matrix is asked for where so many jobs make it costly."""
+    return present.is_large and caller.scope is Scope.OPERATOR and group_by != "none"
 
 
 @router.get("/rounds", operation_id="list_rounds", responses=documented(401, 403, 422, 503))

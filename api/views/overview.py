@@ -1,8 +1,9 @@
 """The cluster at a glance, placements, tiers' shares over time: counted here, so that the answers stay small."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from api.schemas.overview import (
     FallbackView,
@@ -28,6 +29,7 @@ from gavel.types import (
     JobId,
     JobState,
     Lease,
+    Reason,
     RoundPlan,
     RoundRecord,
     Tier,
@@ -204,28 +206,51 @@ def shares(
 # --- queue ------------------------------------------------------------------------------------------------------
 
 
-Queued = Sequence[tuple[int | None, Job]]
-"""Unfinished jobs that hold no lease, each with its place in its tier; those that the newest plan serves come first,
-and have no place.
-"""
+Place = tuple[int | None, Job]
+"""A job with its place in its tier; one that the newest plan serves has no place."""
+
+
+class Queued:
+    """Unfinished jobs that hold no lease, tier by tier; those that the newest plan serves come first in each."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        """`places`: of each tier in their order."""
+        of_tier: dict[str, list[Place]] = defaultdict(list)
+        for place in places:
+            of_tier[place[1].spec.tier].append(place)
+        self._of_tier = dict(sorted(of_tier.items()))
+        self._reasons = {name: Counter(job.reason for _, job in of) for name, of in self._of_tier.items()}
+
+    def __iter__(self) -> Iterator[Place]:
+        return chain.from_iterable(self._of_tier.values())
+
+    def of(self, tier: str | None) -> Sequence[Place]:
+        """Return the queue of a tier; None: of all."""
+        return list(self) if tier is None else self._of_tier.get(tier, [])
+
+    def reasons(self, tier: str | None) -> Counter[Reason]:
+        """Return how many jobs of a tier wait for each reason; None: of all."""
+        wanted = self._reasons.values() if tier is None else [self._reasons.get(tier, Counter())]
+        return sum(wanted, Counter[Reason]())
 
 
 def line_of(jobs: Mapping[JobId, Job], record: RoundRecord | None) -> Queued:
     """Return the queue as of the newest round, tier by tier, in the order and with the positions that jobs show."""
     line = Line(record)
-    placed: list[tuple[int | None, Job]] = [(None, jobs[each]) for each in line.lease_of if each in jobs]
-    placed += line.in_order(jobs.values())
-    queued = [each for each in placed if each[1].state is JobState.QUEUED]
-    return sorted(queued, key=lambda each: (each[1].spec.tier, each[0] or 0))
+    served = ((None, jobs[each]) for each in line.lease_of if each in jobs)
+    return Queued(each for each in chain(served, line.in_order(jobs)) if each[1].state is JobState.QUEUED)
 
 
-def queue(line: Queued, sees: Sees, *, tier: str | None, start: int, limit: int) -> Queue:
-    """Return a page of the queue with the jobs that the caller may see. Positions count the other jobs, too."""
-    mine = [(place, job) for place, job in line if tier in (None, job.spec.tier) and sees(job)]
+def queue(line: Queued, sees: Sees | None, *, tier: str | None, start: int, limit: int) -> Queue:
+    """Return a page of the queue with the jobs that the caller may see (None: all). Positions count the others, too."""
+    mine, reasons = line.of(tier), line.reasons(tier)
+    if sees is not None:
+        mine = [(place, job) for place, job in mine if sees(job)]
+        reasons = Counter(job.reason for _, job in mine)
     return Queue(
         items=[_waiting(place, job) for place, job in mine[start : start + limit]],
         waiting=len(mine),
-        reasons=dict(Counter(job.reason for _, job in mine)),
+        reasons={reason: count for reason, count in reasons.items()},
     )
 
 

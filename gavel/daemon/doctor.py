@@ -40,6 +40,8 @@ def findings(settings: Settings) -> Iterator[Finding]:
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
         yield from _shared_folder(settings.checkpoints_dir)
+    elif settings.backend == "simulated":
+        yield Finding(about="workers", verdict="note", text=f"simulated nodes: {settings.simulated_nodes}")
     else:
         yield from _workers(settings)
 

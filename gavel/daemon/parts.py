@@ -30,8 +30,11 @@ from gavel.notifications.dispatcher import Dispatcher, dispatched
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import ClusterBackend
 from gavel.runner import SubprocessRunner
+from gavel.simulator.simulated_backend import SimulatedBackend, simulated_cluster
 from gavel.store.sql import SqlStore
 from gavel.types import JobId, Term
+
+ServedBackend = LocalBackend | RayBackend | SimulatedBackend
 
 
 @dataclass(kw_only=True)
@@ -44,7 +47,7 @@ class Parts:
     url: str
     doorbell: Doorbell | None
     discovery: Discovery = field(default_factory=lambda: Discovery(accelerators=(), notes=()))
-    backend: LocalBackend | RayBackend | None = None  # while this process leads
+    backend: ServedBackend | None = None  # while this process leads
     dispatcher: Dispatcher | None = None  # the same
 
     @contextmanager
@@ -82,24 +85,33 @@ class Parts:
         if backend is not None:
             backend.close()
 
-    def _backend(self, term: Term) -> LocalBackend | RayBackend:
-        """Return the backend to run on. For Ray nothing is discovered here: its nodes join while it runs."""
+    def _backend(self, term: Term) -> ServedBackend:
+        """Return the backend of the settings to run on."""
+        backends: dict[str, Callable[[Term], ServedBackend]] = {
+            "local": self._local,
+            "ray": self._ray,
+            "simulated": self._simulated,
+        }
+        return backends[self.settings.backend](term)
+
+    def _ray(self, term: Term) -> RayBackend:
+        """Return the backend on a Ray cluster. Nothing is discovered here: its nodes join while it runs."""
         settings = self.settings
-        environment = {"GAVEL_URL": settings.public_url or self.url}
-        preparation = _preparation(settings)
-        if settings.backend == "ray":
-            self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
-            return RayBackend(
-                state_dir=settings.state_dir,
-                ray=_ray_settings(settings),
-                clock=self.clock,
-                lease_grace_s=settings.lease_grace_s,
-                log_bytes_per_job=settings.job_log_bytes,
-                output_bytes_per_job=settings.output_bytes,
-                preparation=preparation,
-                environment=environment,
-                term=term,
-            )
+        self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
+        return RayBackend(
+            state_dir=settings.state_dir,
+            ray=_ray_settings(settings),
+            clock=self.clock,
+            lease_grace_s=settings.lease_grace_s,
+            log_bytes_per_job=settings.job_log_bytes,
+            output_bytes_per_job=settings.output_bytes,
+            preparation=_preparation(settings),
+            environment=self._environment(),
+            term=term,
+        )
+
+    def _local(self, term: Term) -> LocalBackend:
+        settings = self.settings
         self.discovery = discover(settings.virtual_nodes, settings.cpu_workers)
         return LocalBackend(
             state_dir=settings.state_dir,
@@ -110,10 +122,19 @@ class Parts:
             output_bytes_per_job=settings.output_bytes,
             warm_memory_bytes=settings.warm_memory_bytes,
             on_change=self.clock.wake,
-            preparation=preparation,
-            environment=environment,
+            preparation=_preparation(settings),
+            environment=self._environment(),
             term=term,
         )
+
+    def _environment(self) -> dict[str, str]:
+        return {"GAVEL_URL": self.settings.public_url or self.url}
+
+    def _simulated(self, _: Term) -> SimulatedBackend:
+        self.discovery = Discovery(accelerators=(), notes=("the cluster is simulated: no program is run",))
+        backend = SimulatedBackend(simulated_cluster(self.settings), self.settings, self.clock)
+        backend.resume(self.store.snapshot())
+        return backend
 
     def _driver(self, backend: ClusterBackend, runner: SubprocessRunner, disk: Disk) -> Driver:
         settings = self.settings

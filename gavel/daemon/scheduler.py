@@ -1,7 +1,9 @@
 """The scheduler's loop: stands by until this process leads, ticks the driver while it does, and stands by again."""
 
+import statistics
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
@@ -13,6 +15,8 @@ from gavel.daemon.parts import Parts, report_types
 from gavel.errors import GavelError, LeadershipLost, StoreUnavailable
 from gavel.mechanism.driver import Driver
 from gavel.types import Term
+
+TICKS_KEPT = 10_000  # of a round
 
 log = structlog.get_logger("gavel.scheduler")
 
@@ -34,6 +38,7 @@ class Scheduler:
         self._ticked_at_s = self._completed_at_s = time.monotonic()  # when a tick returned, and when one was completed
         self._stalled = ""  # why no tick is completed
         self._leads_after_s = 0.0  # others may lead until then
+        self._tick_s: deque[float] = deque(maxlen=TICKS_KEPT)  # how long those since the last round took
         self._reported: SchedulerState | None = None  # None until it leads or stands by: until then an error ends it
 
     def stop(self) -> None:
@@ -126,7 +131,7 @@ class Scheduler:
         """Tick once; return when the next tick is due, in seconds of the clock. Raises LeadershipLost."""
         try:
             heart.check()
-            before, completed = driver.newest_round, driver.ticks
+            before, completed, began_s = driver.newest_round, driver.ticks, time.monotonic()
             due_s = driver.tick()
         except LeadershipLost:
             raise
@@ -136,10 +141,24 @@ class Scheduler:
         self._ticked_at_s = time.monotonic()
         if driver.ticks > completed and not driver.halted:
             self._completed_at_s, self._stalled = time.monotonic(), ""
-        if driver.newest_round != before:
-            index, spent_s = driver.newest_round
-            log.info("round.committed", round=index, seconds=round(spent_s, 3))
+        if driver.newest_round == before:
+            self._tick_s.append(self._ticked_at_s - began_s)
+        else:
+            self._log_round(*driver.newest_round)
         return due_s
+
+    def _log_round(self, index: int, spent_s: float) -> None:
+        """Log a round with what the ticks since the round before took: the median and the longest."""
+        ticks = self._tick_s or [0.0]
+        log.info(
+            "round.committed",
+            round=index,
+            seconds=round(spent_s, 3),
+            ticks=len(self._tick_s),
+            tick_s=round(statistics.median(ticks), 4),
+            longest_tick_s=round(max(ticks), 3),
+        )
+        self._tick_s.clear()
 
     def _must_give_way(self, driver: Driver) -> bool:
         """Return True, and let others lead for a lease, once no tick was completed for longer than may be."""

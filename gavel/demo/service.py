@@ -21,8 +21,9 @@ STOP_LIMIT_S = 20.0
 class ServiceProcess:
     """`gavel serve` on a free loopback port, with a state folder of its own."""
 
-    def __init__(self, state_dir: Path, environment: dict[str, str]) -> None:
+    def __init__(self, state_dir: Path, environment: dict[str, str], *, start_limit_s: float = START_LIMIT_S) -> None:
         self.state_dir = state_dir
+        self._start_limit_s = start_limit_s
         self._environment = os.environ | environment | {"GAVEL_STATE_DIR": str(state_dir), "GAVEL_PORT": "0"}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
@@ -43,7 +44,7 @@ class ServiceProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        ready = wait_until(lambda: (self.state_dir / "service.json").exists() or self._is_over(), START_LIMIT_S)
+        ready = wait_until(lambda: (self.state_dir / "service.json").exists() or self._is_over(), self._start_limit_s)
         if not ready or self._is_over():
             self.stop()
             raise RuntimeError(f"the service did not start:\n{self.output()}")

@@ -72,22 +72,19 @@ def worth_profiling(
     candidates = _candidates(jobs, problem, believed)
     if not candidates:
         return ()
-    gain, work_s = _gains(problem, believed), _work_s(jobs, problem)
-    cost_s = problem.round_duration_s * problem.scale_factor
-
-    def value(cell: Cell) -> float:
-        return float(gain[cell] * work_s[cell[0]] / cost_s[cell[0]])
-
+    gain, cost_s = _gains(problem, believed), problem.round_duration_s * problem.scale_factor
+    value = (gain * _work_s(jobs, problem)[:, None] / cost_s[:, None]).tolist()
+    worth = [(-value[row][column], jobs[row].id, row, column) for row, column in candidates]
     chosen: list[Pair] = []
     measuring: set[tuple[str, int, AcceleratorType]] = set()
-    left_s = budget_s
-    for row, column in sorted(candidates, key=lambda cell: (-value(cell), jobs[cell[0]].id, cell)):
+    left_s, is_little = budget_s, (gain < LEAST_GAIN).tolist()
+    for _, job_id, row, column in sorted(each for each in worth if not is_little[each[2]][each[3]]):
         spec, name = jobs[row].spec, problem.accelerator_types[column]
         key = spec.kind, spec.scale_factor, name
-        if key in measuring or cost_s[row] > left_s or gain[row, column] < LEAST_GAIN:
+        if key in measuring or cost_s[row] > left_s:
             continue
         measuring.add(key)
-        chosen.append((jobs[row].id, name))
+        chosen.append((job_id, name))
         left_s -= float(cost_s[row])
     return tuple(chosen)
 
@@ -153,7 +150,7 @@ def _work_s(jobs: Sequence[Job], problem: AllocationProblem) -> FloatArray:
     best = np.maximum(problem.throughput_steps_per_s[: len(jobs), 0].max(axis=1), 1e-12)
     own = problem.steps_remaining / best * problem.scale_factor
     total: dict[tuple[str, int], float] = {}
-    for job, seconds in zip(jobs, own, strict=True):
-        key = job.spec.kind, job.spec.scale_factor
-        total[key] = total.get(key, 0.0) + float(seconds)
-    return np.array([total[job.spec.kind, job.spec.scale_factor] for job in jobs])
+    keys = [(job.spec.kind, job.spec.scale_factor) for job in jobs]
+    for key, seconds in zip(keys, own.tolist(), strict=True):
+        total[key] = total.get(key, 0.0) + seconds
+    return np.array([total[key] for key in keys])

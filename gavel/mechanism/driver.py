@@ -21,6 +21,7 @@ from gavel.mechanism.explaining.preemption_audit import preemptions
 from gavel.mechanism.explaining.waiting import explain_waiting
 from gavel.mechanism.jobs import admission_holds, disk_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
+from gavel.mechanism.jobs.index import JobIndex
 from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
@@ -28,10 +29,8 @@ from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
-from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, step_of
 from gavel.mechanism.planning.decision import Decider
-from gavel.mechanism.planning.problem import schedulable
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
     Changes,
@@ -92,6 +91,7 @@ class Driver:
         self._layout = Layout(Cluster())
         self._decision_times = timing.DecisionTimes()
         self._exchange = Exchange()
+        self._index = JobIndex()
         self._clock_step = ClockStep()
         self._busy_at_s = clock.now_s()
         self._has_new_estimates = False
@@ -108,7 +108,7 @@ class Driver:
         try:
             seen = self._observe()  # 1. what is
             snapshot = self._in_time(self._store.snapshot(), now_s)
-            tick = Tick.of(now_s, seen, snapshot)
+            tick = Tick.of(now_s, seen, snapshot, self._index)
             tick.disk = self._disk()
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
@@ -144,7 +144,7 @@ class Driver:
 
     def _rest_if_idle(self, tick: Tick) -> None:
         """Close the solver of a service that has been idle for SOLVER_KEPT_S; the next job starts it again."""
-        self.is_idle = not (tick.jobs.keys() - tick.held.keys() or tick.seen.gangs)
+        self.is_idle = not tick.seen.gangs and all(job_id in tick.held for job_id in tick.jobs)
         if not self.is_idle:
             self._busy_at_s = tick.now_s
         elif tick.now_s - self._busy_at_s > SOLVER_KEPT_S:
@@ -187,18 +187,15 @@ class Driver:
 
     def _hold(self, tick: Tick) -> None:
         """Release jobs whose predecessors have completed; find those no round may serve, and order the others."""
-        for job in [job for job in tick.jobs.values() if job.waits_for]:
+        for job in [job for job in tick.index.conditional.values() if job.waits_for]:
             states = {job_id: self._state_of(tick, job_id) for job_id in job.waits_for}
             after, line = admission_holds.release(job, states, tick.now_s)
             if after is not job:
                 tick.put(after, *((line,) if line else ()))
         snapshot = tick.snapshot
-        tick.held = admission_holds.held(
-            tick.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s
-        )
+        tick.held = admission_holds.held_of(tick.index, tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s)
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
-        wanting = (job for job in schedulable(tick.jobs.values(), tick.now_s) if job.id not in tick.held)
-        tick.wanting = ruled_out(wanting, tick.infeasible)
+        tick.wanting = ruled_out(tick.index.serving(tick.held, tick.now_s), tick.infeasible)
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
@@ -230,10 +227,8 @@ class Driver:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
         if not self._settings.backfill or self.halted:
             return
-        queued = (job for job in tick.wanting if job.state is JobState.QUEUED)
         gap = gap_of(
             tick,
-            [job for job in queued if not is_capped(job.spec.tier, tick.snapshot.tiers)],
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
@@ -262,18 +257,19 @@ class Driver:
         log.error("planning.halted", invariant=violation.name, detail=str(violation))
 
     def _anything_runs(self, tick: Tick) -> bool:
-        return any(job.state is JobState.LEASED for job in tick.jobs.values())
+        return bool(tick.index.leased)
 
     def _explain(self, tick: Tick) -> None:
         """Set the reasons of waiting jobs after a round was decided or a job has changed; those of held ones always."""
         reasons = dict(tick.held)
         if tick.round_records and (tick.record or tick.events):
             explained = explain_waiting(tick.jobs, tick.round_records[-1])
-            stalled = {job.id: (Reason.NO_PROGRESS, job.no_progress) for job in tick.wanting if job.no_progress}
-            reasons = {job_id: (reason, message) for job_id, reason, message in explained} | stalled | reasons
+            new = {each[0]: each[1:] for each in explained if not _is_explained(tick.jobs[each[0]], *each[1:])}
+            stalled = {job_id: (Reason.NO_PROGRESS, why) for job_id, why in tick.stalled()}
+            reasons = new | stalled | reasons
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
-            if job.state is JobState.QUEUED and (job.reason, job.message) != (reason, message):
+            if job.state is JobState.QUEUED and not _is_explained(job, reason, message):
                 tick.put(changed(job, reason=reason, message=message))
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
@@ -379,6 +375,10 @@ class Driver:
         slowest_s = self._decision_times.slowest_s
         planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
         return min(planning_s, timing.next_pause_end_s(tick, self._settings))
+
+
+def _is_explained(job: Job, reason: Reason, message: str) -> bool:
+    return job.reason is reason and job.message == message
 
 
 def _gang(lease: Lease) -> GangKey:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from gavel.mechanism.cluster import nodes
+from gavel.mechanism.jobs.index import JobIndex, is_schedulable
 from gavel.ports import AuditEntry, Instruction, JobEvent, Snapshot
 from gavel.types import (
     ApplicationResource,
@@ -72,16 +73,26 @@ class Tick:
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
     predictions: tuple[Prediction, ...] = ()  # of jobs that are in a round for the first time
+    index: JobIndex = field(default_factory=JobIndex)  # of `jobs`
     _usable: Cluster | None = None
 
+    def __post_init__(self) -> None:
+        """Let `jobs` be those of the index."""
+        if self.index.jobs is not self.jobs:
+            self.index.take(self.jobs)
+            self.jobs = self.index.jobs
+
     @classmethod
-    def of(cls, now_s: float, seen: Observation, snapshot: Snapshot) -> Self:
-        """Return the state of a tick that has decided nothing yet."""
+    def of(cls, now_s: float, seen: Observation, snapshot: Snapshot, index: JobIndex | None = None) -> Self:
+        """Return the state of a tick that has decided nothing yet; `index` is that of the tick before."""
+        index = index or JobIndex()
+        index.take(snapshot.jobs)
         return cls(
             now_s=now_s,
             seen=seen,
             snapshot=snapshot,
-            jobs=dict(snapshot.jobs),
+            jobs=index.jobs,
+            index=index,
             startup_times=snapshot.startup_times,
             infeasible=snapshot.infeasible,
         )
@@ -93,14 +104,19 @@ class Tick:
             self._usable = nodes.usable(self.seen.cluster, self.nodes)
         return self._usable
 
+    def stalled(self) -> list[tuple[JobId, str]]:
+        """Return the jobs that a round may serve but that are not expected to get on, each with why not."""
+        mine = [job for job in self.index.conditional.values() if job.no_progress and job.id not in self.held]
+        return [(job.id, job.no_progress) for job in mine if is_schedulable(job, self.now_s)]
+
     def put(self, job: Job, *events: JobEvent) -> None:
         """Replace a job; a job in a terminal state is taken out of `jobs`."""
         self.changed[job.id] = job
         self.events.extend(events)
         if job.state.is_terminal:
-            self.jobs.pop(job.id, None)
+            self.index.remove(job.id)
         else:
-            self.jobs[job.id] = job
+            self.index.put(job)
 
     def take(self, command: Operation, outcome: Outcome) -> None:
         """Apply the outcome of a command: the jobs, nodes and so on that it replaces, and the state of the command."""

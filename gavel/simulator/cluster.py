@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import inf
+from zlib import crc32
 
 from gavel.ephemeral import Gang, GangRequest, Member, ResourceTable, match
 from gavel.errors import StaleVersion
@@ -35,6 +36,7 @@ Throughput = Mapping[tuple[str, int, AcceleratorType], float]
 """Steps per second of a whole gang, by job kind, scale factor and accelerator type."""
 
 STUCK = 1e-9  # steps per second of a gang that makes no progress on shared workers
+UNSTATED_STEPS = 1000  # of a job whose length neither its user nor its command line says
 HALVES = 2  # of a worker; a gang takes both, unless it shares its workers with another
 
 
@@ -50,10 +52,10 @@ class VirtualCluster:
     `colocated` on workers shared with another gang. A gang's argv must be `program(kind)`. Each start costs
     `switch_cost_s` of its kind (key `""`: all other kinds) before the first step. A gang lives `lease_grace_s` beyond
     its lease, so that an extension at the very instant of the lease's end still reaches it. It checkpoints when it is
-    stopped, and every `checkpoint_period_s`.
+    stopped, and every `checkpoint_period_s`. It reports its progress every `report_period_s`, 0: when it is observed.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a cluster is like
         self,
         cluster: Cluster,
         throughput: Throughput,
@@ -63,7 +65,10 @@ class VirtualCluster:
         checkpoint_period_s: float = inf,
         spread: Throughput | None = None,
         colocated: PairThroughput | None = None,
+        *,
+        report_period_s: float = 0.0,
     ) -> None:
+        self._report_period_s = report_period_s
         self._whole = self._cluster = cluster
         self._checkpoint_period_s = checkpoint_period_s
         self._throughput = throughput
@@ -86,7 +91,8 @@ class VirtualCluster:
         """Return a consistent snapshot at the clock's instant. Running gangs report the steps done so far."""
         now_s = self._advance()
         for gang in self._gangs.values():
-            if gang.state is GangState.RUNNING:
+            if gang.state is GangState.RUNNING and now_s >= gang.report_due_s:
+                gang.report_due_s = self._next_report_s(gang, now_s)
                 gang.report_start(now_s)
                 is_due = now_s - gang.checkpointed_at_s >= self._checkpoint_period_s
                 gang.report(ReportKind.CHECKPOINT if is_due else ReportKind.PROGRESS, gang.step_at(now_s))
@@ -98,6 +104,12 @@ class VirtualCluster:
             resources=self.table.resources(now_s),
             held=self.table.held(),
         )
+
+    def _next_report_s(self, gang: VirtualGang, now_s: float) -> float:
+        """When it reports next. The second report comes at a time of its own, so that not all gangs report at once."""
+        if gang.report_due_s > -inf:
+            return now_s + self._report_period_s
+        return now_s + self._report_period_s * (crc32(gang.launched.job_id.encode()) % 1000) / 1000
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
         """Carry out the instructions in order. An instruction for an older generation is ignored."""
@@ -264,7 +276,7 @@ class VirtualCluster:
         gang = VirtualGang(
             launched=launch,
             request=request,
-            total_steps=int(launch.argv[1]) if launch.total_steps is None else launch.total_steps,
+            total_steps=_steps_of(launch),
             alone_steps_per_s=rate,
             rate_steps_per_s=rate,
             base_steps=launch.start_step,
@@ -315,6 +327,14 @@ class VirtualCluster:
             reports=reports,
             waiting_for=self.table.missing(gang.request, now_s) if is_waiting else "",
         )
+
+
+def _steps_of(launch: LaunchGang) -> int:
+    """Return the length of the gang's job: as launched, else what its program says, as of `program`."""
+    if launch.total_steps is not None:
+        return launch.total_steps
+    stated = launch.argv[1] if len(launch.argv) > 1 else ""
+    return int(stated) if stated.isdigit() else UNSTATED_STEPS
 
 
 def _request(launch: LaunchGang, halves: int) -> GangRequest:

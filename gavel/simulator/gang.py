@@ -39,6 +39,7 @@ class VirtualGang:
     is_end_seen: bool = False
     checkpointed_at_s: float = -inf
     startup_s: float = 0.0
+    report_due_s: float = -inf  # when it reports next
 
     @property
     def key(self) -> Gang:

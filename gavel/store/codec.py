@@ -225,8 +225,9 @@ def infeasible(body: bytes | None) -> tuple[InfeasibleType, ...]:
         return () if body is None else _INFEASIBLE.validate_python(_unpack(body))
 
 
+@lru_cache(maxsize=2)
 def nodes(body: bytes | None) -> tuple[NodeStatus, ...]:
-    """Return the stored status of each node; empty if none is stored."""
+    """Return the stored status of each node, the very same ones for the same bytes; empty if none is stored."""
     with readable("the list of nodes"):
         return () if body is None else _NODES.validate_python(_unpack(body))
 

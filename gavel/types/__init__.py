@@ -48,7 +48,16 @@ from gavel.types.people import (
 from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
 from gavel.types.resources import ApplicationResource
-from gavel.types.rounds import EphemeralResource, Lease, PlanInputs, PlannedJobs, Planner, RoundPlan, RoundRecord
+from gavel.types.rounds import (
+    EphemeralResource,
+    Lease,
+    PlanInputs,
+    PlannedJobs,
+    Planner,
+    RoundPlan,
+    RoundRecord,
+    largest_lag,
+)
 from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
@@ -117,6 +126,7 @@ __all__ = [
     "Worker",
     "WorkerId",
     "chain_of",
+    "largest_lag",
     "mean_workers_held",
     "mean_workers_received",
     "month_of",

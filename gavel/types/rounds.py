@@ -139,12 +139,14 @@ class RoundRecord:
     unreported_s: Mapping[str, float] = field(default_factory=dict)
     inputs: PlanInputs | None = None
 
-    def largest_lag(self) -> dict[JobId, float]:
-        """Return each job's lag in rounds on the type where it lags most; waiting jobs are served in this order."""
-        lag: dict[JobId, float] = {}
-        for (job_id, _), rounds in self.lag_rounds.items():
-            lag[job_id] = max(lag.get(job_id, 0.0), round(rounds, 6))  # equal ones stay in order of arrival
-        return lag
+
+def largest_lag(lag_rounds: Mapping[tuple[JobId, AcceleratorType], float]) -> dict[JobId, float]:
+    """Return each job's largest lag in rounds, at least 0; rounded, so that equal ones stay in order of arrival."""
+    lag: dict[JobId, float] = {}
+    for (job_id, _), rounds in lag_rounds.items():
+        if rounds > lag.get(job_id, 0.0):
+            lag[job_id] = rounds
+    return {job_id: round(rounds, 6) for job_id, rounds in lag.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from api.views.overview import line_of
 from gavel.mechanism.explaining.explanation import State, explain
-from gavel.mechanism.explaining.waiting import explain_waiting
+from gavel.mechanism.explaining.waiting import MESSAGES_PER_TIER, Line, explain_waiting
+from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.types import Job, JobState, Lease, Reason, RoundPlan, RoundRecord, Tier, Usage
 from tests.builders import a_cluster, a_job, a_problem
@@ -214,3 +215,35 @@ def test_a_reused_allocation_on_other_types_is_explained_without_its_prices() ->
     assert why.binding and why.binding.source == "load"
     nowhere = replace(record.problem, throughput_steps_per_s=np.zeros((3, 2, 2)))
     assert explain(JOB, a_state(JOB, record=replace(record, problem=nowhere))).binding is None
+
+
+def test_only_the_first_jobs_of_each_tier_have_a_message_so_that_an_end_changes_few_rows() -> None:
+    """1. Many jobs of two tiers wait. 2. The first one ends. 3. Only messages of the first places change."""
+    jobs = {f"j{row:04}": a_job(f"j{row:04}", spec={"tier": ("gold", "silver")[row % 2]}) for row in range(500)}
+    problem = a_problem([[1.0]] * 500, [1], job_ids=tuple(jobs))
+    record = replace(a_record("fifo"), problem=problem, allocation=EqualShare().allocate(problem))
+    before = {job_id: (reason, message) for job_id, reason, message in explain_waiting(jobs, record)}
+    after = {each[0]: each[1:] for each in explain_waiting({k: v for k, v in jobs.items() if k != "j0000"}, record)}
+    assert sum(bool(message) for _, message in before.values()) == 2 * MESSAGES_PER_TIER
+    assert sum(after[job_id] != before[job_id] for job_id in after) == MESSAGES_PER_TIER
+
+
+@settings(max_examples=40)
+@given(lags=st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=6, max_size=6), gone=st.sets(st.integers(0, 5)))
+def test_the_line_is_that_of_a_plain_sort(lags: list[float], gone: set[int]) -> None:
+    """Jobs 6 and 7 came after the round; 8 runs to its end without a lease."""
+    ids = tuple(f"j{5 - row}" for row in range(6))
+    record = replace(a_record("fifo", lease("j1")), problem=a_problem([[1.0, 1.0]] * 6, [1, 1], job_ids=ids))
+    record = replace(record, lag_rounds=dict(zip([(each, "t0") for each in ids], lags, strict=True)))
+    jobs = {
+        f"j{row}": a_job(f"j{row}", spec={"tier": f"tier-{row % 2}"}) for row in (7, *range(6), 6) if row not in gone
+    }
+    jobs["j8"] = a_job("j8", state=JobState.LEASED, generation=1)
+    waiting = [job for job in jobs.values() if job.id not in ("j1", "j8")]
+    lag_of = dict(zip(ids, lags, strict=True))
+    waiting.sort(
+        key=lambda job: (-max(0.0, lag_of.get(job.id, 0.0)), ids.index(job.id) if job.id in ids else 6, job.id)
+    )
+    line = list(Line(record).in_order(jobs))
+    assert [job.id for _, job in line] == [job.id for job in waiting]
+    assert all(Line(record).place_of(job, jobs.values()) == place for place, job in line)

@@ -13,7 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.mechanism.planning.planner import time_per_job
-from gavel.types import AcceleratorType, BoolArray, FloatArray, Job, JobId, JobState, Lease, Reason, RoundRecord
+from gavel.types import (
+    AcceleratorType,
+    BoolArray,
+    FloatArray,
+    Job,
+    JobId,
+    JobState,
+    Lease,
+    Reason,
+    RoundRecord,
+    largest_lag,
+)
+from gavel.types.newest import Newest
 
 TARGET_FRACTION_MIN = 1e-6
 
@@ -31,33 +43,69 @@ class Binding:
     workers: int
 
 
+MESSAGES_PER_TIER = 100
+"""So many jobs of a tier have a message with their place: each end of a job changes those of all that wait behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The jobs that a round names in the order in which they wait; where each is in that order, and in the problem."""
+
+    job_ids: tuple[JobId, ...]
+    rank_of: Mapping[JobId, int]
+    row_of: Mapping[JobId, int]
+
+
+def _order(job_ids: Sequence[JobId], lag_rounds: Mapping[tuple[JobId, AcceleratorType], float]) -> _Order:
+    lag, present = largest_lag(lag_rounds), set(job_ids)
+    others = sorted(job_id for job_id in lag if job_id not in present)
+    ordered = tuple(
+        sorted((*job_ids, *others), key=lambda job_id: -lag.get(job_id, 0.0))
+    )  # the sort keeps the order of equal ones
+    ranks, rows = ({job_id: place for place, job_id in enumerate(each)} for each in (ordered, job_ids))
+    return _Order(ordered, ranks, rows)
+
+
+_order_of = Newest(_order)
+
+
 class Line:
-    """The order in which jobs wait: the largest lag first, then by arrival; without a round by ID."""
+    """The order in which jobs wait: the largest lag first, then by arrival; jobs that came later by ID."""
 
     def __init__(self, record: RoundRecord | None) -> None:
-        job_ids = record.problem.job_ids if record else ()
-        self._row_of, self._next_row = {job_id: row for row, job_id in enumerate(job_ids)}, len(job_ids)
-        self._lag = record.largest_lag() if record else {}
+        self._order = _order_of(record.problem.job_ids, record.lag_rounds) if record else _Order((), {}, {})
+        self.row_of = self._order.row_of
         self.lease_of: dict[JobId, Lease] = {lease.job_id: lease for lease in record.plan.leases} if record else {}
 
-    def in_order(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Job]]:
+    def in_order(self, jobs: Mapping[JobId, Job]) -> Iterator[tuple[int, Job]]:
         """Yield each job that waits with its place in its tier, from 1; `jobs` are all unfinished ones."""
         places: Counter[str] = Counter()
-        for job in sorted(filter(self._waits, jobs), key=self._key):
+        for job_id in self._order.job_ids:
+            job = jobs.get(job_id)
+            if job is not None and self._waits(job):
+                places[job.spec.tier] += 1
+                yield places[job.spec.tier], job
+        for job in sorted((jobs[each] for each in self._new(jobs)), key=lambda job: job.id):
             places[job.spec.tier] += 1
             yield places[job.spec.tier], job
 
+    def _new(self, jobs: Mapping[JobId, Job]) -> list[JobId]:
+        """The jobs that wait and came after the newest round."""
+        ranks = self._order.rank_of
+        return [job_id for job_id, job in jobs.items() if job_id not in ranks and self._waits(job)]
+
     def place_of(self, job: Job, jobs: Iterable[Job]) -> int:
         """Return the place of a job that waits, as `in_order` gives it."""
-        others = (each for each in jobs if each.spec.tier == job.spec.tier and each.id != job.id)
-        return 1 + sum(self._waits(each) and self._key(each) < self._key(job) for each in others)
+        tier, key = job.spec.tier, self._key(job)
+        others = (each for each in jobs if each.spec.tier == tier and each.id != job.id)
+        return 1 + sum(self._key(each) < key and self._waits(each) for each in others)
 
     def _waits(self, job: Job) -> bool:
         """True for a job that the newest round does not serve; one whose gang ends with the round before waits, too."""
-        return job.id not in self.lease_of and (job.id in self._row_of or job.state is JobState.QUEUED)
+        return job.id not in self.lease_of and (job.id in self.row_of or job.state is JobState.QUEUED)
 
-    def _key(self, job: Job) -> tuple[float, int, JobId]:
-        return -self._lag.get(job.id, 0.0), self._row_of.get(job.id, self._next_row), job.id
+    def _key(self, job: Job) -> tuple[int, JobId]:
+        return self._order.rank_of.get(job.id, len(self._order.job_ids)), job.id
 
 
 class Shortage:
@@ -74,9 +122,12 @@ class Shortage:
 
     def tell(self, job: Job, row: int, place: int) -> tuple[Reason, str]:
         """Return why the job in that row of the problem waits: the reason, and sentences for people."""
+        return self.reason(row), f"{self.what_is_short(job, row)} {place_in_tier(place, job.spec.tier)}"
+
+    def reason(self, row: int) -> Reason:
+        """Return why the job in that row of the problem waits."""
         has_target = self._shares[row] > TARGET_FRACTION_MIN
-        reason = Reason.BEHIND_FAIR_SHARE if has_target else Reason.WAITING_FOR_CAPACITY
-        return reason, f"{self.what_is_short(job, row)} {place_in_tier(place, job.spec.tier)}"
+        return Reason.BEHIND_FAIR_SHARE if has_target else Reason.WAITING_FOR_CAPACITY
 
     def what_is_short(self, job: Job, row: int) -> str:
         """Return a sentence on the workers that the job in that row waits for."""
@@ -119,18 +170,22 @@ class Shortage:
 
 
 def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, Reason, str]]:
-    """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order."""
-    queued = {job.id for job in jobs.values() if job.state is JobState.QUEUED}
+    """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order.
+
+    The message is empty for those behind the first of each tier (MESSAGES_PER_TIER).
+    """
     for lease in record.plan.leases:
-        if lease.job_id in queued and is_ahead(jobs[lease.job_id], lease):
+        job = jobs.get(lease.job_id)
+        if job is not None and is_ahead(job, lease):
             yield lease.job_id, *starting(lease)
-    row_of = {job_id: row for row, job_id in enumerate(record.problem.job_ids)}
-    if queued.isdisjoint(row_of):
-        return
     line, shortage = Line(record), Shortage(record, jobs)
-    for place, job in line.in_order(jobs.values()):
-        if job.state is JobState.QUEUED and job.id in row_of:
-            yield job.id, *shortage.tell(job, row_of[job.id], place)
+    row_of = line.row_of
+    for place, job in line.in_order(jobs):
+        if job.state is JobState.QUEUED and (row := row_of.get(job.id)) is not None:
+            if place > MESSAGES_PER_TIER:
+                yield job.id, shortage.reason(row), ""
+            else:
+                yield job.id, *shortage.tell(job, row, place)
 
 
 def is_ahead(job: Job, lease: Lease) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
+from gavel.mechanism.jobs.index import JobIndex
 from gavel.ports import JobEvent
 from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
 from gavel.types.copying import changed
@@ -15,8 +16,29 @@ def held(
     jobs: Iterable[Job], *, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float
 ) -> dict[JobId, tuple[Reason, str]]:
     """Return the jobs that no round may serve now, with reason and message; a tier's limit holds the tiers below it."""
+    return _held(jobs, spent_tiers(tiers, usage, now_s))
+
+
+def held_of(
+    index: JobIndex, *, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float
+) -> dict[JobId, tuple[Reason, str]]:
+    """Return what `held` does for the jobs of the index; all of them are looked at only while a tier is out."""
+    spent = spent_tiers(tiers, usage, now_s)
+    return _held((index.jobs if spent else index.conditional).values(), spent)
+
+
+def spent_tiers(tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float) -> dict[str, str]:
+    """Return the tiers that have reached a monthly limit, their own or one above them, each with the message."""
     month = month_of(now_s)
-    spent = {name: message for name in tiers if (message := _spent(name, tiers, usage, month))}
+    return {name: message for name in tiers if (message := _spent(name, tiers, usage, month))}
+
+
+def is_held(job: Job, spent: Mapping[str, str]) -> bool:
+    """Return whether no round may serve the job now; `spent` as of `spent_tiers`."""
+    return _hold(job, spent) is not None
+
+
+def _held(jobs: Iterable[Job], spent: Mapping[str, str]) -> dict[JobId, tuple[Reason, str]]:
     return {job.id: why for job in jobs if (why := _hold(job, spent)) is not None}
 
 

@@ -7,6 +7,9 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
 from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
+from gavel.types.newest import Newest
+
+_feasibility_of = Newest[Feasibility](Feasibility, kept=1)
 
 
 class _Held(NamedTuple):
@@ -62,7 +65,7 @@ def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: Through
     """The relative speed of each job on its type, T_mj / max_j T_mj; 1 if the type has left or no rate is known."""
     column_of = {name: column for column, name in enumerate(cluster.accelerator_types)}
     specs = [as_known(each.job, estimator).spec for each in held]
-    rates = rates_of(specs, Feasibility(cluster), estimator.estimate)
+    rates = rates_of(specs, _feasibility_of(cluster), estimator.estimate)
     fastest = rates.max(axis=1, initial=0.0)
     columns = [column_of.get(each.accelerator_type) for each in held]
     return [

@@ -6,7 +6,7 @@ from functools import cached_property
 from math import inf
 
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.jobs import admission_holds, infeasibility, lifecycle
+from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
 from gavel.mechanism.jobs.no_progress import no_progress
 from gavel.mechanism.observing import startup_times
@@ -19,8 +19,9 @@ from gavel.mechanism.observing.accounting import (
     without_lost,
 )
 from gavel.mechanism.observing.notes import notes_of
+from gavel.mechanism.observing.served import Served
 from gavel.mechanism.planning import switch_costs
-from gavel.mechanism.planning.problem import as_known, is_schedulable
+from gavel.mechanism.planning.problem import as_known
 from gavel.mechanism.planning.start_budget import cluster_s
 from gavel.mechanism.tick import Tick
 from gavel.ports import JobEvent, ThroughputEstimator
@@ -103,6 +104,13 @@ def apply_observation(
         lost_backoff_s=lost_backoff_s,
         start_limit_s=start_limit_s,
         colocated=colocated,
+        served=Served(
+            tick.index,
+            tiers=tick.snapshot.tiers,
+            usage=tick.snapshot.usage,
+            largest=int(layout.capacity.max(initial=0)),
+            now_s=tick.now_s,
+        ),
     ).apply()
 
 
@@ -117,19 +125,28 @@ class _JobUpdates:
     lost_backoff_s: float
     start_limit_s: float
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
+    served: Served  # until now
 
     def apply(self) -> None:
-        tick = self.tick
+        tick, jobs = self.tick, self.tick.jobs
         for gang in tick.seen.gangs:
-            job = tick.jobs.get(gang.job_id)
+            if not gang.reports and gang.state is not GangState.ENDED:
+                continue
+            job = jobs.get(gang.job_id)
             if job is not None and gang.generation == job.generation:
                 self._take_gang(job, gang)
-        seen = {(gang.job_id, gang.generation) for gang in tick.seen.gangs}
-        for job in list(tick.jobs.values()):
+        queued = [job for job in tick.index.conditional.values() if job.state is JobState.QUEUED]
+        for job in sorted((*queued, *self._unseen()), key=lambda job: job.id):
             if job.state is JobState.QUEUED:
                 self._dismiss_if_cancelled(job)
-            elif (key := (job.id, job.generation)) not in seen and not (job.is_wanted and key in self._planned):
+            else:
                 self._lose(job)
+
+    def _unseen(self) -> list[Job]:
+        """The jobs with a gang that no node and no plan has."""
+        seen = {(gang.job_id, gang.generation) for gang in self.tick.seen.gangs}
+        unseen = [job for job in self.tick.index.leased.values() if (job.id, job.generation) not in seen]
+        return [job for job in unseen if not (job.is_wanted and (job.id, job.generation) in self._planned)]
 
     @cached_property
     def _planned(self) -> set[tuple[JobId, int]]:
@@ -139,8 +156,6 @@ class _JobUpdates:
         return {(lease.job_id, lease.generation) for plan in in_force for lease in plan.leases}
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
-        if not gang.reports and gang.state is not GangState.ENDED:
-            return
         tick, reports = self.tick, startup_times.checked_reports(gang, self.tick.now_s)
         tick.startup_times = startup_times.learned_times(tick.startup_times, job, gang, reports)
         after = lifecycle.take_reports(
@@ -282,20 +297,8 @@ class _JobUpdates:
         stored = self.tick.snapshot.jobs
         gangs = [gang for gang in self.tick.seen.gangs if gang.reports or gang.state is GangState.ENDED]
         jobs = [stored[gang.job_id] for gang in gangs if gang.job_id in stored]
-        competing = [len(self._served) + (job.id not in self._served) for job in jobs]
+        served = self.served
+        competing = [served.count + (not served.includes(job)) for job in jobs]
         specs = [as_known(job, self.estimator).spec for job in jobs]
         rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate)
         return {job.id: each for job, each in zip(jobs, rates, strict=True)}
-
-    @cached_property
-    def _served(self) -> set[JobId]:
-        """The jobs that a round could serve until now; their number is the n of finish-time fairness."""
-        snapshot, now_s = self.tick.snapshot, self.tick.now_s
-        held = admission_holds.held(snapshot.jobs.values(), tiers=snapshot.tiers, usage=snapshot.usage, now_s=now_s)
-        largest = int(self.layout.capacity.max(initial=0))
-        return {
-            job.id
-            for job in snapshot.jobs.values()
-            if job.submitted_at_s < now_s and is_schedulable(job, now_s) and job.id not in held
-            if job.spec.scale_factor <= largest
-        }

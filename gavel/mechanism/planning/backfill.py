@@ -6,12 +6,14 @@ round's own end. These leases come on top of the target fractions, so nothing is
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 
 from gavel.mechanism.cluster.feasibility import used_by
 from gavel.mechanism.cluster.nodes import usable
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.invariants import check_plan, needs_are_met
 from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
 from gavel.mechanism.planning.planner import Ledger, SelectionProblem
@@ -27,6 +29,7 @@ from gavel.types import (
     GangState,
     Job,
     JobId,
+    JobSpec,
     JobState,
     Lease,
     Needs,
@@ -34,6 +37,7 @@ from gavel.types import (
     RoundPlan,
     WorkerId,
 )
+from gavel.types.newest import Newest
 
 LOOKED_AT_ONCE = 64  # at least so many waiting jobs are considered together
 
@@ -60,6 +64,7 @@ class Gap:
     estimate: Estimate
     lag: Ledger
     now_s: float
+    spec_of: Callable[[Job], JobSpec] = attrgetter("spec")  # with the kind whose rates apply to the job
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -72,38 +77,58 @@ class Gap:
 
 def gap_of(
     tick: Tick,
-    waiting: Sequence[Job],
     estimator: ThroughputEstimator,
     *,
     minimum_lease_fraction: float,
     switch_cost_s: Mapping[str, float],
     planner: Planner,
 ) -> Gap | None:
-    """Return what may be filled in the round in force; None if nobody waits, or too little of the round is left.
+    """Return what may be filled in the round in force; None if nobody waits, or too little is left or free of it.
 
     A job waits for the next round if less is left of this one than twice the switch cost of its kind.
     """
-    if not waiting:
-        return None
     record = next((each for each in reversed(tick.snapshot.round_records) if each.plan.starts_at_s <= tick.now_s), None)
     is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
     left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
     if record is None or left_s <= 0 or left_s < minimum_lease_fraction * record.plan.duration_s:
         return None
-    other_s = switch_cost_s.get(ANY_OTHER, 0.0)
-    worth = (job for job in waiting if 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s)
+    if not _is_any_free(tick, record.plan):
+        return None
+    waiting = _waiting(tick, switch_cost_s, left_s)
+    if not waiting:
+        return None
     return Gap(
         plan=record.plan,
         ahead=next((each for each in tick.round_plans if each.starts_at_s > tick.now_s), None),
         jobs=tick.jobs,
         gangs=tick.seen.gangs,
-        waiting=[as_known(job, estimator) for job in worth],
+        waiting=waiting,
         cluster=tick.usable,
         whole=tick.seen.cluster,
         estimate=estimator.estimate,
         lag=record.lag_rounds if planner == "lag" else {},
         now_s=tick.now_s,
+        spec_of=lambda job: as_known(job, estimator).spec,
     )
+
+
+def _is_any_free(tick: Tick, plan: RoundPlan) -> bool:
+    """Return whether some worker is neither leased in the plan nor held: looked at before the jobs, which are many."""
+    live = live_leases(plan, tick.jobs, tick.usable, tick.now_s)
+    taken = {worker for lease in live for worker in lease.worker_ids} | _held(tick.seen.gangs)
+    return not taken.issuperset(worker.id for worker in tick.usable.workers)
+
+
+def _waiting(tick: Tick, switch_cost_s: Mapping[str, float], left_s: float) -> list[Job]:
+    """The queued jobs of tiers without a cap for whose kind enough of the round is left, in order."""
+    waiting = [job for job in tick.wanting if job.state is JobState.QUEUED]
+    capped = {name for name in tick.snapshot.tiers if is_capped(name, tick.snapshot.tiers)}
+    if capped:
+        waiting = [job for job in waiting if job.spec.tier not in capped]
+    if 2 * max(switch_cost_s.values(), default=0.0) <= left_s:
+        return waiting
+    other_s = switch_cost_s.get(ANY_OTHER, 0.0)
+    return [job for job in waiting if 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s]
 
 
 def backfill(gap: Gap) -> RoundPlan | None:
@@ -198,7 +223,7 @@ def fill(
     placed: dict[int, tuple[WorkerId, ...]] = {}
     free = workers.layout()
     most = max(free.capacity_workers.values(), default=0)
-    rest = sorted((row for row, size in enumerate(sizes) if size <= most), key=lambda row: not is_behind[row])
+    rest = sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: not is_behind[row])
     while rest and free.types:
         count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
         more = _filled(rest[:count], sizes, free, rates_and_lag, needs)
@@ -264,13 +289,13 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
     """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
 
     def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
-        rates = rates_of([jobs[row].spec for row in rows], free.feasibility, gap.estimate)
+        rates = rates_of([gap.spec_of(jobs[row]) for row in rows], free.feasibility, gap.estimate)
         lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
         return rates, np.array(lag)
 
-    ids_behind = {job_id for (job_id, _), rounds in gap.lag.items() if rounds > 0}
+    ids_behind = _behind(gap.lag)
     sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]
-    needs = [job.spec.needs for job in jobs]
+    needs = _NeedsOf(jobs)
     type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
     return [
         _now(
@@ -287,6 +312,22 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
         )
         for row, ids in fill(sizes, is_behind, rates_and_lag, workers=workers, needs=needs).items()
     ]
+
+
+_behind = Newest[frozenset[JobId]](lambda lag: frozenset(job_id for (job_id, _), rounds in lag.items() if rounds > 0))
+
+
+class _NeedsOf(Sequence[Needs]):
+    """What the ranks of each job need; worked out for those that are looked at."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __getitem__(self, row: int) -> Needs:  # type: ignore[override]
+        return self._jobs[row].spec.needs
 
 
 def _next_generation(gap: Gap, job: Job) -> int:

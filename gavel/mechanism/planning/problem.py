@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.jobs.index import is_schedulable, order_key
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import (
@@ -33,13 +34,7 @@ Matrix = Callable[[Sequence[JobSpec], Sequence[AcceleratorType]], ThroughputMatr
 
 def schedulable(jobs: Iterable[Job], now_s: float) -> list[Job]:
     """Return the jobs that a round may serve, the highest priority first, then the earliest submission."""
-    live = (job for job in jobs if is_schedulable(job, now_s))
-    return sorted(live, key=lambda job: (-job.spec.priority, job.submitted_at_s, job.id))
-
-
-def is_schedulable(job: Job, now_s: float) -> bool:
-    """Return True if a round may serve the job; one that lost its gangs repeatedly waits until `retry_at_s`."""
-    return job.is_wanted and job.retry_at_s <= now_s
+    return sorted((job for job in jobs if is_schedulable(job, now_s)), key=order_key)
 
 
 def as_known(job: Job, estimator: ThroughputEstimator) -> Job:

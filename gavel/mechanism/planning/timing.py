@@ -4,8 +4,9 @@ from collections import deque
 from collections.abc import Collection, Sequence
 
 from gavel.config import Settings
+from gavel.mechanism.jobs.index import is_schedulable
 from gavel.mechanism.tick import Tick
-from gavel.types import Job, JobId, JobState, RoundPlan, RoundRecord
+from gavel.types import Job, JobId, RoundPlan, RoundRecord
 
 NEVER_S = float("inf")
 DECISIONS_KEPT = 100
@@ -47,9 +48,9 @@ def next_start_s(tick: Tick, jobs: Sequence[Job], settings: Settings, slowest_s:
         return None
     if record is None or record.plan.ends_at_s <= tick.now_s:
         return tick.now_s
-    plan, live = record.plan, {job.id for job in jobs}
-    is_served = any(lease.job_id in live for lease in plan.leases) or _fits_nowhere(tick, record, live)
-    if not is_served:
+    plan = record.plan
+    is_served = any(_may_serve(tick, lease.job_id) for lease in plan.leases)
+    if not is_served and not _fits_nowhere(tick, record, {job.id for job in jobs}):
         return tick.now_s
     return plan.ends_at_s if tick.now_s >= planning_instant_s(plan, settings, slowest_s) else None
 
@@ -58,7 +59,13 @@ def can_lease(tick: Tick) -> bool:
     """Return True if there are workers to plan for: usable ones, or gangs that cannot be preempted."""
     if tick.usable.workers:
         return True
-    return any(job.state is JobState.LEASED and not job.spec.preemptible for job in tick.jobs.values())
+    return any(not job.spec.preemptible for job in tick.index.leased.values())
+
+
+def _may_serve(tick: Tick, job_id: JobId) -> bool:
+    """Return whether the job is one of those that a round may serve now."""
+    job = tick.jobs.get(job_id)
+    return job is not None and job_id not in tick.held and is_schedulable(job, tick.now_s)
 
 
 def _fits_nowhere(tick: Tick, record: RoundRecord, job_ids: set[JobId]) -> bool:
@@ -81,7 +88,7 @@ def next_planning_s(tick: Tick, jobs: Sequence[Job], settings: Settings, slowest
 
 def next_pause_end_s(tick: Tick, settings: Settings) -> float:
     """Return when the next lost job may start again, or gangs on a draining node have to stop; +inf if neither."""
-    retries = [job.retry_at_s for job in tick.jobs.values()]
+    retries = [job.retry_at_s for job in tick.index.conditional.values()]
     drains = [node.drain_by_s for node in tick.nodes.values() if node.drain_by_s is not None]
     due_s = (*retries, *(by_s - settings.lease_grace_s for by_s in drains))
     return min((at_s for at_s in due_s if at_s > tick.now_s), default=NEVER_S)
