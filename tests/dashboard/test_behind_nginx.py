@@ -10,10 +10,12 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from api.access.oidc import CALLBACK_PATH
 from tests.api.conftest import wait_until
 from tests.dashboard.conftest import WAIT_MS
 from tests.e2e.processes import Member
 from tests.nginx import free_port, nginx
+from tests.oidc_provider import Running, running, settings_of
 
 LINE = "a line of the log"
 PROGRAM = {"argv": ["sh", "-c", f"echo {LINE}; exec sleep 600"], "total_steps": 100}
@@ -40,10 +42,23 @@ class Proxied:
 
 
 @pytest.fixture(scope="module")
-def proxied(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxied]:
+def provider() -> Iterator[Running]:
+    with running() as provider:
+        yield provider
+
+
+@pytest.fixture(scope="module")
+def proxied(tmp_path_factory: pytest.TempPathFactory, provider: Running) -> Iterator[Proxied]:
     folder, port = tmp_path_factory.mktemp("proxied"), free_port()
     url = f"https://localhost:{port}"
-    settings = {"GAVEL_PUBLIC_URL": url, "GAVEL_ALLOWED_HOSTS": "gavel.example.org", "GAVEL_CPU_WORKERS": "1"}
+    provider.tell(redirect_url=url + CALLBACK_PATH)
+    oidc = settings_of(provider.url, operator_groups=["admins"], provider_name="Example")
+    settings = {
+        "GAVEL_OIDC": json.dumps(oidc),
+        "GAVEL_PUBLIC_URL": url,
+        "GAVEL_ALLOWED_HOSTS": "gavel.example.org",
+        "GAVEL_CPU_WORKERS": "1",
+    }
     with (
         Member(folder / "state", settings) as member,
         nginx(folder, httpx.URL(member.url).port or 0, port) as trust,
@@ -67,6 +82,32 @@ def test_a_browser_logs_in_presses_a_button_and_sees_it_live(proxied: Proxied, c
         page.get_by_role("button", name="Cancel").click()
         page.locator("#confirm-yes").click()
         wait_until(lambda: client.get(f"/v1/jobs/{job}").json()["state"] == "CANCELLED")
+
+
+def test_a_browser_logs_in_at_a_provider_and_out(proxied: Proxied, chromium: Browser, provider: Running) -> None:
+    """1. The button leads to the provider and back to the overview. 2. A change passes. 3. The logout ends it."""
+    with chromium.new_context(base_url=proxied.url, ignore_https_errors=True) as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        expect.set_options(timeout=WAIT_MS)
+        provider.of("1", "Ann.Lee", "admins")
+        page.goto("/login")
+        page.get_by_role("link", name="Log in with Example").click()
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.locator(".who")).to_have_text("ann-lee")
+        page.goto("/policy")
+        expect(page.locator("body")).to_have_attribute("data-ready", "yes")
+        status = page.evaluate(
+            """async () => (await fetch("/v1/tiers/gold", {method: "PUT", headers: {"X-Gavel-Page": "dashboard",
+            "Content-Type": "application/json", "If-None-Match": "*"}, body: "{}"})).status"""
+        )
+        assert status in (200, 201)
+        page.get_by_role("button", name="Log out").click()
+        expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+        provider.of("2", "operator", "admins")
+        page.get_by_role("link", name="Log in with Example").click()
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("There is a user operator here already")
 
 
 def test_each_event_is_passed_on_when_it_comes(proxied: Proxied) -> None:
