@@ -39,6 +39,8 @@ lock:            ## pin the dependencies anew (needs uv)
 	  -o requirements-dev.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install pyproject.toml \
 	  -c requirements-dev.lock -o requirements.lock --custom-compile-command "make lock"
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra postgres pyproject.toml \
+	  -c requirements-dev.lock -o requirements-image.lock --custom-compile-command "make lock"
 	uv pip compile -q --python-version 3.11 --no-annotate --group frameworks -c requirements-dev.lock \
 	  -o requirements-frameworks.lock --custom-compile-command "make lock"
 	sed -i -E '/^(cuda|nvidia|triton)/d' requirements-frameworks.lock  # the build of torch that is installed brings its own

@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry
 from starlette.types import Scope
 
 from api.access.identity_cache import IdentityCache
+from api.access.oidc import Provider
 from api.access.rate_limit import RateLimit
-from api.dashboard import pages
+from api.dashboard import oidc, pages
 from api.http import errors
 from api.http.hosts import AllowedHosts
 from api.http.requests import BodyLimit, RequestLog
@@ -78,6 +79,7 @@ PARTS = (
     scheduling,
     service,
     pages,
+    oidc,
 )
 # Not included as routers: the paths are whole, and a request would be matched by each router, twice by its own.
 ROUTES = [route for part in PARTS for route in part.router.routes]
@@ -101,6 +103,8 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.live = LiveFeed(services)
     app.state.recent = IdentityCache(services)
     app.state.rates = RateLimit(services.settings.requests_per_user_per_s)
+    settings = services.settings
+    app.state.provider = Provider(settings.oidc, settings.public_url) if settings.oidc else None
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
     app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes, code_path=code.router.prefix)

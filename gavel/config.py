@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
 FORMER_NAMES = {
@@ -15,6 +15,57 @@ FORMER_NAMES = {
     "queued_jobs_per_user": "unfinished_jobs_per_user",
 }
 """Names that settings had, refused with the present one, so that no value is silently left out."""
+
+
+class OidcSettings(BaseModel):
+    """An OpenID provider at which people log in: the section `oidc`, or `GAVEL_OIDC__CLIENT_ID` and so on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    issuer_url: str = Field(
+        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))",
+        max_length=300,
+        description="The provider, as it names itself; https, except on this machine.",
+    )
+    client_id: str = Field(min_length=1, max_length=300, description="What the provider calls this service.")
+    client_secret: SecretStr = Field(
+        SecretStr(""), max_length=1000, description="Its secret there; default: the provider asks for none."
+    )
+    client_secret_file: Path | None = Field(None, description="File with that secret, read at each login.")
+    provider_name: str = Field(
+        "single sign-on", min_length=1, max_length=60, description="What the login page calls the provider."
+    )
+    scopes: str = Field(
+        "openid profile email",
+        pattern=r"^(.* )?openid( .*)?$",
+        max_length=300,
+        description="What to ask the provider for, separated by spaces; openid is one of them.",
+    )
+    name_claim: str = Field(
+        "preferred_username", min_length=1, max_length=100, description="Claim that users of this service are named by."
+    )
+    groups_claim: str = Field(
+        "groups", min_length=1, max_length=100, description="Claim with a person's groups; dots lead into objects."
+    )
+    tiers: dict[str, list[str]] = Field(
+        default_factory=dict, description="Tiers by group, as {'research': ['gold']}; * is everybody."
+    )
+    operator_groups: list[str] = Field(default_factory=list, description="Groups whose members are operators.")
+    viewer_groups: list[str] = Field(
+        default_factory=list, description="Groups whose members read what users may read, and change nothing."
+    )
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if self.client_secret.get_secret_value() and self.client_secret_file:
+            raise ValueError("client_secret and client_secret_file are two ways to give one secret: choose one")
+        return self
+
+    def secret(self) -> str:
+        """Return the client's secret; empty if it has none. Raises OSError if its file cannot be read."""
+        if self.client_secret_file:
+            return self.client_secret_file.read_text().strip()
+        return self.client_secret.get_secret_value()
 
 
 class Settings(BaseSettings):
@@ -44,6 +95,10 @@ class Settings(BaseSettings):
     )
     tls_cert_file: Path | None = Field(None, description="Certificate chain to serve https with, in PEM form.")
     tls_key_file: Path | None = Field(None, description="Private key of that certificate.")
+
+    oidc: OidcSettings | None = Field(
+        None, description="OpenID provider at which people may log in; needs public_url. Default: tokens only."
+    )
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
     backend: Literal["local", "ray", "simulated"] = Field(
@@ -266,6 +321,12 @@ class Settings(BaseSettings):
     def _check_tls(self) -> Self:
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ValueError("tls_cert_file and tls_key_file belong together: give both, or neither")
+        return self
+
+    @model_validator(mode="after")
+    def _check_oidc(self) -> Self:
+        if self.oidc and not self.public_url:
+            raise ValueError("oidc needs public_url: the provider sends browsers back to that address")
         return self
 
     @classmethod

@@ -12,6 +12,7 @@ from api.http.errors import problem
 from api.http.hosts import is_encrypted, is_own_origin
 from api.services import Services
 from gavel.types import Identity, Scope
+from gavel.types.federated import NewSession
 
 
 def logged_in(services: Services, session: str | None) -> Identity | None:
@@ -26,17 +27,28 @@ def may_log_in(services: Services, token: str) -> bool:
 
 
 def start_session(services: Services, request: Request, response: Response, token: str) -> None:
-    """Begin a session; set its id as a cookie that no script can read and no other site sends.
+    """Begin a session and give its id to the browser. Raise NotFound if nobody holds the token."""
+    session, begun = new_session(services)
+    services.store.start_session(begun.digest, digest(token), now_s=begun.now_s, ends_at_s=begun.ends_at_s)
+    set_session_cookie(services, request, response, session)
 
-    Where browsers reach the service by https, they send it by nothing else. Raise NotFound if nobody holds the token.
-    """
+
+def new_session(services: Services) -> tuple[str, NewSession]:
+    """Return the id of a session that is to begin now, and what the store keeps of it."""
     session, now_s = secrets.token_urlsafe(32), services.clock.now_s()
-    seconds = services.settings.session_s
-    services.store.start_session(digest(session), digest(token), now_s=now_s, ends_at_s=now_s + seconds)
+    ends_at_s = now_s + services.settings.session_s
+    return session, NewSession(digest=digest(session), now_s=now_s, ends_at_s=ends_at_s)
+
+
+def set_session_cookie(services: Services, request: Request, response: Response, session: str) -> None:
+    """Set the id of a session as a cookie that no script can read and no other site sends.
+
+    Where browsers reach the service by https, they send it by nothing else.
+    """
     response.set_cookie(
         SESSION_COOKIE,
         session,
-        max_age=int(seconds),
+        max_age=int(services.settings.session_s),
         httponly=True,
         samesite="strict",
         path="/",

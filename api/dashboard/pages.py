@@ -102,7 +102,7 @@ def job(job_id: str, request: Request, services: ServicesDep, session: CookieDep
     """Return the page of one job; a 404 page if there is no such job, or the caller may not see it."""
     caller = logged_in(services, session)
     if caller is not None and not _sees(services, caller, job_id):
-        return _render("missing.html", request, 404, job_id=job_id)
+        return render("missing.html", request, 404, job_id=job_id)
     return _page("job", f"Job {job_id}", request, services, session, job_id=job_id)
 
 
@@ -120,16 +120,16 @@ def _sees(services: Services, caller: Identity, job_id: str) -> bool:
 
 
 @router.get("/login")
-def login_page(request: Request) -> Response:
+def ask_for_login(request: Request) -> Response:
     """Return the page to log in on. Its script takes a token from the address, behind #, which no server is sent."""
-    return _login_page(request, status=200)
+    return login_page(request, status=200)
 
 
 @router.post("/login", responses=documented(400, 403))
 def login(request: Request, services: ServicesDep, token: FormToken) -> Response:
     """Begin a session with a token and redirect to the overview."""
     if not may_log_in(services, token):
-        return _login_page(request, "The service does not know this token, or it is that of a job.")
+        return login_page(request, "The service does not know this token, or it is that of a job.")
     answer = RedirectResponse("/", status_code=303, headers=HEADERS)
     start_session(services, request, answer, token)
     return answer
@@ -164,9 +164,9 @@ def _page(
     """Return a page for the caller; the login page without a session."""
     caller = logged_in(services, session)
     if caller is None:
-        return _login_page(request)
+        return login_page(request)
     offered = request.app.state.paths
-    return _render(
+    return render(
         f"{name}.html",
         request,
         200,
@@ -186,10 +186,13 @@ def _page(
     )
 
 
-def _login_page(request: Request, refusal: str = "", status: int = 401) -> HTMLResponse:
-    return _render("login.html", request, status, refusal=refusal)
+def login_page(request: Request, refusal: str = "", status: int = 401) -> HTMLResponse:
+    """Return the page to log in on, with the ways that this service has, and with why nobody is logged in."""
+    oidc = request.app.state.services.settings.oidc
+    return render("login.html", request, status, refusal=refusal, provider=oidc.provider_name if oidc else "")
 
 
-def _render(template: str, request: Request, status: int, **values: object) -> HTMLResponse:
+def render(template: str, request: Request, status: int, **values: object) -> HTMLResponse:
+    """Return a page with the headers that every page has."""
     text = _templates.get_template(template).render(**values)
     return HTMLResponse(text, status_code=status, headers=HEADERS)

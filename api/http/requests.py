@@ -97,7 +97,8 @@ class RequestLog:
         self._count.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
         if status >= self._logged_from:
-            log.info("request.served", method=method, route=route, status=status, seconds=round(seconds, 6))
+            client, seconds = (scope.get("client") or ("",))[0], round(seconds, 6)
+            log.info("request.served", method=method, route=route, status=status, seconds=seconds, client=client)
 
 
 def _request_id(scope: Scope) -> str:

@@ -10,6 +10,7 @@ from fastapi.sse import EventSourceResponse
 from api.access.identity_cache import Credential, IdentityCache, identity_cache_of
 from gavel.errors import StoreUnavailable
 
+HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second: nginx passes each event on at once
 LOOK_AGAIN_S = 1.5  # whether the token or session of a stream is still good, while there is nothing to send
 
 
@@ -19,7 +20,7 @@ def event_stream(request: Request, chunks: AsyncGenerator[bytes, None]) -> Event
     One comes at least every LOOK_AGAIN_S seconds, empty if nothing is new.
     """
     events = _while_valid(chunks, identity_cache_of(request), request.state.credential)
-    return EventSourceResponse(events, headers={"Cache-Control": "no-store"})
+    return EventSourceResponse(events, headers=HEADERS)
 
 
 async def _while_valid(

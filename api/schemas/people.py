@@ -1,10 +1,10 @@
 """Tiers, users and tokens."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
-from api.schemas.fields import Name, ObjectiveName, Priority, Request, View, example
+from api.schemas.fields import TEXT_PATTERN, Name, ObjectiveName, Priority, Request, View, example
 
 
 class TierPut(Request):
@@ -87,6 +87,24 @@ class UserView(View):
 
     name: str
     tiers: list[str]
+
+
+class UserLinkPut(Request):
+    """The person at the OpenID provider who is to log in as the user."""
+
+    model_config = example(subject="248289761001")
+
+    subject: Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=255)] = Field(
+        description="The provider's own key of the person; the login page shows it to whom it refuses."
+    )
+
+
+class UserLinkView(View):
+    """Who at the OpenID provider logs in as the user."""
+
+    user: str
+    issuer: str
+    subject: str
 
 
 class UserList(View):

@@ -10,7 +10,7 @@ from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.resolving import OneJob
 from gavel.cli.table import Rows
-from gavel.client import AuditEntry
+from gavel.client import AuditEntry, UserLink
 
 tier_commands = typer.Typer(help="List tiers, try a change of one, make it.", no_args_is_help=True)
 user_commands = typer.Typer(help="List users, or say which tiers one may use.", no_args_is_help=True)
@@ -157,6 +157,34 @@ def set_user(
         fail("--tier: name at least one tier")
     with connect() as client:
         show.answer([client.put_user(name, tier)], as_json, show.users)
+
+
+@user_commands.command("link")
+def link_user(
+    name: UserName,
+    subject: Annotated[
+        str | None, typer.Argument(metavar="SUBJECT", help="The provider's key of the person; without it: show it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Let a person at the OpenID provider log in as this user. The login page names the subject to that person."""
+    with connect() as client:
+        link = client.link_user(name, subject) if subject else client.user_link(name)
+        show.answer(link, as_json, link_table)
+
+
+def link_table(link: UserLink) -> Rows:
+    """Return who at the OpenID provider logs in as a user."""
+    table = Rows("USER", "SUBJECT", "ISSUER", long=("ISSUER",))
+    table.add_row(link["user"], show.harmless(link["subject"]), show.harmless(link["issuer"]))
+    return table
+
+
+@user_commands.command("unlink")
+def unlink_user(name: UserName, as_json: Json = False) -> None:
+    """Let nobody at the OpenID provider log in as this user any more, and end the sessions that began so."""
+    with connect() as client:
+        show.answer([client.unlink_user(name)], as_json, show.users)
 
 
 @token_commands.command("create")

@@ -28,6 +28,7 @@ __all__ = [
     "TierPreview",
     "TierPut",
     "TokenCreate",
+    "UserLinkPut",
     "UserPut",
     "WhatIf",
 ]
@@ -210,6 +211,12 @@ class UserPut(TypedDict):
     """The tiers a user may submit to; the first is the default."""
 
     tiers: Sequence[str]
+
+
+class UserLinkPut(TypedDict):
+    """The person at the OpenID provider who is to log in as the user."""
+
+    subject: str  # The provider's own key of the person; the login page shows it to whom it refuses.
 
 
 class TokenCreate(TypedDict):

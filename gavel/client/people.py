@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from gavel.client.answers import BearerToken, Secret, Tier, Usage, User
+from gavel.client.answers import BearerToken, Secret, Tier, Usage, User, UserLink
 from gavel.client.bodies import TierPut
 from gavel.client.script import Method, Script, call, get, listed, part
 
@@ -46,6 +46,21 @@ class PeopleCalls:
     def put_user(self, name: str, tiers: Sequence[str]) -> Script[User]:
         """Create or replace a user; the first tier is its default."""
         return call("PUT", f"/v1/users/{part(name)}", json={"tiers": list(tiers)})
+
+    @Method
+    def user_link(self, name: str) -> Script[UserLink]:
+        """Return who at the OpenID provider logs in as the user. 404 if nobody does."""
+        return get(f"/v1/users/{part(name)}/link")
+
+    @Method
+    def link_user(self, name: str, subject: str) -> Script[UserLink]:
+        """Let the person with this subject at the OpenID provider log in as the user."""
+        return call("PUT", f"/v1/users/{part(name)}/link", json={"subject": subject})
+
+    @Method
+    def unlink_user(self, name: str) -> Script[User]:
+        """Let nobody at the OpenID provider log in as the user any more; end the sessions that began so."""
+        return call("DELETE", f"/v1/users/{part(name)}/link")
 
     @Method
     def secrets(self) -> Script[list[Secret]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gavel.ports.estimator import ThroughputEstimate
+from gavel.ports.federated import FederatedStore
 from gavel.ports.notifications import NotificationStore
 from gavel.types import (
     ApplicationResource,
@@ -298,6 +299,10 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     @property
     def notifications(self) -> NotificationStore:
         """The notifications of users."""
+
+    @property
+    def federated(self) -> FederatedStore:
+        """Which user each person at an OpenID provider is."""
 
     @property
     def cache_version(self) -> int:

@@ -14,6 +14,7 @@ from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused,
 from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store import (
     conformance_api,
+    conformance_federated,
     conformance_live,
     conformance_notifications,
     conformance_operations,
@@ -349,5 +350,6 @@ API_CHECKS: tuple[Callable[[WholeStore], None], ...] = (
     *conformance_api.CHECKS,
     *conformance_live.CHECKS,
     *conformance_notifications.CHECKS,
+    *conformance_federated.CHECKS,
 )
 """Of ApiStore, for a store that passes the others, too."""

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -282,6 +282,16 @@ class SessionRow(Base):
     session_hash: Mapped[str] = mapped_column(primary_key=True)
     token_hash: Mapped[str]
     ends_at_s: Mapped[float]
+
+
+class FederatedIdentityRow(Base):
+    """A person at an OpenID provider, the user that it is here, and the token (SHA-256) that its sessions belong to."""
+
+    __tablename__ = "federated_identities"
+    issuer: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    user_name: Mapped[str] = mapped_column(unique=True)
+    token_hash: Mapped[str | None]
 
 
 class AuditRow(Base):

@@ -38,6 +38,7 @@ from gavel.store import (
     user_requests,
 )
 from gavel.store.database import open_database
+from gavel.store.federated import FederatedIdentities
 from gavel.store.feed import feed
 from gavel.store.leadership import Leadership
 from gavel.store.metric_points import metric_points
@@ -101,6 +102,7 @@ class SqlStore:
         self._writer = Writer(self._write_engine, on_change=on_change)
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
         self.notifications = Notifications(self._read, self._writer.write)
+        self.federated = FederatedIdentities(self._read, self._write)
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)

@@ -90,6 +90,9 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/users": (403, 403, 403, 403, 200),
     "GET /v1/users/{user}": (403, 403, 403, 403, 200),
     "PUT /v1/users/{user}": (403, 403, 403, 403, 200),
+    "GET /v1/users/{user}/link": (403, 403, 403, 403, 404),
+    "PUT /v1/users/{user}/link": (403, 403, 403, 403, 409),
+    "DELETE /v1/users/{user}/link": (403, 403, 403, 403, 404),
     "POST /v1/users/{user}/tokens": (403, 403, 403, 403, 201),
     "GET /v1/users/{user}/tokens": (403, 403, 403, 403, 200),
     "DELETE /v1/users/{user}/tokens/0000000000000000": (403, 403, 403, 403, 404),
@@ -161,6 +164,7 @@ BODIES: dict[str, Any] = {
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
     "PUT /v1/secrets/TOKEN": {"value": "of the caller"},
+    "PUT /v1/users/{user}/link": {"subject": "248289761001"},
     "PUT /v1/users/{user}/notification-settings": {"occasions": ["end"]},
     "PUT /v1/notification-settings": {"occasions": ["end"]},
     "POST /v1/resources/batch": {"resources": [{"name": "lb", "capacity": 1, "nodes": {"node/worker-a": 1}}]},
@@ -382,6 +386,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
     dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/logout", "/static/{name}", "/favicon.ico"}
+    dashboard |= {"/login/oidc", "/login/oidc/callback"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}

@@ -18,8 +18,9 @@ from schemathesis.config import SchemathesisConfig
 
 from api.app import PARTS
 from api.schemas import JobSubmit
+from gavel.config import OidcSettings
 from gavel.types import InfeasibleType, JobState, NodeStatus, Operation, OperationState, Reason
-from tests.api.conftest import NOW_S, Service
+from tests.api.conftest import NOW_S, Service, serve
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
 
@@ -27,6 +28,13 @@ EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 10
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
 POSSIBLE = ["2xx", "304", "404", "409", "412", "422", "428", "429"]
 REFUSED = ["400", "401", "403", "404", "405", "406", "409", "412", "413", "415", "422", "428", "429"]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that can answer every route: with an OpenID provider, which is not asked."""
+    oidc = OidcSettings(issuer_url="https://login.example.org", client_id="gavel")
+    yield from serve(tmp_path_factory.mktemp("service"), public_url="https://gavel.example.org", oidc=oidc)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +87,7 @@ POSSIBLE_BODY = {
     "objective": "fairness",
     "policy": None,
     "guarantee": 0,
+    "subject": "1",
     "parent": None,
     "after": [],
     "priority": None,
@@ -127,6 +136,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     caller.put("/v1/users/gold", json={"tiers": ["gold"]})
+    caller.put("/v1/users/gold/link", json={"subject": "1"})
     caller.post("/v1/users/gold/tokens")
     token_id = caller.get("/v1/users/gold/tokens").json()["items"][0]["id"]
     job = replace(service.store.job(job_id), state=JobState.CANCELLED, finished_at_s=NOW_S)

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,13 +24,15 @@ SCHEDULER = "gavel.daemon.scheduling"  # a word of that process' command line
 class Member:
     """One `gavel serve`, or `gavel serve --api-only`. Its output is what it says of itself."""
 
-    def __init__(self, state_dir: Path, settings: dict[str, str], *options: str) -> None:
+    def __init__(
+        self, state_dir: Path, settings: dict[str, str], *options: str, wrapped_in: Sequence[str] = ()
+    ) -> None:
         self.state_dir = state_dir
         self._output = state_dir.parent / f"member-{len(list(state_dir.parent.glob('member-*')))}.out"
         environment = os.environ | settings | {"GAVEL_STATE_DIR": str(state_dir), "GAVEL_PORT": "0"}
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gavel.cli", "serve", *options],
+                [*wrapped_in, sys.executable, "-m", "gavel.cli", "serve", *options],
                 env=environment,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -61,7 +61,7 @@ from gavel.client.answers.scheduling import (
     WorstJob,
 )
 from gavel.client.answers.service import Health
-from gavel.client.answers.tiers_and_users import BearerToken, Secret, Tier, TokenCreated, Usage, User
+from gavel.client.answers.tiers_and_users import BearerToken, Secret, Tier, TokenCreated, Usage, User, UserLink
 from gavel.client.answers.why_and_what_if import (
     Binding,
     Calibration,
@@ -140,6 +140,7 @@ __all__ = [
     "Usage",
     "User",
     "UserClaim",
+    "UserLink",
     "Verification",
     "Worker",
     "WorstJob",

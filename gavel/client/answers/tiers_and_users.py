@@ -42,6 +42,14 @@ class User(TypedDict):
     tiers: list[str]
 
 
+class UserLink(TypedDict):
+    """Who at the OpenID provider logs in as the user."""
+
+    user: str
+    issuer: str
+    subject: str
+
+
 class TokenCreated(TypedDict):
     """A new bearer token: shown once, only its digest is kept."""
 
