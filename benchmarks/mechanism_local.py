@@ -17,7 +17,9 @@ from pathlib import Path
 
 from benchmarks.table import Row, run
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
+from gavel.backends.sandbox import bubblewrap
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
@@ -52,6 +54,7 @@ def rows(quick: bool) -> Iterator[Row]:
         with a_cluster(size) as cluster:
             spent = [cluster.gang_start_ms(size) for _ in range(3 if quick else 15)]
         yield Row(f"gang of {size}, from plan to all processes executing", statistics.median(spent), "ms", limit_ms)
+    yield from sandbox_rows(3 if quick else 21)
     with a_cluster(1) as cluster:
         spent = [cluster.hand_over_ms() for _ in range(3 if quick else 9)]
     yield Row("lease hand-over: stop, checkpoint, next gang executing", statistics.median(spent), "ms", 500.0)
@@ -65,10 +68,22 @@ def rows(quick: bool) -> Iterator[Row]:
             yield Row(f"{name}, CPU", cpu_ms, "CPU ms")
 
 
+def sandbox_rows(repetitions: int) -> Iterator[Row]:
+    """What a sandbox adds to the start of a gang, measured in turns with and without one."""
+    if bubblewrap().problem:
+        return
+    for size in (1, 8):
+        with a_cluster(size) as sandboxed, a_cluster(size, "none") as plain:
+            pairs = [(sandboxed.gang_start_ms(size), plain.gang_start_ms(size)) for _ in range(repetitions)]
+        within_ms, without_ms = (statistics.median(spent) for spent in zip(*pairs, strict=True))
+        yield Row(f"start of a gang of {size}: what a sandbox adds", within_ms - without_ms, "ms", 30.0)
+        yield Row(f"start of a gang of {size}: with a sandbox to without", within_ms / without_ms, "ratio")
+
+
 class Bench:
     """A local backend of oversubscribed workers, observed as the service does: whenever something has ended."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, isolation: str) -> None:
         self._changed = threading.Event()
         self._clock = SystemClock()
         self._numbers = count(1)
@@ -82,6 +97,7 @@ class Bench:
             lease_grace_s=5.0,
             log_bytes_per_job=1 << 16,
             on_change=self._changed.set,
+            preparation=Preparation(isolation=isolation),
         )
 
     def gang_start_ms(self, size: int) -> float:
@@ -180,10 +196,10 @@ def a_scheduler(bench: Bench) -> Iterator[Scheduler]:
 
 
 @contextmanager
-def a_cluster(workers: int) -> Iterator[Bench]:
+def a_cluster(workers: int, isolation: str = "auto") -> Iterator[Bench]:
     """A bench in a folder of its own; no process of it is left afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Bench(Path(folder), workers)
+        made = Bench(Path(folder), workers, isolation)
         try:
             yield made
         finally:

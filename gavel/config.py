@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+CONFIGURATION = "gavel.toml"
 FORMER_NAMES = {
     "policy_path": "policy_dir",
     "ray_node_folder": "ray_node_dir",
@@ -76,7 +77,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="GAVEL_", env_nested_delimiter="__", toml_file="gavel.toml", extra="forbid"
+        env_prefix="GAVEL_", env_nested_delimiter="__", toml_file=CONFIGURATION, extra="forbid"
     )
 
     state_dir: Path = Field(Path(".gavel"), description="Database, gangs, checkpoints and logs live below this folder.")
@@ -263,6 +264,22 @@ class Settings(BaseSettings):
         "--network host",
         max_length=1000,
         description="Options of `podman run` for every job in an image.",
+    )
+    isolation: Literal["auto", "sandbox", "none"] = Field(
+        "auto",
+        description="Run jobs in a sandbox: where a node can make one, always (other nodes are not used), or never.",
+    )
+    sandbox_folders: str = Field(
+        "",
+        max_length=4000,
+        pattern=r"^(/[^\s:]*(:r[ow])?(\s+|$))*$",
+        description="What every job sees in its sandbox: folders, PATH or PATH:rw, separated by spaces.",
+    )
+    job_folders: str = Field(
+        "",
+        max_length=4000,
+        pattern=r"^(/\S*(\s+|$))*$",
+        description="Where jobs may name files and folders: folders, {user} for their user; default: anywhere.",
     )
     setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     data_cache_bytes: int = Field(

@@ -17,7 +17,8 @@ if __name__ == "__main__":  # run by path with -I: find the package from this fi
 
 from gavel.backends.environments import Environment, activated
 from gavel.backends.machine import boottime_s, descendants, read_json
-from gavel.backends.processes import Process, start_task
+from gavel.backends.processes import Process, begin, start_task
+from gavel.backends.sandbox import Sandbox
 from gavel.child_processes import adopt_orphans, exit_text
 
 NICENESS = 10  # what trains beside it goes first
@@ -34,6 +35,7 @@ class Build:
         self._env: dict[str, str] = launch["setup"]["env"]
         self._limit_s: float = launch["setup"]["limit_s"]
         self._end_boottime_s = boottime_s() + self._limit_s
+        self._sandbox: Sandbox | None = None
 
     def run(self) -> str:
         """Build; return "" or the sentence that says how it failed."""
@@ -48,9 +50,13 @@ class Build:
         python, uv = self._launch["python"] or sys.executable, shutil.which("uv", path=self._env["PATH"])
         problem = self._call([python, "-I", "-m", "venv", self._folder], self._env)
         if problem and uv:  # a Python without ensurepip, as Debian's
-            problem = self._call([uv, "venv", "--quiet", "--clear", "--python", python, self._folder], self._env)
+            problem = self._call(
+                [uv, "venv", "--quiet", "--allow-existing", "--python", python, self._folder], self._env
+            )
         for name in ("pip", "pip3") if uv and not problem else ():
-            path = os.path.join(self._folder, "bin", name)
+            path = os.path.join(os.path.realpath(self._folder), "bin", name)
+            if os.path.realpath(os.path.dirname(path)) != os.path.dirname(path):
+                return "made no virtual environment"
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "w", encoding="utf-8") as file:
@@ -59,9 +65,11 @@ class Build:
 
     def _call(self, argv: list[str], env: dict[str, str]) -> str:
         """Run a program to its end, and end all that it started; return "" or what happened, for a sentence."""
+        self._sandbox = self._enter_sandbox()
         process = start_task(
             {"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env},
             self._launch["secrets"].values(),
+            self._sandbox.begin if self._sandbox else begin,
         )
         if process.problem:
             return f"could not start: {process.problem}"
@@ -79,6 +87,17 @@ class Build:
             return f"took longer than {self._limit_s:g} s (setup_limit_s)"
         return f"failed with {exit_text(code)}" if code else ""
 
+    def _enter_sandbox(self) -> Sandbox | None:
+        """Return a sandbox that sees what the job sees, and may write the environment; None if the job has none."""
+        if not self._launch.get("sandbox"):
+            return None
+        cache = os.path.join(self._launch["setup"]["root"], "cache", self._launch["user"])
+        temporary = temporary_of(self._folder)  # not the gang's, which the build outlives
+        for folder in (self._folder, cache, temporary):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        launch = {**self._launch, "sandbox": {**self._launch["sandbox"], "tmp": temporary}}
+        return Sandbox(launch, {self._folder: "rw", cache: "rw"})
+
     def _exit_code(self, process: Process) -> int | None:
         """Return the exit code of the program once it has ended; reap what it left."""
         while True:
@@ -88,8 +107,10 @@ class Build:
                 break
             if pid == 0:
                 break
-            if pid == process.pid:
+            if pid in (process.pid, self._sandbox and self._sandbox.pid):
                 process.exit_code = os.waitstatus_to_exitcode(status)
+        for _, status in self._sandbox.ended() if self._sandbox else ():
+            process.exit_code = os.waitstatus_to_exitcode(status)
         return process.exit_code
 
     def _read(self, process: Process) -> bool:
@@ -111,6 +132,11 @@ class Build:
                 os.waitpid(-1, 0)
 
 
+def temporary_of(folder: str) -> str:
+    """Return where a build in a sandbox has its temporary files."""
+    return f"{folder}.tmp"
+
+
 def main(directory: str, digest: str) -> None:
     """Build the environment of the gang's job, and store how it ended."""
     launch = read_json(os.path.join(directory, "launch.json"))
@@ -120,6 +146,7 @@ def main(directory: str, digest: str) -> None:
     folder = environment.make_folder()
     with open(environment.log_path, "ab", buffering=0) as log:
         problem = Build(launch, folder, log).run()
+    shutil.rmtree(temporary_of(folder), ignore_errors=True)
     if problem:
         shutil.rmtree(folder, ignore_errors=True)
         environment.record_failure(problem)

@@ -1,7 +1,6 @@
 """One gang of this machine, kept in its directory: start, adopt, watch, stop, forget."""
 
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import gang_processes, machine
+from gavel.backends.gang_files import job_files, make_gang_folder, remove_gang_folder
 from gavel.backends.gang_records import (
     ExitRecord,
     exit_record,
@@ -56,7 +56,7 @@ class LocalGang:
         self.started_boottime_s: float | None = None
         self.ended_boottime_s: float | None = None
         self.reports = ReportReader(
-            directory / "reports.jsonl",
+            job_files(directory) / "reports.jsonl",
             generation=instruction.generation,
             start_step=instruction.start_step,
             total_steps=instruction.total_steps,
@@ -80,7 +80,7 @@ class LocalGang:
     def remember(self) -> None:
         """Write the gang's file, so that a restarted service knows the gang even while it only waits."""
         self._home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.directory.mkdir(mode=0o700, exist_ok=True)
+        make_gang_folder(self.directory)
         record = {"boot_id": machine.boot_id(), "lease_boottime_s": self.lease_boottime_s}
         self._write("gang.json", record | {"instruction": asdict(self.instruction)})
 
@@ -196,9 +196,7 @@ class LocalGang:
 
     def forget(self) -> None:
         """Delete everything of the gang but its log."""
-        if self.directory.is_symlink():
-            self.directory.unlink()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        remove_gang_folder(self.directory)
 
     # --- watching ---
 

@@ -9,6 +9,7 @@ from gavel.backends import machine
 
 SUPERVISOR = b"/supervisor.py"
 VARIABLE = b"GAVEL_GANG_DIR="
+JOB_FILES = b"/" + machine.JOB_FILES.encode()
 
 
 def supervises(pid: int, home: Path) -> bool:
@@ -47,5 +48,5 @@ def _homes(pid: int) -> set[str]:
         homes.update(words if any(word.endswith(SUPERVISOR) for word in words) else ())
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             if variable.startswith(VARIABLE):
-                homes.add(variable.removeprefix(VARIABLE))
+                homes.add(variable.removeprefix(VARIABLE).removesuffix(JOB_FILES))
     return {os.fsdecode(home) for home in homes}

@@ -74,6 +74,13 @@ def usable(cluster: Cluster, problems: Mapping[WorkerId, str]) -> Cluster:
     return replace(cluster, nodes=nodes, workers=tuple(each for each in cluster.workers if each.id not in problems))
 
 
+def without_workers(cluster: Cluster, problem: str) -> Cluster:
+    """Return the cluster without any worker if there is a problem, which its nodes then say."""
+    if not problem:
+        return cluster
+    return replace(cluster, nodes=tuple(replace(node, problem=problem) for node in cluster.nodes), workers=())
+
+
 def problems_of(printed: str, devices: Iterable[str]) -> dict[str, str]:
     """Return the problem of each device (a UUID) that has one, of the answer to a query of `FIELDS`."""
     rows = [[cell.strip() for cell in line.split(",")] for line in printed.splitlines()]

@@ -11,7 +11,18 @@ from typing import Any
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
+from gavel.backends.gang_files import TEMPORARY, job_files
+from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
+from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox_mounts import (
+    common_folders,
+    data_folders,
+    device_nodes,
+    interpreter_folders,
+    named_paths,
+    private_files,
+)
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -39,6 +50,11 @@ class Places:
     checkpoints: Path
     log: Path
     outputs: Path | None = None
+
+    @property
+    def state(self) -> Path:
+        """Return the state folder."""
+        return self.gang.parents[2]
 
     @property
     def images(self) -> Path:
@@ -70,7 +86,9 @@ class Preparation:
     `setup_limit_s`: the most that a setup may take. Inputs are fetched from `data_hosts` (patterns), each within
     `data_limit_s`, and take `data_cache_bytes` together. `image_command` is Podman with its own options,
     `image_options` are those of its `run`. `secrets_of` returns the values of a user's secrets by their names, and
-    raises NotFound.
+    raises NotFound. `isolation`: `sandbox`, `none`, or `auto`, a sandbox where this node can make one. In it every job
+    sees `shown_folders` (PATH or PATH:rw), and none sees `hidden_paths`. What jobs name lies in `job_folders`, with
+    {user} for their user, if there are any.
     """
 
     setup_limit_s: float = 3600.0
@@ -87,6 +105,10 @@ class Preparation:
         "cgroupfs",
     )
     image_options: Sequence[str] = ("--network", "host")
+    isolation: str = "auto"
+    shown_folders: Sequence[str] = ()
+    hidden_paths: Sequence[str] = ()
+    job_folders: Sequence[str] = ()
     secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
 
 
@@ -144,7 +166,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
-    return {
+    launch: dict[str, Any] = {
         "job_id": gang.job_id,
         "generation": gang.generation,
         "user": gang.user,
@@ -170,6 +192,56 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "outputs": str(places.outputs or ""),
         "output_bytes": output_bytes,
     }
+    return launch | _isolation(gang, places, launch, preparation)
+
+
+def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
+    """Return what the job may have of its node, and its sandbox, if it gets one."""
+    is_sandboxed = preparation.isolation != "none" and not gang.image and not bubblewrap().problem
+    return {
+        "named": _named(gang),
+        "job_folders": [each.format(user=gang.user) for each in preparation.job_folders],
+        "hidden": _hidden(places, preparation),
+        "own": _own_folders(gang, places) | dict.fromkeys(data_folders(launch), "ro"),
+        "sandbox": _sandbox(gang, places, launch, preparation) if is_sandboxed else None,
+    }
+
+
+def _named(gang: LaunchGang) -> dict[str, str]:
+    """Return how the job may use the paths that it names itself: its folder, its interpreter, its inputs."""
+    inputs = {path: "ro" for source in gang.data.values() if (path := local_path(source))}
+    workdir = {gang.workdir: "rw"} if gang.workdir and not gang.code else {}
+    return {**inputs, **({gang.python: "ro"} if gang.python else {}), **workdir}
+
+
+def _hidden(places: Places, preparation: Preparation) -> list[str]:
+    """Return what jobs see only their own part of, or nothing: the folders of all jobs, and what the service keeps."""
+    shared = [each.parent for each in (places.checkpoints, places.outputs) if each is not None]
+    own = [str(path) for path in (places.state, *shared)]
+    return [*own, *preparation.hidden_paths, *private_files()]
+
+
+def _own_folders(gang: LaunchGang, places: Places) -> dict[str, str]:
+    """Return how the gang may use the folders that the service makes for it; a part after what it is in."""
+    folders = {str(places.gang): "ro", str(places.runtime): "ro", str(job_files(places.gang)): "rw"}
+    own = (places.work, places.checkpoints, places.outputs)
+    checkpoint = _checkpoint(gang, places)
+    if checkpoint is not None and gang.checkpoint is None:
+        folders[str(checkpoint)] = "ro"
+    return {**folders, **{str(each): "rw" for each in own if each is not None}}
+
+
+def _sandbox(gang: LaunchGang, places: Places, launch: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
+    """Return the sandbox of the gang: what it sees of its node besides its environment."""
+    env = launch["ranks"][0]["env"]
+    interpreter = interpreter_folders(gang.python) if gang.python else ()
+    return {
+        "command": bubblewrap().path,
+        "tmp": str(places.gang / TEMPORARY),
+        "shown": common_folders(preparation.shown_folders),
+        "mentioned": sorted({*named_paths(launch["argv"], env), *interpreter}),
+        "devices": device_nodes(env),
+    }
 
 
 def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
@@ -180,7 +252,7 @@ def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
         "GAVEL_JOB_ID": gang.job_id,
         "GAVEL_GENERATION": str(gang.generation),
         "GAVEL_WORLD_SIZE": str(len(gang.worker_ids)),
-        "GAVEL_GANG_DIR": str(places.gang),
+        "GAVEL_GANG_DIR": str(job_files(places.gang)),
         "GAVEL_CHECKPOINT_DIR": str(places.checkpoints),
         "GAVEL_CHECKPOINT": str(_checkpoint(gang, places) or ""),
         "GAVEL_PREVIOUS_CHECKPOINT": str(previous or ""),
@@ -202,7 +274,7 @@ def _setup(
     gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], limit_s: float
 ) -> dict[str, Any]:
     """Return what makes the job's environment. Of its variables only those that installers read are given to it."""
-    cache = places.environments / "cache"
+    cache = places.environments / "cache" / gang.user
     given = {
         "PIP_CACHE_DIR": str(cache / "pip"),
         "UV_CACHE_DIR": str(cache / "uv"),
@@ -231,20 +303,16 @@ def _data(
 
 def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[str, Any]:
     """Return how the job's image is run, with the folders that are the same inside."""
-    checkpoint = _checkpoint(gang, places)
-    own = (places.gang, places.work, places.checkpoints, places.outputs)
-    folders = {str(each): "rw" for each in own if each is not None}
+    folders = _own_folders(gang, places)
     if gang.workdir and not gang.code:
         folders[gang.workdir] = "rw"
-    if checkpoint is not None and gang.checkpoint is None:
-        folders[str(checkpoint)] = "ro"
     return {
         "name": gang.image,
         "command": list(preparation.image_command),
         "options": list(preparation.image_options),
         "root": str(places.images),
         "limit_s": preparation.setup_limit_s,
-        "folders": {**folders, str(places.runtime): "ro"},
+        "folders": folders,
     }
 
 

@@ -18,10 +18,11 @@ from gavel.backends.accelerators import LocalAccelerator, node_name
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT, FolderBackend, answering
 from gavel.backends.gang import GangKey, LocalGang
-from gavel.backends.gpu_health import GpuHealth, usable
+from gavel.backends.gpu_health import GpuHealth, usable, without_workers
 from gavel.backends.isolation import adopted_gangs, isolated
 from gavel.backends.launch import PREPARATION, Places, Preparation, base_environment, launch_json
 from gavel.backends.requests import gang_request, hold_again
+from gavel.backends.sandbox import missing_sandbox
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
 from gavel.backends.warm_starts import WarmStarts
@@ -87,6 +88,7 @@ class LocalBackend(FolderBackend):
         self._log_bytes_per_job = log_bytes_per_job
         self._output_bytes_per_job = output_bytes_per_job
         self._preparation = preparation
+        self._missing_sandbox = missing_sandbox(preparation.isolation)
         self._base = {**base_environment(), **(environment or {})}
         self._accelerators = {each.worker.id: each for each in accelerators}
         self._cluster = _cluster([*self._accelerators.values()])
@@ -127,7 +129,7 @@ class LocalBackend(FolderBackend):
             self._sharing.mark_loaded(worker for gang in self._warm.waiting() for worker in gang.worker_ids)
             return Observation(
                 observed_at_s=now_s,
-                cluster=usable(self._cluster, self._health.problems()),
+                cluster=without_workers(usable(self._cluster, self._health.problems()), self._missing_sandbox),
                 gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
                 resources=self._table.resources(now_s),
                 held=self._table.held(),
@@ -175,7 +177,8 @@ class LocalBackend(FolderBackend):
             lease_grace_s=self._lease_grace_s,
         )
         with isolated(gang, self._folder):
-            gang.forget()  # what an earlier gang of the job has put there
+            if not self._warm.has(gang.key):
+                gang.forget()  # what an earlier gang of the job has put there
             gang.remember()
         self._know(gang)
 

@@ -16,6 +16,7 @@ READ_BYTES = 1 << 20
 LAUNCH_BYTES = 1 << 24  # of one object: a launch has the variables of every rank
 READY = "ready.json"  # of a gang: all that its ranks need is on this node
 GO = "go.json"  # of a gang: every node of it is ready
+JOB_FILES = "job"  # of a gang: the folder that its processes write, GAVEL_GANG_DIR
 
 
 def boottime_s() -> float:

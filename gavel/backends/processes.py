@@ -1,16 +1,18 @@
 """Starts the processes of a gang, ranks and tasks. Standard library only: a part of the supervisor."""
 
 import os
-import signal
-from collections.abc import Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from gavel.backends.output import Mask, shortened
+from gavel.backends.program_start import become
 from gavel.child_processes import die_with
 
 LINE_BYTES = 1 << 16
 MESSAGE_CHARACTERS = 1000
-OOM_SCORE = 500  # when memory runs out, the kernel kills a job's process before a supervisor or the service
+
+Begin = Callable[..., tuple[int, int, int]]
+"""Starts a program, as `begin` does, here or in a sandbox."""
 
 
 class Process:
@@ -39,12 +41,29 @@ class Process:
         return b"".join(self._prefix + line + b"\n" for line in text[:cut].splitlines())
 
 
-def start_ranks(launch: dict[str, Any]) -> list[Process]:
-    """Start every rank and return them; the `problem` of one that could not be started says why.
+def begin(argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = None) -> tuple[int, int, int]:
+    """Fork; return pid, output, and a pipe that carries an error, or closes once the program is executing.
 
-    All are forked before the first is waited for, so that they load on all cores at the same time.
+    `stdin`: the descriptor that the program reads from; None: it reads nothing.
     """
-    begun = [begin(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
+    output, output_end = os.pipe2(os.O_CLOEXEC)
+    status, status_end = os.pipe2(os.O_CLOEXEC)
+    supervisor = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        become(argv, cwd, spec, (stdin, output_end, status_end), lambda: die_with(supervisor))
+    os.close(output_end)
+    os.close(status_end)
+    os.set_blocking(output, False)
+    return pid, output, status
+
+
+def start_ranks(launch: dict[str, Any], start: Begin = begin) -> list[Process]:
+    """Start every rank and return them; the `problem` of one that could not be started says why. Raises OSError.
+
+    All are started before the first is waited for, so that they load on all cores at the same time.
+    """
+    begun = [start(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
     return ranks_of(launch, begun)
 
 
@@ -64,62 +83,14 @@ def _rank(number: int, pid: int, output: int, status: int, is_alone: bool, secre
     return rank
 
 
-def start_task(spec: dict[str, Any], secrets: Iterable[str] = ()) -> Process:
+def start_task(spec: dict[str, Any], secrets: Iterable[str] = (), start: Begin = begin) -> Process:
     """Start a task of the job (a line of starts.jsonl) and return it; its `problem` says why if it does not run."""
-    pid, output, status = begin(spec["argv"], spec["cwd"], spec)
+    pid, output, status = start(spec["argv"], spec["cwd"], spec)
     task = Process(spec["task"], None, pid, output, f"[{spec['task']}] ".encode(), secrets)
     task.problem = _problem(status)
     return task
 
 
-def begin(argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = None) -> tuple[int, int, int]:
-    """Fork; return pid, output, and a pipe that carries an error, or closes once the program is executing.
-
-    `stdin`: the descriptor that the program reads from; None: it reads nothing.
-    """
-    output, output_end = os.pipe2(os.O_CLOEXEC)
-    status, status_end = os.pipe2(os.O_CLOEXEC)
-    supervisor = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become(argv, cwd, spec, supervisor, (stdin, output_end, status_end))
-    os.close(output_end)
-    os.close(status_end)
-    os.set_blocking(output, False)
-    return pid, output, status
-
-
 def _problem(status: int) -> str:
     with open(status, "rb") as file:
-        return file.read().decode("utf-8", "replace")
-
-
-def _become(
-    argv: list[str], cwd: str, spec: dict[str, Any], supervisor: int, ends: tuple[int | None, int, int]
-) -> NoReturn:
-    """In the child: execute the program. An error is written to the last pipe, which closes at exec."""
-    stdin, output_end, status_end = ends
-    doing = "prepare"
-    try:
-        os.setsid()  # a program that signals its own group must not reach the supervisor
-        die_with(supervisor)
-        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:
-            if int(file.read()) < OOM_SCORE:  # lowering it needs a privilege
-                file.write(str(OOM_SCORE))
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, 0)
-        os.dup2(output_end, 1)
-        os.dup2(output_end, 2)
-        doing = f"pin to cpus {spec['cpus']}"
-        if spec["cpus"]:
-            os.sched_setaffinity(0, spec["cpus"])
-        doing = f"enter the working directory {cwd!r}"
-        os.chdir(cwd)
-        doing = f"run the program {argv[0]!r} (PATH is {spec['env'].get('PATH', '')!r})"
-        os.execvpe(argv[0], argv, spec["env"])  # noqa: S606
-    except BaseException as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        os.write(status_end, shortened(f"cannot {doing}: {reason}", MESSAGE_CHARACTERS).encode("utf-8", "replace"))
-    finally:
-        os._exit(127)
+        return shortened(file.read().decode("utf-8", "replace"), MESSAGE_CHARACTERS)

@@ -10,22 +10,19 @@ import os
 import selectors
 import signal
 import sys
-import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
+from gavel.backends.gang_lease import Lease
+from gavel.backends.gang_readiness import Readiness
 from gavel.backends.machine import (
-    GO,
-    READY,
     Lines,
     append_json,
     boot_id,
     boottime_s,
     descendants,
-    finite,
     kills_for_memory,
     read_json,
     start_time,
@@ -35,11 +32,13 @@ from gavel.backends.machine import (
 from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
-from gavel.backends.processes import Process, start_ranks, start_task
+from gavel.backends.processes import Begin, Process, begin, start_ranks, start_task
+from gavel.backends.sandbox_view import environment_of
 from gavel.backends.utilization_sampler import sampler_of
 from gavel.child_processes import adopt_orphans, exit_text
 
 if TYPE_CHECKING:
+    from gavel.backends.sandbox import Sandbox
     from gavel.backends.warm_ranks import WarmRanks
 
 __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "start_time", "stat_fields", "write_json"]
@@ -47,41 +46,6 @@ __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "s
 POLL_S = 0.05
 CHUNK_BYTES = 1 << 16
 CHECKPOINTED_EXIT_CODE = 75
-
-
-class Lease:
-    """How long the gang may run. Once over it stays over, whatever the file says later."""
-
-    def __init__(self, directory: str, expires_boottime_s: float) -> None:
-        self._path = os.path.join(directory, "lease.json")
-        self.expires_boottime_s = expires_boottime_s
-        self._seen: tuple[int, int] | None = None
-        self._stop = False
-        self.ended_by = ""
-
-    def check(self) -> str:
-        """Return why the gang has to end ("lease" or "stop"); "" while it may run."""
-        if not self.ended_by:
-            over = boottime_s() >= self.expires_boottime_s
-            self._read()
-            self.ended_by = "stop" if self._stop else "lease" if over else ""
-        return self.ended_by
-
-    def stop(self, *_: object) -> None:
-        """Request a stop, as SIGTERM does: the same as a stop in the file."""
-        self._stop = True
-
-    def _read(self) -> None:
-        try:
-            status = os.stat(self._path)
-        except FileNotFoundError:
-            return
-        version = (status.st_ino, status.st_mtime_ns)
-        if version != self._seen:
-            lease = read_json(self._path)
-            self._seen = version
-            self._stop = self._stop or bool(lease["stop"])
-            self.expires_boottime_s = finite(lease["expires_boottime_s"])
 
 
 class Supervisor:
@@ -97,12 +61,13 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._ranks: list[Process] = []
         self._tasks: list[Process] = []
+        self._sandbox: Sandbox | None = None
         self._starts = Lines(os.path.join(directory, "starts.jsonl"))
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
         self._not_started = ""
+        self._readiness = Readiness(self._launch, directory, self._lease, self._log)
         self._signalled: set[int] = set()
-        self._too_late = "its lease was over before it started"
         self._lost = ""
         self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
         self._over_quota = ""
@@ -117,14 +82,12 @@ class Supervisor:
         self._prepare()
         pid = os.getpid()
         self._write("supervisor.json", {"pid": pid, "start_time": start_time(pid), "boot_id": boot_id()})
-        self._copy_code()
-        is_ready = not self._lost and self._has_interpreter() and self._is_ready() and self._await_nodes()
-        if is_ready and not self._lease.check():
+        if self._readiness.reach():
             self._start()
         while self._step():
             pass
         for key in list(self._selector.get_map().values()):  # the rest in the pipes, to which nobody writes any more
-            while key.data is not None and self._read(key):
+            while isinstance(key.data, Process) and self._read(key):
                 pass
         if self._launch.get("image"):
             from gavel.backends.containers import remove_containers
@@ -147,80 +110,17 @@ class Supervisor:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._selector.register(wake, selectors.EVENT_READ)
 
-    def _copy_code(self) -> None:
-        """Make the job's copy of its code. Where that fails the disk is at fault, so the gang counts as lost."""
-        code = self._launch.get("code")
-        if not code:
-            return
-        from gavel.backends.code_copy import copy_code  # it loads more than a supervisor needs otherwise
-
-        try:
-            copy_code(code["store"], code["digest"], code["copy"])
-        except OSError as problem:
-            self._lost = f"cannot copy its code: {problem}"
-
-    def _has_interpreter(self) -> bool:
-        """Return whether what runs the program is on the node."""
-        python = self._launch.get("python", "")
-        if python and not os.access(python, os.X_OK):
-            node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
-            self._not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
-        if self._launch.get("image"):
-            from gavel.backends.containers import missing_command
-
-            self._not_started = missing_command(self._launch)
-        return not self._not_started
-
-    def _is_ready(self) -> bool:
-        """Have image, environment and inputs of the job made ready; return whether the ranks can start."""
-        is_ready = True
-        if self._launch.get("image"):
-            from gavel.backends.images import wait_for_image
-
-            is_ready = self._has_waited("image", "was pulled", wait_for_image)
-        if is_ready and self._launch.get("setup"):
-            from gavel.backends.environments import wait_for_environment
-
-            is_ready = self._has_waited("setup", "ran", wait_for_environment)
-        if is_ready and self._launch.get("data"):
-            from gavel.backends.inputs import wait_for_inputs
-
-            is_ready = self._has_waited("input", "was fetched", wait_for_inputs)
-        return is_ready
-
-    def _has_waited(self, what: str, did: str, wait: Callable[..., bool]) -> bool:
-        """Wait for what the job needs on the node; return whether it is there."""
-        from gavel.backends.preparation import PreparationFailed
-
-        try:
-            is_there = wait(self._launch, self._directory, self._log, lambda: bool(self._lease.check()))
-            if not is_there:
-                self._too_late = f"its lease ended while its {what} {did}, which goes on"
-            self._write("launch.json", self._launch)  # tasks of the gang have it, too
-            return is_there
-        except PreparationFailed as problem:
-            self._not_started = str(problem)
-        except OSError as problem:
-            self._lost = f"its {what} was lost: {problem}"
-        return False
-
-    def _await_nodes(self) -> bool:
-        """Say that this node is ready, and wait for the others of the gang: ranks wait for each other only briefly."""
-        if not self._launch.get("awaits_nodes"):
-            return True
-        self._write(READY, {"boottime_s": boottime_s()})
-        while not os.path.exists(os.path.join(self._directory, GO)):
-            if self._lease.check():
-                self._too_late = "its lease ended while another of its nodes was made ready"
-                return False
-            time.sleep(POLL_S)
-        return True
-
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)
         ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         launch = {**self._launch, "ranks": ranks}
-        self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch)
+        try:
+            self._enter_sandbox()
+            self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
+        except OSError as problem:
+            self._lost = str(problem)
+            self._kill_at_boottime_s = 0.0
+            return
         for rank in self._ranks:
             self._selector.register(rank.output, selectors.EVENT_READ, rank)
         self._not_started = next((rank.problem for rank in self._ranks if rank.problem), "")
@@ -231,6 +131,20 @@ class Supervisor:
         cpus = {cpu for rank in self._launch["ranks"] for cpu in rank["cpus"]}
         if cpus:  # logging much output takes time of the gang's own cores
             os.sched_setaffinity(0, cpus)
+
+    def _enter_sandbox(self) -> None:
+        """Make the sandbox of the gang, or take that of the ranks which were started early. Raises OSError."""
+        if self._launch.get("sandbox"):
+            from gavel.backends.sandbox import Sandbox
+
+            self._sandbox = self._warm.sandbox if self._warm else Sandbox(self._launch, environment_of(self._launch))
+        if self._sandbox is not None:
+            self._selector.register(self._sandbox, selectors.EVENT_READ)
+
+    @property
+    def _begin(self) -> Begin:
+        """Return what starts a program of the gang."""
+        return self._sandbox.begin if self._sandbox else begin
 
     def _step(self) -> bool:
         """One turn; False once no process of the gang is left."""
@@ -261,7 +175,7 @@ class Supervisor:
     def _start_tasks(self) -> None:
         """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
-            task = start_task(self._in_image(spec["task"], spec), self._secrets)
+            task = start_task(self._in_image(spec["task"], spec), self._secrets, self._begin)
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 
@@ -272,11 +186,13 @@ class Supervisor:
 
     def _read(self, key: selectors.SelectorKey) -> bool:
         """Read one chunk from a descriptor; return False at its end."""
+        process: Process | None = key.data
+        if process is None and key.fileobj is self._sandbox:
+            return True  # reaping reads it
         try:
             output = os.read(key.fd, CHUNK_BYTES)
         except BlockingIOError:
             return False
-        process: Process | None = key.data
         if process is None:
             return True
         self._log.write(process.lines(output, is_last=not output))
@@ -287,6 +203,8 @@ class Supervisor:
 
     def _reap(self) -> bool:
         """Reap the processes that ended; return False once there are no children, adopted ones included."""
+        for pid, status in self._sandbox.ended() if self._sandbox else ():
+            self._take_end(pid, status)
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -294,9 +212,25 @@ class Supervisor:
                 return False
             if pid == 0:
                 return True
-            for process in self._alive():
-                if process.pid == pid:
-                    self._ended(process, os.waitstatus_to_exitcode(status))
+            if self._sandbox and pid == self._sandbox.pid:
+                self._sandbox_ended()
+            else:
+                self._take_end(pid, status)
+
+    def _take_end(self, pid: int, status: int) -> None:
+        for process in self._alive():
+            if process.pid == pid:
+                self._ended(process, os.waitstatus_to_exitcode(status))
+
+    def _sandbox_ended(self) -> None:
+        """Note that what was in the sandbox was killed with it, but for what ended before."""
+        assert self._sandbox is not None
+        sandbox, self._sandbox = self._sandbox, None
+        self._selector.unregister(sandbox)
+        for pid, status in sandbox.ended():
+            self._take_end(pid, status)
+        for process in self._alive():
+            self._ended(process, -signal.SIGKILL)
 
     def _alive(self) -> list[Process]:
         """Return the ranks and tasks that are not reaped yet, so that their pids are still their own."""
@@ -336,7 +270,8 @@ class Supervisor:
         self._kill_at_boottime_s = boottime_s() + self._launch["lease_grace_s"]
         if not self._launch.get("image"):
             for process in self._alive():
-                os.kill(process.pid, signal.SIGTERM)
+                send = self._sandbox.signal if self._sandbox else os.kill
+                send(process.pid, signal.SIGTERM)
 
     def _end_programs(self) -> None:
         """Send SIGTERM to the programs in containers, once to each: one may start only now."""
@@ -348,19 +283,19 @@ class Supervisor:
                 os.kill(pid, signal.SIGTERM)
 
     def _kill_all(self) -> None:
-        ranks = [rank.pid for rank in self._ranks if rank.exit_code is None]
+        ranks = [rank.pid for rank in self._ranks if rank.exit_code is None and not self._sandbox]
         for pid in (*ranks, *descendants(os.getpid())):  # Podman, if it sees its container go first, may end with 0
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
                 os.kill(pid, signal.SIGKILL)
 
     def _verdict(self) -> tuple[str, int, str]:
         """Return outcome, exit code and message."""
-        if self._lost:
-            return "lost", 0, self._lost
-        if self._not_started:
-            return "not_started", 127, self._not_started
+        if lost := self._lost or self._readiness.lost:
+            return "lost", 0, lost
+        if not_started := self._not_started or self._readiness.not_started:
+            return "not_started", 127, not_started
         if not self._ranks:
-            return "preempted", 0, self._too_late
+            return "preempted", 0, self._readiness.too_late
         rank, code = self._failure or (0, 0)
         if self._over_quota:
             return "exited", code or 1, self._over_quota

@@ -12,6 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from gavel.backends.gang_files import job_files
 from gavel.backends.machine import Lines, append_json, write_json
 from gavel.ephemeral.names import NODE_OWNER, check_requirement
 from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member
@@ -46,8 +47,9 @@ class GangTasks:
         self._job_id = job_id
         self._owner = f"{job_id}/{generation}"  # differs from all job ids, which have no slash
         self._nodes = tuple(dict.fromkeys(nodes))
-        self._paths = {name: str(directory / f"{name}.jsonl") for name in ("tasks", "starts", "ends")}
+        self._paths = {name: str(directory / f"{name}.jsonl") for name in ("starts", "ends")}
         self._paths["waits"] = str(directory / "waits.json")
+        self._paths["tasks"] = str(job_files(directory) / "tasks.jsonl")
         self._explained: dict[str, str] = {}
         self._asked, self._ends = Lines(self._paths["tasks"]), Lines(self._paths["ends"])
         self._started = {line["task"]: line["node"] for line in Lines(self._paths["starts"]).read_all()}

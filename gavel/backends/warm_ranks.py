@@ -17,6 +17,8 @@ from typing import Any
 from gavel.backends.environments import activate_if_built
 from gavel.backends.machine import boottime_s, descendants, read_json
 from gavel.backends.processes import Process, begin, ranks_of
+from gavel.backends.sandbox import Sandbox
+from gavel.backends.sandbox_view import environment_of, refusal
 from gavel.child_processes import adopt_orphans
 
 ENTER = "from gavel_runtime._warm import main; main()"
@@ -26,9 +28,11 @@ PIPE_BYTES = 1 << 20  # more than all variables of a program may take, so that n
 
 
 class WarmRanks:
-    """Ranks that wait, and the pipe to each, through which it gets its environment."""
+    """Ranks that wait, and the pipe to each, through which it gets its environment. Raises OSError."""
 
     def __init__(self, launch: dict[str, Any]) -> None:
+        self.sandbox = Sandbox(launch, environment_of(launch)) if launch.get("sandbox") else None
+        start = self.sandbox.begin if self.sandbox else begin
         begun = []
         self._pipes: list[int] = []
         argv = [launch["argv"][0], "-c", ENTER, *launch["argv"][1:]]
@@ -37,14 +41,18 @@ class WarmRanks:
             with contextlib.suppress(PermissionError):  # this user has many pipes
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             self._pipes.append(pipe)
-            begun.append(begin(argv, launch["cwd"], {**spec, "env": {**spec["env"], "GAVEL_WARM": "1"}}, stdin))
+            begun.append(start(argv, launch["cwd"], {**spec, "env": {**spec["env"], "GAVEL_WARM": "1"}}, stdin))
             os.close(stdin)
         self._ranks = ranks_of(launch, begun)
 
     def are_whole(self) -> bool:
         """Return whether every rank loads or waits. Reaps nothing: the supervisor does that."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return all(not each.problem and os.waitid(os.P_PID, each.pid, flags) is None for each in self._ranks)
+        if self.sandbox and self.sandbox.has_ended():
+            return False
+        children = [self.sandbox.pid] if self.sandbox else [each.pid for each in self._ranks]
+        is_alive = all(os.waitid(os.P_PID, pid, flags) is None for pid in children)
+        return is_alive and not any(each.problem for each in self._ranks)
 
     def release(self, launch: dict[str, Any]) -> list[Process]:
         """Let every rank run its program with the environment in `launch`; return the ranks."""
@@ -97,6 +105,8 @@ def _read(folder: str) -> dict[str, Any]:
 def _is_ready(launch: dict[str, Any]) -> bool:
     """Return whether the job's copy of its code and its environment are there; nothing is made ahead of the lease."""
     code = launch.get("code")
+    if refusal(launch):
+        return False  # its supervisor says why
     if code and not os.path.isdir(code["copy"]):
         return False
     return not launch.get("setup") or activate_if_built(launch)

@@ -15,6 +15,7 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.gang import SUPERVISE, GangKey, spawn
+from gavel.backends.gang_files import make_gang_folder, remove_gang_folder
 from gavel.backends.warm_ranks import GO, WAITING
 from gavel.ports import LaunchGang
 
@@ -23,10 +24,11 @@ INTERPRETER = re.compile(r"python(3(\.\d+)?)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmGang:
-    """One gang that waits for its launch; `pid` is that of its supervisor."""
+    """One gang that waits for its launch; `pid` is that of its supervisor, `home` the gang's folder."""
 
     instruction: LaunchGang
     folder: Path
+    home: Path
     pid: int
 
     def begin(self) -> int | None:
@@ -74,12 +76,19 @@ class WarmStarts:
     ) -> None:
         """Start the programs of the gang, whose directory will be `home`. Raises OSError."""
         self.drop_job(gang.job_id)
+        remove_gang_folder(home)
+        home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_gang_folder(home)  # the sandbox of its programs shows it
         folder = self._folder / secrets.token_hex(8)
         folder.mkdir(mode=0o700, parents=True)
         warm = {"service_pid": os.getpid(), "until_boottime_s": until_boottime_s, "launch": launch}
         machine.write_json(str(folder / WAITING), warm)
         pid = spawn((*SUPERVISE, str(home), str(folder)), environment, folder / "supervisor.err")
-        self._gangs[gang.job_id, gang.generation] = WarmGang(instruction=gang, folder=folder, pid=pid)
+        self._gangs[gang.job_id, gang.generation] = WarmGang(instruction=gang, folder=folder, home=home, pid=pid)
+
+    def has(self, key: GangKey) -> bool:
+        """Return whether programs of this gang wait, in the folder that was made for it."""
+        return key in self._gangs
 
     def take(self, gang: LaunchGang) -> WarmGang | None:
         """Return the gang that waits for this launch; None if there is none, or it was started for another program."""
@@ -113,6 +122,8 @@ class WarmStarts:
     def _give_up(self, key: GangKey) -> None:
         gang = self._gangs.pop(key)
         gang.give_up()
+        if not (gang.home / "gang.json").exists():
+            remove_gang_folder(gang.home)
         self._gone.append(gang)
 
 

@@ -14,6 +14,7 @@ from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
 from gavel.backends.ray.shared_folder import is_mounted
+from gavel.backends.sandbox import bubblewrap
 from gavel.config import Settings
 from gavel.errors import GavelError
 
@@ -36,6 +37,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield Finding(about="system", verdict="ok", text=f"{system}, {_memory_bytes() / 1e9:.1f} GB of memory")
     yield _disk(settings.state_dir)
     yield _podman(settings.image_command)
+    yield _sandbox(settings.isolation)
     if settings.backend == "ray":
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
@@ -100,6 +102,18 @@ def _disk(state_dir: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding(about="disk", verdict="problem", text=f"{text}: make room, or set state_dir to a larger disk")
     return Finding(about="disk", verdict="ok", text=text)
+
+
+def _sandbox(isolation: str) -> Finding:
+    """Return whether jobs run in a sandbox here, and why not."""
+    program = bubblewrap()
+    if isolation == "none":
+        return Finding(about="sandbox", verdict="note", text="jobs run without one, as isolation = none says")
+    if program.problem:
+        if isolation == "sandbox":
+            return Finding(about="sandbox", verdict="problem", text=f"no job runs here: {program.problem}")
+        return Finding(about="sandbox", verdict="note", text=f"jobs run without one: {program.problem}")
+    return Finding(about="sandbox", verdict="ok", text=f"jobs run in one of {program.path} {program.version}")
 
 
 def _podman(image_command: str) -> Finding:

@@ -4,8 +4,10 @@ import json
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from sqlalchemy import make_url
 
 from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.disk import Disk, low_disk
@@ -15,9 +17,10 @@ from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.ray.stored_outputs import outputs_place
+from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock
-from gavel.config import Settings
+from gavel.config import CONFIGURATION, Settings
 from gavel.daemon.background import in_background
 from gavel.daemon.chores import chores
 from gavel.daemon.keys import JobTokens, write_private
@@ -113,6 +116,9 @@ class Parts:
     def _local(self, term: Term) -> LocalBackend:
         settings = self.settings
         self.discovery = discover(settings.virtual_nodes, settings.cpu_workers)
+        if settings.isolation == "auto" and (problem := bubblewrap().problem):
+            note = f"jobs run without a sandbox: {problem}"
+            self.discovery = replace(self.discovery, notes=(*self.discovery.notes, note))
         return LocalBackend(
             state_dir=settings.state_dir,
             accelerators=self.discovery.accelerators,
@@ -161,8 +167,20 @@ def _preparation(settings: Settings) -> Preparation:
         data_cache_bytes=settings.data_cache_bytes,
         image_command=shlex.split(settings.image_command),
         image_options=shlex.split(settings.image_options),
+        isolation=settings.isolation,
+        shown_folders=tuple(settings.sandbox_folders.split()),
+        job_folders=tuple(settings.job_folders.split()),
+        hidden_paths=_private_paths(settings),
         secrets_of=secret_store(settings).values,
     )
+
+
+def _private_paths(settings: Settings) -> tuple[str, ...]:
+    """Return the files outside the state folder that only the service may read."""
+    database = make_url(settings.url)
+    stored = database.database if database.drivername.startswith("sqlite") else None
+    files = (settings.secrets_key_file, settings.tls_key_file, stored, CONFIGURATION)
+    return tuple(str(Path(each).resolve()) for each in files if each)
 
 
 def _ray_settings(settings: Settings) -> RaySettings:

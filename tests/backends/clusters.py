@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.code_store import CodeStore
@@ -60,6 +61,33 @@ def processes_of(folder: Path, gang: str = "") -> list[int]:
     return sorted(pids)
 
 
+def command_of(pid: int) -> bytes:
+    """The command line of a process; nothing if it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def pid_of(inside: str) -> int:
+    """The process that calls itself NAMESPACE:PID, the inode of its namespace of processes; 0 if there is none."""
+    namespace, pid = inside.split(":")
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            is_in_it = str((status.parent / "ns" / "pid").stat().st_ino) == namespace
+            if is_in_it and fields["NSpid"].split()[-1] == pid and not fields["State"].strip().startswith("Z"):
+                return int(status.parent.name)
+    return 0
+
+
+def is_supervisor(pid: int) -> bool:
+    """Whether the process is a supervisor or a part of a gang's sandbox, and no program of a job; or is gone."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"supervisor.py" in words or b"sandbox_init.py" in words
+    return True
+
+
 def bare_python(folder: Path) -> str:
     """An interpreter whose virtual environments have no pip, and are made at once."""
     python = folder / "python"
@@ -108,9 +136,14 @@ class LocalHarness(Submitted):
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,
-            "preparation": Preparation(secrets_of=SecretStore(self.folder).values),
+            "preparation": self.preparation(),
         }
         return LocalBackend(**{**given, **over})  # type: ignore[arg-type]
+
+    def preparation(self, **over: Any) -> Preparation:
+        """How jobs run here: they see and may write what a test has put beside the state folder."""
+        shown = (f"{self.folder.parent}:rw",)
+        return Preparation(secrets_of=SecretStore(self.folder).values, **{"shown_folders": shown, **over})
 
     def now_s(self) -> float:
         return self.clock.now_s()
@@ -184,9 +217,7 @@ class LocalHarness(Submitted):
                 pass
 
     def _is_supervisor(self, pid: int) -> bool:
-        with suppress(OSError):
-            return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        return True
+        return is_supervisor(pid)
 
 
 def script(harness: LocalHarness, text: str, *workers: str, job_id: str = "j1", **over: object) -> list[Instruction]:

@@ -72,7 +72,9 @@ def test_a_rank_runs_in_its_image_with_the_folders_of_its_job(
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 7), end
     assert end.log_tail.splitlines() == [str(tmp_path), "one", "two /nothing 0.1 ***"]
     assert (tmp_path / "made").stat().st_uid == os.getuid()
-    assert (harness.folder / "checkpoints" / "c1" / "saved").exists() and (directory(harness, "c1") / "told").exists()
+    assert (harness.folder / "checkpoints" / "c1" / "saved").exists() and (
+        directory(harness, "c1") / "job" / "told"
+    ).exists()
     assert containers("c1") == []
 
 
@@ -91,7 +93,7 @@ def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarne
     harness.backend = harness.open(lease_grace_s=30.0)  # Podman needs a while after the program's end
     text = "trap 'echo saving; exit 75' TERM; touch \"$GAVEL_GANG_DIR/go\"; while true; do sleep 0.02; done"
     in_image(harness, image, text, "c2")
-    eventually((directory(harness, "c2") / "go").exists)
+    eventually((directory(harness, "c2") / "job" / "go").exists)
     harness.backend.execute(stop("c2"))
     end = exit_of(harness, "c2")
     assert (end.outcome, end.exit_code, end.log_tail) == (GangOutcome.PREEMPTED, 75, "saving")
@@ -102,7 +104,7 @@ def test_a_container_that_ignores_every_request_ends_with_its_lease(harness: Loc
     """1 its program and a process that it left ignore SIGTERM, 2 after the grace nothing of it is there."""
     text = "trap '' TERM; sleep 60 & touch \"$GAVEL_GANG_DIR/go\"; while true; do sleep 0.02; done"
     in_image(harness, image, text, "c3")
-    eventually((directory(harness, "c3") / "go").exists)
+    eventually((directory(harness, "c3") / "job" / "go").exists)
     harness.backend.execute(stop("c3"))
     end = exit_of(harness, "c3")
     assert end.outcome is GangOutcome.PREEMPTED and "by force" in end.message
@@ -130,7 +132,7 @@ def test_a_lease_is_extended_for_a_container_as_for_any_gang(harness: LocalHarne
     harness.backend.execute([ExtendLease(job_id="c5", generation=1, expires_at_s=until_s)])
     lease = directory(harness, "c5") / "lease.json"
     eventually(lease.exists)
-    (directory(harness, "c5") / "go").touch()
+    (directory(harness, "c5") / "job" / "go").touch()
     assert exit_of(harness, "c5").log_tail == "done"
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from gavel.backends.environments import clear_environments, content_digest, dependency_files
 from gavel.backends.harness import exit_of, find, gang
-from gavel.backends.launch import Preparation
 from gavel.types import GangOutcome
-from tests.backends.clusters import LocalHarness, bare_python, eventually, processes_of, script
+from tests.backends.clusters import LocalHarness, bare_python, command_of, eventually, pid_of, processes_of, script
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SHOW = "python -c 'import sys; print(sys.prefix)'"
@@ -112,7 +111,7 @@ def test_a_setup_that_fails_ends_the_job_and_is_not_kept(bare: LocalHarness, tmp
 
 def test_a_setup_that_takes_too_long_is_ended_with_all_its_processes(bare: LocalHarness, tmp_path: Path) -> None:
     bare.crash()
-    bare.backend = bare.open(preparation=Preparation(setup_limit_s=1.0))
+    bare.backend = bare.open(preparation=bare.preparation(setup_limit_s=1.0))
     prepared(bare, tmp_path, "setsid sleep 1234 & sleep 1234")
     assert exit_of(bare, "j1").message == "its setup took longer than 1 s (setup_limit_s)"
     eventually(lambda: not processes_of(bare.folder))
@@ -120,11 +119,11 @@ def test_a_setup_that_takes_too_long_is_ended_with_all_its_processes(bare: Local
 
 def test_a_setup_that_was_cut_off_never_counts_as_built(bare: LocalHarness, tmp_path: Path) -> None:
     """1 its process is killed, 2 the gang is lost, which is no failure of the job, 3 the next gang builds anew."""
-    line = f"cd {tmp_path}; echo $$ >> pids; test -e go || sleep 1234"
+    line = f"cd {tmp_path}; echo $(stat -Lc %i /proc/self/ns/p?d):$$ >> pids; test -e go || sleep 1234"
     prepared(bare, tmp_path, line)
     eventually(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().endswith("\n"))
-    shell = int((tmp_path / "pids").read_text())
-    builder = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+    shell = pid_of((tmp_path / "pids").read_text().strip())
+    (builder,) = (pid for pid in processes_of(bare.folder) if b"environment_build.py" in command_of(pid))
     os.kill(builder, signal.SIGKILL)
     end = exit_of(bare, "j1")
     assert (end.outcome, end.message) == (GangOutcome.LOST, "its setup was lost: its setup was cut off")

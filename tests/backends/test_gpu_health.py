@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from gavel.backends import foreign_processes, gpu_health
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gpu_health import FIELDS, GpuHealth, usable
 from gavel.types import Cluster, Node, Worker
-from tests.backends.clusters import LocalHarness, eventually, processes_of, script
+from tests.backends.clusters import LocalHarness, command_of, eventually, processes_of, script
 
 GPUS = tuple(
     LocalAccelerator(worker=Worker(id=name, node="here", accelerator_type="g"), cpus=(), device=device)
@@ -88,12 +87,6 @@ def test_only_processes_below_a_supervisor_are_ours(harness: LocalHarness) -> No
     assert all(foreign_processes.is_ours(pid) for pid in inner)
     assert not foreign_processes.is_ours(os.getpid())
     assert foreign_processes.is_ours(2**22 + 1), "it is gone"
-
-
-def command_of(pid: int) -> bytes:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
 
 
 def test_a_node_says_which_of_its_workers_is_left_out() -> None:

@@ -120,7 +120,9 @@ def test_a_suspended_supervisor_does_not_outlive_its_lease(
 def test_a_job_that_rewrites_its_lease_is_stopped(harness: LocalHarness) -> None:
     """The supervisor of such a gang may never see the stop in the file."""
     lie = '{"expires_boottime_s": 1e9, "stop": false}'
-    forever = f"cd $GAVEL_GANG_DIR; while true; do echo '{lie}' > new; mv new lease.json; done"
+    harness.crash()
+    harness.backend = harness.open(preparation=harness.preparation(isolation="none"))
+    forever = f"cd $GAVEL_GANG_DIR/..; while true; do echo '{lie}' > new; mv new lease.json; done"
     harness.backend.execute(script(harness, forever))
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     eventually((directory(harness, "j1") / "started.json").exists)

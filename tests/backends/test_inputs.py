@@ -18,7 +18,6 @@ from gavel.backends.input_cache import CachedInput, Room
 from gavel.backends.input_fetch import Fetch, time_limit
 from gavel.backends.input_sources import FilesystemSource, open_source, source_problem
 from gavel.backends.inputs import file_name, local_path
-from gavel.backends.launch import Preparation
 from gavel.backends.preparation import PreparationFailed, locked
 from gavel.types import GangOutcome
 from tests.backends.clusters import LocalHarness, eventually, script
@@ -183,7 +182,7 @@ def test_what_has_no_room_ends_the_job_with_the_setting(harness: LocalHarness, s
     ):
         server.length = length
         harness.crash()
-        harness.backend = harness.open(preparation=Preparation(**over))  # type: ignore[arg-type]
+        harness.backend = harness.open(preparation=harness.preparation(**over))
         reading(harness, server.url, f"j{number}")
         end = exit_of(harness, f"j{number}")
         assert end.outcome is GangOutcome.NOT_STARTED and says in end.message, end

@@ -116,7 +116,7 @@ def test_a_supervisor_that_never_came_is_lost_and_may_not_come_later(
     harness.backend.execute(stop("j1"))
     exit_of(harness, "j1")
     for path in directory(harness, "j1").iterdir():
-        if path.name != "gang.json":
+        if path.is_file() and path.name != "gang.json":
             path.unlink()
     (directory(harness, "j1") / "launch.json").write_text(launch_json)
     harness.crash()

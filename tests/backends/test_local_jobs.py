@@ -87,7 +87,7 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
         "GAVEL_GENERATION": "1",
         "GAVEL_RANK": "0",
         "GAVEL_WORLD_SIZE": "1",
-        "GAVEL_GANG_DIR": str(directory(harness, "j1")),
+        "GAVEL_GANG_DIR": str(directory(harness, "j1") / "job"),
         "GAVEL_CHECKPOINT_DIR": str(checkpoints),
         "GAVEL_CHECKPOINT": str(checkpoints / "1-50"),
         "GAVEL_PREVIOUS_CHECKPOINT": "",
@@ -111,15 +111,16 @@ def test_a_jobs_environment_is_its_own_and_nothing_of_the_services(
 
 def test_ranks_meet_at_a_port_that_is_their_gangs_alone(harness: LocalHarness) -> None:
     """1 a gang of two, and one beside it, 2 the two meet as torch.distributed does, 3 the ports differ."""
-    meet = f"{sys.executable} {Path(__file__).parent}/ray/programs.py all-reduce"
-    wait = f"echo $MASTER_PORT >> port-$RANK; until [ -e {harness.folder}/go ]; do sleep 0.01; done; "
-    harness.backend.execute(script(harness, wait + meet, "a-0", "a-1", job_id="pair"))
-    harness.backend.execute(script(harness, wait + meet, "b-0", job_id="one"))
+    go, env = harness.folder.parent / "go", {"PROGRAM": f"{Path(__file__).parent}/ray/programs.py"}
+    meet = f"{sys.executable} $PROGRAM all-reduce"
+    wait = f"echo $MASTER_PORT >> port-$RANK; until [ -e {go} ]; do sleep 0.01; done; "
+    harness.backend.execute(script(harness, wait + meet, "a-0", "a-1", job_id="pair", env=env))
+    harness.backend.execute(script(harness, wait + meet, "b-0", job_id="one", env=env))
     ports = [harness.folder / "work" / job / f"port-{rank}" for job, rank in (("pair", 0), ("pair", 1), ("one", 0))]
     eventually(lambda: all(port.exists() and port.read_text().endswith("\n") for port in ports))
     first, second, other = (port.read_text() for port in ports)
     assert first == second != other
-    (harness.folder / "go").touch()
+    go.touch()
     lines = [f"[{rank}] sum 5 on node rank 0 local rank {rank}" for rank in range(2)]
     assert sorted(exit_of(harness, "pair").log_tail.splitlines()) == lines
     assert exit_of(harness, "one").log_tail == "sum 1 on node rank 0 local rank 0"
@@ -203,7 +204,7 @@ def test_reports_arrive_once_and_again_when_the_gang_has_ended(harness: LocalHar
     again = find(harness.backend.observe(), "j1")
     assert again is not None
     assert again.reports == ()
-    (directory(harness, "j1") / "go").touch()
+    (directory(harness, "j1") / "job" / "go").touch()
     assert "1 malformed" in exit_of(harness, "j1").message
     at_end = find(harness.backend.observe(), "j1")
     assert at_end is not None

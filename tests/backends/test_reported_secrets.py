@@ -81,6 +81,6 @@ def test_a_gang_s_reports_are_masked_before_and_after_a_restart_of_the_service(h
     eventually(lambda: reported() == [{"***": 1.0}])
     harness.crash()
     harness.backend = harness.open(preparation=preparation)
-    (harness.folder / "gangs" / "j1" / "1" / "go").touch()
+    (harness.folder / "gangs" / "j1" / "1" / "job" / "go").touch()
     eventually(lambda: len(reported()) == 2)
     assert all(each == {"***": 1.0} for each in reported())

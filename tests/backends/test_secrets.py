@@ -107,7 +107,7 @@ def test_a_job_has_its_secrets_and_what_it_prints_of_them_is_masked(harness: Loc
     holders = [path for path in harness.folder.rglob("*") if path.is_file() and VALUE.encode() in path.read_bytes()]
     assert holders == [directory(harness, "j1") / "launch.json"]
     assert stat.S_IMODE(holders[0].stat().st_mode) == 0o600
-    (directory(harness, "j1") / "go").touch()
+    (directory(harness, "j1") / "job" / "go").touch()
     assert exit_of(harness, "j1").log_tail == "it is ***."
     assert log.read_bytes() == b"it is ***.\n"
 

@@ -121,12 +121,16 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
     code = f"import sys; sys.path.append({root!r}); {show}"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     names = (
+        "gang_lease",
+        "gang_readiness",
         "job_folder",
         "machine",
         "meeting",
         "output",
         "output_quota",
         "processes",
+        "program_start",
+        "sandbox_view",
         "supervisor",
         "utilization_sampler",
     )

@@ -30,6 +30,7 @@ class TaskHistory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
+        (self.folder / "job").mkdir()
         self.wants: dict[str, int] = {}  # asked for and not ended
         self.running: dict[str, str] = {}  # name -> node
         self.ended: set[str] = set()
@@ -57,13 +58,15 @@ class TaskHistory(RuleBasedStateMachine):
 
     @rule(name=names, amount=units)
     def ask(self, name: str, amount: int) -> None:
-        append_json(str(self.folder / "tasks.jsonl"), {"task": name, "argv": ["true"], "requires": {"x": amount}})
+        append_json(
+            str(self.folder / "job" / "tasks.jsonl"), {"task": name, "argv": ["true"], "requires": {"x": amount}}
+        )
         if name not in self.ended:
             self.wants.setdefault(name, amount)
 
     @rule(text=st.sampled_from(["\n", "[]\n", '{"task": 3}\n', '{"task": "zz", "argv": []}\n']))
     def ask_nonsense(self, text: str) -> None:
-        with (self.folder / "tasks.jsonl").open("a") as file:
+        with (self.folder / "job" / "tasks.jsonl").open("a") as file:
             file.write(text)
 
     @rule(node=st.sampled_from(NODES), capacity=st.integers(0, 4))

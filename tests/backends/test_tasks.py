@@ -209,7 +209,9 @@ def test_a_name_is_one_task_however_often_it_is_launched(nodes: TwoNodes) -> Non
 
 def test_a_gang_has_a_bounded_number_of_tasks(tmp_path: Path) -> None:
     line = '{"task": "t%d", "argv": ["true"], "requires": {"near": 1}, "env": {}}\n'
-    (tmp_path / "tasks.jsonl").write_text("".join(line % index for index in range(TASKS_MAX + 2)) + "nonsense\n[1]\n")
+    (tmp_path / "job").mkdir()
+    lines = "".join(line % index for index in range(TASKS_MAX + 2))
+    (tmp_path / "job" / "tasks.jsonl").write_text(f"{lines}nonsense\n[1]\n")
     tasks = GangTasks(tmp_path, "j1", 1, ["north"])
     tasks.look()
     assert len(tasks.requests()) == TASKS_MAX

@@ -19,7 +19,7 @@ from gavel.backends import machine
 from gavel.backends.harness import exit_of, gang, stop
 from gavel.ports import Instruction, LaunchGang, PrepareGang
 from gavel.types import GangOutcome, GangState
-from tests.backends.clusters import LocalHarness, directory, eventually, processes_of
+from tests.backends.clusters import LocalHarness, directory, eventually, pid_of, processes_of
 
 PROGRAM = """
 '''A script with a slow library.'''
@@ -52,9 +52,9 @@ time.sleep(60)
 """
 LIBRARY = """
 import os
+LOADED_BY = f"{os.stat('/proc/self/ns/pid').st_ino}:{os.getpid()}"
 with open(os.environ["LOADED"], "a") as file:
-    file.write(f"{os.getpid()} {os.environ.get('GAVEL_WARM', '')}\\n")
-LOADED_BY = os.getpid()
+    file.write(f"{LOADED_BY} {os.environ.get('GAVEL_WARM', '')}\\n")
 """
 
 
@@ -113,14 +113,14 @@ def test_a_prepared_gang_is_not_there_and_runs_nothing_of_its_script(cluster: Cl
     assert (seen.gangs, seen.held) == ((), {})
     assert cluster.loads()[0].endswith(" 1")
     assert cluster.log() == []
-    assert not directory(cluster, "j1").exists()
+    assert not (directory(cluster, "j1") / "gang.json").exists()
 
 
 def test_a_prepared_gang_goes_on_in_the_process_that_loaded_its_libraries(cluster: Cluster) -> None:
     """1 prepare with an old checkpoint, 2 launch with a newer one, 3 the script sees the newer one only."""
     set_resource, start = cluster.launches()
     cluster.prepare(replace(start, checkpoint="0-1", start_step=1))
-    loader = int(cluster.loads()[0].split()[0])
+    loader = cluster.loads()[0].split()[0]
     (cluster.folder / "checkpoints" / "j1" / "0-7").mkdir(parents=True)
     cluster.backend.execute([set_resource, replace(start, checkpoint="0-7", start_step=7)])
     eventually(lambda: any(line.startswith("step") for line in cluster.log()))
@@ -131,9 +131,9 @@ def test_a_prepared_gang_goes_on_in_the_process_that_loaded_its_libraries(cluste
         "step 7",
     ]
     assert len(cluster.loads()) == 1
-    first = json.loads((directory(cluster, "j1") / "reports.jsonl").read_text().splitlines()[0])
+    first = json.loads((directory(cluster, "j1") / "job" / "reports.jsonl").read_text().splitlines()[0])
     began_s = machine.read_json(str(directory(cluster, "j1") / "started.json"))["boottime_s"]
-    assert first["startup_s"] < machine.boottime_s() - began_s < machine.boottime_s() - began_at_s(loader)
+    assert first["startup_s"] < machine.boottime_s() - began_s < machine.boottime_s() - began_at_s(pid_of(loader))
     cluster.backend.execute(stop("j1"))
     assert exit_of(cluster, "j1").outcome is GangOutcome.PREEMPTED
     eventually(cluster.is_empty)
@@ -154,7 +154,7 @@ def test_a_gang_with_another_program_starts_anew(cluster: Cluster, change: dict[
     changed = replace(start, **change)
     cluster.backend.execute([set_resource, changed])
     cluster.wait_until(lambda seen: bool(seen.gangs) and seen.gangs[0].state is not GangState.WAITING)
-    eventually(lambda: int(cluster.loads()[0].split()[0]) not in processes_of(cluster.folder))
+    eventually(lambda: not pid_of(cluster.loads()[0].split()[0]))
 
 
 def test_a_gang_that_is_never_launched_leaves_nothing(cluster: Cluster) -> None:
@@ -170,9 +170,9 @@ def test_a_plan_that_changes_ends_the_older_preparation(cluster: Cluster) -> Non
     cluster.prepare(first)
     _, second = cluster.launches("b-0", generation=2)
     cluster.prepare(second)
-    older = int(cluster.loads()[0].split()[0])
-    eventually(lambda: older not in processes_of(cluster.folder))
-    assert int(cluster.loads()[1].split()[0]) in processes_of(cluster.folder)
+    older, newer = (line.split()[0] for line in cluster.loads())
+    eventually(lambda: not pid_of(older))
+    assert pid_of(newer) in processes_of(cluster.folder)
 
 
 def test_a_service_that_ends_takes_what_it_prepared_with_it_and_a_new_one_starts_anew(cluster: Cluster) -> None:
@@ -204,7 +204,7 @@ def test_a_killed_service_takes_what_it_prepared_with_it(cluster: Cluster) -> No
 def test_a_gang_whose_program_died_while_it_waited_starts_anew(cluster: Cluster) -> None:
     set_resource, start = cluster.launches()
     cluster.prepare(start)
-    os.kill(int(cluster.loads()[0].split()[0]), signal.SIGKILL)
+    os.kill(pid_of(cluster.loads()[0].split()[0]), signal.SIGKILL)
     eventually(cluster.is_empty)
     cluster.backend.execute([set_resource, start])
     eventually(lambda: any(line.startswith("step") for line in cluster.log()))

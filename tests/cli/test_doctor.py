@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from gavel.backends import accelerators, gpu_health
 from gavel.backends.gpus import Gpu
 from gavel.backends.ray.shared_folder import MARKER
+from gavel.backends.sandbox import Bubblewrap
 from gavel.cli import app, doctor
 from gavel.config import Settings
 from gavel.daemon.doctor import Finding, findings
@@ -64,6 +65,19 @@ def test_a_full_disk_and_a_missing_podman_are_told(tmp_path: Path, monkeypatch: 
     assert [each.text for each in of("images", settings)] == [
         "no-such-podman is not here, so jobs with an image end at once"
     ]
+
+
+def test_it_says_whether_jobs_run_in_a_sandbox_and_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(isolation: str, program: Bubblewrap) -> tuple[str, str]:
+        monkeypatch.setattr("gavel.daemon.doctor.bubblewrap", lambda: program)
+        (finding,) = of("sandbox", Settings(state_dir=tmp_path, isolation=isolation))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    there, missing = Bubblewrap("/usr/bin/bwrap", "0.8.0"), Bubblewrap("", problem="bubblewrap is not here")
+    assert report("auto", there) == ("ok", "jobs run in one of /usr/bin/bwrap 0.8.0")
+    assert report("auto", missing) == ("note", "jobs run without one: bubblewrap is not here")
+    assert report("sandbox", missing) == ("problem", "no job runs here: bubblewrap is not here")
+    assert report("none", there)[0] == "note"
 
 
 def test_the_command_prints_a_table_and_ends_with_1_if_something_is_to_be_mended(

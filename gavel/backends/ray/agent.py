@@ -23,6 +23,7 @@ from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, Sh
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.shared_folder import NodeFolder
 from gavel.backends.ray.transfers import Transfers
+from gavel.backends.sandbox import missing_sandbox
 from gavel.errors import BackendUnavailable
 
 log = structlog.get_logger("gavel.agent")
@@ -63,7 +64,7 @@ class NodeAgent:
         if order.epoch > self._epoch:
             self._epoch = order.epoch
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
-        self._problem = self._shared.problem(order.folder)
+        self._problem = self._shared.problem(order.folder) or missing_sandbox(order.isolation)
         for wanted in order.shards:
             self._obey_alone(wanted)
         self._code.take(order.code)

@@ -223,7 +223,10 @@ class RayBackend(FolderBackend):
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
         folder = None if self._shared is None else self._shared.wanted()
-        return Order(epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s, folder=folder)
+        isolation = self._settings.preparation.isolation
+        return Order(
+            epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s, folder=folder, isolation=isolation
+        )
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)

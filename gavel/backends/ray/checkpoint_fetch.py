@@ -7,6 +7,7 @@ from pathlib import Path
 from gavel.backends.checkpoint_retention import CHECKPOINT, older_ones
 from gavel.backends.durable import write_durable
 from gavel.backends.gang import GangKey
+from gavel.backends.gang_files import job_files
 from gavel.backends.machine import read_object
 from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers
 
@@ -33,13 +34,13 @@ class CheckpointFetch:
 
     def previous(self) -> Path | None:
         """Return where the checkpoint before the accepted one is, or would be; None if there is none."""
-        name = str((read_object(self._gang / PREVIOUS) or {}).get("name"))  # the job may write there, too
+        name = str((read_object(self._gang / PREVIOUS) or {}).get("name"))
         return self._checkpoints / name if CHECKPOINT.fullmatch(name) else None
 
     def look(self) -> None:
         """Fetch the checkpoint before if the job asks for it, in the background; note if it cannot be."""
         path = self.previous()
-        if path is None or not (self._gang / WANTED).exists() or path.is_dir():
+        if path is None or not (job_files(self._gang) / WANTED).exists() or path.is_dir():
             return
         try:
             self._transfers.done(

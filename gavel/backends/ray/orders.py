@@ -65,6 +65,9 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
             data_cache_bytes=settings.preparation.data_cache_bytes,
             image_command=tuple(settings.preparation.image_command),
             image_options=tuple(settings.preparation.image_options),
+            isolation=settings.preparation.isolation,
+            shown_folders=tuple(settings.preparation.shown_folders),
+            job_folders=tuple(settings.preparation.job_folders),
             ports=ports if view is head else (),
         )
         parts[view.node.name] = Part(

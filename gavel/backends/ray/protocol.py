@@ -15,7 +15,7 @@ from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
@@ -71,6 +71,9 @@ class ShardLaunch:
     data_cache_bytes: int = 0
     image_command: tuple[str, ...] = ()
     image_options: tuple[str, ...] = ()
+    isolation: str = "auto"
+    shown_folders: tuple[str, ...] = ()
+    job_folders: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()  # of this node, reserved by its agent for the gang
 
     @property
@@ -169,6 +172,7 @@ class Order:
     code: tuple[CodeGiven, ...] = ()
     keep_code_s: float = 30 * 86_400.0
     folder: SharedFolder | None = None
+    isolation: str = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,5 +272,6 @@ def launch_of(record: Mapping[str, Any]) -> ShardLaunch:
     """Return the ShardLaunch that `asdict` turned into JSON."""
     slots = tuple(Slot(**{**slot, "cpus": tuple(slot["cpus"])}) for slot in record["slots"])
     names = ("ranks", "node_of_rank", "ports", "data_hosts", "image_command", "image_options")
-    lists = {name: tuple(record.get(name, ())) for name in names} | {"slots": slots}
+    folders = ("shown_folders", "job_folders")
+    lists = {name: tuple(record.get(name, ())) for name in (*names, *folders)} | {"slots": slots}
     return ShardLaunch(**{**record, **lists, "instruction": launch_from(record["instruction"])})

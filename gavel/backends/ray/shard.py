@@ -11,6 +11,7 @@ from typing import Any
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, spawn
+from gavel.backends.gang_files import job_files
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
@@ -64,7 +65,7 @@ class Shard:
         self._outputs = _sync_of(launch, places, transfers)
         self._fetch = _fetch_of(launch, places, transfers)
         self._log = places.gang / "output.log"
-        self._tasks = machine.Lines(str(places.gang / "tasks.jsonl"))
+        self._tasks = machine.Lines(str(job_files(places.gang) / "tasks.jsonl"))
         self._kept: list[Report] = []
         self._dropped = 0  # sequence of the newest report that was taken and dropped
 
@@ -337,6 +338,9 @@ class Shard:
             data_cache_bytes=self.launch.data_cache_bytes,
             image_command=self.launch.image_command,
             image_options=self.launch.image_options,
+            isolation=self.launch.isolation,
+            shown_folders=self.launch.shown_folders,
+            job_folders=self.launch.job_folders,
             secrets_of=lambda _, names: {name: self.secrets[name] for name in names},
         )
 
@@ -387,7 +391,7 @@ def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | N
 
 def _reader(instruction: LaunchGang, places: Places) -> ReportReader:
     return ReportReader(
-        places.gang / "reports.jsonl",
+        job_files(places.gang) / "reports.jsonl",
         generation=instruction.generation,
         start_step=instruction.start_step,
         total_steps=instruction.total_steps,

@@ -22,7 +22,7 @@ from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable
 from gavel.types import Observation
-from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, processes_of
+from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, is_supervisor, processes_of
 
 LIMIT_S = 60.0
 
@@ -76,7 +76,9 @@ class RayHarness(Submitted):
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,
-            "preparation": Preparation(secrets_of=SecretStore(self.state_dir).values),
+            "preparation": Preparation(
+                secrets_of=SecretStore(self.state_dir).values, shown_folders=(f"{self.folder}:rw",)
+            ),
         }
         backend = RayBackend(**{**given, **over})  # type: ignore[arg-type]
         eventually(lambda: self._has_workers(backend), LIMIT_S)
@@ -133,7 +135,7 @@ class RayHarness(Submitted):
         self.backend = self.open()
 
     def processes(self) -> int:
-        return sum(not _is_supervisor(pid) for pid in self.all_processes())
+        return sum(not is_supervisor(pid) for pid in self.all_processes())
 
     def all_processes(self) -> list[int]:
         """Supervisors and all that runs below them, on every node of this machine."""
@@ -171,9 +173,3 @@ def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _is_supervisor(pid: int) -> bool:
-    with suppress(OSError):
-        return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return True

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,8 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path
     while left := processes_of(tmp_path / "n1"):
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a sandbox ends as a whole
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

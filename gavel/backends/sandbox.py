@@ -1,0 +1,162 @@
+"""Runs the processes of a gang in a sandbox, with bubblewrap. Standard library only: a part of the supervisor.
+
+One sandbox holds all of a gang on its node, so that its ranks share memory, and are each other's processes. Its first
+process (sandbox_init.py) starts the programs; it and everything below it die with the supervisor.
+"""
+
+import contextlib
+import marshal
+import os
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from gavel.backends.sandbox_init import MESSAGE_BYTES
+from gavel.backends.sandbox_view import NAMESPACES, arguments
+
+SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+CREDENTIALS = struct.Struct("3i")  # pid, uid and gid, as the kernel attaches them
+INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox_init.py")
+PROBE_LIMIT_S = 10.0
+ERROR_BYTES = 1 << 12
+
+
+class Bubblewrap(NamedTuple):
+    """The program, with its version, or the `problem` for which no sandbox can be made here."""
+
+    path: str
+    version: str = ""
+    problem: str = ""
+
+
+@cache
+def bubblewrap() -> Bubblewrap:
+    """Return what makes sandboxes on this machine, after trying it once with a harmless program."""
+    import shutil
+    import subprocess
+
+    path = shutil.which("bwrap", path=SEARCH)
+    if path is None:
+        return Bubblewrap("", problem="bubblewrap is not here; install it (Debian's package is bubblewrap)")
+    options = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *NAMESPACES)
+    try:
+        tried = _output([path, *options, "--", "/bin/sh", "-c", "exit 0"])
+        version = _output([path, "--version"]).stdout.decode().split()[-1]
+    except (OSError, subprocess.SubprocessError) as problem:
+        return Bubblewrap(path, problem=f"{path} does not run: {problem}")
+    words = tried.stderr.decode("utf-8", "replace").strip()
+    return Bubblewrap(path, version, f"{path} makes no sandbox here: {words}" if tried.returncode else "")
+
+
+def missing_sandbox(isolation: str) -> str:
+    """Return why no job can run on this node, whose jobs must run in a sandbox; "" if they can, or need none."""
+    problem = bubblewrap().problem if isolation == "sandbox" else ""
+    return f"jobs must run in a sandbox here (isolation = sandbox), but {problem}" if problem else ""
+
+
+def _output(argv: list[str]) -> Any:
+    import subprocess
+
+    return subprocess.run(argv, capture_output=True, timeout=PROBE_LIMIT_S, check=False, stdin=subprocess.DEVNULL)
+
+
+class Sandbox:
+    """The sandbox of a gang, and the socket to its first process; `pid` is that of bubblewrap, a child of this process.
+
+    `extra`: folders of the job besides those in `launch`, `rw` or `ro` by path. Raises OSError.
+    """
+
+    def __init__(self, launch: Mapping[str, Any], extra: Mapping[str, str] = {}) -> None:
+        self._socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._errors, errors_end = os.pipe2(os.O_CLOEXEC)
+        init = [sys.executable, "-I", "-S", "-X", "utf8", INIT, str(inside.fileno())]
+        inside.set_inheritable(True)
+        argv = [launch["sandbox"]["command"], *arguments(launch, extra), "--", *init]
+        self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=())
+        inside.close()
+        os.close(errors_end)
+        self._number = 0
+        self._number_of: dict[int, int] = {}  # by pid, of programs whose end was not read yet
+        self._ended: list[tuple[int, int]] = []
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read once there is something to look at."""
+        return self._socket.fileno()
+
+    def begin(self, argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = None) -> tuple[int, int, int]:
+        """Start a program as `processes.begin` does; the pid is that outside. Raises OSError if there is no sandbox."""
+        output, output_end = os.pipe2(os.O_CLOEXEC)
+        status, status_end = os.pipe2(os.O_CLOEXEC)
+        text = os.memfd_create("spec", os.MFD_CLOEXEC)
+        self._number += 1
+        try:
+            os.write(text, marshal.dumps({"argv": argv, "cwd": cwd, "cpus": spec["cpus"], "env": spec["env"]}))
+            os.lseek(text, 0, os.SEEK_SET)
+            ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]
+            pid = self._begun(ends)
+        finally:
+            for each in (text, output_end, status_end):
+                os.close(each)
+        os.set_blocking(output, False)
+        return pid, output, status
+
+    def _begun(self, ends: list[int]) -> int:
+        number = self._number
+        with contextlib.suppress(BrokenPipeError):
+            socket.send_fds(self._socket, [b"start %d" % number], ends)
+        while number not in self._number_of.values():
+            if not self._receive(0):
+                raise OSError(f"its sandbox did not start: {self._last_words()}")
+        return next(pid for pid, each in self._number_of.items() if each == number)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a program; nothing if it has ended."""
+        if pid in self._number_of:
+            with contextlib.suppress(OSError):  # the sandbox has ended
+                self._socket.send(b"signal %d %d" % (self._number_of[pid], number))
+
+    def has_ended(self) -> bool:
+        """Return whether a program has ended whose end was not taken yet."""
+        while self._receive(socket.MSG_DONTWAIT):
+            pass
+        return bool(self._ended)
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Return pid and status (of waitpid) of the programs that have ended since the last call."""
+        self.has_ended()
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _receive(self, flags: int) -> bool:
+        """Take one message; return False if there is none. What a job might send is of its own programs only."""
+        try:
+            message, extra, _, _ = self._socket.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(CREDENTIALS.size), flags)
+        except (BlockingIOError, ConnectionResetError):
+            return False
+        words = message.decode("ascii", "replace").split()
+        if words[:1] == ["begun"] and extra:
+            self._number_of[CREDENTIALS.unpack(extra[0][2])[0]] = int(words[1])
+        elif words[:1] == ["ended"]:
+            self._take_end(int(words[1]), int(words[2]))
+        return bool(words)
+
+    def _take_end(self, number: int, status: int) -> None:
+        for pid in [pid for pid, each in self._number_of.items() if each == number]:
+            del self._number_of[pid]
+            self._ended.append((pid, status))
+
+    def _last_words(self) -> str:
+        """Return what bubblewrap has printed, which has ended."""
+        return os.read(self._errors, ERROR_BYTES).decode("utf-8", "replace").strip() or "it ended at once"
+
+
+def _files(errors: int) -> list[tuple[int, ...] | tuple[int, int, str, int, int]]:
+    return [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_DUP2, errors, 2),
+    ]

@@ -1,0 +1,119 @@
+"""What a job sees of its node in its sandbox, as arguments of bubblewrap; and which folders it may not name.
+
+Standard library only: a part of the supervisor, which asks once all that the job needs is there.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys", "/nix")
+"""Folders of the operating system and of what is installed for all: visible to every job, and read-only."""
+
+OF_THE_KERNEL = ("/proc/sys", "/proc/acpi", "/proc/scsi", "/proc/fs")
+OF_ALL = (
+    *("/", "/proc", "/dev", "/run", "/tmp", "/var", "/var/tmp", "/var/lib", "/home", "/root", "/boot"),  # noqa: S108
+)
+"""Folders that hold what is of many users, and are in no sandbox as a whole."""
+
+
+def refusal(launch: Mapping[str, Any]) -> str:
+    """Return why the job cannot have a folder or file that it names; "" if it can have all."""
+    if not (launch.get("sandbox") or launch.get("image")):
+        return ""
+    return next(filter(None, (_problem(launch, path, access) for path, access in launch["named"].items())), "")
+
+
+def _problem(launch: Mapping[str, Any], path: str, access: str) -> str:
+    real = os.path.realpath(path)
+    if _is_private(launch, real):
+        return f"{path} is in a folder of the service itself; name another folder"
+    if not _may_name(launch, real):
+        return f"{path} is outside the folders that jobs may name here: {' '.join(launch['job_folders'])}"
+    is_of_system = any(real == each or is_in(real, (each,)) for each in SYSTEM)
+    if real in OF_ALL or (access == "rw" and is_of_system):
+        return f"{path} is a folder of the system; name one of your own"
+    return ""
+
+
+def environment_of(launch: Mapping[str, Any]) -> dict[str, str]:
+    """Return the folder of the environment that the job's setup has made, which the job may change; else nothing."""
+    folder = launch["ranks"][0]["env"].get("VIRTUAL_ENV", "") if launch.get("setup") else ""
+    return {folder: "rw"} if folder else {}
+
+
+def is_in(path: str, folders: Iterable[str]) -> bool:
+    """Return whether the path is one of the folders, or below one."""
+    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in folders)
+
+
+def _is_private(launch: Mapping[str, Any], real: str) -> bool:
+    return is_in(real, map(os.path.realpath, launch["hidden"])) and not is_in(real, launch["own"])
+
+
+def _may_name(launch: Mapping[str, Any], real: str) -> bool:
+    shown = (launch["sandbox"] or {"shown": ()})["shown"]
+    return not launch["job_folders"] or is_in(real, (*launch["job_folders"], *shown))
+
+
+def arguments(launch: Mapping[str, Any], extra: Mapping[str, str]) -> Iterator[str]:
+    """Yield the arguments of bubblewrap: namespaces, then what is mounted, a folder before what is in it.
+
+    `extra`: further folders of the job, `rw` or `ro` by path.
+    """
+    sandbox = launch["sandbox"]
+    yield from (*NAMESPACES, "--proc", "/proc")
+    for path in filter(os.path.exists, OF_THE_KERNEL):  # bubblewrap leaves some that root may write
+        yield from ("--ro-bind", path, path)
+    yield from ("--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/run")  # noqa: S108
+    for place in ("/tmp", "/var/tmp"):  # noqa: S108  the job's own
+        yield from ("--bind", sandbox["tmp"], place)
+    for path in sandbox["devices"]:
+        yield from ("--dev-bind", path, path)
+    view = _view(launch, extra)
+    for path in sorted(view, key=lambda each: each.split("/")):
+        yield from _mounted(path, view[path])
+    for path in ("/", *(path for path, kind in view.items() if kind == "hidden" and os.path.isdir(path))):
+        yield from ("--remount-ro", path)
+    yield from ("--chdir", "/")
+
+
+def _view(launch: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
+    """Return `rw`, `ro` or `hidden` by path, of what is there and is not in another folder of the same kind."""
+    shown = {path: access for path, access in _shown(launch).items() if os.path.exists(path)}
+    around = {**shown, **launch["own"], **extra}
+    hidden = {path: "hidden" for path in launch["hidden"] if os.path.exists(path) and is_in(path, around)}
+    wanted = {**shown, **hidden, **launch["own"], **extra}
+    view: dict[str, str] = {}
+    for path in sorted(wanted, key=lambda each: each.split("/")):
+        if os.path.exists(path) and _kind_above(path, view) != wanted[path]:
+            view[path] = wanted[path]
+    return view
+
+
+def _shown(launch: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is no folder of the service's: of the node, and what the job names, under both names of a link."""
+    named = {each: access for path, access in launch["named"].items() for each in (path, os.path.realpath(path))}
+    stated = {**launch["sandbox"]["shown"], **named}
+    mentioned = {each for path in launch["sandbox"]["mentioned"] for each in (path, os.path.realpath(path))}
+    new = (each for each in mentioned if each not in OF_ALL and not is_in(each, stated))
+    both = {**{each: "ro" for each in new if _may_name(launch, os.path.realpath(each))}, **stated}
+    return {path: access for path, access in both.items() if not _is_private(launch, os.path.realpath(path))}
+
+
+def _kind_above(path: str, view: Mapping[str, str]) -> str:
+    """Return how the nearest folder that the path is in is mounted; "" if none is."""
+    while path not in ("/", ""):
+        path = os.path.dirname(path)
+        if path in view:
+            return view[path]
+    return ""
+
+
+def _mounted(path: str, kind: str) -> tuple[str, ...]:
+    if kind == "hidden":
+        return ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+    if os.path.islink(path) and os.path.dirname(path) == "/":  # as /bin where /usr has all
+        return ("--symlink", os.readlink(path), path)
+    return ("--bind" if kind == "rw" else "--ro-bind", path, path)
