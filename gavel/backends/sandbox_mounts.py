@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gavel.backends import amd, gpus
 from gavel.backends.input_cache import CachedInput
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import DEVICES, ONEAPI
@@ -100,6 +101,9 @@ def device_nodes(env: Mapping[str, str]) -> list[str]:
     named = env.get(DEVICES[0], "-1")
     if named != "-1":
         nodes += [*(f"/dev/{name}" for name in NVIDIA_SHARED), "/dev/nvidia-caps", *_gpus(named.split(","))]
+    of_amd = env.get(amd.VARIABLE, "-1")
+    if of_amd != "-1":
+        nodes += ["/dev/kfd", *_render_nodes(of_amd.split(","))]
     return sorted({path for path in nodes if os.path.exists(path)})
 
 
@@ -109,6 +113,13 @@ def _gpus(named: Sequence[str]) -> list[str]:
     chosen = [f"/dev/nvidia{minors[uuid]}" for uuid in named if uuid in minors]
     every = [f"/dev/{name}" for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
     return chosen if len(chosen) == len(named) else every
+
+
+def _render_nodes(named: Sequence[str]) -> Iterator[str]:
+    """Yield the node of each GPU of AMD, which the kernel's driver names beside its unique id."""
+    for path in gpus.PCI_DEVICES.glob("*/unique_id"):
+        if f"gpu-{path.read_text(encoding='ascii').strip().lower()}" in map(str.lower, named):
+            yield from (f"/dev/dri/{node.name}" for node in path.parent.glob("drm/renderD*"))
 
 
 def _minors() -> dict[str, str]:

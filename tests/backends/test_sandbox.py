@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends import launch, machine, sandbox, sandbox_mounts
+from gavel.backends import gpus, launch, machine, sandbox, sandbox_mounts
 from gavel.backends.harness import exit_of, find, gang, is_in, stop
 from gavel.backends.launch import Preparation
 from gavel.backends.sandbox import bubblewrap
@@ -381,6 +381,18 @@ def test_only_the_gpus_of_the_job_are_there(tmp_path: Path, monkeypatch: pytest.
     assert "/dev/nvidiactl" in nodes
     assert sandbox_mounts.device_nodes({"CUDA_VISIBLE_DEVICES": "-1"}) == []
     assert sandbox_mounts.device_nodes({}) == []
+
+
+def test_of_amd_s_gpus_only_those_that_are_leased_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "PCI_DEVICES", tmp_path)
+    for number, unique_id in enumerate(("de8287300da37c72", "1f9de0957d137942")):
+        folder = tmp_path / f"0000:8{number}:00.0"
+        (folder / "drm" / f"renderD{128 + number}").mkdir(parents=True)
+        (folder / "unique_id").write_text(f"{unique_id}\n")
+    present = {"/dev/kfd", "/dev/dri/renderD128", "/dev/dri/renderD129"}
+    monkeypatch.setattr(os.path, "exists", present.__contains__)
+    shown = sandbox_mounts.device_nodes({"ROCR_VISIBLE_DEVICES": "GPU-1F9DE0957D137942"})
+    assert shown == ["/dev/dri/renderD129", "/dev/kfd"]
 
 
 def test_private_files_of_the_system_are_those_that_not_everybody_may_read(tmp_path: Path) -> None:
