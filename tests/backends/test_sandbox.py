@@ -221,6 +221,15 @@ def test_the_folders_of_a_job_are_there_and_can_be_written(sandboxed: LocalHarne
 
 
 @needs_bubblewrap
+def test_a_link_in_the_working_directory_leads_where_it_did(sandboxed: LocalHarness, tmp_path: Path) -> None:
+    for name in ("project", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "words").write_text("linked")
+    (tmp_path / "project" / "data").symlink_to("../data")
+    assert ran(sandboxed, "cat data/words", workdir=str(tmp_path / "project")).log_tail == "linked"
+
+
+@needs_bubblewrap
 def test_a_setup_is_in_the_sandbox_too(sandboxed: LocalHarness, tmp_path: Path) -> None:
     """1 the setup writes what may be read and cannot read the token, 2 the rank has what it made."""
     line = f"echo made > $VIRTUAL_ENV/made; cat {sandboxed.folder}/operator.token >> $VIRTUAL_ENV/made || true"
@@ -329,6 +338,7 @@ def test_each_folder_is_mounted_as_the_nearest_that_names_it(
     given_launch = {
         "sandbox": {"tmp": str(root), "devices": [], "mentioned": [], "shown": placed(root, shown)},
         "named": {},
+        "cwd": "/nowhere",
         "job_folders": [],
         "own": placed(root, own),
         "hidden": [str(root / each) for each in hidden],
