@@ -191,6 +191,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "log_bytes": log_bytes,
         "outputs": str(places.outputs or ""),
         "output_bytes": output_bytes,
+        "limits": _limits(gang),
     }
     return launch | _isolation(gang, places, launch, preparation)
 
@@ -205,6 +206,12 @@ def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], prep
         "own": _own_folders(gang, places) | dict.fromkeys(data_folders(launch), "ro"),
         "sandbox": _sandbox(gang, places, launch, preparation) if is_sandboxed else None,
     }
+
+
+def _limits(gang: LaunchGang) -> dict[str, int] | None:
+    """Return what each rank may use of its node; None if it said nothing, or its image is run by Podman."""
+    is_limited = (gang.memory_bytes or gang.cpu_cores) and not gang.image
+    return {"memory_bytes": gang.memory_bytes, "cpu_cores": gang.cpu_cores} if is_limited else None
 
 
 def _named(gang: LaunchGang) -> dict[str, str]:

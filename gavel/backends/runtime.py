@@ -1,5 +1,6 @@
 """The folder on the path of every job: it has the package `gavel_runtime`, and nothing else of ours."""
 
+import compileall
 import hashlib
 import importlib.util
 import os
@@ -42,6 +43,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         for name, content in files.items():
             (temporary / PACKAGE / name).write_bytes(content)
+        compileall.compile_dir(temporary, quiet=2)  # a job cannot store what Python makes of it
         with suppress(FileExistsError):  # another process wrote the same
             temporary.rename(folder)
     finally:

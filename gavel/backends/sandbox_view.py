@@ -96,10 +96,20 @@ def _shown(launch: Mapping[str, Any]) -> dict[str, str]:
     """Return what is no folder of the service's: of the node, and what the job names, under both names of a link."""
     named = {each: access for path, access in launch["named"].items() for each in (path, os.path.realpath(path))}
     stated = {**launch["sandbox"]["shown"], **named}
-    mentioned = {each for path in launch["sandbox"]["mentioned"] for each in (path, os.path.realpath(path))}
+    paths = (*launch["sandbox"]["mentioned"], *_links(launch["cwd"]))
+    mentioned = {each for path in paths for each in (path, os.path.realpath(path))}
     new = (each for each in mentioned if each not in OF_ALL and not is_in(each, stated))
     both = {**{each: "ro" for each in new if _may_name(launch, os.path.realpath(each))}, **stated}
     return {path: access for path, access in both.items() if not _is_private(launch, os.path.realpath(path))}
+
+
+def _links(folder: str) -> list[str]:
+    """Return where the links lead that are in the job's working directory, such as one to its data."""
+    try:
+        linked = [os.readlink(each.path) for each in os.scandir(folder) if each.is_symlink()]
+    except OSError:
+        return []
+    return [os.path.normpath(os.path.join(folder, path)) for path in linked]
 
 
 def _kind_above(path: str, view: Mapping[str, str]) -> str:

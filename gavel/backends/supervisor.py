@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
+from gavel.backends.control_groups import ControlGroup, group_of
 from gavel.backends.gang_lease import Lease
 from gavel.backends.gang_readiness import Readiness
 from gavel.backends.machine import (
@@ -62,6 +63,7 @@ class Supervisor:
         self._ranks: list[Process] = []
         self._tasks: list[Process] = []
         self._sandbox: Sandbox | None = None
+        self._group: ControlGroup | None = None
         self._starts = Lines(os.path.join(directory, "starts.jsonl"))
         self._failure: tuple[int, int] | None = None  # the first rank that failed, and its exit code
         self._is_preempted = False
@@ -76,6 +78,7 @@ class Supervisor:
         self._kill_at_boottime_s = float("inf")
         self._was_killed = False
         self._kills_for_memory = kills_for_memory()
+        self._group_kills = 0
 
     def run(self) -> None:
         """1 announce, 2 start every rank, 3 read, reap and enforce until nothing is left, 4 say how it ended."""
@@ -93,6 +96,9 @@ class Supervisor:
             from gavel.backends.containers import remove_containers
 
             remove_containers(self._launch)
+        if self._group:
+            self._group_kills = self._group.kills_for_memory()
+            self._group.remove()
         outcome, exit_code, message = self._verdict()
         message = Mask(self._secrets).text(message)
         exit_record = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
@@ -115,8 +121,10 @@ class Supervisor:
         ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         launch = {**self._launch, "ranks": ranks}
         try:
-            self._enter_sandbox()
-            self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
+            self._group = self._warm.group if self._warm else group_of(self._launch)
+            with self._in_group():
+                self._enter_sandbox()
+                self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
         except OSError as problem:
             self._lost = str(problem)
             self._kill_at_boottime_s = 0.0
@@ -131,6 +139,10 @@ class Supervisor:
         cpus = {cpu for rank in self._launch["ranks"] for cpu in rank["cpus"]}
         if cpus:  # logging much output takes time of the gang's own cores
             os.sched_setaffinity(0, cpus)
+
+    def _in_group(self) -> contextlib.AbstractContextManager[None]:
+        """Return what has programs start in the control group of the gang, if it has one."""
+        return self._group.entered() if self._group else contextlib.nullcontext()
 
     def _enter_sandbox(self) -> None:
         """Make the sandbox of the gang, or take that of the ranks which were started early. Raises OSError."""
@@ -175,7 +187,8 @@ class Supervisor:
     def _start_tasks(self) -> None:
         """Start the tasks that the service has placed since the last look."""
         for spec in self._starts.read():
-            task = start_task(self._in_image(spec["task"], spec), self._secrets, self._begin)
+            with self._in_group():
+                task = start_task(self._in_image(spec["task"], spec), self._secrets, self._begin)
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 
@@ -305,9 +318,15 @@ class Supervisor:
             why = {"lease": "at the end of its lease", "stop": "on request"}[self._lease.ended_by]
             force = f", by force after {self._launch['lease_grace_s']:g} s" if self._was_killed else ""
             return "preempted", code, f"stopped {why}{force}"
+        return "exited", code, f"rank {rank} ended with {exit_text(code)}{self._why_killed(code)}"
+
+    def _why_killed(self, code: int) -> str:
+        if code == -signal.SIGKILL and self._group_kills:
+            assert self._group is not None
+            limit = f"{self._group.memory_bytes / 1e9:.3g} GB"
+            return f", at the limit of {limit} of memory that the job asked for on this node (memory_bytes)"
         is_for_memory = code == -signal.SIGKILL and kills_for_memory() > self._kills_for_memory
-        why = ", killed by the kernel, which was out of memory" if is_for_memory else ""
-        return "exited", code, f"rank {rank} ended with {exit_text(code)}{why}"
+        return ", killed by the kernel, which was out of memory" if is_for_memory else ""
 
     def _write(self, name: str, value: object) -> None:
         write_json(os.path.join(self._directory, name), value)

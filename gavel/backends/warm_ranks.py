@@ -14,9 +14,10 @@ import signal
 import time
 from typing import Any
 
+from gavel.backends.control_groups import group_of
 from gavel.backends.environments import activate_if_built
 from gavel.backends.machine import boottime_s, descendants, read_json
-from gavel.backends.processes import Process, begin, ranks_of
+from gavel.backends.processes import Begin, Process, begin, ranks_of
 from gavel.backends.sandbox import Sandbox
 from gavel.backends.sandbox_view import environment_of, refusal
 from gavel.child_processes import adopt_orphans
@@ -31,10 +32,14 @@ class WarmRanks:
     """Ranks that wait, and the pipe to each, through which it gets its environment. Raises OSError."""
 
     def __init__(self, launch: dict[str, Any]) -> None:
-        self.sandbox = Sandbox(launch, environment_of(launch)) if launch.get("sandbox") else None
-        start = self.sandbox.begin if self.sandbox else begin
-        begun = []
+        self.group = group_of(launch)
         self._pipes: list[int] = []
+        with self.group.entered() if self.group else contextlib.nullcontext():
+            self.sandbox = Sandbox(launch, environment_of(launch)) if launch.get("sandbox") else None
+            self._ranks = self._started(launch, self.sandbox.begin if self.sandbox else begin)
+
+    def _started(self, launch: dict[str, Any], start: Begin) -> list[Process]:
+        begun = []
         argv = [launch["argv"][0], "-c", ENTER, *launch["argv"][1:]]
         for spec in launch["ranks"]:
             stdin, pipe = os.pipe2(os.O_CLOEXEC)
@@ -43,7 +48,7 @@ class WarmRanks:
             self._pipes.append(pipe)
             begun.append(start(argv, launch["cwd"], {**spec, "env": {**spec["env"], "GAVEL_WARM": "1"}}, stdin))
             os.close(stdin)
-        self._ranks = ranks_of(launch, begun)
+        return ranks_of(launch, begun)
 
     def are_whole(self) -> bool:
         """Return whether every rank loads or waits. Reaps nothing: the supervisor does that."""
@@ -69,6 +74,8 @@ class WarmRanks:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 os.waitpid(-1, 0)
+        if self.group:
+            self.group.remove()
 
 
 def wait_for_lease(folder: str) -> tuple[bool, WarmRanks | None]:

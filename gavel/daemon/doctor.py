@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from gavel.backends.accelerators import LocalAccelerator, discover
+from gavel.backends.control_groups import hierarchies, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
 from gavel.backends.ray.shared_folder import is_mounted
@@ -38,6 +39,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield _disk(settings.state_dir)
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
+    yield _limits()
     if settings.backend == "ray":
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
@@ -102,6 +104,15 @@ def _disk(state_dir: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding(about="disk", verdict="problem", text=f"{text}: make room, or set state_dir to a larger disk")
     return Finding(about="disk", verdict="ok", text=text)
+
+
+def _limits() -> Finding:
+    """Return whether jobs are held to the memory and the cores that they ask for."""
+    groups = hierarchies()
+    if problem := problem_of_limits(groups):
+        return Finding(about="limits", verdict="note", text=f"what jobs ask for is no limit to them: {problem}")
+    named = ", ".join(f"{name} by control groups of version {each.version}" for name, each in sorted(groups.items()))
+    return Finding(about="limits", verdict="ok", text=f"jobs are held to what they ask for: {named}")
 
 
 def _sandbox(isolation: str) -> Finding:

@@ -179,7 +179,7 @@ def _private_paths(settings: Settings) -> tuple[str, ...]:
     """Return the files outside the state folder that only the service may read."""
     database = make_url(settings.url)
     stored = database.database if database.drivername.startswith("sqlite") else None
-    files = (settings.secrets_key_file, settings.tls_key_file, stored, CONFIGURATION)
+    files = (settings.secrets_key_file, settings.tls_key_file, stored, CONFIGURATION, "/etc/gavel")
     return tuple(str(Path(each).resolve()) for each in files if each)
 
 

@@ -48,6 +48,8 @@ class LaunchGang:
     image: str = ""  # container image that the ranks run in; "": none
     data: Mapping[str, str] = field(default_factory=dict)  # inputs by name: a path of the node, or a URL
     setup: str = ""  # shell line that makes the job's environment, once for each content and node; "": none
+    cpu_cores: int = 0  # that each rank may use; 0: any
+    memory_bytes: int = 0  # of the node that each rank may use; 0: any
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker
 
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -143,25 +145,25 @@ def test_a_daemon_ends_with_its_gang(sandboxed: LocalHarness) -> None:
     """setsid, two forks and an empty environment: nothing names the gang, and yet nothing is left of it."""
     end = ran(sandboxed, "", argv=(sys.executable, "-I", "-S", "-c", DAEMON))
     assert end.outcome is GangOutcome.EXITED, end
-    assert not sleepers()
+    assert not sleepers("86399.5")
 
 
 @needs_bubblewrap
 def test_nothing_outlives_a_supervisor_that_is_killed(sandboxed: LocalHarness) -> None:
-    daemon = "setsid env -i sleep 86399.5 & echo there; wait"
+    daemon = "setsid env -i sleep 86398.5 & echo there; wait"
     sandboxed.backend.execute(script(sandboxed, daemon))
     sandboxed.wait_until(is_in(GangState.RUNNING, "j1"))
-    eventually(lambda: len(sleepers()) == 1)
+    eventually(lambda: len(sleepers("86398.5")) == 1)
     record = machine.read_json(str(directory(sandboxed, "j1") / "supervisor.json"))
     os.kill(record["pid"], signal.SIGKILL)
-    eventually(lambda: not sleepers())
+    eventually(lambda: not sleepers("86398.5"))
     assert exit_of(sandboxed, "j1").outcome is GangOutcome.LOST
 
 
-def sleepers() -> list[str]:
-    """The processes of this machine that are the daemon of these tests."""
-    marks = [path for path in Path("/proc").glob("[0-9]*/cmdline") if b"86399.5" in read(path)]
-    return [path.parent.name for path in marks if b"sleep\0" in read(path)]
+def sleepers(seconds: str) -> list[str]:
+    """The processes of this machine that sleep so long, as the daemon of one of these tests."""
+    command = b"sleep\0" + seconds.encode()
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if read(path).startswith(command)]
 
 
 def read(path: Path) -> bytes:
@@ -218,6 +220,15 @@ def test_the_folders_of_a_job_are_there_and_can_be_written(sandboxed: LocalHarne
     assert end.log_tail.startswith("input") and "Read-only file system" in end.log_tail
     made = ("work/j1/home", "checkpoints/j1/c", "outputs/j1/o", "gangs/j1/1/tmp/t")
     assert all((sandboxed.folder / path).exists() for path in made) and (tmp_path / "project" / "here").exists()
+
+
+@needs_bubblewrap
+def test_a_link_in_the_working_directory_leads_where_it_did(sandboxed: LocalHarness, tmp_path: Path) -> None:
+    for name in ("project", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "words").write_text("linked")
+    (tmp_path / "project" / "data").symlink_to("../data")
+    assert ran(sandboxed, "cat data/words", workdir=str(tmp_path / "project")).log_tail == "linked"
 
 
 @needs_bubblewrap
@@ -294,13 +305,55 @@ def test_without_isolation_there_is_no_sandbox(harness: LocalHarness) -> None:
     assert machine.read_json(str(directory(harness, "j1") / "launch.json"))["sandbox"] is None
 
 
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+HEARS = "id -u; (setsid env -i sleep 86397.5 &); trap 'echo heard; exit 75' TERM; while :; do sleep 0.05; done"
+
+
 @needs_bubblewrap
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can try it as another user")
-def test_a_user_without_privileges_makes_sandboxes_too(tmp_path: Path) -> None:
-    path = bubblewrap().path
-    options = ("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", *sandbox.NAMESPACES)
-    done = subprocess.run([path, *options, "id", "-u"], user=65534, capture_output=True, check=False, env={})
-    assert done.stdout == b"65534\n", done.stderr
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path(SYSTEM_PYTHON).exists(), reason="needs root, to be another user, and Debian's Python"
+)
+def test_a_user_without_privileges_has_sandboxes_too(open_folder: Path) -> None:
+    """1 a supervisor of nobody's runs a gang past its lease, 2 it heard of the end, 3 its daemon is gone."""
+    package = open_folder / "src" / "gavel"
+    shutil.copytree(Path(sandbox.__file__).parent, package / "backends")
+    for name in ("__init__", "child_processes", "code_tree"):
+        shutil.copy(Path(sandbox.__file__).parents[1] / f"{name}.py", package)
+    folder = open_folder / "gangs" / "j1" / "1"
+    (folder / "job").mkdir(parents=True)
+    (folder / "tmp").mkdir()
+    (folder / "launch.json").write_text(json.dumps(a_launch(open_folder, folder)))
+    for each in (open_folder, *open_folder.rglob("*")):
+        os.chown(each, NOBODY, NOBODY)
+    argv = [SYSTEM_PYTHON, "-I", "-S", "-X", "utf8", str(package / "backends" / "supervisor.py"), str(folder)]
+    subprocess.run(argv, user=NOBODY, group=NOBODY, extra_groups=[], env={}, check=True, timeout=60)
+    end = machine.read_json(str(folder / "exit.json"))
+    assert (end["outcome"], end["exit_code"], end["log_tail"]) == ("preempted", 75, f"{NOBODY}\nheard"), end
+    assert not sleepers("86397.5")
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, which those of pytest are not."""
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def a_launch(root: Path, folder: Path) -> dict[str, Any]:
+    """The launch of a gang whose lease ends soon, as far as its supervisor needs it."""
+    shown = sandbox_mounts.common_folders() | {str(root / "src"): "ro"}
+    return {
+        **{"job_id": "j1", "generation": 1, "user": "ann", "argv": ["bash", "-c", HEARS], "cwd": str(folder / "job")},
+        "ranks": [{"cpus": [], "env": {"PATH": "/usr/bin:/bin", "GAVEL_NODE": "here"}}],
+        **{"lease_expires_boottime_s": machine.boottime_s() + 3, "lease_grace_s": 20},
+        **{"log_path": str(root / "j1.log"), "log_bytes": 1 << 16},
+        **{"named": {}, "job_folders": [], "hidden": [], "own": {str(folder): "ro", str(folder / "job"): "rw"}},
+        "sandbox": {
+            **{"command": bubblewrap().path, "tmp": str(folder / "tmp"), "mentioned": [], "devices": []},
+            "shown": {path: access for path, access in shown.items() if not path.startswith("/root")},
+        },
+    }
 
 
 # --- what is mounted ----------------------------------------------------------------------------------------------
@@ -329,6 +382,7 @@ def test_each_folder_is_mounted_as_the_nearest_that_names_it(
     given_launch = {
         "sandbox": {"tmp": str(root), "devices": [], "mentioned": [], "shown": placed(root, shown)},
         "named": {},
+        "cwd": "/nowhere",
         "job_folders": [],
         "own": placed(root, own),
         "hidden": [str(root / each) for each in hidden],

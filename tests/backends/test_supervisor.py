@@ -121,6 +121,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
     code = f"import sys; sys.path.append({root!r}); {show}"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     names = (
+        "control_groups",
         "gang_lease",
         "gang_readiness",
         "job_folder",

@@ -123,6 +123,8 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         secrets=job.spec.secrets,
         data=job.spec.data,
         code=job.spec.code.digest if job.spec.code else "",
+        cpu_cores=job.spec.cpu_cores if job.spec.cpu_cores > 1 else 0,
+        memory_bytes=job.spec.memory_bytes,
         job_token=job_token,
         shares_with=_partner(lease),
     )

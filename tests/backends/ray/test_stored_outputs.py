@@ -63,7 +63,7 @@ def is_over(shard: ShardSeen) -> bool:
 
 def runs(agent: NodeAgent, folder: Path, url: str, text: str, generation: int = 1) -> ShardSeen:
     """What is told of a gang that runs this shell script, once the node has handed over all of it."""
-    launch = a_launch(folder, generation=generation, outputs=url)
+    launch = a_launch(folder, generation=generation, outputs=url, shown_folders=(f"{folder}:rw",))
     given = replace(launch.instruction, argv=("sh", "-c", f"cd $GAVEL_OUTPUT_DIR; {text}"))
     return until(agent, wanted(replace(launch, instruction=given)), is_over)
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_on_the_node_is_not_fetched_again(
 def test_a_file_is_stored_while_the_gang_runs(nodes: Callable[[str], NodeAgent], tmp_path: Path, url: str) -> None:
     """So that a node that is lost takes little with it."""
     launch = a_launch(tmp_path, outputs=url)
-    waits = "cd $GAVEL_OUTPUT_DIR; echo one > a; while [ ! -e ../../end ]; do sleep 0.05; done"
+    waits = "cd $GAVEL_OUTPUT_DIR; echo one > a; while [ ! -e $GAVEL_GANG_DIR/end ]; do sleep 0.05; done"
     ask = wanted(replace(launch, instruction=replace(launch.instruction, argv=("sh", "-c", waits))))
     agent = nodes("n1")
 
@@ -107,7 +107,7 @@ def test_a_file_is_stored_while_the_gang_runs(nodes: Callable[[str], NodeAgent],
         return listed(url) == {"a": 4}
 
     assert until(agent, ask, is_stored).state is GangState.RUNNING
-    (tmp_path / "n1/end").touch()
+    (tmp_path / "n1/gangs/j1/1/job/end").touch()
     until(agent, ask, is_over)
 
 
