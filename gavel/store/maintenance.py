@@ -62,6 +62,12 @@ def check(url: str) -> Report:
         return _contents(connection, revision)
 
 
+def outdated(url: str) -> str:
+    """Return what is to be done with tables that are not this Gavel's; empty if they are. Raises StoreUnavailable."""
+    with _looking(url) as (_, revision):
+        return "; ".join(_outdated(revision))
+
+
 def stored_round(url: str, round_index: int) -> RoundRecord:
     """Return a round with all the inputs of its decision. Raises NotFound, StoreUnavailable."""
     with _looking(url) as (connection, revision):
