@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,6 +109,28 @@ def test_a_browser_logs_in_at_a_provider_and_out(proxied: Proxied, chromium: Bro
         page.get_by_role("link", name="Log in with Example").click()
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("alert")).to_contain_text("There is a user operator here already")
+
+
+def test_the_setup_page_shows_what_the_service_finds(proxied: Proxied, chromium: Browser) -> None:
+    """The real findings of a real machine, and that the proxy is one that the settings name."""
+    token = (proxied.member.state_dir / "operator.token").read_text().strip()
+    with chromium.new_context(base_url=proxied.url, ignore_https_errors=True) as context:
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        expect.set_options(timeout=WAIT_MS)
+        page.goto(f"/login#token={token}")
+        page.get_by_role("link", name="Setup").click()
+        rows = page.locator("#setup-table tbody tr")
+        expect(rows.filter(has_text="a proxy in front is known")).to_have_count(1)
+        for about, text in {
+            "database": "its tables are current",
+            "disk": "GB are free",
+            "address": proxied.url,
+        }.items():
+            row = rows.filter(has=page.get_by_role("rowheader", name=about, exact=True))
+            expect(row.locator(".badge")).to_have_text("fine" if about != "disk" else re.compile("fine|to be mended"))
+            expect(row).to_contain_text(text)
+        expect(rows.filter(has=page.get_by_role("rowheader", name="clock", exact=True))).to_have_count(1)
 
 
 def test_each_event_is_passed_on_when_it_comes(proxied: Proxied) -> None:
