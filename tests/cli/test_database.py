@@ -118,7 +118,7 @@ def test_for_postgresql_the_command_to_back_it_up_is_printed_and_works(
     assert (tmp_path / "a copy.dump").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("command", ["db check", "db upgrade", "job list"])
+@pytest.mark.parametrize("command", ["db upgrade", "job list"])
 def test_a_state_folder_of_another_user_is_one_line(command: str, tmp_path: Path) -> None:
     """As for everybody but the service's user and root; root without its capabilities is like everybody."""
     if shutil.which("setpriv") is None or os.geteuid() != 0:

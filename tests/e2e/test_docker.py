@@ -38,6 +38,7 @@ def test_the_dockerfile_has_no_fault_that_hadolint_finds() -> None:
     assert ran(hadolint, "--failure-threshold", "info", "Dockerfile") == ""
 
 
+@pytest.mark.full
 def test_compose_accepts_its_file_and_asks_for_the_password() -> None:
     if shutil.which("docker-compose") is None:
         pytest.skip("needs docker-compose (Debian: apt install docker-compose)")
