@@ -104,6 +104,7 @@ def test_a_driver_that_is_missing_is_one_line_with_the_fix(
     assert (refused.exit_code, refused.stderr) == (2, line)
 
 
+@pytest.mark.full
 def test_for_postgresql_the_command_to_back_it_up_is_printed_and_works(
     run: Run, migrated_postgresql: str, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_for_postgresql_the_command_to_back_it_up_is_printed_and_works(
     assert (tmp_path / "a copy.dump").stat().st_size > 1000
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("command", ["db upgrade", "job list"])
 def test_a_state_folder_of_another_user_is_one_line(command: str, tmp_path: Path) -> None:
     """As for everybody but the service's user and root; root without its capabilities is like everybody."""

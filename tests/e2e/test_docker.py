@@ -64,6 +64,7 @@ def test_the_image_has_what_the_service_needs_at_the_versions_that_are_tested() 
     assert any(each.startswith("psycopg-binary==") for each in image)
 
 
+@pytest.mark.full
 def test_the_health_check_is_of_this_service(service: Service) -> None:
     check = json.loads(re.search(r"HEALTHCHECK.*\n\s+CMD (.*)", DOCKERFILE)[1])  # type: ignore[index]
     ran(*(word.replace("http://127.0.0.1:8080", service.url) for word in check))
