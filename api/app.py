@@ -23,6 +23,7 @@ from api.routes import (
     audit,
     batches,
     code,
+    doctor,
     explain,
     infeasible,
     jobs,
@@ -78,6 +79,7 @@ PARTS = (
     purging,
     scheduling,
     service,
+    doctor,
     pages,
     oidc,
 )

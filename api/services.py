@@ -1,6 +1,6 @@
 """What the API needs: passed to `create_app`, and given to routes as `ServicesDep`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, cast
 
@@ -23,6 +23,7 @@ from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
 from gavel.ports import ApiStore, Clock, Snapshot
 from gavel.types import JobId
+from gavel.types.findings import Finding
 
 ReadLog = Callable[[JobId, int, int], tuple[bytes, int]]
 
@@ -59,6 +60,7 @@ class Services:
     leads_scheduler: Callable[[], bool] = lambda: True  # whether this process is the one that plans
     cluster_notes: Callable[[], Sequence[str]] = tuple  # what is wrong with the cluster as a whole
     scheduler_trouble: Callable[[], str] = str  # how this service's own scheduler ended lately; empty: it did not end
+    findings: Callable[[], Iterable[Finding]] = tuple  # what `gavel doctor` finds on this machine
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
     outputs: Outputs | StoredOutputs = field(init=False)

@@ -23,10 +23,10 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def a_certificate(folder: Path) -> tuple[Path, Path]:
+def a_certificate(folder: Path, days: int = 2) -> tuple[Path, Path]:
     """A certificate of localhost that signs itself, and its key."""
     cert, key = folder / "cert.pem", folder / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(days), "-subj", "/CN=localhost"]
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)]
     subprocess.run([*made, *names], check=True, capture_output=True)
     return cert, key

@@ -19,7 +19,7 @@ from api.http.errors import documented, problem
 from api.services import Services, ServicesDep
 from api.submission.specs import tiers_for
 from gavel.errors import NotFound
-from gavel.types import Identity
+from gavel.types import Identity, Scope
 
 HERE = Path(__file__).parent
 MEDIA_TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
@@ -37,6 +37,7 @@ PAGES: Final[Mapping[str, str]] = {
     "/nodes": "Nodes",
     "/policy": "Policy",
 }
+OPERATORS_PAGES: Final[Mapping[str, str]] = {"/setup": "Setup"}
 IMPORT: Final = re.compile(r'from "\./([a-z]+\.js)"')
 PLOTTED: Final = frozenset({"tiers", "job", "compare"})  # pages that load the plotting library
 FEATURES: Final[Mapping[str, str]] = {  # files that pages use only if this service has them
@@ -59,7 +60,7 @@ def _imported(name: str) -> frozenset[str]:
 
 PRELOADED: Final[Mapping[str, tuple[str, ...]]] = {  # requested at once, not one after the other
     f"{name}.js": tuple(sorted(_imported(f"{name}.js")))
-    for name in (*(path.strip("/") or "overview" for path in PAGES), "job", "compare")
+    for name in (*(path.strip("/") or "overview" for path in PAGES), "job", "compare", "setup")
 }
 POLICY = "; ".join(
     (
@@ -88,12 +89,12 @@ _templates = Environment(
 
 
 def page(request: Request, services: ServicesDep, session: CookieDep) -> Response:
-    """Return a page of `PAGES`; without a session a 401 page that says how to log in."""
+    """Return a page of `PAGES` or `OPERATORS_PAGES`; without a session a 401 page that says how to log in."""
     path = request.url.path
     return _page(path.strip("/") or "overview", path, request, services, session)
 
 
-for each in PAGES:
+for each in (*PAGES, *OPERATORS_PAGES):
     router.get(each, response_class=HTMLResponse)(page)
 
 
@@ -165,14 +166,15 @@ def _page(
     caller = logged_in(services, session)
     if caller is None:
         return login_page(request)
+    pages = {**PAGES, **OPERATORS_PAGES} if caller.scope is Scope.OPERATOR else PAGES
     offered = request.app.state.paths
     return render(
         f"{name}.html",
         request,
         200,
-        title=PAGES.get(here, here),
+        title={**PAGES, **OPERATORS_PAGES}.get(here, here),
         here=here,
-        pages=tuple(PAGES.items()),
+        pages=tuple(pages.items()),
         script=f"{name}.js",
         preloaded=PRELOADED[f"{name}.js"],
         plots=name in PLOTTED,

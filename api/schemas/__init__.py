@@ -69,7 +69,7 @@ from api.schemas.scheduling import (
     UserClaimView,
     WorkerView,
 )
-from api.schemas.service import CatalogueEntry, CatalogueList, Health, PolicyList, PolicyView
+from api.schemas.service import CatalogueEntry, CatalogueList, FindingList, FindingView, Health, PolicyList, PolicyView
 
 __all__ = [
     "KIND_PATTERN",
@@ -94,6 +94,8 @@ __all__ = [
     "DeadlineView",
     "EventList",
     "EventView",
+    "FindingList",
+    "FindingView",
     "Health",
     "JobArraySubmit",
     "JobBatchSubmit",

@@ -1,5 +1,7 @@
 """The catalogue, the policies, health."""
 
+from typing import Literal
+
 from pydantic import ConfigDict, Field
 
 from api.schemas.fields import View
@@ -35,6 +37,20 @@ class PolicyList(View):
     current: str
     items: list[PolicyView]
     tier_objectives: dict[str, str]
+
+
+class FindingView(View):
+    """One thing that was looked at on the service's machine."""
+
+    about: str
+    verdict: Literal["ok", "note", "problem"] = Field(description="Fine, worth knowing, or to be mended.")
+    text: str
+
+
+class FindingList(View):
+    """In the order in which they were looked at."""
+
+    items: list[FindingView]
 
 
 class Health(View):

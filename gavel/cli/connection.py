@@ -75,7 +75,10 @@ def connect() -> Client:
 
 def is_known() -> bool:
     """Return whether a service was named, or ever ran in this folder."""
-    return bool(_chosen["url"]) or _local_url(settings().state_dir / SERVICE) is not None
+    if _chosen["url"]:
+        return True
+    with refusals():
+        return _local_url(settings().state_dir / SERVICE) is not None
 
 
 def settings(**over: Any) -> "Settings":
@@ -111,6 +114,13 @@ def refusals() -> Iterator[None]:
         yield
     except GavelError as error:
         fail(str(error))
+    except PermissionError as error:
+        fail(not_readable(error))
+
+
+def not_readable(error: PermissionError) -> str:
+    """Return one line on a file of the service that this user may not read."""
+    return f"{error.filename} is another user's: run this as the user of the service (sudo -u gavel ..), or as root"
 
 
 def explain(error: GavelApiError | ServiceUnreachable) -> str:
@@ -132,7 +142,8 @@ def resolve(url: str | None, token: str | None) -> Connection:
     if url and token:
         return Connection(url, "--url or GAVEL_URL", token, "--token or GAVEL_TOKEN")
     state_dir = settings().state_dir
-    local_url = _local_url(state_dir / SERVICE)
+    with refusals():
+        local_url = _local_url(state_dir / SERVICE)
     if url is None and local_url is None:
         fail(f"no service runs in {state_dir}: run `gavel serve`, or name one with --url or GAVEL_URL")
     address = (url, "--url or GAVEL_URL") if url else (str(local_url), str(state_dir / SERVICE))

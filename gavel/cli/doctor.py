@@ -13,7 +13,12 @@ from gavel.client import GavelApiError, ServiceUnreachable
 
 
 @app.command()
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False) -> None:
+def doctor(
+    service: Annotated[
+        bool, typer.Option("--service", help="What the service finds on its own machine, and how you reach it.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
     """Look at this machine under its settings: workers, GPUs, cores, disk; and at nodes that the service cannot use.
 
     It changes nothing, and needs no service. The exit code is 1 if something is to be mended. Run it on each node, and
@@ -21,9 +26,15 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print the findi
     """
     from gavel.daemon.doctor import findings
 
-    results = [*map(asdict, findings(settings())), *_nodes()]
+    results = _of_service() if service else [*map(asdict, findings(settings())), *_nodes()]
     show.answer(results, as_json, _table)
     raise typer.Exit(int(any(each["verdict"] == "problem" for each in results)))
+
+
+def _of_service() -> list[dict[str, Any]]:
+    """Return what the service finds where it runs."""
+    with connect() as client:
+        return [dict(each) for each in client.findings()]
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from gavel.client.answers import (
     Allocation,
     CatalogueEntry,
     Cluster,
+    Finding,
     Operation,
     PolicyList,
     Round,
@@ -68,6 +69,11 @@ class SchedulingCalls:
     def is_alive(self) -> Script[bool]:
         """Return True when the process answers, whatever else is wrong."""
         return str((yield from get("/healthz"))["status"]) == "ok"
+
+    @Method
+    def findings(self) -> Script[list[Finding]]:
+        """Return what the service finds on its machine, and how you reach it, as `gavel doctor` does there."""
+        return listed("/v1/findings")
 
     @Method
     def metrics(self) -> Script[str]:

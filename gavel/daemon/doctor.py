@@ -5,10 +5,8 @@ import platform
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
 
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.control_groups import hierarchies, problem_of_limits
@@ -17,18 +15,13 @@ from gavel.backends.meeting import DEVICES
 from gavel.backends.ray.shared_folder import is_mounted
 from gavel.backends.sandbox import bubblewrap
 from gavel.config import Settings
+from gavel.daemon.doctor_doors import ways_in
 from gavel.errors import GavelError
+from gavel.types.findings import Finding
+
+__all__ = ["Finding", "findings"]
 
 LOW_DISK_BYTES = 5 * 10**9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at. `verdict`: fine, worth knowing, or to be mended."""
-
-    about: str
-    verdict: Literal["ok", "note", "problem"]
-    text: str
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -37,6 +30,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield Finding(about="version", verdict="ok", text=f"gavel {version('gavel')}, Python {platform.python_version()}")
     yield Finding(about="system", verdict="ok", text=f"{system}, {_memory_bytes() / 1e9:.1f} GB of memory")
     yield _disk(settings.state_dir)
+    yield from ways_in(settings)
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
     yield _limits()

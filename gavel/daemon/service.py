@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,6 +16,7 @@ from gavel.backends.folder_backend import logged
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.child import Order, SchedulerProcess
+from gavel.daemon.doctor import findings
 from gavel.daemon.keys import TOKEN_FILE, Address, operator_token
 from gavel.daemon.leading import Candidate
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
@@ -109,6 +111,7 @@ def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess |
         leads_scheduler=lambda: scheduler is not None and scheduler.state.leads,
         cluster_notes=scheduler.notes if scheduler else tuple,
         scheduler_trouble=scheduler.trouble if scheduler else str,
+        findings=partial(findings, settings),
     )
 
 

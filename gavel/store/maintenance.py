@@ -1,5 +1,6 @@
 """Maintenance of a database: a backup, a check of everything it holds, an upgrade to this Gavel's tables."""
 
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy import Connection, create_engine, select, text
+from sqlalchemy import URL, Connection, create_engine, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
@@ -36,11 +37,14 @@ def backup(url: str, path: Path) -> Report:
     """
     place = checked_url(url)
     if place.get_backend_name() != "sqlite":
-        raise InvalidRequest("database_url", f"PostgreSQL has its own: pg_dump --format=custom --file={path} URL")
+        address = place.set(drivername="postgresql", password=None).render_as_string()
+        command = f"pg_dump --format=custom --file={shlex.quote(str(path))} {shlex.quote(address)}"
+        raise InvalidRequest("database_url", f"PostgreSQL has its own: {command}")
     if path.exists():
         raise InvalidRequest("path", f"{path} is there already; name a new file")
-    if not Path(str(place.database)).exists():
-        raise StoreUnavailable(f"there is no database {place.database}")
+    if not path.resolve().parent.is_dir():
+        raise InvalidRequest("path", f"there is no folder {path.resolve().parent}")
+    _check_file(place)
     try:
         with closing(sqlite3.connect(str(place.database))) as connection:
             connection.execute("VACUUM INTO ?", (str(path),))
@@ -58,6 +62,12 @@ def check(url: str) -> Report:
         return _contents(connection, revision)
 
 
+def outdated(url: str) -> str:
+    """Return what is to be done with tables that are not this Gavel's; empty if they are. Raises StoreUnavailable."""
+    with _looking(url) as (_, revision):
+        return "; ".join(_outdated(revision))
+
+
 def stored_round(url: str, round_index: int) -> RoundRecord:
     """Return a round with all the inputs of its decision. Raises NotFound, StoreUnavailable."""
     with _looking(url) as (connection, revision):
@@ -71,8 +81,7 @@ def _looking(url: str) -> Iterator[tuple[Connection, str | None]]:
     """Yield a connection that sees one instant and writes nothing, and the revision of the tables."""
     place = checked_url(url)
     is_sqlite = place.get_backend_name() == "sqlite"
-    if is_sqlite and not Path(str(place.database)).exists():
-        raise StoreUnavailable(f"there is no database {place.database}")
+    _check_file(place)
     engine = create_engine(url) if is_sqlite else create_engine(url, isolation_level="REPEATABLE READ")
     try:
         with engine.connect() as connection:
@@ -85,9 +94,21 @@ def _looking(url: str) -> Iterator[tuple[Connection, str | None]]:
         engine.dispose()
 
 
+def _check_file(place: URL, *, may_be_new: bool = False) -> None:
+    """Raise StoreUnavailable if SQLite's file is not there; with `may_be_new`, if it could not be made either."""
+    if place.get_backend_name() != "sqlite":
+        return
+    path = Path(str(place.database)).absolute()
+    if not path.exists() and not (may_be_new and path.parent.is_dir()):
+        absent = f"folder {path.parent}" if may_be_new else f"database {path}"
+        fix = "name the service's with GAVEL_STATE_DIR=/its/state/folder, or --database-url"
+        raise StoreUnavailable(f"there is no {absent}: {fix}")
+
+
 def upgrade(url: str) -> tuple[str | None, str]:
     """Bring the tables to this Gavel's; the revision before (None: empty) and after. Raises StoreUnavailable."""
     place = checked_url(url)
+    _check_file(place, may_be_new=True)
     engine = create_engine(url)
     try:
         with engine.connect() as connection:

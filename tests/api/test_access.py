@@ -87,6 +87,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/tiers": (200, 200, 403, 403, 200),
     "GET /v1/tiers/gold": (200, 200, 403, 403, 200),
     "PUT /v1/tiers/gold": (403, 403, 403, 403, 428),
+    "GET /v1/findings": (403, 403, 403, 403, 200),
     "GET /v1/users": (403, 403, 403, 403, 200),
     "GET /v1/users/{user}": (403, 403, 403, 403, 200),
     "PUT /v1/users/{user}": (403, 403, 403, 403, 200),
@@ -386,7 +387,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     )
     is_open = {route.path for route in routes(app) if scopes(route) is None}
     dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/logout", "/static/{name}", "/favicon.ico"}
-    dashboard |= {"/login/oidc", "/login/oidc/callback"}
+    dashboard |= {"/setup", "/login/oidc", "/login/oidc/callback"}
     assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}

@@ -91,6 +91,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "get_cluster": ("cluster", "cluster"),
     "list_catalogue": ("catalogue", "catalogue"),
     "list_policies": ("policies", "policy list"),
+    "list_findings": ("findings", "doctor"),
     "healthz": ("is_alive", "health"),
     "readyz": ("health", "health"),
     "metrics": ("metrics", "metrics"),

@@ -38,6 +38,7 @@ def test_the_dockerfile_has_no_fault_that_hadolint_finds() -> None:
     assert ran(hadolint, "--failure-threshold", "info", "Dockerfile") == ""
 
 
+@pytest.mark.full
 def test_compose_accepts_its_file_and_asks_for_the_password() -> None:
     if shutil.which("docker-compose") is None:
         pytest.skip("needs docker-compose (Debian: apt install docker-compose)")
@@ -63,6 +64,7 @@ def test_the_image_has_what_the_service_needs_at_the_versions_that_are_tested() 
     assert any(each.startswith("psycopg-binary==") for each in image)
 
 
+@pytest.mark.full
 def test_the_health_check_is_of_this_service(service: Service) -> None:
     check = json.loads(re.search(r"HEALTHCHECK.*\n\s+CMD (.*)", DOCKERFILE)[1])  # type: ignore[index]
     ran(*(word.replace("http://127.0.0.1:8080", service.url) for word in check))

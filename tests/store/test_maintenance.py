@@ -40,6 +40,8 @@ def test_a_backup_overwrites_nothing_and_leaves_postgresql_to_its_own(database: 
     with pytest.raises(StoreUnavailable, match="there is no database"):
         backup(f"sqlite:///{tmp_path}/none.db", tmp_path / "copy")
     with pytest.raises(StoreUnavailable, match="cannot be copied"):
+        backup(f"sqlite:///{database}", Path("/proc/copy.db"))
+    with pytest.raises(InvalidRequest, match="there is no folder"):
         backup(f"sqlite:///{database}", tmp_path / "no" / "such" / "folder")
 
 

@@ -60,7 +60,7 @@ from gavel.client.answers.scheduling import (
     Worker,
     WorstJob,
 )
-from gavel.client.answers.service import Health
+from gavel.client.answers.service import Finding, Health
 from gavel.client.answers.tiers_and_users import BearerToken, Secret, Tier, TokenCreated, Usage, User, UserLink
 from gavel.client.answers.why_and_what_if import (
     Binding,
@@ -96,6 +96,7 @@ __all__ = [
     "Event",
     "Explanation",
     "Fallback",
+    "Finding",
     "Health",
     "InfeasibleType",
     "Job",

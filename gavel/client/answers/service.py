@@ -3,7 +3,7 @@
 Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
 """
 
-from typing import NotRequired, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 
 class Health(TypedDict):
@@ -11,3 +11,11 @@ class Health(TypedDict):
 
     status: str
     note: NotRequired[str]  # How this service's scheduler ended lately, or why no gang is started now.
+
+
+class Finding(TypedDict):
+    """One thing that was looked at on the service's machine."""
+
+    about: str
+    verdict: Literal["ok", "note", "problem"]  # Fine, worth knowing, or to be mended.
+    text: str
