@@ -25,7 +25,7 @@ from gavel.types import (
     RoundRecord,
     largest_lag,
 )
-from gavel.types.newest import Newest
+from gavel.types.identity_memo import IdentityMemo
 
 TARGET_FRACTION_MIN = 1e-6
 
@@ -66,7 +66,7 @@ def _order(job_ids: Sequence[JobId], lag_rounds: Mapping[tuple[JobId, Accelerato
     return _Order(ordered, ranks, rows)
 
 
-_order_of = Newest(_order)
+_order_of = IdentityMemo(_order)
 
 
 class Line:
