@@ -3,17 +3,19 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cached_property
 
 from api.schemas import AllocationView
 from api.schemas.overview import Summary
 from api.views.grouping import grouped_view
 from api.views.overview import Queued, line_of, summary
+from gavel.errors import StoreUnavailable
 from gavel.ports import Snapshot
 from gavel.types import Cluster
 
 LARGE_JOBS = 20_000  # from so many on, reading and counting them takes longer than a request should
-AGE_S = 5.0  # an older snapshot is not answered from
+AGE_S = 5.0  # what was made longer ago is answered from only while the next is being made
 
 
 class Present:
@@ -47,7 +49,7 @@ class Present:
 
 
 class PresentReader:
-    """Gives the newest `Present`; of a large cluster one that is at most AGE_S old, while a thread makes the next."""
+    """Gives the newest `Present`; of a large cluster one made at most AGE_S ago, while a thread makes the next."""
 
     def __init__(
         self,
@@ -57,13 +59,15 @@ class PresentReader:
     ) -> None:
         self._read, self._derive, self._monotonic_s = read, derive, monotonic_s
         self._present: Present | None = None
-        self._as_of_s = 0.0
+        self._made_at_s = 0.0
         self._reading = threading.Lock()
 
     def get(self) -> Present:
         """Return the present state. Raises StoreUnavailable."""
         present = self._present
-        if present is None or not present.is_large or self._monotonic_s() - self._as_of_s > AGE_S:
+        if present is None or not present.is_large:
+            return self._renewed()
+        if self._monotonic_s() - self._made_at_s > AGE_S and not self._reading.locked():
             return self._renewed()
         if self._reading.acquire(blocking=False):
             threading.Thread(target=self._renew_and_release, name="present", daemon=True).start()
@@ -71,7 +75,8 @@ class PresentReader:
 
     def _renew_and_release(self) -> None:
         try:
-            self._renew()
+            with suppress(StoreUnavailable):  # the next request that reads reports it
+                self._renew()
         finally:
             self._reading.release()
 
@@ -80,10 +85,10 @@ class PresentReader:
             return self._renew()
 
     def _renew(self) -> Present:
-        as_of_s, snapshot, present = self._monotonic_s(), self._read(), self._present
+        snapshot, present = self._read(), self._present
         if present is None or snapshot is not present.snapshot:
             present = self._derive(snapshot)
             if present.is_large:  # before it is given to anybody, so that nobody waits for it
                 _ = present.line, present.matrix, present.summary
-        self._present, self._as_of_s = present, as_of_s
+        self._present, self._made_at_s = present, self._monotonic_s()
         return present

@@ -22,6 +22,7 @@ from gavel.types import (
     Cluster,
     InfeasibleType,
     Job,
+    JobSpec,
     NodeStatus,
     PlanInputs,
     RoundPlan,
@@ -31,6 +32,7 @@ from gavel.types import (
 
 Json = Any
 _JOB = TypeAdapter(Job)
+_SPEC = TypeAdapter(JobSpec)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
@@ -38,6 +40,7 @@ _STARTUP_TIMES = TypeAdapter(tuple[StartupTimes, ...])
 _INFEASIBLE = TypeAdapter(tuple[InfeasibleType, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
+SPECS_KEPT = 1 << 14
 _JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "generation", "version"}
 _JOB_COLUMNS |= {"cancel_requested", "pause_requested"}
 _JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB_COLUMNS)
@@ -120,7 +123,7 @@ def job(row: Any) -> Job:
             json.loads(row.progress)
             | {
                 "id": row.id,
-                "spec": json.loads(row.spec),
+                "spec": _spec(row.spec),
                 "state": row.state,
                 "submitted_at_s": row.submitted_at_s,
                 "steps_done": row.steps_done,
@@ -130,6 +133,12 @@ def job(row: Any) -> Job:
                 "pause_requested": row.pause_requested,
             }
         )
+
+
+@lru_cache(maxsize=SPECS_KEPT)
+def _spec(text: str) -> JobSpec:
+    """Return a specification, the very same one for the same text: of a job that runs it is read with each report."""
+    return _SPEC.validate_python(json.loads(text))
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------

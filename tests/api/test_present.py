@@ -82,6 +82,16 @@ def test_a_state_that_is_too_old_is_not_answered_from(large: Store) -> None:
     assert list(reader.get().snapshot.jobs) == ["j1", "j2", "j3"]
 
 
+def test_while_the_next_state_is_made_even_an_old_one_is_answered_from(large: Store) -> None:
+    reader = large.reader()
+    before = reader.get()
+    large.add(a_job("j3"))
+    large.may_read.clear()
+    assert reader.get() is before, "the next one is being made now"
+    large.now_s = AGE_S + 1
+    assert reader.get() is before
+
+
 def test_the_queue_of_all_is_that_of_one_who_may_see_all() -> None:
     jobs = [a_job(f"j{index}", spec={"tier": ("gold", "silver")[index % 2]}) for index in range(6)]
     line = line_of({job.id: job for job in jobs}, None)

@@ -88,4 +88,6 @@ def test_of_many_jobs_only_those_that_changed_are_looked_at() -> None:
     del after["j100"]
     index.take(after)
     assert index.looked_at == 7
+    index.take(after)
+    assert index.looked_at == 7
     assert index.in_order() == schedulable(after.values(), 1e9)

@@ -25,7 +25,7 @@ from gavel.types import (
     RoundRecord,
     largest_lag,
 )
-from gavel.types.newest import Newest
+from gavel.types.identity_memo import IdentityMemo
 
 TARGET_FRACTION_MIN = 1e-6
 
@@ -66,7 +66,7 @@ def _order(job_ids: Sequence[JobId], lag_rounds: Mapping[tuple[JobId, Accelerato
     return _Order(ordered, ranks, rows)
 
 
-_order_of = Newest(_order)
+_order_of = IdentityMemo(_order)
 
 
 class Line:
@@ -79,15 +79,20 @@ class Line:
 
     def in_order(self, jobs: Mapping[JobId, Job]) -> Iterator[tuple[int, Job]]:
         """Yield each job that waits with its place in its tier, from 1; `jobs` are all unfinished ones."""
-        places: Counter[str] = Counter()
+        places: dict[str, int] = {}
+        for job in self._in_turn(jobs):
+            tier = job.spec.tier
+            places[tier] = place = places.get(tier, 0) + 1
+            yield place, job
+
+    def _in_turn(self, jobs: Mapping[JobId, Job]) -> Iterator[Job]:
+        """Yield each job that waits, in order."""
+        leased, rows = self.lease_of, self.row_of
         for job_id in self._order.job_ids:
             job = jobs.get(job_id)
-            if job is not None and self._waits(job):
-                places[job.spec.tier] += 1
-                yield places[job.spec.tier], job
-        for job in sorted((jobs[each] for each in self._new(jobs)), key=lambda job: job.id):
-            places[job.spec.tier] += 1
-            yield places[job.spec.tier], job
+            if job is not None and job_id not in leased and (job_id in rows or job.state is JobState.QUEUED):
+                yield job
+        yield from sorted((jobs[each] for each in self._new(jobs)), key=lambda job: job.id)
 
     def _new(self, jobs: Mapping[JobId, Job]) -> list[JobId]:
         """The jobs that wait and came after the newest round."""

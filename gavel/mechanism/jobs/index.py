@@ -27,10 +27,14 @@ class JobIndex:
         self._keys: dict[JobId, Key] = {}
         self._order: list[Key] = []
         self._is_sorted = True
+        self._ordered: list[Job] | None = None  # as of the last change
+        self._taken: Mapping[JobId, Job] | None = None  # `jobs` has been these since they were taken
         self.take(jobs or {})
 
     def take(self, jobs: Mapping[JobId, Job]) -> None:
         """Become the index of these jobs; only those that are other objects than before are looked at."""
+        if jobs is self._taken:
+            return
         own = self.jobs
         new = [job for job_id, job in jobs.items() if own.get(job_id) is not job]
         self._is_sorted = self._is_sorted and sum(job.id not in own for job in new) < SORTED_ANEW
@@ -39,10 +43,12 @@ class JobIndex:
         if len(own) > len(jobs):
             for job_id in own.keys() - jobs.keys():
                 self.remove(job_id)
+        self._taken = jobs
 
     def put(self, job: Job) -> None:
         """Add a job, or replace that of the same ID."""
         before = self.jobs.get(job.id)
+        self._ordered = self._taken = None
         self.jobs[job.id] = job
         _keep(self.leased, job, job.state is JobState.LEASED)
         _keep(self.conditional, job, is_conditional(job))
@@ -53,17 +59,20 @@ class JobIndex:
         """Remove a job; nothing happens if it is not there."""
         job = self.jobs.pop(job_id, None)
         if job is not None:
+            self._ordered = self._taken = None
             self.leased.pop(job_id, None)
             self.conditional.pop(job_id, None)
             self.sizes[job.spec.scale_factor] -= 1
             self._unplace(self._keys.pop(job_id))
 
     def in_order(self) -> list[Job]:
-        """Return all jobs, the highest priority first, then the earliest submission."""
+        """Return all jobs, the highest priority first, then the earliest submission; nobody may change the list."""
         if not self._is_sorted:
             self._order, self._is_sorted = sorted(self._keys.values()), True
-        jobs = self.jobs
-        return [jobs[job_id] for _, _, job_id in self._order]
+        if self._ordered is None:
+            jobs = self.jobs
+            self._ordered = [jobs[job_id] for _, _, job_id in self._order]
+        return self._ordered
 
     def serving(self, held: Mapping[JobId, object], now_s: float) -> list[Job]:
         """Return the jobs that a round may serve at this instant, in order; never those that are `held`."""

@@ -7,9 +7,9 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
 from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
-from gavel.types.newest import Newest
+from gavel.types.identity_memo import IdentityMemo
 
-_feasibility_of = Newest[Feasibility](Feasibility, kept=1)
+_feasibility_of = IdentityMemo[Feasibility](Feasibility, kept=1)
 
 
 class _Held(NamedTuple):

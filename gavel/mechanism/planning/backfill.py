@@ -37,7 +37,7 @@ from gavel.types import (
     RoundPlan,
     WorkerId,
 )
-from gavel.types.newest import Newest
+from gavel.types.identity_memo import IdentityMemo
 
 LOOKED_AT_ONCE = 64  # at least so many waiting jobs are considered together
 
@@ -314,7 +314,9 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
     ]
 
 
-_behind = Newest[frozenset[JobId]](lambda lag: frozenset(job_id for (job_id, _), rounds in lag.items() if rounds > 0))
+_behind = IdentityMemo[frozenset[JobId]](
+    lambda lag: frozenset(job_id for (job_id, _), rounds in lag.items() if rounds > 0)
+)
 
 
 class _NeedsOf(Sequence[Needs]):

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 Answer = TypeVar("Answer")
 
 
-class Newest(Generic[Answer]):
+class IdentityMemo(Generic[Answer]):
     """Returns `make(*things)`, once for the same objects; the answers for the `kept` newest ones are kept.
 
     Objects are compared by identity, because comparing 100,000 jobs is slow, too; they must not change.
