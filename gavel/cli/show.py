@@ -216,8 +216,19 @@ def events(items: Iterable[Event]) -> Rows:
 def tiers(items: Iterable[Tier]) -> Rows:
     """Return one line per tier, its child tiers indented below it."""
     table = Rows(
-        *("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH"),
-        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP"),
+        *(
+            "TIER",
+            "WEIGHT",
+            "OBJECTIVE",
+            "WITHIN USER",
+            "GUARANTEE",
+            "CAP",
+            "PRIORITY",
+            "JOBS",
+            "HOURS/MONTH",
+            "USD/MONTH",
+        ),
+        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
     )
     for depth, each in _tree(list(items)):
         limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
@@ -225,6 +236,7 @@ def tiers(items: Iterable[Tier]) -> Rows:
             "  " * depth + each["name"],
             f"{each['weight']:g}",
             each["objective"],
+            each["within_user"] if each["objective"] == "fairness" else "-",
             f"{each['guarantee']:.0%}",
             f"{each['cap']:.0%}",
             str(each["default_priority"]),
@@ -330,7 +342,8 @@ def policies(listed: Mapping[str, Any]) -> Rows:
     for each in listed["items"]:
         mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
         table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
-    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"])
+    orders = "within a user, where that is fairness: " + ", ".join(listed["within_user"])
+    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"]) + "\n" + orders
     return table
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -234,6 +234,7 @@ class TierRow(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     weight: Mapped[float]
     objective: Mapped[str]
+    within_user: Mapped[str] = mapped_column(server_default="fast")
     guarantee: Mapped[float]
     cap: Mapped[float] = mapped_column(server_default="1.0")
     default_priority: Mapped[int] = mapped_column(server_default="0")
