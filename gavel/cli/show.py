@@ -135,6 +135,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("besides training", harmless(phases_text(each))),
         ("units of work", "" if each["work_units_per_s"] is None else f"{each['work_units_per_s']:.4g} a second"),
         ("rho", _number(each["rho"])),
+        ("isolated share", each["isolated_share"]),
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),

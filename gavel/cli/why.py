@@ -142,6 +142,7 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
         "short of": short,
         "target": _fractions(explanation["target_fraction"]),
         "received": _fractions(explanation["received"]),
+        "isolated share": explanation["isolated_share"],
         "place": place,
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
