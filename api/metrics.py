@@ -12,8 +12,9 @@ from prometheus_client.registry import Collector
 from api.disk_metrics import disk_metrics
 from api.services import Services
 from api.startup_metrics import startup_metrics
-from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force
+from api.views.jobs_and_rounds import leases_in_force
 from gavel.estimator.tables import own_rows
+from gavel.mechanism.explaining.fairness import finish_time_fairness
 from gavel.ports import Snapshot, ThroughputEstimate
 from gavel.simulator.envy import Envy, mean_speed
 from gavel.types import (

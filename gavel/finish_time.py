@@ -1,6 +1,6 @@
 """Finish-time fairness rho: how much later a job ends than with its own slice of the cluster.
 
-    rho = (time since submission + time left) / (t_iso + R / T_iso)
+    rho = (time since submission + time left) / (t_iso + R / T_iso),   D = time since submission - t_iso
     T_iso = sum_j T_j X_j,  X_j = (f N_j / s) / max(1, sum_k f N_k / s) over the types k that the job can use, else 0
 
 T_j: steps/s on type j, N_j: its workers, s: scale factor, R: steps left, t_iso: what the done steps would have taken at
@@ -41,3 +41,9 @@ def finish_time_fairness(elapsed_s: float, isolated_s: float) -> float | None:
         return None
     rho = elapsed_s / isolated_s
     return rho if math.isfinite(rho) else None
+
+
+def deficit_s(elapsed_s: float, isolated_s: float) -> float | None:
+    """Return D, how far a job is behind its isolated share after `elapsed_s`; negative: ahead. None if not finite."""
+    behind_s = elapsed_s - isolated_s
+    return behind_s if math.isfinite(behind_s) else None

@@ -365,6 +365,7 @@ def test_the_submit_says_whether_the_deadline_will_be_met(shell: Shell) -> None:
 def test_a_tier_keeps_the_limits_that_a_change_does_not_name(shell: Shell) -> None:
     shell.ok("tier", "set", "above")
     shell.ok("tier", "set", "capped", "--cap", "0.5", "--hours", "10", "--max-jobs", "7", "--parent", "above")
+    assert json.loads(shell.ok("tier", "set", "above", "--within-user", "equal", "--json"))[0]["within_user"] == "equal"
     changed = json.loads(shell.ok("tier", "set", "capped", "--weight", "2", "--json"))[0]
     assert (changed["weight"], changed["cap"], changed["accelerator_hours_per_month"]) == (2.0, 0.5, 10.0)
     assert changed["parent"] == "above"

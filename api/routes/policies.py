@@ -29,7 +29,7 @@ class PolicyPut(Request):
 
 @router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
 def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
-    """Policies for the whole cluster, and objectives that a tier may have."""
+    """Policies for the whole cluster, and what a tier may have: objectives, and orders within one user."""
     return policy_list(services.settings, services.store.snapshot().policy)
 
 
@@ -61,7 +61,7 @@ def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
 
     `current` is the policy of the settings unless an operator set another one.
     """
-    from gavel.policies.registry import TIER_OBJECTIVES, available
+    from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER, available
 
     items = [
         PolicyView(
@@ -73,4 +73,9 @@ def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
         )
         for each in available(settings.policy_dir)
     ]
-    return PolicyList(current=switched_to or settings.policy, items=items, tier_objectives=dict(TIER_OBJECTIVES))
+    return PolicyList(
+        current=switched_to or settings.policy,
+        items=items,
+        tier_objectives=dict(TIER_OBJECTIVES),
+        within_user=dict(WITHIN_USER),
+    )

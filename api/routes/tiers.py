@@ -67,6 +67,7 @@ def put_tier(
             name=name,
             weight=body.weight,
             objective=body.objective,
+            within_user=body.within_user,
             guarantee=body.guarantee,
             cap=body.cap,
             default_priority=body.default_priority,
@@ -133,11 +134,13 @@ def _check_precondition(before: Tier | None, if_match: str | None, if_none_match
 
 
 def check_rules(services: Services, name: str, body: TierPut) -> None:
-    """Raise a 422 problem for an objective that no tier can have, or guarantees whose sum is too large."""
-    from gavel.policies.registry import TIER_OBJECTIVES
+    """Raise a 422 problem for an objective or order that no tier can have, or guarantees whose sum is too large."""
+    from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER
 
     if body.objective not in TIER_OBJECTIVES:
         raise invalid("objective", f"no tier can have {body.objective}; one of {', '.join(sorted(TIER_OBJECTIVES))}")
+    if body.within_user not in WITHIN_USER:
+        raise invalid("within_user", f"there is no order {body.within_user}; one of {', '.join(WITHIN_USER)}")
     tiers = {tier.name: tier for tier in services.store.tiers() if tier.name != name}
     if body.parent is not None and body.parent not in tiers:
         raise invalid("parent", f"there is no other tier {body.parent}; there are {', '.join(tiers)}")

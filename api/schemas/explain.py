@@ -34,6 +34,10 @@ class ExplanationView(View):
     received: dict[str, float] = Field(
         description="Fraction of the time since submission that the job received, by type."
     )
+    deficit_s: float | None = Field(
+        description="Seconds behind what a 1/n share to itself would have done; negative: ahead."
+    )
+    isolated_share: str = Field(description="The same in words: 12 min behind its isolated share.")
     lag_rounds: float = Field(description="Rounds behind the target fraction, on the type where it lags most.")
     position: int | None = Field(description="Among the waiting jobs of its tier, from 1; null: it does not wait.")
     jobs_ahead: int

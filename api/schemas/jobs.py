@@ -329,9 +329,9 @@ class JobView(NeedsView):
     started_at_s: float | None
     finished_at_s: float | None
     jct_s: float | None = Field(description="Job completion time: from submission to the end; null while it lives.")
-    rho: float | None = Field(
-        description="Finish-time fairness: time since submission over the time of the done steps on a 1/n share."
-    )
+    rho: float | None = Field(description="Finish-time fairness: age over the time of the done steps on a 1/n share.")
+    deficit_s: float | None = Field(description="Age less the time of the done steps on a 1/n share; negative: ahead.")
+    isolated_share: str = Field(description="The same in words: 12 min behind its isolated share.")
     preemptions: int
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
     rounds_received: dict[str, int]

@@ -14,6 +14,9 @@ class TierPut(Request):
 
     weight: float = Field(1.0, ge=1e-3, le=1e3, description="Share of the cluster, relative to the other tiers.")
     objective: ObjectiveName = Field("fairness", description="Objective inside the tier; one with a target curve.")
+    within_user: ObjectiveName = Field(
+        "fast", description="How the jobs of one user share what the user has, where the objective is fairness."
+    )
     guarantee: float = Field(
         0.0, ge=0, le=1, description="Fraction of every accelerator type the tier can always reach."
     )
@@ -45,6 +48,7 @@ class TierView(View):
     name: str
     weight: float
     objective: str
+    within_user: str
     guarantee: float
     cap: float
     default_priority: int

@@ -32,11 +32,12 @@ class PolicyView(View):
 
 
 class PolicyList(View):
-    """Cluster-wide policies, and the objectives a tier may have."""
+    """Cluster-wide policies, the objectives a tier may have, and the orders within one user."""
 
     current: str
     items: list[PolicyView]
     tier_objectives: dict[str, str]
+    within_user: dict[str, str] = Field(description="How the jobs of one user may share, by name of the order.")
 
 
 class FindingView(View):

@@ -7,6 +7,7 @@ from api.views.memo import Memo
 from gavel.config import Settings
 from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, state_of_now
 from gavel.mechanism.explaining.explanation import State, explain
+from gavel.mechanism.explaining.fairness import deficit_s, isolated_share
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
 from gavel.mechanism.explaining.headline import headline
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
@@ -72,6 +73,8 @@ def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> Explanatio
         binding=BindingView.model_validate(why.binding, from_attributes=True) if why.binding else None,
         target_fraction=dict(why.target_fraction),
         received=dict(why.received),
+        deficit_s=deficit_s(job, knowledge.state.now_s),
+        isolated_share=isolated_share(job, knowledge.state.now_s),
         lag_rounds=why.lag_rounds,
         position=why.position,
         jobs_ahead=why.jobs_ahead,

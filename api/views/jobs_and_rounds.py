@@ -24,7 +24,7 @@ from api.schemas import (
 )
 from api.schemas.code import CodeView
 from api.schemas.resources import ResourceView
-from gavel import finish_time
+from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
 from gavel.ports import AuditEntry, JobEvent
 from gavel.types import (
     Allocation,
@@ -85,17 +85,6 @@ def core_states(shown: ShownState) -> tuple[JobState, ...]:
             return (JobState(shown),)
 
 
-def finish_time_fairness(job: Job, now_s: float) -> float | None:
-    """Return rho so far (Themis): time since submission over the isolated time of the reported steps.
-
-    None before any step was counted. Isolated time is stored for the steps of accepted checkpoints, and extrapolated to
-    the steps reported since.
-    """
-    end_s = job.finished_at_s if job.finished_at_s is not None else now_s
-    isolated_s = job.isolated_time_s * max(1.0, job.steps_reported / max(1, job.steps_done))
-    return finish_time.finish_time_fairness(end_s - job.submitted_at_s, isolated_s)
-
-
 def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
     """Return a job as its owner sees it."""
     end_s = job.finished_at_s
@@ -118,6 +107,8 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         finished_at_s=end_s,
         jct_s=None if end_s is None else end_s - job.submitted_at_s,
         rho=finish_time_fairness(job, now_s),
+        deficit_s=deficit_s(job, now_s),
+        isolated_share=isolated_share(job, now_s),
         preemptions=job.preemptions,
         received_s=dict(job.received_s),
         rounds_received=dict(job.rounds_received),

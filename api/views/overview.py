@@ -18,8 +18,9 @@ from api.schemas.overview import (
     Summary,
     WorstJob,
 )
-from api.views.jobs_and_rounds import finish_time_fairness, leases_in_force, shown_state
+from api.views.jobs_and_rounds import leases_in_force, shown_state
 from api.views.startup import short_rounds
+from gavel.mechanism.explaining.fairness import finish_time_fairness
 from gavel.mechanism.explaining.waiting import Line
 from gavel.ports import Snapshot
 from gavel.types import (

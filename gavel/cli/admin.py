@@ -36,6 +36,9 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
     objective: Annotated[str | None, typer.Option(help="Objective inside the tier, see `gavel policy list`.")] = None,
+    within_user: Annotated[
+        str | None, typer.Option(help="How one user's jobs share in a fairness tier: fast, equal, fifo, ..")
+    ] = None,
     guarantee: Annotated[float | None, typer.Option(help="Fraction of every type it can always reach.")] = None,
     cap: Annotated[
         float | None, typer.Option(help="Fraction of every type that its jobs do not exceed on average.")
@@ -54,6 +57,7 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     named: dict[str, Any] = {
         "weight": weight,
         "objective": objective,
+        "within_user": within_user,
         "guarantee": guarantee,
         "cap": cap,
         "default_priority": priority,

@@ -135,6 +135,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("besides training", harmless(phases_text(each))),
         ("units of work", "" if each["work_units_per_s"] is None else f"{each['work_units_per_s']:.4g} a second"),
         ("rho", _number(each["rho"])),
+        ("isolated share", each["isolated_share"]),
         ("waits for", ", ".join(each["waits_for"])),
         ("deadline", f"{each['deadline']['outlook']}: {each['deadline']['message']}" if each["deadline"] else ""),
         ("array", f"{each['array_id']}  {each['array_index']}" if each["array_id"] else ""),
@@ -216,8 +217,19 @@ def events(items: Iterable[Event]) -> Rows:
 def tiers(items: Iterable[Tier]) -> Rows:
     """Return one line per tier, its child tiers indented below it."""
     table = Rows(
-        *("TIER", "WEIGHT", "OBJECTIVE", "GUARANTEE", "CAP", "PRIORITY", "JOBS", "HOURS/MONTH", "USD/MONTH"),
-        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP"),
+        *(
+            "TIER",
+            "WEIGHT",
+            "OBJECTIVE",
+            "WITHIN USER",
+            "GUARANTEE",
+            "CAP",
+            "PRIORITY",
+            "JOBS",
+            "HOURS/MONTH",
+            "USD/MONTH",
+        ),
+        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
     )
     for depth, each in _tree(list(items)):
         limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
@@ -225,6 +237,7 @@ def tiers(items: Iterable[Tier]) -> Rows:
             "  " * depth + each["name"],
             f"{each['weight']:g}",
             each["objective"],
+            each["within_user"] if each["objective"] == "fairness" else "-",
             f"{each['guarantee']:.0%}",
             f"{each['cap']:.0%}",
             str(each["default_priority"]),
@@ -330,7 +343,8 @@ def policies(listed: Mapping[str, Any]) -> Rows:
     for each in listed["items"]:
         mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
         table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
-    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"])
+    orders = "within a user, where that is fairness: " + ", ".join(listed["within_user"])
+    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"]) + "\n" + orders
     return table
 
 

@@ -77,13 +77,14 @@ def preview_tier(
     *,
     weight: Annotated[float | None, typer.Option(help="Share of the cluster, relative to the other tiers.")] = None,
     objective: Annotated[str | None, typer.Option(help="Objective inside the tier.")] = None,
+    within_user: Annotated[str | None, typer.Option(help="How one user's jobs share in a fairness tier.")] = None,
     guarantee: Annotated[float | None, typer.Option(help="Fraction of every type it can always reach.")] = None,
     cap: Annotated[float | None, typer.Option(help="Fraction of every type it does not exceed over time.")] = None,
     parent: Annotated[str | None, typer.Option(help="The tier that it is below; '' for none.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what a change of a tier would do to every tier and job, and change nothing."""
-    named = {"weight": weight, "objective": objective, "guarantee": guarantee, "cap": cap}
+    named = {"weight": weight, "objective": objective, "within_user": within_user, "guarantee": guarantee, "cap": cap}
     changed = cast(TierPut, {field: value for field, value in named.items() if value is not None})
     with connect() as client:
         stored = next((each for each in client.tiers() if each["name"] == name), None)
@@ -141,6 +142,7 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
         "short of": short,
         "target": _fractions(explanation["target_fraction"]),
         "received": _fractions(explanation["received"]),
+        "isolated share": explanation["isolated_share"],
         "place": place,
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]

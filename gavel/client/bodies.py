@@ -171,6 +171,7 @@ class TierPreview(TypedDict):
 
     weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
     objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
+    within_user: NotRequired[str]  # How the jobs of one user share what the user has, where the objective is fairness.
     guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
     cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
     default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
@@ -197,6 +198,7 @@ class TierPut(TypedDict):
 
     weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
     objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
+    within_user: NotRequired[str]  # How the jobs of one user share what the user has, where the objective is fairness.
     guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
     cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
     default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.

@@ -1,16 +1,19 @@
 """Tiers share the cluster by weight and guarantee, tiers below tiers the same; each follows an objective of its own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.fast.max_min import Stage, by_curves
+from gavel.policies.fast.rearranged import rearranged_by_prices
 from gavel.policies.programs.filling import Filling, Stated
 from gavel.policies.programs.program import Program
+from gavel.policies.programs.rearranged import rearranged
 from gavel.policies.programs.validate import check_problem
-from gavel.policies.tiers.objectives import OBJECTIVES
+from gavel.policies.tiers.objectives import OBJECTIVES, WITHIN_USER, reads_of
+from gavel.policies.tiers.rearranging import kept
 from gavel.policies.tiers.tree import Node, tree
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
@@ -24,6 +27,14 @@ class Hierarchical:
     its guaranteed fraction g_k of every type, tiers below it having theirs, which is part of its own. A job that cannot
     rise freezes and its tier's curve goes on over the others; what a tier cannot use flows on to its siblings, and what
     none of these can use, to those of the tier above. Tier and those below it hold at most `cap` of every type.
+
+    Where the jobs of a user are to be fast (`within_user` of a fairness tier; the whole tier, if its objective is
+    speed), that says what they have together. What each of them has maximises, over all such jobs,
+
+        sum_i c_i a_i / max_j T_ij  subject to  q_G >= sigma_G for each user G, and q_i >= what it had for all others
+
+    and for late jobs. c_i = w_i v_i sqrt(s_i), v by rank of the remaining time among the user's jobs
+    (`tiers/rearranging.py`). So no user has less service for what another one, or another tier, does with its own.
 
     Example: one type, 6 workers, 1 step/s each, every gang 1, so service is workers and no job can use more than 1.
     gold (weight 2, fairness) has 4 jobs, bronze (weight 1, fifo) 3. Shares by weight are 4 and 2: gold's jobs get 1
@@ -45,9 +56,9 @@ class Hierarchical:
 
     def reads(self, problem: AllocationProblem) -> frozenset[str]:
         """Return the fields read: the tiers, and what the objectives of tiers with jobs depend on."""
-        objectives = {problem.tiers[index].objective for index in np.unique(problem.tier_of_job).tolist()}
-        looked_at = (OBJECTIVES[name].reads for name in objectives & OBJECTIVES.keys())
-        return frozenset({"tiers", "tier_of_job"}).union(*looked_at)
+        present = (problem.tiers[index] for index in np.unique(problem.tier_of_job).tolist())
+        valid = [tier for tier in present if tier.objective in OBJECTIVES and tier.within_user in WITHIN_USER]
+        return frozenset({"tiers", "tier_of_job"}).union(*map(reads_of, valid))
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
@@ -57,7 +68,14 @@ class Hierarchical:
         check_problem(problem)
         root = tree(problem)
         stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
-        return by_curves(problem, self.name, stages, _caps(root)) or self.program(problem)
+        filled = by_curves(problem, self.name, stages, _caps(root))
+        if filled is None:
+            return self.program(problem)
+        keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
+        if keeps is None:
+            return filled
+        answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self.name)
+        return self.program(problem) if answer is None else replace(answer, warm_start=filled.warm_start)
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear programs that define the policy."""
@@ -72,7 +90,9 @@ class Hierarchical:
             own[node.jobs] = floors[node.jobs]
             workers = node.tier.guarantee * problem.capacity_workers.astype(float)
             floors[node.jobs] = filling.fill(node.curve, start=own, workers=workers)[node.jobs]
-        return program.allocation(self.name, dual_gap=filling.dual_gap)
+        filled = program.allocation(self.name, dual_gap=filling.dual_gap)
+        keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
+        return filled if keeps is None else rearranged(program, keeps, self.name)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return service over weight of each tier at the top that has jobs, of its own or below, least first."""

@@ -7,11 +7,10 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
+from gavel.policies.tiers.ranks import is_late, rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]
-CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
-EVEN_PART = 0.3  # of each job's weight, alike for all
 LEVELS_BASE = 4.0  # of attained service: one level is four times the last
 SLACK = 1e-7  # relative: the isolated rates of all jobs together just fit, and rounding must not say that they do not
 
@@ -66,30 +65,14 @@ class RankWeightedSpeed(TotalOfSpeeds):
         if self.length != "remaining":
             return super().least_speed(problem)
         share = measures.even_share(problem)
-        isolated_s = measures.isolated_finish_s(problem, share)
-        is_late = problem.age_s - problem.isolated_time_s >= (self.rho_limit - 1) * isolated_s
         speed = measures.isolated_rate(problem, share) * measures.per_best_rate(problem)
-        return np.where(is_late & np.isfinite(isolated_s), speed * (1 - SLACK), 0.0)
+        return np.where(is_late(problem, self.rho_limit), speed * (1 - SLACK), 0.0)
 
     def _lengths(self, problem: AllocationProblem) -> FloatArray:
         if self.length == "remaining":
             return measures.remaining_time_s(problem)
         levels: FloatArray = np.floor(np.log1p(problem.attained_service_s / 3600.0) / np.log(LEVELS_BASE))
         return levels
-
-
-def rank_weight(length: FloatArray) -> FloatArray:
-    """Return v of n jobs of these lengths, (n,), 1 in the mean; equal lengths have equal weights."""
-    count = len(length)
-    if not count:
-        return np.ones(0)
-    _, group, sizes = np.unique(-length, return_inverse=True, return_counts=True)
-    until = np.cumsum(sizes) / count
-    exponent = 1 / (1 - CONCAVITY)
-    theta = np.diff(until**exponent, prepend=0.0) / sizes
-    weight = theta[group] ** (1 - CONCAVITY)
-    mixed: FloatArray = (1 - EVEN_PART) * weight / weight.mean() + EVEN_PART
-    return mixed
 
 
 POLICY = RankWeightedSpeed

@@ -19,11 +19,18 @@ import gavel.policies
 from gavel.errors import InvalidRequest, did_you_mean
 from gavel.policies._own import FilesVersion, files_version, own_policies
 from gavel.policies.programs.variants import Agnostic
-from gavel.policies.tiers.objectives import OBJECTIVES
+from gavel.policies.tiers import objectives
 from gavel.ports import Policy
 
-TIER_OBJECTIVES: Mapping[str, str] = types.MappingProxyType({name: one.meaning for name, one in OBJECTIVES.items()})
+TIER_OBJECTIVES: Mapping[str, str] = types.MappingProxyType(
+    {name: one.meaning for name, one in objectives.OBJECTIVES.items()}
+)
 """The objectives that a tier may have (name -> its meaning in one line)."""
+
+WITHIN_USER: Mapping[str, str] = types.MappingProxyType(
+    {name: one.meaning for name, one in objectives.WITHIN_USER.items()}
+)
+"""How jobs of one user may share what the user has, in a tier of objective fairness (name -> its meaning)."""
 
 AGNOSTIC = "agnostic"
 _TRUTH = {"true": True, "false": False}

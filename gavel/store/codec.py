@@ -175,6 +175,8 @@ def record(row: Any) -> RoundRecord:
     with readable(f"round {row.round_index}"):
         decision = _unpack(row.decision)
         decision["lag_rounds"] = {(job_id, name): rounds for job_id, name, rounds in decision["lag_rounds"]}
+        for tier in decision["problem"]["tiers"]:
+            tier.setdefault("within_user", "equal")  # of a round that was decided before tiers said so
         if not _has_all(decision.get("inputs"), PlanInputs):
             decision["inputs"] = None
         return _Whole.model_validate({"record": decision | {"plan": plan(row)}}).record

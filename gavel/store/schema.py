@@ -234,6 +234,7 @@ class TierRow(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     weight: Mapped[float]
     objective: Mapped[str]
+    within_user: Mapped[str] = mapped_column(server_default="fast")
     guarantee: Mapped[float]
     cap: Mapped[float] = mapped_column(server_default="1.0")
     default_priority: Mapped[int] = mapped_column(server_default="0")

@@ -24,6 +24,7 @@ class Tier:
     name: str
     weight: float = 1.0
     objective: str = "fairness"
+    within_user: str = "fast"
     guarantee: float = 0.0
     cap: float = 1.0
     default_priority: int = 0

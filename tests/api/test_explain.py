@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gavel.types import Expected, JobState, Lease, Prediction
+from gavel.types import Expected, JobState, Lease, Prediction, Tier
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.mechanism.world import World
@@ -76,8 +76,14 @@ def test_predictions_are_counted_against_what_happened(service: Service) -> None
 
 
 def test_the_scheduler_predicts_each_new_job_once_and_settles_it_when_it_completes() -> None:
-    """Real rounds on a virtual cluster: jobs of several lengths, more than there are workers for."""
+    """Real rounds on a virtual cluster: jobs of several lengths, more than there are workers for.
+
+    They share alike: their kind is ten times as fast as is believed before it is measured, and those that went first
+    would all end before that is known.
+    """
     world = World()
+    alike = Tier(name="default", within_user="equal")
+    world.store.put_tier(alike, expected_version=1, by="op", now_s=0.0)
     ids = [world.submit(100 * (1 + index % 3)) for index in range(8)]
     world.run(lambda: all(world.store.job(each).state is JobState.COMPLETED for each in ids))
     predictions = world.store.predictions()

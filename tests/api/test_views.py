@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,11 +11,11 @@ from api.views.jobs_and_rounds import (
     allocation_view,
     cluster_view,
     core_states,
-    finish_time_fairness,
     leases_in_force,
     shown_state,
     target_of_jobs,
 )
+from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
 from gavel.store.samples import round_record
 from gavel.types import Allocation, Certificate, JobState, Lease, Reason, RoundPlan
 from tests.builders import a_cluster, a_job
@@ -88,6 +89,32 @@ def test_fairness_is_unknown_before_any_step_and_never_infinite() -> None:
     assert finish_time_fairness(a_job(), 10.0) is None
     assert finish_time_fairness(a_job(isolated_time_s=5e-324), 1e10) is None
     assert finish_time_fairness(a_job(isolated_time_s=5.0, submitted_at_s=2.0, finished_at_s=12.0), 99.0) == 2.0
+
+
+@given(
+    age_s=st.floats(0.0, 1e7),
+    isolated_s=st.floats(0.0, 1e7),
+    steps=st.integers(1, 10**6),
+    since=st.integers(0, 10**3),
+)
+def test_a_job_is_behind_its_isolated_share_exactly_if_its_rho_is_above_one(
+    age_s: float, isolated_s: float, steps: int, since: int
+) -> None:
+    """Behind by what the done steps took longer; steps that no checkpoint holds yet count at the same pace."""
+    job = a_job(submitted_at_s=0.0, isolated_time_s=isolated_s, steps_done=steps, steps_reported=steps + since)
+    rho, behind_s = finish_time_fairness(job, age_s), deficit_s(job, age_s)
+    assert behind_s == pytest.approx(age_s - isolated_s * (steps + since) / steps, rel=1e-9, abs=1e-6)
+    if rho is not None and abs(behind_s) > 1e-3:
+        assert (rho > 1) == (behind_s > 0)
+    words = isolated_share(job, age_s)
+    assert ("behind" in words) == (behind_s >= 1) and ("ahead of" in words) == (behind_s <= -1)
+
+
+def test_how_far_a_job_is_ahead_or_behind_is_told_in_one_unit() -> None:
+    job = a_job(submitted_at_s=0.0, isolated_time_s=1000.0)
+    assert isolated_share(job, 280.0) == "12 min ahead of its isolated share"
+    assert isolated_share(job, 1030.0) == "30 s behind its isolated share"
+    assert isolated_share(replace(job, finished_at_s=1000.5), 9e9) == "as far as with its isolated share"
 
 
 def test_a_worker_that_two_jobs_share_names_both() -> None:

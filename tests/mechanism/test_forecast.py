@@ -67,6 +67,19 @@ def test_tiers_share_by_weight_and_what_one_cannot_use_flows_on() -> None:
     assert times.start_s.tolist() == [0.0, 0.0, 0.0, 0.0, pytest.approx(100.0)]
 
 
+@pytest.mark.parametrize(
+    ("within_user", "steps", "ends"),
+    [("fast", [300, 100, 100], [500.0, 200.0, 200.0]), ("fifo", [100, 300, 100], [200.0, 500.0, 200.0])],
+)
+def test_the_jobs_of_a_user_end_in_the_order_that_the_tier_sets(
+    within_user: str, steps: list[int], ends: list[float]
+) -> None:
+    """One worker, shared by ann, who has two jobs, and bob, who has one."""
+    tiers = (Tier(name="only", within_user=within_user),)
+    record = a_record("hierarchical", [[1.0]] * 3, [1], tiers=tiers, users=("ann", "ann", "bob"), steps_remaining=steps)
+    assert forecast(record).finish_s == pytest.approx(ends, rel=1e-4)
+
+
 def test_teams_share_what_their_department_has() -> None:
     """Two teams have half of the one department between them, a quarter each; the other department has the rest."""
     tiers = (

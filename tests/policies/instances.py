@@ -25,7 +25,7 @@ def an_instance(seed: int, *, jobs: int = 6, types: int = 3) -> AllocationProble
     rates = draw.uniform(0.2, 5.0, (jobs, types)) * draw.uniform(0.5, 40.0, (jobs, 1))
     rates[draw.random((jobs, types)) < 0.25] = 0.0
     tiers = (
-        Tier(name="gold", weight=2.0, guarantee=float(draw.choice([0.0, 0.3]))),
+        Tier(name="gold", weight=2.0, within_user="equal", guarantee=float(draw.choice([0.0, 0.3]))),
         Tier(name="bronze", objective="fifo", guarantee=float(draw.choice([0.0, 0.5]))),
     )
     return a_problem(
@@ -60,6 +60,7 @@ def a_tree(seed: int, objectives: Sequence[str], *, depth: int, caps: bool, jobs
                 parent=parent,
                 weight=float(draw.choice([1.0, 2.0, 3.0])),
                 objective=str(draw.choice(list(objectives))),
+                within_user="equal",
                 guarantee=guarantee,
                 cap=cap,
             )

@@ -11,6 +11,7 @@ from gavel.policies import measures
 from gavel.policies.fast.curve_evaluation import spread
 from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.hierarchical import Hierarchical
+from gavel.policies.registry import WITHIN_USER
 from gavel.policies.tiers.curves import Curve, EqualRho, GroupsByRho, InOrder, One, Share, Then
 from gavel.types import AllocationProblem, Tier
 from tests.policies.instances import an_instance, seeds
@@ -103,9 +104,17 @@ def with_tiers(seed: int) -> AllocationProblem:
     problem = an_instance(seed, jobs=4 + seed % 10, types=2 + seed % 3)
     draw = np.random.default_rng(seed)
     jobs = len(problem.job_ids)
-    objectives = draw.choice(["fairness", "fifo", "shortest_job_first", "throughput", "deadline"], 3)
+    objectives = draw.choice(["fairness", "speed", "fifo", "shortest_job_first", "throughput", "deadline"], 3)
+    within_user = draw.choice(sorted(WITHIN_USER), 3)
     tiers = tuple(
-        Tier(name=f"tier-{index}", weight=1.0 + index, objective=str(name), guarantee=float(draw.choice([0.0, 0.2])))
+        Tier(
+            name=f"tier-{index}",
+            weight=1.0 + index,
+            objective=str(name),
+            within_user=str(within_user[index]),
+            guarantee=float(draw.choice([0.0, 0.2])),
+            cap=float(draw.choice([1.0, 1.0, 0.4])),
+        )
         for index, name in enumerate(objectives)
     )
     due = np.where(draw.random(jobs) < 0.5, draw.uniform(10.0, 1e4, jobs), np.inf)

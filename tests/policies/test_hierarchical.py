@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
 from gavel.policies.hierarchical import Hierarchical
-from gavel.policies.registry import TIER_OBJECTIVES
+from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER
 from gavel.types import AllocationProblem, Tier
 from tests.builders import a_problem
 from tests.policies.instances import an_instance, few_examples, idle_pairs, seeds
 from tests.policies.oracles import filled_by_tiers
 
-GOLD = Tier(name="gold", weight=2.0)
+GOLD = Tier(name="gold", weight=2.0, within_user="equal")
 BRONZE = Tier(name="bronze", objective="fifo")
 
 
@@ -51,13 +51,15 @@ def test_two_types_and_two_objectives_worked_by_hand() -> None:
     gold belongs on the fast type. With y fast workers for bronze its tier has 2 + y and gold 1.5 (2 - y): equal at
     y = 0.4, so 2.4 each. gold splits evenly, bronze fills its first two jobs and gives its third what is left.
     """
-    tiers = (Tier(name="gold"), BRONZE)
+    tiers = (replace(GOLD, weight=1.0), BRONZE)
     problem = a_problem([[3.0, 1.0]] * 2 + [[1.0, 1.0]] * 4, [2, 2], tiers=tiers, tier_of_job=[0, 0, 1, 1, 1, 1])
     assert service(problem) == pytest.approx([1.2, 1.2, 1, 1, 0.4, 0], abs=1e-6)
 
 
 def test_users_share_a_tier_equally_however_many_jobs_they_have_or_weights_they_claim() -> None:
-    problem = a_problem([[1.0]] * 4, [2], users=("ann", "ann", "ann", "bob"), weight=[100.0, 100.0, 200.0, 1.0])
+    problem = a_problem(
+        [[1.0]] * 4, [2], users=("ann", "ann", "ann", "bob"), weight=[100.0, 100.0, 200.0, 1.0], tiers=(GOLD,)
+    )
     assert service(problem) == pytest.approx([0.25, 0.25, 0.5, 1.0])
 
 
@@ -90,7 +92,7 @@ def test_every_objective_of_a_tier_uses_its_whole_share(objective: str) -> None:
     ],
 )
 def test_an_objective_spreads_a_tier_s_share_its_own_way(objective: str, expected: list[float]) -> None:
-    problem = a_problem([[1.0]] * 3, [2], tiers=(Tier(name="only", objective=objective),), age_s=[0.0] * 3)
+    problem = a_problem([[1.0]] * 3, [2], tiers=(replace(GOLD, objective=objective),), age_s=[0.0] * 3)
     if objective == "shortest_job_first":
         problem = replace(problem, steps_remaining=np.asarray([30.0, 20.0, 10.0]))
     assert service(problem) == pytest.approx(expected, abs=1e-4)
@@ -120,12 +122,16 @@ def test_fairness_and_fifo_tiers_with_guarantees_agree_with_brute_force(seed: in
     jobs=st.integers(1, 14),
     types=st.integers(1, 4),
     objectives=st.tuples(st.sampled_from(sorted(TIER_OBJECTIVES)), st.sampled_from(sorted(TIER_OBJECTIVES))),
+    within_user=st.sampled_from(sorted(WITHIN_USER)),
 )
 def test_any_tiers_leave_no_worker_idle_and_break_no_limit(
-    seed: int, jobs: int, types: int, objectives: tuple[str, str]
+    seed: int, jobs: int, types: int, objectives: tuple[str, str], within_user: str
 ) -> None:
     problem = an_instance(seed, jobs=jobs, types=types)
-    tiers = tuple(replace(tier, objective=chosen) for tier, chosen in zip(problem.tiers, objectives, strict=True))
+    tiers = tuple(
+        replace(tier, objective=chosen, within_user=within_user)
+        for tier, chosen in zip(problem.tiers, objectives, strict=True)
+    )
     users = tuple(["ann", "bob", "cem"][(seed + row) % 3] for row in range(jobs))
     problem = replace(problem, tiers=tiers, users=users)
     allocation = Hierarchical().allocate(problem)
@@ -162,6 +168,7 @@ def test_a_tier_with_no_jobs_leaves_its_guarantee_to_the_others() -> None:
     ("wrong", "field"),
     [
         ({"objective": "makespan"}, "tiers[bronze].objective"),
+        ({"within_user": "makespan"}, "tiers[bronze].within_user"),
         ({"weight": 0.0}, "tiers[bronze].weight"),
         ({"guarantee": 1.5}, "tiers[bronze].guarantee"),
         ({"guarantee": 0.8}, "tiers.guarantee"),

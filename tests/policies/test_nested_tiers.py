@@ -31,9 +31,9 @@ class TestDepartmentsTeamsAndUsers:
 
     TIERS: Mapping[str, Tier] = {
         "research": Tier(name="research", weight=2.0),
-        "vision": Tier(name="vision", parent="research", weight=3.0),
+        "vision": Tier(name="vision", parent="research", weight=3.0, within_user="equal"),
         "language": Tier(name="language", parent="research", objective="fifo"),
-        "product": Tier(name="product"),
+        "product": Tier(name="product", within_user="equal"),
     }
 
     def served(

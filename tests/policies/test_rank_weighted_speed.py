@@ -8,7 +8,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gavel.policies import measures
-from gavel.policies.rank_weighted_speed import CONCAVITY, EVEN_PART, RankWeightedSpeed, rank_weight
+from gavel.policies.rank_weighted_speed import RankWeightedSpeed
+from gavel.policies.tiers.ranks import CONCAVITY, EVEN_PART, rank_weight
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import an_instance

@@ -44,6 +44,7 @@ def test_a_database_of_the_first_release_is_upgraded_with_all_it_holds(first_rel
     )
     assert store.snapshot().version == 2 and len(store.events(running.id)) == 2
     assert all(same(store.round(index).allocation, round_record(index, running.id).allocation) for index in (1, 2))
+    assert {tier.within_user for tier in store.round(1).problem.tiers} == {"equal"}  # as that round was decided
     identity = store.identify(sha256(b"ann's").hexdigest())
     assert identity and (identity.user, identity.scope, identity.tiers) == ("ann", Scope.USER, ("gold", "default"))
     assert [entry.subject for entry in store.audit()] == ["user/ann", "tier/gold", "tier/gold"]

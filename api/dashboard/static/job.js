@@ -70,6 +70,7 @@ function showTiles(job) {
   tile("speed", speed === null ? "–" : quantity(speed), job.worker_ids.length ? `on ${job.worker_ids.join(", ")}` : "not running");
   tile("left", left === null ? "unknown" : count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
   tile("rho", fixed(job.rho), job.rho === null ? "" : "1 or less is fair");
+  tile("deficit", job.deficit_s === null ? "–" : duration(Math.abs(job.deficit_s)), job.isolated_share.replace(/^[0-9]+ [a-z]+ /, ""));
   const started = job.started_at_s === null ? "" : `started after ${duration(job.started_at_s - job.submitted_at_s)}`;
   say("tile-age-label", job.jct_s === null ? "Age" : "Completion time");
   tile("age", duration(job.jct_s ?? now() - job.submitted_at_s), started);

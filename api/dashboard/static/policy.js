@@ -22,6 +22,7 @@ async function step() {
   say("current-source", current?.source ?? "");
   showPolicies();
   fillFacts(byId("objectives"), policies.tier_objectives);
+  fillFacts(byId("orders"), policies.within_user);
 }
 
 const infoOf = (spec) => policies.items.find((each) => each.name === spec.split("?")[0]);

@@ -7,18 +7,18 @@ import { question } from "./question.js";
 import { offers, quietly, tell } from "./shell.js";
 
 const PARTS = new Set(["guarantee", "cap"]); // shown in percent
-const FRESH = { weight: 1, objective: "fairness", guarantee: 0, cap: 1, default_priority: 0 };
+const FRESH = { weight: 1, objective: "fairness", within_user: "fast", guarantee: 0, cap: 1, default_priority: 0 };
 
 /** A dialog for one tier; `onSaved()` is called after a change. */
 export class TierEditor {
   constructor(onSaved) {
-    Object.assign(this, { onSaved, tier: null, meanings: {} });
+    Object.assign(this, { onSaved, tier: null, meanings: {}, orders: {} });
     this.form = byId("tier-form");
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.save();
     });
-    this.form.elements.objective.addEventListener("change", () => this.explain());
+    for (const name of ["objective", "within_user"]) this.form.elements[name].addEventListener("change", () => this.explain());
     byId("tier-new").addEventListener("click", () => quietly(this.open(null)));
     byId("tier-close").addEventListener("click", () => byId("tier-editor").close());
     const fails = (error) => this.refuse(error.message);
@@ -33,8 +33,10 @@ export class TierEditor {
     const tier = tiers.items.find((each) => each.name === name) ?? FRESH;
     this.tier = tier;
     this.meanings = policies.tier_objectives;
-    const objectives = Object.keys(this.meanings).map((each) => make("option", { value: each }, each.replaceAll("_", " ")));
-    this.form.elements.objective.replaceChildren(...objectives);
+    this.orders = policies.within_user;
+    const choices = (meanings) => Object.keys(meanings).map((each) => make("option", { value: each }, each.replaceAll("_", " ")));
+    this.form.elements.objective.replaceChildren(...choices(this.meanings));
+    this.form.elements.within_user.replaceChildren(...choices(this.orders));
     const others = tiers.items.map((each) => each.name).filter((each) => each !== name);
     this.form.elements.parent.replaceChildren(...["", ...others].map((each) => make("option", { value: each }, each || "none")));
     for (const field of this.form.querySelectorAll("[name]")) field.value = textOf(field.name, tier[field.name]);
@@ -48,7 +50,10 @@ export class TierEditor {
   }
 
   explain() {
-    say("objective-meaning", this.meanings[this.form.elements.objective.value] ?? "");
+    const { objective, within_user: order } = this.form.elements;
+    say("objective-meaning", this.meanings[objective.value] ?? "");
+    order.parentElement.hidden = objective.value !== "fairness"; // other objectives order a user's jobs themselves
+    say("within-user-meaning", order.parentElement.hidden ? "" : `Within a user: ${this.orders[order.value] ?? ""}`);
   }
 
   /** The rules in the form, as the body of a request. */
@@ -100,6 +105,6 @@ function textOf(field, value) {
 
 function valueOf(field, text) {
   if (text === "") return null;
-  if (field === "objective" || field === "parent") return text;
+  if (field === "objective" || field === "within_user" || field === "parent") return text;
   return PARTS.has(field) ? Number(text) / 100 : Number(text);
 }

@@ -32,6 +32,7 @@ export function factsOf(job, explained) {
     "Waits for type": bindingOf(explained.binding),
     "Target fraction of time": partsOf(explained.target_fraction),
     "Received fraction of time": partsOf(explained.received),
+    "Isolated share": explained.isolated_share,
     "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
     Starts: when(explained, "start"),

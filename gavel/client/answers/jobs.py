@@ -140,7 +140,9 @@ class Job(TypedDict):
     started_at_s: float | None
     finished_at_s: float | None
     jct_s: float | None  # Job completion time: from submission to the end; null while it lives.
-    rho: float | None  # Finish-time fairness: time since submission over the time of the done steps on a 1/n share.
+    rho: float | None  # Finish-time fairness: age over the time of the done steps on a 1/n share.
+    deficit_s: float | None  # Age less the time of the done steps on a 1/n share; negative: ahead.
+    isolated_share: str  # The same in words: 12 min behind its isolated share.
     preemptions: int
     received_s: dict[str, float]  # Wall time held, by accelerator type.
     rounds_received: dict[str, int]

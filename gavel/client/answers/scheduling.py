@@ -152,11 +152,12 @@ class Policy(TypedDict):
 
 
 class PolicyList(TypedDict):
-    """Cluster-wide policies, and the objectives a tier may have."""
+    """Cluster-wide policies, the objectives a tier may have, and the orders within one user."""
 
     current: str
     items: list[Policy]
     tier_objectives: dict[str, str]
+    within_user: dict[str, str]  # How the jobs of one user may share, by name of the order.
 
 
 class AllocationRow(TypedDict):

@@ -12,6 +12,7 @@ class Tier(TypedDict):
     name: str
     weight: float
     objective: str
+    within_user: str
     guarantee: float
     cap: float
     default_priority: int

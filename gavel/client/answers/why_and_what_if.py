@@ -28,6 +28,8 @@ class Explanation(TypedDict):
     binding: Binding | None
     target_fraction: dict[str, float]  # The fraction of time that the allocation gives, by type.
     received: dict[str, float]  # Fraction of the time since submission that the job received, by type.
+    deficit_s: float | None  # Seconds behind what a 1/n share to itself would have done; negative: ahead.
+    isolated_share: str  # The same in words: 12 min behind its isolated share.
     lag_rounds: float  # Rounds behind the target fraction, on the type where it lags most.
     position: int | None  # Among the waiting jobs of its tier, from 1; null: it does not wait.
     jobs_ahead: int

@@ -1,14 +1,16 @@
 """When jobs will start and end, from the newest round: a fluid model in closed steps, and learned intervals.
 
 The fluid: every job receives service (docs of `AllocationProblem`: q = s a / e) at a steady rate instead of in rounds,
-and what a job leaves when it ends goes to the others, first by the weights of tiers, then by the tier's order or its
-jobs' weights, nobody above what its fastest type gives. It begins at the rates of the allocation in force. It knows
-neither jobs that come later nor what rounds, moves and ends within a round cost; the interval does: until enough jobs
-have ended it reaches from "alone on the fastest type" to "the share never grows", then it is taken from how far earlier
-predictions were off (split conformal prediction: Lei et al., JASA 2018, section 2.2).
+and what a job leaves when it ends goes to the others, first by the weights of tiers, then to users alike where the
+tier orders the jobs of each, then by that order or the jobs' weights, nobody above what its fastest type gives. It
+begins at the rates of the allocation in force. It knows neither jobs that come later nor what rounds, moves and ends
+within a round cost; the interval does: until enough jobs have ended it reaches from "alone on the fastest type" to "the
+share never grows", then it is taken from how far earlier predictions were off (split conformal
+prediction: Lei et al., JASA 2018, section 2.2).
 """
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +42,7 @@ NOTHING_KNOWN = 1.0  # of log(steps/s), of a kind that no table has
 TARGET_FRACTION_MIN = 1e-6
 OWN_PACE = (0.25, 4.0)  # how far a job's pace in the allocation is believed to differ from that of the fluid
 TIERED = "hierarchical"  # the policy that gives each tier its own objective
-IN_ORDER = ("fifo", "shortest_job_first", "throughput")  # objectives that serve one job after the other
+IN_ORDER = ("fifo", "shortest_job_first", "throughput", "speed", "fast")  # orders that serve one job after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -233,14 +235,31 @@ def _groups(problem: AllocationProblem, allocation: Allocation) -> tuple[IntArra
         return np.zeros(len(problem.job_ids), dtype=np.int64), [_Group(allocation.policy, 1.0, 0.0)]
     used = {problem.tiers[index].name for index in set(problem.tier_of_job.tolist())}
     weights = shares_by_weight({tier.name: tier for tier in problem.tiers}, used)
-    return problem.tier_of_job, [_Group(t.objective, weights[t.name], t.guarantee) for t in problem.tiers]
+    return _by_user(problem, weights)
+
+
+def _by_user(problem: AllocationProblem, weights: Mapping[str, float]) -> tuple[IntArray, list[_Group]]:
+    """As `_groups`, where users of a tier that orders the jobs of each have an equal part of it."""
+    ordered = [tier.objective == "fairness" and tier.within_user in IN_ORDER for tier in problem.tiers]
+    keys = [
+        (tier, user if ordered[tier] else "")
+        for tier, user in zip(problem.tier_of_job.tolist(), problem.users, strict=True)
+    ]
+    index = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    parts = Counter(tier for tier, _ in index)
+    groups = []
+    for place, _ in index:
+        tier = problem.tiers[place]
+        order = tier.within_user if ordered[place] else tier.objective
+        groups.append(_Group(order, weights[tier.name] / parts[place], tier.guarantee / parts[place]))
+    return np.asarray([index[key] for key in keys], dtype=np.int64), groups
 
 
 def _order(objective: str, rows: IntArray, work: FloatArray, most: FloatArray) -> IntArray | None:
     if objective not in IN_ORDER:
         return None
-    keys = {"fifo": rows, "shortest_job_first": _over(work[rows], most[rows]), "throughput": -most[rows]}
-    return rows[np.argsort(keys[objective], kind="stable")]
+    keys = {"fifo": rows, "throughput": -most[rows]}
+    return rows[np.argsort(keys.get(objective, _over(work[rows], most[rows])), kind="stable")]
 
 
 def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatArray]:

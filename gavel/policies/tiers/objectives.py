@@ -1,5 +1,7 @@
 """The objectives a tier may have: what each means, and the target curve it gives the tier's jobs (docs/tiers.md).
 
+Where users rise together equally, `within_user` of the tier says how the jobs of one share what the user has.
+
 What a user sets (weight, priority, deadline) moves service among the user's own jobs only, and so does splitting a job
 where users share equally. What is between users is either equal or the objective itself, such as the order of arrival.
 """
@@ -13,44 +15,73 @@ import numpy as np
 from gavel.policies import measures
 from gavel.policies.tiers.curves import Curve, EqualRho, GroupsByRho, InOrder, Lateness, One, Share, Then
 from gavel.policies.tiers.deadlines import that_fit
-from gavel.types import AllocationProblem, FloatArray, IntArray
+from gavel.types import AllocationProblem, FloatArray, IntArray, Tier
 
 
 @dataclass(frozen=True, slots=True)
 class TierObjective:
-    """`meaning` is one line for users; `curve(problem, jobs, share)` spreads a tier's service over `jobs` (rows).
+    """`meaning` is one line for users; `curve(problem, tier, jobs, share)` spreads a tier's service over `jobs` (rows).
 
     `share` is the tier's weight over that of all tiers with jobs. `reads`: the fields of the problem that the curve
     depends on, beside who there is and how fast (`_reads.ALWAYS`).
     """
 
     meaning: str
-    curve: Callable[[AllocationProblem, IntArray, float], Curve]
+    curve: Callable[[AllocationProblem, Tier, IntArray, float], Curve]
     reads: frozenset[str] = frozenset()
 
 
-def _fairness(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
-    """Users equally, within a user jobs by weight: more or heavier jobs never take from another user."""
-    return _equally([_by_weight(problem, own) for own in _of_users(problem, jobs)])
+@dataclass(frozen=True, slots=True)
+class WithinUser:
+    """`meaning` is one line for users; `curve(problem, jobs)` spreads a user's service over the user's `jobs` (rows).
+
+    `reads`: the fields of the problem that it depends on.
+    """
+
+    meaning: str
+    curve: Callable[[AllocationProblem, IntArray], Curve]
+    reads: frozenset[str]
 
 
-def _fifo(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+def rearranged_of(problem: AllocationProblem, tier: Tier, jobs: IntArray) -> list[IntArray]:
+    """Return the parts of `jobs` that are rearranged to end soonest, each within what it has (`rearranging.py`)."""
+    if tier.objective == SPEED:
+        return [jobs]
+    return of_users(problem, jobs) if tier.objective == FAIRNESS and tier.within_user == FAST else []
+
+
+def reads_of(tier: Tier) -> frozenset[str]:
+    """Return the fields of the problem that a tier's answer depends on, beside who there is and how fast."""
+    within = WITHIN_USER[tier.within_user].reads if tier.objective == FAIRNESS else frozenset()
+    return OBJECTIVES[tier.objective].reads | within
+
+
+def _fairness(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
+    """Users equally, within a user as the tier says: more or heavier jobs never take from another user."""
+    return _equally([WITHIN_USER[tier.within_user].curve(problem, own) for own in of_users(problem, jobs)])
+
+
+def _speed(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
+    return _alike(problem, jobs)
+
+
+def _fifo(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
     return _in_order(problem, jobs, -problem.age_s[jobs], within=np.zeros(len(jobs)))
 
 
-def _shortest_job_first(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+def _shortest_job_first(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
     remaining_s = measures.remaining_time_s(problem)[jobs]
     return _in_order(problem, jobs, remaining_s, within=remaining_s)
 
 
-def _throughput(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+def _throughput(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
     equal = measures.equal_share_rate(problem)[jobs]
     best = measures.rate_alone(problem)[jobs].max(axis=1, initial=0.0)
     gain = np.divide(best, equal, out=np.zeros_like(best), where=equal > 0)
     return _in_order(problem, jobs, -gain, within=-gain)
 
 
-def _finish_time_fairness(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+def _finish_time_fairness(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
     """Users to an equal rho, the jobs of each to an equal w rho; a user has an equal slice, and a job of it the same.
 
     A user counts as one job that has the work of all, and the means of their ages and isolated times, by work: however
@@ -59,7 +90,7 @@ def _finish_time_fairness(problem: AllocationProblem, jobs: IntArray, share: flo
     runnable = jobs[measures.runnable(problem)[jobs]]
     if not len(runnable):
         return _one_by_one(jobs)
-    users = _of_users(problem, runnable)
+    users = of_users(problem, runnable)
     slices = np.zeros(len(problem.job_ids))
     for own in users:
         slices[own] = share / len(users) / len(own)
@@ -75,9 +106,9 @@ def _finish_time_fairness(problem: AllocationProblem, jobs: IntArray, share: flo
     return GroupsByRho(within, Lateness(together, age_s, done_s + together / slice_service))
 
 
-def _deadline(problem: AllocationProblem, jobs: IntArray, share: float) -> Curve:
+def _deadline(problem: AllocationProblem, tier: Tier, jobs: IntArray, share: float) -> Curve:
     """Users equally; of a user's part first what its deadlines need, then by weight."""
-    users = _of_users(problem, jobs)
+    users = of_users(problem, jobs)
     workers = share / len(users) * float(problem.capacity_workers.sum())  # a user's slice, in service
     speed = measures.needed_speed(problem)
     reachable = (speed > 0) & (speed <= 1)
@@ -105,8 +136,8 @@ def _in_time(problem: AllocationProblem, jobs: IntArray, enough: FloatArray, wor
 # --- building blocks ------------------------------------------------------------------------------------------------
 
 
-def _of_users(problem: AllocationProblem, jobs: IntArray) -> list[IntArray]:
-    """The rows of `jobs` that each user has, in their order."""
+def of_users(problem: AllocationProblem, jobs: IntArray) -> list[IntArray]:
+    """Return the rows of `jobs` that each user has, in their order."""
     jobs_of_user: dict[str, list[int]] = {}
     for job in jobs.tolist():
         jobs_of_user.setdefault(problem.users[job], []).append(job)
@@ -119,6 +150,20 @@ def _equally(users: list[Curve]) -> Curve:
 
 def _by_weight(problem: AllocationProblem, jobs: IntArray) -> Curve:
     return Share([One(job) for job in jobs.tolist()], problem.weight[jobs].tolist())
+
+
+def _alike(problem: AllocationProblem, jobs: IntArray) -> Curve:
+    """Whatever their weights: how far users rise is then nothing that a user can set. Weights count in the order."""
+    return _equally([One(job) for job in jobs.tolist()])
+
+
+def _by_priority(problem: AllocationProblem, jobs: IntArray) -> Curve:
+    """One after the other: rows are in order of priority, then of arrival."""
+    return _one_by_one(jobs)
+
+
+def _by_remaining_time(problem: AllocationProblem, jobs: IntArray) -> Curve:
+    return _one_by_one(jobs[np.argsort(measures.remaining_time_s(problem)[jobs], kind="stable")])
 
 
 def _one_by_one(jobs: IntArray) -> Curve:
@@ -137,11 +182,28 @@ def _in_order(problem: AllocationProblem, jobs: IntArray, key: FloatArray, *, wi
     return _one_by_one(jobs[order][np.lexsort((order, within[order], run))])
 
 
+FAIRNESS, SPEED, FAST = "fairness", "speed", "fast"
 SHARED_BY_USERS = frozenset({"users", "weight"})
 IN_ORDER = frozenset({"users", "age_s"})
+ENDS = frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
+
+WITHIN_USER: Mapping[str, WithinUser] = {
+    FAST: WithinUser("in the order that ends the user's jobs soonest; a job that is late keeps its part", _alike, ENDS),
+    "equal": WithinUser("jobs alike, by their weights", _by_weight, frozenset({"weight"})),
+    "fifo": WithinUser("one job after the other, by priority, then earliest first", _by_priority, frozenset()),
+    "shortest_job_first": WithinUser(
+        "one job after the other, least remaining time first", _by_remaining_time, frozenset({"steps_remaining"})
+    ),
+}
+"""How the jobs of a user may share what the user has, in a tier whose objective is fairness."""
 
 OBJECTIVES: Mapping[str, TierObjective] = {
-    "fairness": TierObjective("users equally, each user's jobs by their weights", _fairness, SHARED_BY_USERS),
+    FAIRNESS: TierObjective(
+        "users equally, each user's jobs in the order that the tier sets", _fairness, frozenset({"users"})
+    ),
+    SPEED: TierObjective(
+        "all jobs as one, in the order that ends them soonest; users are not kept apart", _speed, ENDS
+    ),
     "fifo": TierObjective("one job after the other, earliest first; a user's own jobs by priority", _fifo, IN_ORDER),
     "shortest_job_first": TierObjective(
         "one job after the other, least remaining time first", _shortest_job_first, IN_ORDER | {"steps_remaining"}

@@ -8,7 +8,7 @@ import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies.tiers.curves import Curve, Share
-from gavel.policies.tiers.objectives import OBJECTIVES
+from gavel.policies.tiers.objectives import OBJECTIVES, WITHIN_USER
 from gavel.types import AllocationProblem, IntArray, Tier
 
 ROUNDING = 1e-9
@@ -79,7 +79,7 @@ def _node(
         children.append(replace(tier, weight=1.0, guarantee=0.0, cap=1.0))
     _check_promised(tier, children)
     if not children:
-        return Node(tier, own, OBJECTIVES[tier.objective].curve(problem, own, share))
+        return Node(tier, own, OBJECTIVES[tier.objective].curve(problem, tier, own, share))
     weights = [each.weight for each in children]
     nodes = tuple(
         _node(problem, each, [] if each.name == tier.name else present, jobs_of, share * each.weight / sum(weights))
@@ -93,6 +93,9 @@ def _check(tier: Tier) -> None:
     if tier.objective not in OBJECTIVES:
         choices = ", ".join(OBJECTIVES)
         raise InvalidProblem(f"tiers[{tier.name}].objective", f"is {tier.objective}; give one of {choices}")
+    if tier.within_user not in WITHIN_USER:
+        choices = ", ".join(WITHIN_USER)
+        raise InvalidProblem(f"tiers[{tier.name}].within_user", f"is {tier.within_user}; give one of {choices}")
     if not (math.isfinite(tier.weight) and tier.weight > 0):
         raise InvalidProblem(f"tiers[{tier.name}].weight", f"is {tier.weight}; give a positive number")
     if not 0 <= tier.guarantee <= 1:

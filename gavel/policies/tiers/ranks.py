@@ -1,0 +1,38 @@
+"""What the speed of a job counts by the rank of its length, and which jobs are late."""
+
+import numpy as np
+
+from gavel.policies import measures
+from gavel.types import AllocationProblem, BoolArray, FloatArray
+
+CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
+EVEN_PART = 0.3  # of each job's weight, alike for all
+
+
+def rank_weight(length: FloatArray) -> FloatArray:
+    """Return v of n jobs of these lengths, (n,), 1 in the mean; equal lengths have equal weights.
+
+    theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest length of n, equals alike;
+    v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
+    of known size whose speed is their share to the power q.
+    """
+    count = len(length)
+    if not count:
+        return np.ones(0)
+    _, group, sizes = np.unique(-length, return_inverse=True, return_counts=True)
+    until = np.cumsum(sizes) / count
+    exponent = 1 / (1 - CONCAVITY)
+    theta = np.diff(until**exponent, prepend=0.0) / sizes
+    weight = theta[group] ** (1 - CONCAVITY)
+    mixed: FloatArray = (1 - EVEN_PART) * weight / weight.mean() + EVEN_PART
+    return mixed
+
+
+def is_late(problem: AllocationProblem, rho_limit: float) -> BoolArray:
+    """Return which jobs reach a rho of `rho_limit` even at their isolated rates from now on, (n,).
+
+    The isolated rate is that of 1/n of every type; a job that can run nowhere is not late.
+    """
+    isolated_s = measures.isolated_finish_s(problem, measures.even_share(problem))
+    late: BoolArray = problem.age_s - problem.isolated_time_s >= (rho_limit - 1) * isolated_s
+    return late & np.isfinite(isolated_s)
