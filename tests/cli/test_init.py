@@ -108,6 +108,14 @@ WRITTEN_OTHERWISE = {
             "    trainer.fit(model, train_dataloaders=gavel.loader, val_dataloaders=test, ckpt_path=gavel.checkpoint)",
         ],
     ),
+    "a Trainer with a data module": (
+        "import lightning as L\nfrom own import Data\ntrainer = L.Trainer()\ntrainer.fit(model, datamodule=Data())\n",
+        [
+            "gavel = GavelCallback(Data())",
+            "trainer = L.Trainer(callbacks=[gavel])",
+            "trainer.fit(model, datamodule=gavel.loader, ckpt_path=gavel.checkpoint)",
+        ],
+    ),
     "a model that is fitted for its history": (
         "import keras\nmodel = build()\nhistory = model.fit(\n    x,\n    y,\n    epochs=EPOCHS,\n)\n",
         [
@@ -185,7 +193,6 @@ def test_a_script_that_is_written_otherwise_gets_its_patch(name: str) -> None:
         "from transformers import Trainer\nt = Trainer(callbacks=own)\nt.train()\n",
         "from transformers import Trainer\nt = Trainer(**settings)\nt.train()\n",
         "from transformers import Trainer\nt = Trainer((model))\nt.train()\n",
-        "import lightning\nt = lightning.Trainer()\nt.fit(model, datamodule=data)\n",
         "import lightning\nt = lightning.Trainer()\nloader = make()\nt.fit(model, loader)\n",
         "import lightning\nclass Net(lightning.LightningModule):\n    pass\n",
         "import keras\nbuild().fit(x, epochs=3)\n",

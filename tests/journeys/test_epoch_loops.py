@@ -147,6 +147,40 @@ for epoch in range(3):
 print("final", loss.item(), sum(each.abs().sum().item() for each in model.parameters()))
 """
 
+DATA_MODULE = """import lightning as L
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Regression(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+
+    def training_step(self, batch, index):
+        loss = torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+class Data(L.LightningDataModule):
+    def setup(self, stage):
+        self.x = torch.randn(512, 8, generator=torch.Generator().manual_seed(1))
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(self.x, self.x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+
+
+L.seed_everything(0)
+model = Regression()
+trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False)
+trainer.fit(model, datamodule=Data())
+print("final", sum(each.abs().sum().item() for each in model.parameters()))
+"""
+
 
 def survives(text: str, folder: Path) -> None:
     """Patch the script, and have `gavel run` stop and resume it."""
@@ -174,6 +208,8 @@ def test_the_patched_script_survives_preemption(shape: str, tmp_path: Path) -> N
 
 
 @WITH_LIBRARIES
-@pytest.mark.parametrize("text", [FUNCTIONS, SUMMED], ids=["a function for each epoch", "summed gradients"])
+@pytest.mark.parametrize(
+    "text", [FUNCTIONS, SUMMED, DATA_MODULE], ids=["a function for each epoch", "summed gradients", "a data module"]
+)
 def test_a_script_of_another_make_survives_preemption(text: str, tmp_path: Path) -> None:
     survives(text, tmp_path)
