@@ -12,13 +12,18 @@ COUNTING_BARS = ("trange",)  # of tqdm: a bar over range(..)
 
 @dataclass(frozen=True, slots=True)
 class EpochLoop:
-    """A loop over epochs: `place` is the expression that `new` replaces, `names` what has to be set before the loop."""
+    """A loop over epochs: `place` is the expression that is replaced, `names` what has to be set before the loop."""
 
     statement: ast.For | ast.While
     place: ast.expr
-    new: str
+    form: str
+    first: str
     epochs: ast.expr
     names: tuple[ast.expr, ...]
+
+    def with_run(self, run: str) -> str:
+        """Return what takes the place, where `run` is the expression of the training."""
+        return self.form.format(run=run, epochs=f"{run}.epochs({self.first})")
 
 
 def epoch_loops(tree: ast.AST) -> Iterator[EpochLoop]:
@@ -32,12 +37,12 @@ def epoch_loops(tree: ast.AST) -> Iterator[EpochLoop]:
 
 
 def _for_loop(loop: ast.For) -> EpochLoop | None:
-    counted, form = loop.iter, "{}"
+    counted, form = loop.iter, "{epochs}"
     while isinstance(counted, ast.Call) and counted.args and _called(counted) in (*BARS, "enumerate"):
         if _called(counted) == "enumerate":
             if len(counted.args) > 1 or counted.keywords:
                 return None
-            form = "{}, run.epoch"
+            form = "{epochs}, {run}.epoch"
         counted = counted.args[0]
     is_counted = isinstance(counted, ast.Call) and _called(counted) in ("range", *COUNTING_BARS)
     if not (is_counted and isinstance(counted, ast.Call)) or len(counted.args) not in (1, 2):
@@ -65,12 +70,12 @@ def _while_loop(before: ast.stmt | None, loop: ast.stmt) -> EpochLoop | None:
         return None
     place = ast.copy_location(ast.Name(counter), loop)
     place.end_lineno, place.end_col_offset = test.end_lineno, test.end_col_offset
-    return _made(loop, place, f"for {counter} in {{}}", before.value, stop)
+    return _made(loop, place, f"for {counter} in {{epochs}}", before.value, stop)
 
 
 def _made(statement: ast.For | ast.While, place: ast.expr, form: str, first: ast.expr, stop: ast.expr) -> EpochLoop:
     given = "" if ast.unparse(first) == "0" else ast.unparse(first)
-    return EpochLoop(statement, place, form.format(f"run.epochs({given})"), _difference(stop, first), (first, stop))
+    return EpochLoop(statement, place, form, given, _difference(stop, first), (first, stop))
 
 
 def _difference(stop: ast.expr, first: ast.expr) -> ast.expr:

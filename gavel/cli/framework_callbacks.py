@@ -30,17 +30,18 @@ def transformers(script: Script) -> Advice | None:
 
 
 def lightning(script: Script) -> Advice:
-    """Return the patch of a Lightning Trainer whose `fit` is given a loader."""
+    """Return the patch of a Lightning Trainer whose `fit` is given a loader or a data module."""
     name, hint = (
         "Lightning",
         "from gavel_runtime.lightning import GavelCallback\n"
-        "gavel = GavelCallback(loader)    # before the Trainer; loader: what trainer.fit is given for training\n"
+        "gavel = GavelCallback(loader)    # before the Trainer; loader: that of trainer.fit, or its data module\n"
         "trainer = lightning.Trainer(.., callbacks=[gavel])\n"
         "trainer.fit(model, gavel.loader, ckpt_path=gavel.checkpoint)",
     )
     made = script.calls(TRAINER)
     fits = script.method_calls(made[0][0], "fit") if len(made) == 1 else []
-    loader = _training_loader(fits[0]) if len(fits) == 1 else None
+    datamodule = keyword_of(fits[0], "datamodule") if len(fits) == 1 else None
+    loader = datamodule or (_training_loader(fits[0]) if len(fits) == 1 else None)
     if loader is None or has_keyword(fits[0], "ckpt_path") or not is_on_one_line(loader):
         return Advice(name, None, hint)
     statement = script.statement_with(made[0][1])

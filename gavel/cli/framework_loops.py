@@ -3,62 +3,53 @@
 import ast
 from collections.abc import Iterator
 
-from gavel.cli.epoch_loops import EpochLoop, epoch_loops
+from gavel.cli.batch_loops import BatchLoop, batch_loops
 from gavel.cli.script_text import Advice, Script, is_on_one_line, keyword_of, set_by
 
 OPTIMIZER, SCHEDULER = r"torch\.optim\.(?!lr_scheduler).+", r"torch\.optim\.lr_scheduler\..+"
+TORCH_HINT = (
+    "from gavel_runtime.torch import checkpointed\n"
+    "run = checkpointed(loader=.., epochs=.., model=.., optimizer=..)    # before the loop over epochs\n"
+    "for epoch in run.epochs():\n"
+    "    for batch in run.batches():    # in place of the loader\n"
+    "name gradients=model, too, where gradients are summed over several batches"
+)
 SCALER, ACCELERATOR = r"torch\.(cuda\.)?amp\.(grad_scaler\.)?GradScaler", r"accelerate\.Accelerator"
 
 
 def torch(script: Script) -> Advice:
-    """Return the patch of one loop over epochs with one loop over a loader directly in it."""
-    name, hint = (
-        "PyTorch",
-        "from gavel_runtime.torch import checkpointed\n"
-        "run = checkpointed(loader=.., epochs=.., model=.., optimizer=..)    # before the loop over epochs\n"
-        "for epoch in run.epochs():\n"
-        "    for batch in run.batches():    # in place of the loader",
-    )
-    loops, states = list(_loops(script.tree)), _states(script)
+    """Return the patch of one loop over epochs with one loop over a loader in it, or in a function that it calls."""
+    loops, states = list(batch_loops(script.tree)), _states(script)
     if len(loops) != 1 or not ({"accelerator"} <= states.keys() or {"model", "optimizer"} <= states.keys()):
-        return Advice(name, None, hint)
-    outer, inner = loops[0]
-    batches = _loader(inner.iter)
-    has_all = all(script.has_all(each, outer.statement) for each in (*outer.names, batches, *states.values()))
-    if not has_all or _accumulates(inner) or not all(map(is_on_one_line, (outer.place, inner.iter))):
-        return Advice(name, None, hint)
-    given = ", ".join(f"{key}={ast.unparse(value)}" for key, value in states.items())
-    call = f"run = checkpointed(loader={ast.unparse(batches)}, epochs={ast.unparse(outer.epochs)}, {given})"
+        return Advice("PyTorch", None, TORCH_HINT)
+    outer, inner, sums = loops[0].epochs, loops[0].statement, _accumulates(loops[0].statement)
+    named = (*outer.names, loops[0].outside, *states.values())
+    has_all = all(script.has_all(each, outer.statement) for each in named)
+    if not has_all or (sums and "model" not in states) or not all(map(is_on_one_line, (outer.place, inner.iter))):
+        return Advice("PyTorch", None, TORCH_HINT)
+    run = loops[0].owner + script.unused("run", "training", "gavel_run")
+    given = {"loader": loops[0].outside, "epochs": outer.epochs, **states}
+    given |= {"gradients": states["model"]} if sums else {}
+    arguments = ", ".join(f"{key}={ast.unparse(value)}" for key, value in given.items())
     script.add_import("from gavel_runtime.torch import checkpointed")
-    script.insert(outer.statement, call)
-    script.replace(outer.place, outer.new)
-    script.replace(batches, "run.batches()")
-    _number_from_here(script, inner.iter, batches)
-    return Advice(name, script.changed(), hint)
+    script.insert(outer.statement, f"{run} = checkpointed({arguments})")
+    script.replace(outer.place, outer.with_run(run))
+    _take_batches(script, loops[0], run)
+    return Advice("PyTorch", script.changed(), TORCH_HINT)
 
 
-def _loops(tree: ast.Module) -> Iterator[tuple[EpochLoop, ast.For]]:
-    """Yield each loop over epochs with the one loop over a name directly in it.
-
-    The inner loop may be over `enumerate(loader)` or `tqdm(loader)`, too.
-    """
-    for outer in epoch_loops(tree):
-        loops = [each for each in outer.statement.body if isinstance(each, ast.For)]
-        inner = [each for each in loops if isinstance(_loader(each.iter), ast.Name | ast.Attribute)]
-        if len(inner) == 1:
-            yield outer, inner[0]
+def _take_batches(script: Script, loop: BatchLoop, run: str) -> None:
+    """Have the loop take its batches of the run, which is given to the function that has the loop."""
+    script.replace(loop.loader, f"{run}.batches()")
+    _number_from_here(script, loop, run)
+    for place in loop.given_to:
+        script.insert_ahead(place, f"{run}, ")
 
 
-def _loader(iterated: ast.expr) -> ast.expr:
-    while isinstance(iterated, ast.Call) and iterated.args and ast.unparse(iterated.func) in ("enumerate", "tqdm"):
-        iterated = iterated.args[0]
-    return iterated
-
-
-def _number_from_here(script: Script, iterated: ast.expr, batches: ast.expr) -> None:
+def _number_from_here(script: Script, loop: BatchLoop, run: str) -> None:
     """Have `enumerate` go on with its numbers in the middle of an epoch."""
-    done = f"run.step % len({ast.unparse(batches)})"
-    while isinstance(iterated, ast.Call) and iterated is not batches:
+    done, iterated = f"{run}.step % len({ast.unparse(loop.loader)})", loop.statement.iter
+    while isinstance(iterated, ast.Call) and iterated is not loop.loader:
         if ast.unparse(iterated.func) == "enumerate":
             first = iterated.args[1] if len(iterated.args) > 1 else keyword_of(iterated, "start")
             if first is None:
@@ -70,11 +61,13 @@ def _number_from_here(script: Script, iterated: ast.expr, batches: ast.expr) -> 
 
 def _accumulates(loop: ast.For) -> bool:
     """Return whether gradients are summed over several batches: they are in no `state_dict`."""
-    return any(
+    nodes = list(ast.walk(loop))
+    called = [node.func.attr for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    return "accumulate" in called or any(
         isinstance(node, ast.If)
         and any(isinstance(each, ast.Mod) for each in ast.walk(node.test))
         and any(isinstance(each, ast.Attribute) and each.attr == "zero_grad" for each in ast.walk(node))
-        for node in ast.walk(loop)
+        for node in nodes
     )
 
 
@@ -134,10 +127,11 @@ def jax(script: Script) -> Advice:
     state = _carried(script, loop)
     variables = ", ".join(state) + ("," if len(state) == 1 else "")
     script.add_import("from gavel_runtime.jax import checkpointed")
-    script.insert(loop, f"run = checkpointed(({variables}), total={ast.unparse(total)})")
-    script.insert(loop, f"{variables} = run.state")
-    script.replace(loop.iter, "run.steps()")
-    script.insert_after(loop.body[-1], f"run.state = {variables}")
+    run = script.unused("run", "training", "gavel_run")
+    script.insert(loop, f"{run} = checkpointed(({variables}), total={ast.unparse(total)})")
+    script.insert(loop, f"{variables} = {run}.state")
+    script.replace(loop.iter, f"{run}.steps()")
+    script.insert_after(loop.body[-1], f"{run}.state = {variables}")
     return Advice(name, script.changed(), hint)
 
 

@@ -26,4 +26,10 @@ def init(script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A traini
     if advice.changed is None:
         typer.echo(f"{advice.hint}\n{GUIDE} shows it in whole scripts")
     else:
-        typer.echo(patch(str(script), text, advice.changed), nl=False)
+        typer.echo(patch(_from_here(script), text, advice.changed), nl=False)
+
+
+def _from_here(script: Path) -> str:
+    """Return the path as `patch -p1` takes it in this folder."""
+    here, whole = Path.cwd(), script.absolute()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else script)

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from gavel.cli.connection import fail
-from gavel.cli.option_names import option_of
+from gavel.cli.option_names import by_field, option_of
 from gavel.client import GavelApiError, Job, JobSubmit
 from gavel.errors import did_you_mean
 
@@ -213,5 +213,5 @@ def placed(job_file: JobFile) -> Iterator[None]:
         yield
     except GavelApiError as error:
         if place := job_file.place_of(error.field):
-            fail(f"{place}: {error.detail}")
+            fail(f"{place}: {by_field(error)}")
         raise

@@ -28,6 +28,7 @@ from gavel.cli.submit_options import (
     EnvFile,
     File,
     Follow,
+    GitRef,
     Image,
     Kind,
     KindArgs,
@@ -79,6 +80,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     deadline: Deadline = None,
     workdir: Workdir = Path(),
     snapshot: Snapshot = True,
+    git_ref: GitRef = None,
     python: Python = None,
     setup: Setup = None,
     image: Image = None,
@@ -118,10 +120,10 @@ def submit(  # noqa: PLR0913  one option per field of a job
     program = program_of(program, job_file.fields, steps)
     folder = workdir_of(job_file.workdir(workdir, given))
     stated = stated_by(context.params)
-    stated["argv"] = argv_of(program, folder)
+    stated["argv"] = argv_of(program, folder, is_here=git_ref is None)
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
-        wanted |= of_caller(client, program, folder, python, snapshot, wanted)
+        wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref)
         _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
 

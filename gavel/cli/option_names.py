@@ -41,12 +41,23 @@ def note_options(context: typer.Context, value: bool) -> bool:
 
 def named(error: GavelApiError) -> str:
     """Return a refusal for people: with the option for the field that was refused, if the command has one."""
-    path = (error.field or "").split(".")
-    while path[0] in PARTS_OF_REQUESTS:
-        path.pop(0)
-        if not path:
-            return str(error)
+    path = _field_of(error)
+    if not path:
+        return str(error)
     option = "PROGRAM" if path[0] == "argv" else option_of(path[0])
     if option not in _of_command and not (option == "PROGRAM" and "program" in _of_command):
-        return str(error)
+        return str(error).replace(error.field or "", ".".join(path), 1)
     return f"{' '.join([option, *path[1:]])}: {error.detail.removeprefix(f'{error.field}: ')}"
+
+
+def by_field(error: GavelApiError) -> str:
+    """Return what is wrong with a field, which the text names as a job file does."""
+    return f"{'.'.join(_field_of(error))}: {error.detail.removeprefix(f'{error.field}: ')}"
+
+
+def _field_of(error: GavelApiError) -> list[str]:
+    """Return the path of the refused field, without the part of the request that it is in."""
+    path = (error.field or "").split(".")
+    while path and path[0] in ("", *PARTS_OF_REQUESTS):
+        path.pop(0)
+    return path

@@ -1,5 +1,8 @@
 """The headings under which `gavel --help` lists the commands."""
 
+from collections.abc import Iterable
+from typing import Any
+
 from typer import Typer
 from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
@@ -22,6 +25,17 @@ class Arranged(TyperGroup):
     def list_commands(self, ctx: object) -> list[str]:
         """Return the names in that order."""
         return [name for names in PANELS.values() for name in names.split()]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name. One that only groups have is refused with its whole name."""
+        whole = [f"gavel {group} {args[0]}" for group, each in self.commands.items() if args[0] in _commands_of(each)]
+        if args[0] not in self.commands and whole:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {', '.join(map(repr, whole))}?")
+        return super().resolve_command(ctx, args)
+
+
+def _commands_of(group: object) -> Iterable[str]:
+    return getattr(group, "commands", ())
 
 
 def arrange(app: Typer) -> None:

@@ -15,17 +15,18 @@ from gavel.client import Client, CodeOfJob, Job, JobSubmit
 UNTRACKED_NAMED = 3
 
 
-def argv_of(program: Sequence[str], workdir: Path | None = None) -> list[str] | None:
+def argv_of(program: Sequence[str], workdir: Path | None = None, *, is_here: bool = True) -> list[str] | None:
     """Return the program to run; None without one: the catalogue's.
 
-    A Python file becomes `python` and its path: below `workdir` relative to it, elsewhere absolute.
+    A Python file becomes `python` and its path: below `workdir` relative to it, elsewhere absolute. Where it `is_here`
+    it has to exist.
     """
     if not program:
         return None
     if not program[0].endswith(".py"):
         return list(program)
     path = Path(os.path.abspath(program[0]))  # links are kept: they may be part of the working directory
-    if not path.is_file():
+    if is_here and not path.is_file():
         fail(f"there is no file {path}")
     is_below = workdir is not None and path.is_relative_to(workdir)
     return ["python", str(path.relative_to(workdir) if is_below and workdir else path), *program[1:]]
@@ -52,20 +53,30 @@ def workdir_of(given: Path) -> Path:
 
 
 def of_caller(
-    client: Client, program: list[str], folder: Path, python: str | None, snapshot: bool, wanted: JobSubmit
+    client: Client,
+    program: list[str],
+    folder: Path,
+    python: str | None,
+    snapshot: bool,
+    wanted: JobSubmit,
+    git_ref: str | None = None,
 ) -> JobSubmit:
     """Return the fields that say where the program runs, and with which interpreter, after storing its code.
 
-    None for a catalogue's program, and where what is `wanted` says which code to run. An image has an interpreter of
-    its own.
+    None for a catalogue's program, and where what is `wanted` says which code to run, unless a `git_ref` does. An image
+    has an interpreter of its own.
     """
-    if not program or wanted.get("code"):
+    if git_ref is not None and not (program and snapshot):
+        fail("--git-ref: it goes with a program of your own, in a copy (without --no-snapshot)")
+    if not program or (wanted.get("code") and git_ref is None):
         return {}
     limits = client.code_limits()
     is_here = limits["machine"] == boot_id() and not wanted.get("image")
     interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
-    if snapshot:
+    if git_ref is not None:
+        own["code"] = code_at(client, program, folder, git_ref)
+    elif snapshot:
         own["code"] = stored_code(client, program, folder)
     return cast(JobSubmit, {name: value for name, value in own.items() if value is not None})
 
@@ -89,6 +100,22 @@ def stored_code(client: Client, program: Sequence[str], workdir: Path) -> CodeOf
         more = f" and {len(worktree.untracked) - UNTRACKED_NAMED} more" * (len(worktree.untracked) > UNTRACKED_NAMED)
         typer.echo(f"git does not track {named}{more}: not a part of the job's code (git add them)", err=True)
     return stored
+
+
+def code_at(client: Client, program: Sequence[str], workdir: Path, ref: str) -> CodeOfJob:
+    """Store the files that git has at the ref; return what the job is submitted with. End the command if it cannot."""
+    from gavel.client.worktree import CodeTooLarge, NoSuchRef, worktree_at
+
+    words = argv_of(program, workdir, is_here=False) or []
+    scripts = [word for word in words[1:2] if program[0].endswith(".py") and not os.path.isabs(word)]
+    try:
+        with worktree_at(workdir, ref) as worktree:
+            for script in scripts:
+                if script not in worktree.sizes:
+                    fail(f"--git-ref: there is no file {script} in {worktree.title}")
+            return client.store_code(worktree)
+    except (CodeTooLarge, NoSuchRef, OSError) as error:
+        fail(f"--git-ref: {error}")
 
 
 def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], *, is_here: bool) -> str | None:

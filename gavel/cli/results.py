@@ -18,6 +18,7 @@ from gavel.client import Checkpoints, JobFiles, JobMetrics, JobUtilization
 
 Points = Annotated[int, typer.Option(min=2, max=1001, help="Most points, evenly chosen, the first and last included.")]
 Paths = Annotated[list[str] | None, typer.Argument(metavar="[PATH]..", help="Files or folders; default: all.")]
+NO_FILES = "the job has written no file to job.output_dir; its log is `gavel job logs`, its checkpoint --checkpoint"
 Into = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Default: a folder named by the job.")]
 
 
@@ -79,8 +80,11 @@ def download(
     with connect() as client:
         if checkpoint:
             return typer.echo(save_checkpoint(client, job_id, output or Path(job_id)))
-        for file in chosen(client.job_files(job_id)["items"], paths or []):
+        files = chosen(client.job_files(job_id)["items"], paths or [])
+        for file in files:
             typer.echo(save_file(client, job_id, file, output or Path(job_id)))
+    if not files:
+        typer.echo(NO_FILES, err=True)
 
 
 def _metrics(curves: JobMetrics) -> RenderableType:
@@ -95,6 +99,8 @@ def _metrics(curves: JobMetrics) -> RenderableType:
             str(generation),
             *("" if value is None else f"{value:.5g}" for value in values),
         )
+    if not curves["steps"]:
+        rows.caption = "no metric was reported; job.report(loss=0.3) in the program does"
     return rows
 
 

@@ -35,6 +35,10 @@ class Script:
         """Put a text directly behind an expression."""
         self._edits.append(_at((node.end_lineno or node.lineno) - 1, node.end_col_offset or 0, text))
 
+    def insert_ahead(self, node: ast.expr | ast.arg, text: str) -> None:
+        """Put a text directly before an expression or a parameter."""
+        self._edits.append(_at(node.lineno - 1, node.col_offset, text))
+
     def insert(self, before: ast.stmt, line: str) -> None:
         """Put a line before the statement, as far in as it is."""
         row = min([before.lineno, *(each.lineno for each in getattr(before, "decorator_list", []))]) - 1
@@ -103,6 +107,11 @@ class Script:
         """Return the calls of `owner.name(..)`."""
         wanted = f"{owner}.{name}"
         return [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == wanted]
+
+    def unused(self, *names: str) -> str:
+        """Return the first of the names that the script does not use, else the last one."""
+        used = {name for node in ast.walk(self.tree) for name in set_by(node)}
+        return next((name for name in names if name not in used), names[-1])
 
     def statement_with(self, inner: ast.expr) -> ast.stmt:
         """Return the smallest statement that holds the expression."""

@@ -362,7 +362,9 @@ def _state(each: Job) -> Text:
 
 def _progress(each: Job) -> str:
     steps, total_steps = max(each["steps_done"], each["steps_reported"]), each["total_steps"]
-    return f"{steps}, steps unknown yet" if total_steps is None else f"{steps}/{total_steps} {steps / total_steps:4.0%}"
+    if total_steps is None:
+        return f"{steps}, steps unknown yet" if each["finished_at_s"] is None else f"{steps} steps"
+    return f"{steps}/{total_steps} {steps / total_steps:4.0%}"
 
 
 def _kind(each: Job) -> str:

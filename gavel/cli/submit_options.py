@@ -49,6 +49,12 @@ Snapshot = Annotated[
     bool,
     typer.Option(help="Run in a copy of what git tracks there (outside git: of all files), not in the folder itself."),
 ]
+GitRef = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF", help="Run the files that git has at this commit, tag or branch, in place of those there now."
+    ),
+]
 Python = Annotated[
     str | None,
     typer.Option(

@@ -4,7 +4,9 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,21 +24,29 @@ class CodeTooLarge(ValueError):
     """The working directory has more than the service takes; the message names the largest folders."""
 
 
+class NoSuchRef(ValueError):
+    """Git has no such commit, tag or branch, or no such folder there; the message says which."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktree:
-    """What is to be stored of a folder. `sizes`: bytes by path below it; `untracked`: files that git does not know."""
+    """What is to be stored of a folder. `sizes`: bytes by path below it; `untracked`: files that git does not know.
+
+    `title` is what people call the folder, if it is a temporary one.
+    """
 
     folder: Path
     sizes: Mapping[str, int]
     commit: str = ""
     is_modified: bool = False
     untracked: tuple[str, ...] = ()
+    title: str = ""
 
     def check_size(self, limit_bytes: int) -> None:
         """Raise CodeTooLarge if the service would refuse it."""
         if problem := too_large(self.sizes, limit_bytes):
             cure = f"list what the job does not need in {IGNORE_FILE}, or use the folder itself with --no-snapshot"
-            raise CodeTooLarge(f"{self.folder}: {problem}; {cure}")
+            raise CodeTooLarge(f"{self.title or self.folder}: {problem}; {cure}")
 
     def files(self) -> Iterator[TreeFile]:
         """Yield each file with the digests of its chunks, read now. Raises OSError."""
@@ -75,6 +85,28 @@ def worktree_of(folder: Path, also: Iterable[str] = ()) -> Worktree:
     )
 
 
+@contextmanager
+def worktree_at(folder: Path, ref: str) -> Iterator[Worktree]:
+    """Yield the files that git has of a folder at a commit, tag or branch, whatever lies there now.
+
+    They are in a temporary folder until the end of the block. Raises NoSuchRef, OSError.
+    """
+    commit = (_git(folder, "rev-parse", "--verify", "-q", "--end-of-options", f"{ref}^{{commit}}") or "").strip()
+    if not commit:
+        raise NoSuchRef(f"git has no commit, tag or branch {ref} in {folder}")
+    top, below = (_git(folder, "rev-parse", f"--show-{each}") or "" for each in ("toplevel", "prefix"))
+    with tempfile.TemporaryDirectory(prefix="gavel-code-") as temporary:
+        place, index = Path(temporary, "files"), {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
+        place.mkdir()
+        repository = Path(top.removesuffix("\n"))
+        if _git(repository, "read-tree", f"{commit}:{below.removesuffix(chr(10))}", **index) is None:
+            raise NoSuchRef(f"{folder} is not a part of {ref}")
+        if _git(repository, "checkout-index", "--all", f"--prefix={place}/", **index) is None:
+            raise OSError(f"git cannot write the files of {ref} to {place}")
+        sizes = _sizes(place, _walked(place, _ignored(place)))
+        yield Worktree(folder=place, sizes=sizes, commit=commit, title=f"{folder} at {ref}")
+
+
 def _inside(folder: Path, paths: Iterable[str]) -> Iterator[str]:
     """Yield the paths that lead below the folder, and through no link: a link goes with a job as a link."""
     top = os.path.realpath(folder)
@@ -93,13 +125,14 @@ def _ignored(folder: Path) -> "GitIgnoreSpec":
     return GitIgnoreSpec.from_lines([*NEVER, *lines])
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Return what git prints; None where there is no git or no repository."""
+def _git(folder: Path, *arguments: str, **variables: str) -> str | None:
+    """Return what git prints; None where there is no git or no repository, or it fails."""
     program = shutil.which("git")
     if program is None:
         return None
     command = (program, "-C", str(folder), *arguments)
-    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    environment = {**os.environ, **variables}
+    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL, env=environment)
     return os.fsdecode(ran.stdout) if ran.returncode == 0 else None
 
 

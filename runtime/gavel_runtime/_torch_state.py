@@ -57,6 +57,28 @@ class TorchState:
             each.load_state_dict(own[name])
 
 
+class Gradients:
+    """The gradients of a model as they are between two batches; those of each rank are its own until they are reduced.
+
+    Raises TypeError for a model with sharded parameters.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        if _is_sharded(model):
+            raise TypeError("gradients: those of sharded parameters are not saved; sum them within one step")
+        self._model = model
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Return the gradients that there are, by the names of their parameters, in host memory."""
+        named = self._model.named_parameters()
+        return {name: host_copy(each.grad) for name, each in named if each.grad is not None}
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Give each parameter its gradient, on its device; those without one have none."""
+        for name, each in self._model.named_parameters():
+            each.grad = state[name].to(each.device) if name in state else None
+
+
 def host_copy(value: Any) -> Any:
     """Return a copy of nested dicts and lists, with every tensor in host memory."""
     if isinstance(value, torch.Tensor):

@@ -27,7 +27,8 @@ FILE = "lightning.ckpt"
 class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are not at hand
     """Saves with the Trainer's own checkpoint when Gavel needs one, and ends the process when its lease is over.
 
-    `loader` wraps the training loader so that it continues in the middle of an epoch. One training batch is one step.
+    `loader` wraps the training loader so that it continues in the middle of an epoch. Given a data module, it wraps the
+    loader that this makes for training, and `loader` is the data module. One training batch is one step.
     What the module logs is reported as metrics. `total`: the number of batches, where the Trainer has no number of
     epochs. Leases must last for an evaluation between two epochs, where the job does not stop.
     """
@@ -36,13 +37,15 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self, loader: Any, *, total: int | None = None, checkpoint_every_s: float = CHECKPOINT_EVERY_S
     ) -> None:
         warn_if_untested("lightning", lightning.__version__)
-        self.loader = ResumableLoader(loader)
+        self._position: dict[str, Any] | None = None
+        self._resumable: ResumableLoader | None = None
+        if job.checkpoint is not None:
+            self._load_position(job.checkpoint)  # before the Trainer begins to draw batches
+        self.loader = self._wrapped(loader)
         self._total = total
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None
         self._is_after_last_batch = False
-        if job.checkpoint is not None:
-            self._load_position(job.checkpoint)  # before the Trainer begins to draw batches
 
     @property
     def checkpoint(self) -> str | None:
@@ -88,13 +91,30 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
 
     def _save(self, trainer: Any, folder: Path) -> None:
         trainer.save_checkpoint(str(folder / FILE))
-        torch.save(self.loader.state_dict(), folder / f"loader-{job.rank}.pt")
+        assert self._resumable is not None  # the Trainer has asked for it before it trained
+        torch.save(self._resumable.state_dict(), folder / f"loader-{job.rank}.pt")
 
     def _load_position(self, folder: Path) -> None:
         """Continue in the loader where this rank was: the Trainer knows the position of rank 0, within an epoch."""
         own = folder / f"loader-{job.rank}.pt"
         if own.exists():  # of another rank, on a node that shares no folder with this one, it is not there
-            self.loader.load_state_dict(torch.load(own, weights_only=False))
+            self._position = torch.load(own, weights_only=False)
+
+    def _wrapped(self, source: Any) -> Any:
+        """Return the loader as one that resumes; the data module with such a loader in place of its own."""
+        if not isinstance(source, lightning.LightningDataModule):
+            return self._resuming(source)
+        make = source.train_dataloader
+        source.train_dataloader = lambda: self._resuming(make())
+        return source
+
+    def _resuming(self, loader: Any) -> ResumableLoader:
+        """Return the loader, which begins where the checkpoint was taken if it is the first one."""
+        self._resumable = ResumableLoader(loader)
+        if self._position is not None:
+            self._resumable.load_state_dict(self._position)
+            self._position = None
+        return self._resumable
 
 
 def _batches(trainer: Any) -> int | None:

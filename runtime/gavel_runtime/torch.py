@@ -18,7 +18,7 @@ import torch
 
 from gavel_runtime._job import CHECKPOINT_EVERY_S, job
 from gavel_runtime._loading import ResumableLoader
-from gavel_runtime._torch_state import TorchState
+from gavel_runtime._torch_state import Gradients, TorchState
 from gavel_runtime._versions import warn_if_untested
 
 __all__ = ["ResumableLoader", "Training", "checkpointed"]
@@ -29,6 +29,7 @@ def checkpointed(
     loader: Any,
     epochs: int,
     accelerator: Any = None,
+    gradients: torch.nn.Module | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     **objects: Any,
 ) -> "Training":
@@ -38,13 +39,15 @@ def checkpointed(
     restored, with the loader's position and the random states of Python, NumPy, torch and the device, of every rank.
     The state is copied to host memory and written in a thread. Parameters that FSDP shards are written by all ranks, in
     a folder that they must share. In place of `objects` an `accelerator` of Accelerate may be given, which saves what
-    it has prepared. One batch is one step. Raises TypeError naming an object without a state, or a loader without a
-    length; all that `job.loop` raises.
+    it has prepared. One batch is one step. `gradients` is the model whose gradients are summed over several batches:
+    they are in no `state_dict`, and are saved as well. Raises TypeError naming an object without a state, or a loader
+    without a length; all that `job.loop` raises.
     """
     warn_if_untested("torch", torch.__version__)
     if not hasattr(loader, "__len__"):
         raise TypeError("loader: it has no length, so one batch cannot be one step; use job.steps(total=..) instead")
-    return Training(objects, ResumableLoader(loader), epochs, accelerator, checkpoint_every_s)
+    own = {} if gradients is None else {"gradients": Gradients(gradients)}
+    return Training(objects, own, ResumableLoader(loader), epochs, accelerator, checkpoint_every_s)
 
 
 class Training:
@@ -53,6 +56,7 @@ class Training:
     def __init__(
         self,
         objects: dict[str, Any],
+        own: dict[str, Any],
         loader: ResumableLoader,
         epochs: int,
         accelerator: Any,
@@ -62,7 +66,7 @@ class Training:
         self._epochs = epochs
         self._epoch = 0
         self._accelerator = accelerator
-        self._state = TorchState(objects, {"position": self, "loader": loader})
+        self._state = TorchState(objects, {"position": self, "loader": loader, **own})
         self._loop = job.loop(
             checkpoint=self._save,
             restore=self._load,

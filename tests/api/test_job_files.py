@@ -167,6 +167,13 @@ def test_the_client_and_the_commands_download_them(
         assert [file["path"] for file in client.job_files(job_id)["items"]] == ["big", "sub/one two"]
         assert b"".join(client.read_file(job_id, "big", offset=299_990)) == b"x" * 10
     given = ["--url", service.url, "--token", token, "job"]
+    for path in folder.iterdir():
+        path.rename(folder.parent / path.name)
+    empty = CliRunner().invoke(app, [*given, "download", job_id, "-o", str(tmp_path)])
+    assert empty.exit_code == 0 and "the job has written no file to job.output_dir" in empty.output
+    for name in ("big", "sub"):
+        (folder.parent / name).rename(folder / name)
+    assert "no metric was reported" in CliRunner().invoke(app, [*given, "metrics", job_id]).output
     listed = CliRunner().invoke(app, [*given, "files", job_id])
     assert "sub/one two" in listed.output and "300,000" in listed.output, listed.output
     done = CliRunner().invoke(app, [*given, "download", job_id, "sub/", "-o", str(tmp_path)])

@@ -113,6 +113,9 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
         (("policy", "set", "fiffo"), "did you mean fifo?"),
         (("tier", "set", "gold", "--guarantee", "2"), "--guarantee: "),
         (("job", "sbmit"), "submit"),
+        (("submit", "train.py"), "No such command 'submit'. Did you mean 'gavel job submit'?"),
+        (("set", "gold"), "'gavel tier set'"),
+        (("secret", "set", "SHORT"), "value: "),
         (("job", "submit", "--stepz", "5"), "--steps"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -154,6 +157,21 @@ def test_where_a_job_can_run_is_stated_and_what_is_not_there_is_refused(gavel: R
     assert "--node-label: no accelerator type has room for this job: it needs nodes with disk=tape" in refused
     refused = gavel("job", "submit", "--steps", "5", "--accelerator-types", "nosuch", "--", "true", code=2)
     assert "--accelerator-types: there is no accelerator type nosuch; the cluster has" in refused
+
+
+def test_a_job_runs_what_git_has_at_a_ref_and_what_is_not_there_is_refused(gavel: Run, tmp_path: Path) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    (tmp_path / "train.py").write_text("print(1)")
+    for words in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "first"), ("tag", "v1")):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, timeout=60)
+    (tmp_path / "train.py").unlink()
+    submit = ("job", "submit", "--steps", "5", "--git-ref")
+    job = json.loads(gavel(*submit, "v1", "--json", "train.py"))
+    assert (job["argv"], job["workdir"]) == (["python", "train.py"], str(tmp_path))
+    assert len(job["code"]["commit"]) == 40 and not job["code"]["is_modified"]
+    assert "--git-ref: git has no commit, tag or branch v2" in gavel(*submit, "v2", "train.py", code=2)
+    assert "--git-ref: there is no file gone.py in" in gavel(*submit, "v1", "gone.py", code=2)
+    assert "--git-ref: it goes with a program of your own" in gavel(*submit, "v1", "--no-snapshot", "train.py", code=2)
 
 
 def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service, tmp_path: Path) -> None:

@@ -21,6 +21,64 @@ WRITTEN_OTHERWISE = {
             "    for i, batch in enumerate(run.batches(), run.step % len(loader)):",
         ],
     ),
+    "epochs that call a function of the script": (
+        "import torch\nimport torch.optim as optim\n"
+        "def train(args, model, loader, optimizer):\n    model.train()\n"
+        "    for i, batch in enumerate(loader):\n        loss(model, batch).backward()\n"
+        "def test(model, loader):\n    for batch in loader:\n        model(batch)\n"
+        "def main(args):\n    model, train_loader, test_loader = build()\n"
+        "    optimizer = optim.Adadelta(model.parameters(), lr=args.lr)\n"
+        "    for epoch in range(1, args.epochs + 1):\n"
+        "        train(args, model, loader=train_loader, optimizer=optimizer)\n        test(model, test_loader)\n",
+        [
+            "def train(run, args, model, loader, optimizer):",
+            "    for i, batch in enumerate(run.batches(), run.step % len(loader)):",
+            "    run = checkpointed(loader=train_loader, epochs=args.epochs, model=model, optimizer=optimizer)",
+            "    for epoch in run.epochs(1):",
+            "        train(run, args, model, loader=train_loader, optimizer=optimizer)",
+        ],
+    ),
+    "epochs of the module that call a function": (
+        "import torch\nmodel, loader = build()\noptimizer = torch.optim.SGD(model.parameters())\n"
+        "def train(epoch):\n    with profiled():\n        for batch in loader:\n            f(batch).backward()\n"
+        "if __name__ == '__main__':\n    for epoch in range(9):\n        train(epoch)\n",
+        [
+            "        for batch in run.batches():",
+            "    run = checkpointed(loader=loader, epochs=9, model=model, optimizer=optimizer)",
+            "    for epoch in run.epochs():",
+        ],
+    ),
+    "epochs that call a method": (
+        "import torch\nclass Training:\n    def __init__(self, model, loader):\n"
+        "        self.model, self.loader, self.run = model, loader, None\n"
+        "        self.optimizer = torch.optim.SGD(self.model.parameters())\n"
+        "    def one_epoch(self, loader):\n        for batch in loader:\n            f(batch).backward()\n"
+        "    def fit(self):\n        for epoch in range(9):\n            loss = self.one_epoch(self.loader)\n",
+        [
+            "        for batch in self.run.batches():",
+            "        self.run = checkpointed(loader=self.loader, epochs=9, model=self.model, optimizer=self.optimizer)",
+            "        for epoch in self.run.epochs():",
+        ],
+    ),
+    "a loop that trains beside one that evaluates": (
+        "import torch\nimport wandb\nrun = wandb.init()\nmodel, loader, others = build()\n"
+        "optimizer = torch.optim.SGD(model.parameters())\nfor epoch in range(9):\n    for batch in loader:\n"
+        "        f(batch).backward()\n    for batch in others:\n        f(batch)\n",
+        [
+            "training = checkpointed(loader=loader, epochs=9, model=model, optimizer=optimizer)",
+            "for epoch in training.epochs():",
+            "    for batch in training.batches():",
+        ],
+    ),
+    "gradients of several batches": (
+        "import torch\nm, l = net()\no = torch.optim.SGD(m.parameters())\nfor e in range(3):\n"
+        "    for i, x in enumerate(l):\n        if i % 4 == 3:\n            o.step()\n            o.zero_grad()\n",
+        [
+            "run = checkpointed(loader=l, epochs=3, model=m, optimizer=o, gradients=m)",
+            "for e in run.epochs():",
+            "    for i, x in enumerate(run.batches(), run.step % len(l)):",
+        ],
+    ),
     "a loop with Accelerate": (
         "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\nmodel, loader = build()\n"
         "optimizer = torch.optim.SGD(model.parameters())\n"
@@ -50,6 +108,14 @@ WRITTEN_OTHERWISE = {
             "    trainer.fit(model, train_dataloaders=gavel.loader, val_dataloaders=test, ckpt_path=gavel.checkpoint)",
         ],
     ),
+    "a Trainer with a data module": (
+        "import lightning as L\nfrom own import Data\ntrainer = L.Trainer()\ntrainer.fit(model, datamodule=Data())\n",
+        [
+            "gavel = GavelCallback(Data())",
+            "trainer = L.Trainer(callbacks=[gavel])",
+            "trainer.fit(model, datamodule=gavel.loader, ckpt_path=gavel.checkpoint)",
+        ],
+    ),
     "a model that is fitted for its history": (
         "import keras\nmodel = build()\nhistory = model.fit(\n    x,\n    y,\n    epochs=EPOCHS,\n)\n",
         [
@@ -70,6 +136,11 @@ WRITTEN_OTHERWISE = {
         ],
     ),
 }
+
+TRAINED_BY_A_FUNCTION = (
+    "import torch\ndef train(model, loader):\n    for x in loader:\n        f(x).backward()\n"
+    "def main(m, l):\n    o = torch.optim.SGD(m.parameters())\n    for e in range(3):\n        train(m, l)\n"
+)
 
 
 def run_init(script: Path) -> subprocess.CompletedProcess[str]:
@@ -122,7 +193,6 @@ def test_a_script_that_is_written_otherwise_gets_its_patch(name: str) -> None:
         "from transformers import Trainer\nt = Trainer(callbacks=own)\nt.train()\n",
         "from transformers import Trainer\nt = Trainer(**settings)\nt.train()\n",
         "from transformers import Trainer\nt = Trainer((model))\nt.train()\n",
-        "import lightning\nt = lightning.Trainer()\nt.fit(model, datamodule=data)\n",
         "import lightning\nt = lightning.Trainer()\nloader = make()\nt.fit(model, loader)\n",
         "import lightning\nclass Net(lightning.LightningModule):\n    pass\n",
         "import keras\nbuild().fit(x, epochs=3)\n",
@@ -131,8 +201,18 @@ def test_a_script_that_is_written_otherwise_gets_its_patch(name: str) -> None:
         "import jax\np = 0\nfor step in range(9):\n    p = f(p, next(batches))\n",
         "import jax\np = 0\nfor step in range(9):\n    for batch in loader:\n        p = f(p, batch)\n",
         "import jax\nfor step in range(9):\n    p = f(step)\n",
-        "import torch\nm, l = net()\no = torch.optim.SGD(m.parameters())\nfor e in range(3):\n"
+        "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nl = loader()\nfor e in range(3):\n"
         "    for i, x in enumerate(l):\n        if i % 4 == 3:\n            o.step()\n            o.zero_grad()\n",
+        "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nl = loader()\nfor e in range(3):\n"
+        "    for x in l:\n        with a.accumulate(model):\n            o.step()\n",
+        TRAINED_BY_A_FUNCTION.replace("train(m, l)", "train(*all)"),
+        TRAINED_BY_A_FUNCTION.replace("train(m, l)", "train(m, l)\n        train(m, l)"),
+        TRAINED_BY_A_FUNCTION.replace("train(m, l)", "other.train(m, l)"),
+        TRAINED_BY_A_FUNCTION.replace("(model, loader):", "(model, loader):\n    loader = shuffled(loader)").replace(
+            "in loader", "in own"
+        ),
+        TRAINED_BY_A_FUNCTION.replace("(model, loader):", "(model):\n    loader = make()").replace("(m, l)", "(m)"),
+        TRAINED_BY_A_FUNCTION.replace("in loader", "in loader.batches"),
         "import torch\ndef main():\n    model = net()\n    opt = torch.optim.SGD(model.parameters())\n"
         "def train(model, loader):\n    for e in range(3):\n        for x in loader:\n            opt.step()\n",
         "print(1)\n",
@@ -143,6 +223,19 @@ def test_a_script_of_another_shape_gets_a_hint_and_no_patch(text: str) -> None:
     advice = advice_for(text)
     assert advice.changed is None
     assert "from gavel_runtime" in advice.hint
+
+
+def test_the_script_that_the_refused_ones_are_made_of_gets_its_patch() -> None:
+    changed = advice_for(TRAINED_BY_A_FUNCTION).changed
+    assert changed is not None and "        train(run, m, l)" in changed.splitlines()
+
+
+def test_a_script_that_is_named_by_its_whole_path_gets_a_patch_for_this_folder(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINED_BY_A_FUNCTION)
+    command = [sys.executable, "-m", "gavel.cli", "init", str(script)]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines()[:2] == ["--- a/train.py", "+++ b/train.py"]
 
 
 def test_what_is_no_script_is_refused(tmp_path: Path) -> None:

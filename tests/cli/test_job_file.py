@@ -144,6 +144,12 @@ def test_the_published_schema_is_fresh_and_takes_what_is_taken() -> None:
     assert not jsonschema_rs.is_valid(described, {"argv": ["x"], "total_steps": 5, "teir": "gold"})
 
 
+def test_a_value_that_the_service_refuses_is_named_as_the_file_does(gavel: Run) -> None:
+    write("argv: [x]\ntotal_steps: -4\n")
+    code, _, printed = gavel("job", "submit", "-f", "job.yaml")
+    assert code == 2 and "job.yaml:2:1: total_steps: " in printed and "body" not in printed
+
+
 def test_a_job_without_steps_is_accepted_and_its_job_file_has_none(gavel: Run) -> None:
     write("argv: [x]\n")
     code, job, _ = gavel("job", "submit", "-f", "job.yaml", "--json")

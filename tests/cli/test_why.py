@@ -95,7 +95,9 @@ def test_calibration_says_how_good_predictions_were(gavel: Run, service: Service
 
 def test_a_submission_is_answered_in_sentences(gavel: Run) -> None:
     output = gavel("job", "submit", "--steps", "5", "--tier", "gold", "--name", "mine", "--", "true")
-    assert "(mine)" in output and "The next round takes it into account; it starts in about" in " ".join(output.split())
+    assert "(mine)" in output and "The next round takes the job into account; it starts in about" in " ".join(
+        output.split()
+    )
     assert "gavel job logs -f " in output
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gavel.client.worktree import CodeTooLarge, Worktree, worktree_of
+from gavel.client.worktree import CodeTooLarge, NoSuchRef, Worktree, worktree_at, worktree_of
 from gavel.code_tree import FILES_MAX
 
 IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
@@ -82,3 +82,40 @@ def test_a_folder_that_is_too_large_is_refused_with_what_to_do(tmp_path: Path) -
     many = Worktree(folder=tmp_path, sizes={f"d/{index}": 0 for index in range(FILES_MAX + 1)})
     with pytest.raises(CodeTooLarge, match=r"most are in d/ \(50001\)"):
         many.check_size(1000)
+
+
+def test_at_a_ref_it_is_what_git_has_there_and_the_repository_is_left_as_it_is(repository: Path) -> None:
+    """1 the files of a tag after later edits, 2 a folder below, 3 nothing of it stays, 4 the index is untouched."""
+    git(repository, "tag", "v1")
+    first = git(repository, "rev-parse", "HEAD")
+    write(repository, train_py="print(22)", lib__later_py="")
+    (repository / ".gavelignore").write_text("gone.py")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "second")
+    write(repository, train_py="print(333)", staged_py="")
+    git(repository, "add", "staged.py")
+    before = git(repository, "status", "--porcelain")
+    with worktree_at(repository, "v1") as old:
+        assert dict(old.sizes) == {"gone.py": 0, "lib/model.py": 5, "train.py": 8}
+        assert (old.commit, old.is_modified, old.untracked) == (first, False, ())
+        assert (old.folder / "train.py").read_text() == "print(1)"
+    assert not old.folder.exists()
+    with worktree_at(repository, "HEAD") as new:
+        assert new.sizes["train.py"] == 9 and "gone.py" not in new.sizes
+    with worktree_at(repository / "lib", "v1") as below:
+        assert list(below.sizes) == ["model.py"]
+    assert git(repository, "status", "--porcelain") == before
+
+
+def test_a_ref_or_folder_that_git_does_not_have_is_named(repository: Path, tmp_path: Path) -> None:
+    (repository / "new").mkdir()
+    for folder, ref, message in (
+        (repository, "v9", "no commit, tag or branch v9"),
+        (repository, "--all", "no commit, tag or branch --all"),
+        (repository / "new", "HEAD", "is not a part of HEAD"),
+        (tmp_path, "HEAD", "no commit, tag or branch HEAD"),
+    ):
+        with pytest.raises(NoSuchRef, match=message), worktree_at(folder, ref):
+            pass
+    with worktree_at(repository, "HEAD") as tree, pytest.raises(CodeTooLarge, match="project at HEAD: "):
+        tree.check_size(3)

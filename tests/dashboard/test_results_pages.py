@@ -70,6 +70,19 @@ def test_what_each_rank_uses_is_drawn_and_in_a_table(dashboard: Dashboard, tab: 
     expect(cells.nth(4)).to_have_text("25 %")
 
 
+def test_a_lone_sample_is_drawn_in_its_minute(dashboard: Dashboard, tab: Tab) -> None:
+    job = a_job(dashboard, "short")
+    sample(dashboard, job, ranks=1, samples=1)
+    tab.page.goto(f"/jobs/{job.id}")
+    over = tab.page.locator("#utilization figure").first.locator(".u-over")
+    over.scroll_into_view_if_needed()
+    over.hover()
+    expect(tab.page.locator("#utilization figure").first.locator(".u-value").last).to_have_text("1.50")
+    place, point = over.bounding_box(), tab.page.locator("#utilization figure .u-cursor-pt").first.bounding_box()
+    assert place is not None and point is not None
+    assert (point["x"] + point["width"] / 2 - place["x"]) / place["width"] == pytest.approx(0.5, abs=0.05)
+
+
 def test_a_failed_job_is_submitted_again_from_its_page_with_its_setup(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=4, rounds=2)
     asked = a_spec(
@@ -114,6 +127,13 @@ def test_a_job_whose_length_is_unknown_says_so_on_the_list_its_page_and_beside_i
     expect(tab.page.locator("#curves figure")).to_have_count(2)
     for wrong in ("NaN", "null", "undefined", "Infinity"):
         expect(tab.page.locator("main")).not_to_contain_text(wrong)
+    fail(dashboard, running)
+    tab.page.goto("/")
+    expect(row).to_contain_text("60 steps")
+    expect(row).not_to_contain_text("unknown")
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#job-steps")).to_have_text("60 steps; the program never said how many there are")
+    expect(tab.page.locator("#tile-left")).to_have_text("–")
 
 
 def test_on_a_telephone_metrics_files_checkpoints_and_utilization_fit_the_screen(

@@ -74,12 +74,12 @@ def test_what_is_refused_at_the_submit(gavel: Gavel, folder: Path, options: tupl
 
 
 FAILS = [
-    (("--python", "/no/python", "fine.py"), ("the interpreter /no/python is not on node", "(--python)")),
+    (("--python", "/no/python", "fine.py"), ("The interpreter /no/python is not on node", "(--python)")),
     (
         ("--setup", "echo no such package; exit 3", "fine.py"),
         ("setup failed with exit code 3", "no such package", "--setup"),
     ),
-    (("--data", "x=http://127.0.0.1:9/x", "fine.py"), ("its input x could not be fetched: 127.0.0.1:9", "--data")),
+    (("--data", "x=http://127.0.0.1:9/x", "fine.py"), ("Its input x could not be fetched: 127.0.0.1:9", "--data")),
     (
         ("never_reports.py",),
         ("no progress The program reported no step in 2 leases", "if it does not use `job.steps` yet"),

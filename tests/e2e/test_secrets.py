@@ -110,7 +110,7 @@ def test_no_answer_file_or_log_has_the_value_of_a_secret(tmp_path: Path) -> None
         other_id = operator.submit(argv=["python", "train.py"], total_steps=3, **asked)["id"]
         other = operator.wait(other_id, 90)
         assert (other["state"], other["reason"]) == ("FAILED", "ProgramNotStarted"), other
-        assert "its setup failed with exit code 3" in other["message"] and other["failures"] == 0
+        assert "Its setup failed with exit code 3" in other["message"] and other["failures"] == 0
         assert "".join(operator.read_logs(other_id)) == "[setup] ***\n"
         again_id = json.loads(gavel("job", "resubmit", job_id, "--json"))["id"]
         assert operator.wait(again_id, 90)["state"] == "FAILED"

@@ -88,16 +88,109 @@ def test_a_loop_of_another_shape_gets_a_hint(text: str) -> None:
     assert advice_for(text).changed is None
 
 
-@WITH_LIBRARIES
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_patched_script_survives_preemption(shape: str, tmp_path: Path) -> None:
-    text = written((SCRIPTS / "cnn" / "original.py").read_text(), shape, "numbered from one")
+FUNCTIONS = """import argparse
+import torch
+import torch.optim as optim
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train(args, model, device, train_loader, optimizer, epoch):
+    model.train()
+    for batch_idx, (data, target) in enumerate(train_loader):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(data.to(device)), target.to(device))
+        loss.backward()
+        optimizer.step()
+        if batch_idx % 10 == 0:
+            print(f"epoch {epoch} [{batch_idx}/{len(train_loader)}] {loss.item():.6f}")
+
+
+def test(model, loader):
+    model.eval()
+    with torch.no_grad():
+        return sum(torch.nn.functional.mse_loss(model(x), y).item() for x, y in loader)
+
+
+def main():
+    args = argparse.Namespace(epochs=3, lr=0.5)
+    torch.manual_seed(1)
+    x = torch.randn(512, 8)
+    train_loader = DataLoader(TensorDataset(x, x.sum(dim=1, keepdim=True)), batch_size=8, shuffle=True)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Dropout(0.1), torch.nn.Linear(32, 1))
+    optimizer = optim.Adadelta(model.parameters(), lr=args.lr)
+    scheduler = optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.7)
+    for epoch in range(1, args.epochs + 1):
+        train(args, model, "cpu", train_loader, optimizer, epoch)
+        loss = test(model, train_loader)
+        scheduler.step()
+    print("final", loss)
+
+
+if __name__ == "__main__":
+    main()
+"""
+SUMMED = """import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+x = torch.randn(512, 8)
+loader = DataLoader(TensorDataset(x, x.sum(dim=1, keepdim=True)), batch_size=8, shuffle=True)
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+for epoch in range(3):
+    for i, (batch, target) in enumerate(loader):
+        loss = torch.nn.functional.mse_loss(model(batch), target) / 7
+        loss.backward()
+        if (i + 1) % 7 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+print("final", loss.item(), sum(each.abs().sum().item() for each in model.parameters()))
+"""
+
+DATA_MODULE = """import lightning as L
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Regression(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 1)
+
+    def training_step(self, batch, index):
+        loss = torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+class Data(L.LightningDataModule):
+    def setup(self, stage):
+        self.x = torch.randn(512, 8, generator=torch.Generator().manual_seed(1))
+
+    def train_dataloader(self):
+        return DataLoader(TensorDataset(self.x, self.x.sum(1, keepdim=True)), batch_size=8, shuffle=True)
+
+
+L.seed_everything(0)
+model = Regression()
+trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False)
+trainer.fit(model, datamodule=Data())
+print("final", sum(each.abs().sum().item() for each in model.parameters()))
+"""
+
+
+def survives(text: str, folder: Path) -> None:
+    """Patch the script, and have `gavel run` stop and resume it."""
     changed = advice_for(text).changed
     assert changed is not None
-    (tmp_path / "train.py").write_text(changed)
+    assert len(set(changed.splitlines()) - set(text.splitlines())) <= 6
+    (folder / "train.py").write_text(changed)
     ran = subprocess.run(
         [sys.executable, "-m", "gavel.cli", "run", "--kills", "2", "train.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "VIRTUAL_ENV": str(PYTHON.parent.parent), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -106,3 +199,17 @@ def test_the_patched_script_survives_preemption(shape: str, tmp_path: Path) -> N
     )
     assert ran.returncode == 0, ran
     assert "It survives preemption" in ran.stdout
+
+
+@WITH_LIBRARIES
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_patched_script_survives_preemption(shape: str, tmp_path: Path) -> None:
+    survives(written((SCRIPTS / "cnn" / "original.py").read_text(), shape, "numbered from one"), tmp_path)
+
+
+@WITH_LIBRARIES
+@pytest.mark.parametrize(
+    "text", [FUNCTIONS, SUMMED, DATA_MODULE], ids=["a function for each epoch", "summed gradients", "a data module"]
+)
+def test_a_script_of_another_make_survives_preemption(text: str, tmp_path: Path) -> None:
+    survives(text, tmp_path)

@@ -129,7 +129,8 @@ def test_what_no_round_can_mend_is_said_with_its_figures(
 
 def test_before_the_first_round_a_job_has_its_place_already() -> None:
     why = explain(JOB, a_state(JOB, a_job("a-first")))
-    assert (why.code, why.message, why.position) == (Reason.PENDING_EVALUATION, "No round has been decided yet.", 2)
+    sentence = "The first round takes the job into account."
+    assert (why.code, why.message, why.position) == (Reason.PENDING_EVALUATION, sentence, 2)
 
 
 def test_a_tier_s_month_that_is_spent_goes_before_a_pause_and_one_too_short_before_both() -> None:
@@ -195,7 +196,7 @@ def test_who_runs_or_is_about_to_is_told_where() -> None:
     assert explain(running, state).code == Reason.RUNNING and "t0-0" in explain(running, state).message
     assert "about to start" in explain(starting, state).message
     assert explain(a_job("j2"), state).code == Reason.PROFILING
-    assert "after round 3 was decided" in explain(a_job("j9"), state).message
+    assert "The next round takes the job into account." in explain(a_job("j9"), state).message
 
 
 def test_who_lost_its_gang_in_the_round_is_told_that_and_not_that_it_starts() -> None:

@@ -15,7 +15,7 @@ FULL = "All 4 workers are busy."
 NEXT = Why(code=Reason.BEHIND_FAIR_SHARE, message=f"{FULL} This job is next in gold.", position=1, shortage=FULL)
 FOURTH = Why(code=Reason.BEHIND_FAIR_SHARE, message="", position=4, shortage=FULL)
 RUNS = Why(code=Reason.RUNNING, message="The gang runs on 1 worker of avx2 (avx2-0).")
-UNSEEN = Why(code=Reason.PENDING_EVALUATION, message="No round has been decided yet.", position=1)
+UNSEEN = Why(code=Reason.PENDING_EVALUATION, message="The first round takes the job into account.", position=1)
 PAUSED = Why(code=Reason.PAUSED, message="The job is paused at step 40 of 100.")
 SOON = Expected(at_s=NOW_S + 7, low_s=NOW_S, high_s=NOW_S + 14)
 LATER = Expected(at_s=NOW_S + 600, low_s=NOW_S + 300, high_s=NOW_S + 1200)
@@ -31,7 +31,13 @@ def in_state(state: str, **over: Any) -> Job:
     [
         (in_state("QUEUED"), NEXT, SOON, LATER, f"{FULL} You are next in gold; it starts in about 7 s (0 to 14 s)."),
         (in_state("QUEUED"), FOURTH, None, None, f"{FULL} 3 jobs of gold come before yours."),
-        (in_state("QUEUED"), UNSEEN, SOON, None, "No round has been decided yet; it starts in about 7 s (0 to 14 s)."),
+        (
+            in_state("QUEUED"),
+            UNSEEN,
+            SOON,
+            None,
+            "The first round takes the job into account; it starts in about 7 s (0 to 14 s).",
+        ),
         (
             in_state("QUEUED", attempt=1, steps_done=40),
             NEXT,

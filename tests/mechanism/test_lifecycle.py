@@ -90,6 +90,13 @@ def test_a_signal_is_named_in_the_message() -> None:
     assert "signal 9" in the_end(GangOutcome.EXITED, -9).message
 
 
+def test_the_reason_why_a_program_did_not_start_is_a_whole_sentence() -> None:
+    exit_ = GangExit(outcome=GangOutcome.NOT_STARTED, exit_code=127, message="its setup failed with exit code 1")
+    event = ended(a_leased_job(), a_gang(exit_), 20.0)
+    assert event is not None
+    assert event.message == "Its setup failed with exit code 1."
+
+
 def test_the_message_of_a_failure_is_whole_sentences() -> None:
     exit_ = GangExit(outcome=GangOutcome.EXITED, exit_code=3, message="rank 0 ended with exit code 3")
     event = ended(a_leased_job(), a_gang(exit_), 20.0)

@@ -43,8 +43,10 @@ function showJob(job) {
   say("job-state", job.state);
   byId("job-state").dataset.state = job.state;
   showProgress(byId("job-progress"), stepsOf(job), job.total_steps);
-  say("job-steps", job.total_steps === null ? `${count(stepsOf(job))} steps so far, how many there are is unknown yet`
-    : `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`);
+  byId("job-progress").hidden = job.total_steps === null && job.finished_at_s !== null;
+  say("job-steps", job.total_steps !== null ? `${count(stepsOf(job))} of ${count(job.total_steps)} steps, ${percent(stepsOf(job) / job.total_steps)}`
+    : job.finished_at_s !== null ? `${count(stepsOf(job))} steps; the program never said how many there are`
+      : `${count(stepsOf(job))} steps so far, how many there are is unknown yet`);
   const isAlive = job.finished_at_s === null && job.state !== "CANCELLING";
   byId("job-cancel").hidden = !isAlive;
   byId("job-resubmit").hidden = job.state !== "FAILED";
@@ -68,7 +70,7 @@ function showTiles(job) {
   const speed = speedOf(job);
   const left = job.total_steps === null ? null : job.total_steps - stepsOf(job);
   tile("speed", speed === null ? "–" : quantity(speed), job.worker_ids.length ? `on ${job.worker_ids.join(", ")}` : "not running");
-  tile("left", left === null ? "unknown" : count(left), speed && left ? `about ${duration(left / speed)} of running` : "");
+  tile("left", left !== null ? count(left) : job.finished_at_s === null ? "unknown" : "–", speed && left ? `about ${duration(left / speed)} of running` : "");
   tile("rho", fixed(job.rho), job.rho === null ? "" : "1 or less is fair");
   tile("deficit", job.deficit_s === null ? "–" : duration(Math.abs(job.deficit_s)), job.isolated_share.replace(/^[0-9]+ [a-z]+ /, ""));
   const started = job.started_at_s === null ? "" : `started after ${duration(job.started_at_s - job.submitted_at_s)}`;

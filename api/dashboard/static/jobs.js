@@ -146,8 +146,9 @@ function updateRow(row, job) {
   state.title = `preempted ${job.preemptions} ${job.preemptions === 1 ? "time" : "times"} so far`;
   say(on, job.worker_ids.join(", "));
   showProgress(progress.firstChild, stepsOf(job), job.total_steps);
-  say(progress.lastChild, job.total_steps === null ? `${count(stepsOf(job))}, steps unknown yet`
-    : `${count(stepsOf(job))} / ${count(job.total_steps)}`);
+  progress.firstChild.hidden = job.total_steps === null && job.finished_at_s !== null;
+  say(progress.lastChild, job.total_steps !== null ? `${count(stepsOf(job))} / ${count(job.total_steps)}`
+    : job.finished_at_s !== null ? `${count(stepsOf(job))} steps` : `${count(stepsOf(job))}, steps unknown yet`);
   say(speed, job.speed === null ? "" : quantity(job.speed));
   say(rho, job.rho === null ? "" : fixed(job.rho));
   say(age, duration(job.jct_s ?? now() - job.submitted_at_s));

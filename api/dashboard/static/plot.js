@@ -6,6 +6,11 @@ import { onThemeChange, themed } from "./palette.js";
 const HEIGHT = 240;
 const WHOLE_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]; // between ticks: rounds have no fractions
 
+/** The range of a lone instant: a minute, where uPlot would take years. */
+function around(instantS) {
+  return [instantS - 30, instantS + 30];
+}
+
 /**
  * One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. `y(value)` writes a
  * value, `range` is the scale's (by default that of the data). `options()`, asked at each new plot, may set `increments`
@@ -50,7 +55,7 @@ export class LinePlot {
     const axis = { stroke: themed("--quiet"), grid: { stroke: themed("--line"), width: 1 }, ticks: { show: false } };
     this.plot = new uPlot({
       ...this.size(),
-      scales: { x: { time: isTime }, y: this.range ? { range: this.range } : {} },
+      scales: { x: { time: isTime, range: (plot, from, to) => (isTime && plot.data[0].length === 1 ? around(from) : [from, to]) }, y: this.range ? { range: this.range } : {} },
       axes: [{ ...axis, ...(isTime ? { space: 90, values: (_, instants) => instants.map(instant) } : { incrs: increments }) },
         { ...axis, size: 62, values: (_, values) => values.map(this.y) }],
       cursor: this.group ? { sync: { key: this.group } } : {},

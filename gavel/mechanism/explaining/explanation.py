@@ -197,10 +197,8 @@ def _without_progress(job: Job, why: Why) -> Why:
 def _unseen(job: Job, state: State) -> Why:
     if job.state is JobState.LEASED:
         return Why(code=Reason.RUNNING, message=job.message or Reason.RUNNING.sentence)
-    message = "No round has been decided yet."
-    if state.record is not None:
-        index = state.record.plan.round_index
-        message = f"The job came after round {index} was decided. The next round takes it into account."
+    which = "first" if state.record is None else "next"
+    message = f"The {which} round takes the job into account."
     place = Line(state.record).place_of(job, state.jobs.values())
     return Why(code=Reason.PENDING_EVALUATION, message=message, position=place)
 

@@ -233,7 +233,7 @@ def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, R
         case GangOutcome.LOST:
             return EventKind.LOST, Reason.LOST, f"The gang was lost {where}: {end.message or 'its supervisor is gone'}."
         case GangOutcome.NOT_STARTED:
-            return EventKind.BROKE, Reason.PROGRAM_NOT_STARTED, end.message
+            return EventKind.BROKE, Reason.PROGRAM_NOT_STARTED, _sentence(end.message)
         case GangOutcome.EXITED:
             return _program_failed(job, end, where)
 
