@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
+from gavel.backends.lease_rules import end_reason, is_preemption
 from gavel.backends.machine import (
     GO,
     READY,
@@ -46,7 +47,6 @@ __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "s
 
 POLL_S = 0.05
 CHUNK_BYTES = 1 << 16
-CHECKPOINTED_EXIT_CODE = 75
 
 
 class Lease:
@@ -64,7 +64,7 @@ class Lease:
         if not self.ended_by:
             over = boottime_s() >= self.expires_boottime_s
             self._read()
-            self.ended_by = "stop" if self._stop else "lease" if over else ""
+            self.ended_by = end_reason(self.ended_by, is_over=over, is_stopped=self._stop)
         return self.ended_by
 
     def stop(self, *_: object) -> None:
@@ -313,7 +313,7 @@ class Supervisor:
     def _rank_failed(self, rank: int, exit_code: int) -> None:
         self._failure = (rank, exit_code)
         is_over = bool(self._lease.check())
-        self._is_preempted = bool(self._ending) or (is_over and (exit_code < 0 or exit_code == CHECKPOINTED_EXIT_CODE))
+        self._is_preempted = is_preemption(exit_code, is_ending=bool(self._ending), is_over=is_over)
         if not self._ending and not is_over:
             self._begin_ending("failure")
 

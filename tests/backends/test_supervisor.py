@@ -122,6 +122,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
     names = (
         "job_folder",
+        "lease_rules",
         "machine",
         "meeting",
         "output",

@@ -13,6 +13,7 @@ from gavel.backends import machine
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT, launch_from
+from gavel.backends.lease_rules import extends
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
@@ -143,7 +144,7 @@ class RayGang:
     def extend(self, lease_boottime_s: float) -> bool:
         """Move the lease end later; return False if it is over, is stopping, or lasts longer already."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
-        if not (is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s):
+        if not (is_live and extends(machine.boottime_s(), self.lease_boottime_s, lease_boottime_s)):
             return False
         self.lease_boottime_s = lease_boottime_s
         return True
