@@ -57,7 +57,7 @@ def write_json(path: str, value: object) -> None:
     """
     temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
     with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
-        json.dump(value, file)
+        file.write(json.dumps(value))  # json.dump encodes in Python, some ten times as slowly
     try:
         os.rename(temporary, path)
     except OSError:
