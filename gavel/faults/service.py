@@ -84,12 +84,13 @@ class Surroundings:
         solver_fault: Callable[[], int | None],
         before_commit: Callable[[], None],
         committed: Callable[[int, Changes, int], None],
+        strikes: Callable[[str], bool],
     ) -> None:
         self.schedule, self.network, self.stores = schedule, network, stores
         self.folder, self.checkpoints, self.settings = folder, checkpoints, settings
         self.within, self.on_node, self.run_until = within, on_node, run_until
         self.is_store_down, self.loses_answer, self.solver_fault = is_store_down, loses_answer, solver_fault
-        self.before_commit, self.committed = before_commit, committed
+        self.before_commit, self.committed, self.strikes = before_commit, committed, strikes
 
 
 class ServiceProcess:
@@ -301,7 +302,7 @@ class ServiceProcess:
     def _befalls(self, where: str) -> None:
         if where == "before_commit":
             self._around.before_commit()
-        if self._armed.pop(FaultKind(f"crash_{where}"), None) is not None:
+        if self._around.strikes(where) or self._armed.pop(FaultKind(f"crash_{where}"), None) is not None:
             self._around.schedule.note(f"{self.name} dies {where}")
             raise ProcessKilled
         until_s = self._armed.pop(FaultKind(f"pause_{where}"), None)
@@ -315,7 +316,7 @@ class ServiceProcess:
             raise StoreUnavailable("the answer of the commit was lost")
 
     def _strikes_in_exchange(self) -> None:
-        if self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
+        if self._around.strikes("in_exchange") or self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
             self._around.schedule.note(f"{self.name} dies in an exchange")
             raise ProcessKilled
 

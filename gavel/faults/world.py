@@ -14,6 +14,7 @@ from gavel.backends.ray.protocol import Answer, Order, ShardLaunch
 from gavel.config import Settings
 from gavel.faults.clients import Clients
 from gavel.faults.clocks import MachineClock
+from gavel.faults.crash_points import CrashCounter
 from gavel.faults.disk import CheckpointDisk
 from gavel.faults.gang import GangRun
 from gavel.faults.injection import Injection
@@ -47,10 +48,10 @@ class RunResult:
     lines: tuple[str, ...] = ()
 
 
-def run(scenario: Scenario, *, keeps_lines: bool = False) -> RunResult:
-    """Return the outcome of the scenario: always the same one."""
+def run(scenario: Scenario, *, keeps_lines: bool = False, crashes: CrashCounter | None = None) -> RunResult:
+    """Return the outcome of the scenario: always the same one. `crashes` counts, and ends the process where it says."""
     folder = Path(mkdtemp(prefix="gavel-faults-", dir=_fast_dir()))
-    world = World(scenario, folder, keeps_lines=keeps_lines)
+    world = World(scenario, folder, crashes or CrashCounter(), keeps_lines=keeps_lines)
     try:
         with machine.boottime_from(world.boottime_s):
             violation = world.run()
@@ -70,8 +71,8 @@ def run(scenario: Scenario, *, keeps_lines: bool = False) -> RunResult:
 class World:
     """Everything there is. `clock` is that of the machine whose code runs now."""
 
-    def __init__(self, scenario: Scenario, folder: Path, *, keeps_lines: bool = False) -> None:
-        self.scenario = scenario
+    def __init__(self, scenario: Scenario, folder: Path, crashes: CrashCounter, *, keeps_lines: bool = False) -> None:
+        self.scenario, self._crashes = scenario, crashes
         self.schedule = schedule = Schedule(keeps_lines=keeps_lines)
         self.clock = self._api_clock = MachineClock(schedule.true_s)
         self._programs: dict[GangKey, GangRun] = {}
@@ -130,6 +131,7 @@ class World:
             solver_fault=self._injection.solver_fault,
             before_commit=self._before_commit,
             committed=self._committed,
+            strikes=self._crashes.strikes,
         )
 
     def boottime_s(self) -> float:
