@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,10 +12,11 @@ from gavel.faults.drawing import draw
 from gavel.faults.program import app
 from gavel.faults.records import as_json, scenario_of
 from gavel.faults.scenario import FaultKind
-from gavel.faults.search import run_seed, run_seeds
+from gavel.faults.search import run_seed, run_seeds, silenced
 from gavel.faults.shrinking import least, shrink
 from gavel.faults.world import run
 from tests.faults.planted import PLANTED, SURVIVORS
+from tests.faults.scenes import NOTICED_IN
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SEEDS = range(0, 2000) if IS_FULL else range(0, 30)
@@ -60,7 +62,8 @@ KILLED_BY = {
     "a_cancellation_is_overwritten": 9,
 }
 """Seeds that notice a bug, for the small profile; the full one searches for one for each bug."""
-TO_KILL = sorted(dict.fromkeys(PLANTED.keys() - SURVIVORS.keys(), 0).items()) if IS_FULL else list(KILLED_BY.items())
+SEARCHED = PLANTED.keys() - SURVIVORS.keys() - NOTICED_IN.keys()
+TO_KILL = sorted(dict.fromkeys(SEARCHED, 0).items()) if IS_FULL else list(KILLED_BY.items())
 
 
 @pytest.mark.timeout(600)
@@ -70,6 +73,15 @@ def test_a_planted_bug_is_noticed(name: str, seed: int) -> None:
     with PLANTED[name]():
         outcomes = (run_seed(each) for each in seeds)
         assert next((each for each in outcomes if each.violation), None) is not None
+
+
+@pytest.mark.parametrize("name", NOTICED_IN)
+def test_a_planted_bug_that_seeds_meet_rarely_is_noticed_where_it_matters(name: str) -> None:
+    seed, scenario = NOTICED_IN[name]
+    with silenced():
+        assert run(replace(scenario, seed=seed)).violation is None
+        with PLANTED[name]():
+            assert run(replace(scenario, seed=seed)).violation is not None
 
 
 def test_a_failing_scenario_shrinks_to_what_fails_in_the_same_way() -> None:
