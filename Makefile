@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env demo demo-ray test test-full check serve lock format client-types clean
+.PHONY: help env frameworks-env faults demo demo-ray test test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -26,6 +26,8 @@ demo-ray: env    ## the same on a Ray cluster of three nodes, which it starts on
 serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve
+faults: env      ## simulate faults with the seeds [SEEDS=0:500]; docs/reliability.md
+	@$(PY) -m gavel.faults run --seeds $(or $(SEEDS),0:500)
 bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file]
 	@$(PY) -m benchmarks.$(subst -,_,$*) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 check: env       ## lint, types, floors

@@ -19,6 +19,7 @@ from gavel.backends.gang_records import (
     started_boottime_s,
     supervisor_process,
 )
+from gavel.backends.lease_rules import extends, overdue_at_s
 from gavel.backends.output import Mask
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
@@ -29,7 +30,6 @@ GangKey = tuple[JobId, int]
 
 SUPERVISE = (sys.executable, "-I", "-S", "-X", "utf8", str(Path(__file__).with_name("supervisor.py")))
 NOBODY = (0, 0)  # stands for a supervisor that a file names and that is none
-BACKSTOP_MARGIN_S = 30.0  # after lease and grace, the service ends what a supervisor has not ended
 START_LIMIT_S = 10.0  # a supervisor that is silent for so long after its start has failed
 
 
@@ -159,7 +159,7 @@ class LocalGang:
     def extend(self, lease_boottime_s: float) -> None:
         """Move the lease end later; no effect once the lease is over or a stop was requested."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
-        if is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s:
+        if is_live and extends(machine.boottime_s(), self.lease_boottime_s, lease_boottime_s):
             self._write_lease(lease_boottime_s, stop=self.is_stopping)  # raises: then the next order is no repetition
             self.lease_boottime_s = lease_boottime_s
 
@@ -224,7 +224,7 @@ class LocalGang:
 
     def _check_overdue(self) -> None:
         """Kill a gang that its supervisor should have ended long ago: one that was suspended, or whose lease lied."""
-        due_s = min(self.lease_boottime_s, self._stopped_boottime_s) + self._lease_grace_s + BACKSTOP_MARGIN_S
+        due_s = overdue_at_s(self.lease_boottime_s, self._stopped_boottime_s, self._lease_grace_s)
         if machine.boottime_s() >= due_s:
             self.condemn("its supervisor did not end it after its lease or the request to stop, so the service did")
 

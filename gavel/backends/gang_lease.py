@@ -2,6 +2,7 @@
 
 import os
 
+from gavel.backends.lease_rules import end_reason
 from gavel.backends.machine import boottime_s, finite, read_json
 
 
@@ -20,7 +21,7 @@ class Lease:
         if not self.ended_by:
             over = boottime_s() >= self.expires_boottime_s
             self._read()
-            self.ended_by = "stop" if self._stop else "lease" if over else ""
+            self.ended_by = end_reason(self.ended_by, is_over=over, is_stopped=self._stop)
         return self.ended_by
 
     def stop(self, *_: object) -> None:

@@ -47,7 +47,11 @@ class ReportReader:
         if not whole and self.has_more:
             whole = len(text)  # not a line that any report needs
         self._offset += whole
-        reports = [self._report(line) for line in text[:whole].splitlines()]
+        return self.parse(text[:whole])
+
+    def parse(self, text: bytes) -> tuple[Report, ...]:
+        """Return the reports in whole lines, which follow those that were parsed before."""
+        reports = [self._report(line) for line in text.splitlines()]
         self.malformed += reports.count(None)
         return tuple(report for report in reports if report is not None)
 

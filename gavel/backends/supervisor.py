@@ -18,6 +18,7 @@ if __name__ == "__main__":  # run by path with -I: find the package from this fi
 from gavel.backends.control_groups import ControlGroup, group_of
 from gavel.backends.gang_lease import Lease
 from gavel.backends.gang_readiness import Readiness
+from gavel.backends.lease_rules import is_preemption
 from gavel.backends.machine import (
     Lines,
     append_json,
@@ -46,7 +47,6 @@ __all__ = ["Supervisor", "boot_id", "boottime_s", "descendants", "read_json", "s
 
 POLL_S = 0.05
 CHUNK_BYTES = 1 << 16
-CHECKPOINTED_EXIT_CODE = 75
 
 
 class Supervisor:
@@ -260,7 +260,7 @@ class Supervisor:
     def _rank_failed(self, rank: int, exit_code: int) -> None:
         self._failure = (rank, exit_code)
         is_over = bool(self._lease.check())
-        self._is_preempted = bool(self._ending) or (is_over and (exit_code < 0 or exit_code == CHECKPOINTED_EXIT_CODE))
+        self._is_preempted = is_preemption(exit_code, is_ending=bool(self._ending), is_over=is_over)
         if not self._ending and not is_over:
             self._begin_ending("failure")
 

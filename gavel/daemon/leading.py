@@ -22,7 +22,7 @@ import structlog
 
 from gavel.backends import machine
 from gavel.errors import LeadershipLost, StoreUnavailable
-from gavel.store.leadership import LeaderRow, Leadership
+from gavel.store.leadership_rules import Election, LeaderRow
 from gavel.types import Term
 
 log = structlog.get_logger("gavel.leadership")
@@ -65,15 +65,25 @@ def _place() -> str:
 
 
 class Candidate:
-    """Watches who leads. Safe from any thread. `monotonic_s` is the clock that measures how long a leader is silent."""
+    """Watches who leads. Safe from any thread. `monotonic_s` is the clock that measures how long a leader is silent.
+
+    `name` is this process's, by default `own_name()`; `is_gone` says of another's that its process has ended.
+    """
 
     def __init__(
-        self, leadership: Leadership, *, lease_s: float, monotonic_s: Callable[[], float] = time.monotonic
+        self,
+        leadership: Election,
+        *,
+        lease_s: float,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        name: str = "",
+        is_gone: Callable[[str], bool] = is_gone,
     ) -> None:
         self._leadership = leadership
         self._lease_s = lease_s
         self._monotonic_s = monotonic_s
-        self._name = own_name()
+        self._name = name or own_name()
+        self._is_gone = is_gone
         self._lock = threading.Lock()
         self._seen = LeaderRow()
         self._changed_at_s = monotonic_s()
@@ -122,20 +132,27 @@ class Candidate:
 
     def _is_free(self, current: LeaderRow) -> bool:
         silent_s = self._monotonic_s() - self._changed_at_s
-        return not current.holder or is_gone(current.holder) or silent_s >= current.lease_s
+        return not current.holder or self._is_gone(current.holder) or silent_s >= current.lease_s
 
 
 class Heart:
     """Renews the leadership while `is_well()` is true; a context manager that stops at the end of the block."""
 
     def __init__(
-        self, leadership: Leadership, *, lease_s: float, is_well: Callable[[], bool], on_lost: Callable[[], None]
+        self,
+        leadership: Election,
+        *,
+        lease_s: float,
+        is_well: Callable[[], bool],
+        on_lost: Callable[[], None],
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._leadership = leadership
+        self._monotonic_s = monotonic_s
         self._lease_s = lease_s
         self._is_well = is_well
         self._on_lost = on_lost
-        self._beaten_at_s = time.monotonic()
+        self._beaten_at_s = monotonic_s()
         self._lost: LeadershipLost | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
@@ -154,20 +171,24 @@ class Heart:
         """Raise LeadershipLost if another process leads, StoreUnavailable if the row cannot be read."""
         if self._lost is not None:
             raise self._lost
-        if time.monotonic() - self._beaten_at_s >= self._lease_s:  # after a pause this long another process may lead
+        if self._monotonic_s() - self._beaten_at_s >= self._lease_s:  # after a pause this long another process may lead
             self._beat()
 
     def _beat(self) -> None:
         self._leadership.beat()
-        self._beaten_at_s = time.monotonic()
+        self._beaten_at_s = self._monotonic_s()
+
+    def turn(self) -> None:
+        """Beat once if the loop is well; what its thread does BEATS_A_LEASE times a lease."""
+        try:
+            if self._is_well():
+                self._beat()
+        except StoreUnavailable as error:  # either no process can write, or another one leads soon
+            log.warning("leadership.beat_failed", error=str(error))
+        except LeadershipLost as lost:
+            self._lost = lost
+            self._on_lost()
 
     def _run(self) -> None:
         while self._lost is None and not self._stopping.wait(self._lease_s / BEATS_A_LEASE):
-            try:
-                if self._is_well():
-                    self._beat()
-            except StoreUnavailable as error:  # either no process can write, or another one leads soon
-                log.warning("leadership.beat_failed", error=str(error))
-            except LeadershipLost as lost:
-                self._lost = lost
-                self._on_lost()
+            self.turn()

@@ -6,33 +6,19 @@ generation. From then on every commit of the former leader is refused, in the tr
 however late it comes.
 """
 
-import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from sqlalchemy import Connection, Engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from gavel.errors import LeadershipLost, StoreUnavailable
+from gavel.errors import StoreUnavailable
+from gavel.store.leadership_rules import LeaderRow, check_leads, lost, next_row
 from gavel.store.lock_holder import write_lock_holder
 from gavel.store.schema import LeadershipRow
 from gavel.store.writer import Transaction, Writer
 from gavel.types import Term
 
 _ROW = LeadershipRow.__table__
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderRow:
-    """The row of the leader: generation 0 before anybody led, no holder after a leader resigned.
-
-    A leader whose beat does not change for `lease_s` seconds is gone. `database` is the identifier of this database.
-    """
-
-    database: str = ""
-    generation: int = 0
-    holder: str = ""
-    beat: int = 0
-    lease_s: float = 0.0
 
 
 class Leadership:
@@ -65,19 +51,18 @@ class Leadership:
         The writer's thread does it, after all commits that are queued: those of the former leader are in the database
         by now, or will be refused.
         """
-        term = Term(database=seen.database or secrets.token_hex(8), generation=seen.generation + 1)
-        row = asdict(term) | {"holder": holder, "beat": seen.beat + 1, "lease_s": lease_s}
+        row = next_row(holder, lease_s=lease_s, seen=seen)
 
         def apply(tx: Transaction) -> bool:
             if _leader_row(tx.connection, until_commit=True) != seen:
                 return False
-            _put(tx.connection, row)
+            _put(tx.connection, asdict(row))
             return True
 
         if not self._writer.write(apply):
             return None
-        self.generation = term.generation
-        return term
+        self.generation = row.generation
+        return Term(database=row.database, generation=row.generation)
 
     def beat(self) -> None:
         """Increment the beat, which shows that the leader lives. Raises LeadershipLost, StoreUnavailable.
@@ -91,7 +76,7 @@ class Leadership:
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}") from error
         if done.rowcount != 1:
-            raise _lost(self.generation)
+            raise lost(self.generation)
 
     def resign(self) -> None:
         """Give up the leadership, so that the next process can lead at once; this generation commits nothing more."""
@@ -103,11 +88,8 @@ class Leadership:
 
         A process that never led is alone with its database, as in a simulation.
         """
-        if self.generation is None:
-            return
-        now = _leader_row(tx.connection)
-        if now.generation != self.generation or not now.holder:
-            raise _lost(self.generation)
+        if self.generation is not None:
+            check_leads(_leader_row(tx.connection), self.generation)
 
 
 def _leader_row(connection: Connection, *, until_commit: bool = False) -> LeaderRow:
@@ -120,10 +102,6 @@ def _leader_row(connection: Connection, *, until_commit: bool = False) -> Leader
 def _put(connection: Connection, row: dict[str, object]) -> None:
     if connection.execute(update(LeadershipRow).values(row)).rowcount == 0:
         connection.execute(insert(LeadershipRow), row | {"id": 1})
-
-
-def _lost(generation: int | None) -> LeadershipLost:
-    return LeadershipLost(f"generation {generation} does not lead the scheduler any more: another process took over")
 
 
 def _first_line(error: Exception) -> str:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.backends import gang as gang_module
-from gavel.backends import gang_processes, gang_records, machine
+from gavel.backends import gang_processes, gang_records, lease_rules, machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import LocalGang
 from gavel.backends.harness import exit_of, gang, is_in, stop
@@ -106,7 +106,7 @@ def test_what_is_left_of_a_gang_without_its_file_ends_with_the_restart(harness: 
 def test_a_suspended_supervisor_does_not_outlive_its_lease(
     harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gang_module, "BACKSTOP_MARGIN_S", 0.1)
+    monkeypatch.setattr(lease_rules, "BACKSTOP_MARGIN_S", 0.1)
     harness.backend.execute(script(harness, IDLES))
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     eventually((directory(harness, "j1") / "started.json").exists)

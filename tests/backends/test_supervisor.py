@@ -125,6 +125,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
         "gang_lease",
         "gang_readiness",
         "job_folder",
+        "lease_rules",
         "machine",
         "meeting",
         "output",

@@ -6,7 +6,7 @@ adopts them. `NodeAgent` itself does not use Ray.
 """
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -19,6 +19,7 @@ from gavel.backends.isolation import isolated
 from gavel.backends.launch import base_environment
 from gavel.backends.ray.code_fetch import CodeFetches
 from gavel.backends.ray.housekeeping import Housekeeping
+from gavel.backends.ray.obeying import Action, action_of, is_refused, may_launch, raises_fence
 from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted
 from gavel.backends.ray.shard import Shard
 from gavel.backends.ray.shared_folder import NodeFolder
@@ -59,7 +60,7 @@ class NodeAgent:
 
         An order of an older service is refused.
         """
-        if order.epoch < self._epoch:
+        if is_refused(order.epoch, self._epoch):
             return self._answer((), refused="a service that started later has taken this node over")
         if order.epoch > self._epoch:
             self._epoch = order.epoch
@@ -114,17 +115,19 @@ class NodeAgent:
 
     def _obey(self, wanted: ShardWanted) -> None:
         shard = self._shards.get(wanted.key)
-        if wanted.stop or wanted.forget:
+        if raises_fence(wanted):
             self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
+        is_live, has_problem = shard is not None and shard.is_live, bool(self._problem)
+        action = action_of(wanted, is_here=shard is not None, is_live=is_live, has_problem=has_problem)
         if shard is None:
-            if wanted.launch is not None and not wanted.stop and not wanted.forget and not self._problem:
+            if action is Action.LAUNCH and wanted.launch is not None:
                 self._launch(wanted.launch, wanted)
-        elif wanted.forget and not shard.is_live:
+        elif action is Action.FORGET:
             shard.forget()
             del self._shards[wanted.key]
-        elif wanted.stop or wanted.forget:
+        elif action is Action.STOP:
             shard.gang.stop(wanted.reason)
-        else:
+        elif action is Action.KEEP:
             shard.gang.extend(wanted.lease_node_boottime_s)
             if wanted.go:
                 shard.go()
@@ -135,7 +138,7 @@ class NodeAgent:
         The service repeats the order, so that a shard whose slot is held starts later.
         """
         is_over = machine.boottime_s() >= wanted.lease_node_boottime_s
-        if is_over or launch.key[1] < self._folder.fence(launch.key[0]) or self._holds(launch):
+        if not may_launch(launch, is_over=is_over, fence=self._folder.fence(launch.key[0]), live=self._live()):
             return
         self._ports.release(launch.ports)
         own = self._folder.places(*launch.key)
@@ -143,17 +146,13 @@ class NodeAgent:
         shard.secrets = wanted.secrets
         self._know(shard)
 
-    def _holds(self, launch: ShardLaunch) -> bool:
-        """Return True while another gang than its packed partner holds one of its slots."""
-        wanted = {(slot.resource, slot.index) for slot in launch.slots}
+    def _live(self) -> Iterator[ShardLaunch]:
+        """Yield what was launched and holds its slots still."""
         for shard in self._shards.values():
             with isolated(shard.gang, self._folder):
                 shard.gang.look()
-            is_partner = shard.key[0] == launch.instruction.shares_with
-            held = {(slot.resource, slot.index) for slot in shard.launch.slots}
-            if shard.is_live and not is_partner and wanted & held:
-                return True
-        return False
+            if shard.is_live:
+                yield shard.launch
 
     def _adopt_all(self) -> None:
         """Take up what an earlier agent left; end what is left of gangs whose files no agent has written."""

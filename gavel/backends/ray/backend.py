@@ -6,7 +6,7 @@ then each node's agent is told to start its part. The group is kept, untouched, 
 the gang's end. Orders travel with the one call a node a tick that also brings what the node has seen.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,17 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
-from gavel.backends.ray.protocol import Order, RaySettings, Seen, ShardLaunch, ShardSeen, ShardWanted, Wanted, epoch_of
+from gavel.backends.ray.protocol import (
+    NodeLink,
+    Order,
+    RaySettings,
+    Seen,
+    ShardLaunch,
+    ShardSeen,
+    ShardWanted,
+    Wanted,
+    epoch_of,
+)
 from gavel.backends.ray.shared_folder import OwnFolder
 from gavel.backends.ray.transfers import Retention, is_url
 from gavel.backends.sharing import CoreSharing
@@ -65,6 +75,7 @@ class RayBackend(FolderBackend):
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
         preparation: Preparation = PREPARATION,
+        open_link: Callable[[RaySettings, Path], NodeLink] = Link,
     ) -> None:
         self._clock = clock
         self._settings = LaunchSettings(
@@ -92,7 +103,7 @@ class RayBackend(FolderBackend):
             self._folder = StateFolder(state_dir, term)
             self._fleet = Fleet(state_dir / "workers.json")
             store = str(code_dir(state_dir.resolve()))
-            self._link = Link(replace(ray, code_store=store), state_dir / "bridge.log")
+            self._link = open_link(replace(ray, code_store=store), state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())
             self._logs = JobLogs(state_dir.resolve() / "logs", log_bytes_per_job)
             self._lost = LostParts(state_dir.resolve() / "gangs", clock.now_s())

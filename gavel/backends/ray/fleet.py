@@ -12,6 +12,7 @@ from gavel.types import Cluster, WorkerId
 
 IDLE_EVERY_S = 1.0  # seconds between two calls to a node without gangs
 MEET_LIMIT_S = 15.0  # seconds after the service's start in which every node should answer
+OFFSET_WINDOW_S = 10.0  # seconds of answers by which the offset of a node's clock is bounded, and as many before
 CPUS_PER_NODE = 1 << 16
 
 
@@ -28,6 +29,8 @@ class NodeView:
     asked_boottime_s: float = 0.0
     found_boottime_s: float = 0.0
     found_problem: str = ""  # what its agent says of it
+    _offsets_s: tuple[float, float] = (0.0, 0.0)  # the highest of the window before, and of this one
+    _offsets_since_s: float = 0.0
 
     @property
     def is_usable(self) -> bool:
@@ -41,13 +44,22 @@ class NodeView:
 
     def take(self, answer: Answer) -> None:
         """Take an answer that has just come; its age is unknown, so the clock offset is only a lower bound."""
-        now_s = machine.boottime_s()
-        offset_s = answer.node_boottime_s - now_s
-        is_same = self.offset_s is not None and answer.boot_id == self.boot_id
-        self.offset_s = max(self.offset_s or offset_s, offset_s) if is_same else offset_s
+        self._bound_offset(answer)
         self.boot_id, self.found_problem = answer.boot_id, answer.problem
         self.reserved &= set(answer.ports)
         self.ports = [port for port in answer.ports if port not in self.reserved]
+
+    def _bound_offset(self, answer: Answer) -> None:
+        """Keep the highest lower bound of the last answers: older ones are wrong by what the clocks drifted since."""
+        now_s = machine.boottime_s()
+        offset_s = answer.node_boottime_s - now_s
+        if self.offset_s is None or answer.boot_id != self.boot_id:
+            self._offsets_s, self._offsets_since_s = (offset_s, offset_s), now_s
+        elif now_s - self._offsets_since_s >= OFFSET_WINDOW_S:
+            self._offsets_s, self._offsets_since_s = (self._offsets_s[1], offset_s), now_s
+        else:
+            self._offsets_s = (self._offsets_s[0], max(self._offsets_s[1], offset_s))
+        self.offset_s = max(self._offsets_s)
 
     def take_ports(self, count: int) -> tuple[int, ...]:
         """Return free ports of the node and reserve them. Raises IndexError if there are too few for now."""

@@ -13,6 +13,7 @@ from gavel.backends import machine
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT, launch_from
+from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, extends
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
@@ -26,7 +27,10 @@ UNTOLD_LIMIT_S = 3600.0  # seconds after the end of a part for its reports, chec
 
 @dataclass(slots=True, kw_only=True)
 class Part:
-    """The part of a gang on one node. `lease_boottime_s`: the latest lease end ever sent to it, in our boottime."""
+    """The part of a gang on one node. `lease_boottime_s`: the latest lease end ever sent to it, in our boottime.
+
+    `live_boottime_s` is when the node last reported that it runs: None if it never did, 0 before a restart of ours.
+    """
 
     node: str
     launch: ShardLaunch
@@ -36,6 +40,8 @@ class Part:
     state: GangState = GangState.WAITING
     started_boottime_s: float | None = None
     ended_boottime_s: float | None = None
+    live_boottime_s: float | None = None
+    is_silent: bool = False  # it was given up, since its node does not report
     exit: GangExit | None = None
     is_ready: bool = False
     has_more: bool = False
@@ -53,9 +59,17 @@ class Part:
         """Return True once it has ended and all its reports are taken."""
         return self.state is GangState.ENDED and not self.has_more
 
+    @property
+    def failed_boottime_s(self) -> float:
+        """Return when it failed, to tell cause from effect: a part that was lost, when it was last known to run."""
+        is_lost = self.is_silent or (self.exit is not None and self.exit.outcome is GangOutcome.LOST)
+        return self.live_boottime_s if is_lost and self.live_boottime_s is not None else self.ended_boottime_s or 0.0
+
     def take(self, seen: ShardSeen, offset_s: float) -> None:
         """Take what the node reports; `offset_s` is the node's boottime minus ours, in seconds."""
         self.is_known = True
+        if seen.state is not GangState.ENDED:
+            self.live_boottime_s = machine.boottime_s()
         self.state, self.exit, self.has_more = seen.state, seen.exit, seen.has_more
         self.is_ready = seen.is_ready
         if self.started_boottime_s is None and seen.started_node_boottime_s is not None:
@@ -67,7 +81,7 @@ class Part:
 
     def lose(self, message: str) -> None:
         """End the part as lost; if its node never showed it, it did not start and counts as preempted."""
-        self.state, self.has_more = GangState.ENDED, False
+        self.state, self.has_more, self.is_silent = GangState.ENDED, False, True
         self.ended_boottime_s = self.ended_boottime_s or machine.boottime_s()
         outcome = GangOutcome.LOST if self.is_known else GangOutcome.PREEMPTED
         self.exit = GangExit(outcome=outcome, message=message)
@@ -143,7 +157,7 @@ class RayGang:
     def extend(self, lease_boottime_s: float) -> bool:
         """Move the lease end later; return False if it is over, is stopping, or lasts longer already."""
         is_live = self.state is not GangState.ENDED and not self.is_stopping
-        if not (is_live and machine.boottime_s() < self.lease_boottime_s < lease_boottime_s):
+        if not (is_live and extends(machine.boottime_s(), self.lease_boottime_s, lease_boottime_s)):
             return False
         self.lease_boottime_s = lease_boottime_s
         return True
@@ -210,15 +224,25 @@ class RayGang:
         return doubtful
 
     def _verdict(self) -> GangExit:
-        """Return the exit of the first part that failed; else of one that was preempted; else of rank 0's."""
-        parts = sorted(self.parts.values(), key=lambda part: part.ended_boottime_s or 0.0)
-        failed = [part.exit for part in parts if _failed(part.exit)]
+        """Return the exit of the first part that failed; else of one that was preempted; else of rank 0's.
+
+        Ranks that saved since ranks on another node had to stop, or were lost, have not failed.
+        """
+        parts = sorted(self.parts.values(), key=lambda part: part.failed_boottime_s)
         preempted = [part.exit for part in parts if part.exit and part.exit.outcome is GangOutcome.PREEMPTED]
+        is_stopped = bool(preempted) or any(part.exit and part.exit.outcome is GangOutcome.LOST for part in parts)
+        ended_badly = (part for part in parts if part.is_silent or _failed(part.exit))
+        failed = [part.exit for part in ended_badly if not (is_stopped and _has_saved(part.exit))]
         first = min(self.parts.values(), key=lambda part: part.launch.ranks[0])
         chosen = next(iter((*failed, *preempted)), first.exit)
         assert chosen is not None, "a part that is over says how"
         tail = "" if first.exit is None else first.exit.log_tail
         return replace(chosen, log_tail=chosen.log_tail or tail)
+
+
+def _has_saved(exit_: GangExit | None) -> bool:
+    """Return True for the exit of ranks that were asked to stop, and saved."""
+    return exit_ is not None and exit_.outcome is GangOutcome.EXITED and exit_.exit_code == CHECKPOINTED_EXIT_CODE
 
 
 def _failed(exit_: GangExit | None) -> bool:
@@ -251,6 +275,7 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> RayGan
     for node, part in record["parts"].items():
         launch = launch_of(part["launch"])
         gang.parts[node] = Part(node=node, launch=launch, lease_boottime_s=lease_boottime_s, lease_node_boottime_s=0.0)
+        gang.parts[node].live_boottime_s = 0.0
         gang.parts[node].log_offset = part["log_offset"]
         gang.parts[node].samples_offset = part.get("samples_offset", 0)
         gang.state = GangState.ENDED if gang.exit else GangState.RUNNING

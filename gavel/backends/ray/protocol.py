@@ -229,6 +229,16 @@ class Seen:
     calls: Mapping[str, int] = field(default_factory=dict)
 
 
+class NodeLink(Protocol):
+    """What carries the service's orders to the nodes, and their answers back."""
+
+    def exchange(self, wanted: Wanted) -> Seen:
+        """Return the state of the cluster, within `wanted.answer_within_s`; without answers where none came."""
+
+    def close(self) -> None:
+        """Leave the cluster; what runs there stays. Closing twice does no harm."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
     """Where Ray is, and what is where on its nodes.

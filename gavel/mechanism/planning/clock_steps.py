@@ -18,15 +18,17 @@ class ClockStep:
 
 
 def step_of(records: Sequence[RoundRecord], now_s: float, newest: ClockStep) -> ClockStep:
-    """Return the step after which the older of the newest rounds begins now; `newest` if that is in force or over.
+    """Return the step after which the first round that has yet to begin begins now; `newest` if none has to.
 
     A round is planned ahead only while the one before it is in force. So one that has yet to begin, after one that has
-    yet to begin or after none, was planned by a clock that has been set back since.
+    yet to begin or is over, or after none, was planned by a clock that has been set back since, or by that of another
+    host, which leads no more.
     """
     plans = [each.plan for each in after_step(records, now_s, newest)]
-    if not plans or any(plan.starts_at_s <= now_s for plan in plans):
+    is_ahead = any(plan.starts_at_s <= now_s < plan.ends_at_s for plan in plans)
+    if not plans or plans[-1].starts_at_s <= now_s or is_ahead:
         return newest
-    written = records[0].plan.starts_at_s
+    written = next(each.plan.starts_at_s for each in records if each.plan.starts_at_s > now_s)
     return ClockStep(round_index=plans[-1].round_index, by_s=written - now_s)
 
 

@@ -1,5 +1,6 @@
 """The state of a gang from its parts, lost parts, and clocks of nodes: without Ray."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,9 @@ def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = ""
         ([ended(EXITED), ended(PREEMPTED, 75)], "preempted 75"),
         ([ended(EXITED), ended(NOT_STARTED, 127)], "not_started 127"),
         ([ended(LOST, at_s=3.0), ended(EXITED, 1, at_s=2.0)], "exited 1"),
+        ([ended(EXITED, 75, at_s=1.0), ended(PREEMPTED, 75, at_s=2.0)], "preempted 75"),
+        ([ended(EXITED, 75, at_s=1.0), ended(LOST, at_s=2.0)], "lost 0"),
+        ([ended(EXITED, 75, at_s=1.0), ended(EXITED, 75, at_s=2.0)], "exited 75"),
     ],
 )
 def test_the_first_part_that_failed_speaks_for_the_gang(tmp_path: Path, parts: list[ShardSeen], expected: str) -> None:
@@ -68,6 +72,23 @@ def test_the_first_part_that_failed_speaks_for_the_gang(tmp_path: Path, parts: l
     assert gang.state is GangState.ENDED
     assert gang.exit is not None
     assert gang.exit.message == expected
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_ranks_that_end_since_a_node_was_lost_are_not_to_blame(tmp_path: Path, is_restarted: bool) -> None:
+    """Also where the service has not heard of that node since it was started itself."""
+    gang = a_gang(tmp_path, "n0", "n1")
+    if is_restarted:
+        gang.remember(0.0)
+        again = read_gang(gang.directory, 0.0)
+        assert again is not None
+        gang = again
+    else:
+        gang.take("n1", replace(ended(LOST), state=GangState.RUNNING, exit=None, ended_node_boottime_s=None), 0.0)
+    gang.take("n0", ended(EXITED, 1, at_s=machine.boottime_s()), 0.0)
+    gang.look(0.3, {"n1": "Ray lost node n1"}, silent)
+    assert gang.exit is not None
+    assert gang.exit.outcome in (LOST, PREEMPTED)
 
 
 def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tmp_path: Path) -> None:
@@ -203,6 +224,17 @@ def test_a_nodes_clock_is_never_thought_further_ahead_than_it_is(ahead_s: float,
     best_s = min(back_s)
     assert view.offset_s is not None
     assert view.offset_s >= ahead_s - best_s - 0.5
+
+
+@pytest.mark.parametrize("rate", [0.98, 1.02])
+def test_a_clock_that_drifts_is_not_taken_for_what_it_was_long_ago(rate: float) -> None:
+    """Else leases on a node whose clock goes slower would end later and later, by more than any margin."""
+    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    for now_s in range(0, 3600, 2):
+        with machine.boottime_from(lambda at_s=now_s: float(at_s)):
+            view.take(Answer(boot_id="b", node_boottime_s=1000.0 + rate * now_s))
+        assert view.offset_s is not None
+        assert abs(view.offset_s - (1000.0 + (rate - 1.0) * now_s)) <= 0.5
 
 
 def test_another_boot_begins_another_clock() -> None:

@@ -1,0 +1,181 @@
+"""Clients and operators: each request is sent until it is acknowledged, and the ledger notes what was."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from random import Random
+
+from gavel.errors import GavelError, StoreUnavailable
+from gavel.faults.clocks import MachineClock
+from gavel.faults.ledger import Ledger
+from gavel.faults.scenario import ClientRequest, Program, Request
+from gavel.faults.schedule import Schedule
+from gavel.ports import JobEdit
+from gavel.store.samples import SimulationStore
+from gavel.types import JobSpec, Tier
+
+RETRY_S = 2.0
+HOLDS_UP = (Request.PAUSE, Request.CORDON, Request.DRAIN)
+WAITS_S = 7.0  # until a request is sent that waits for a commit
+USERS = ("ann", "ben")
+OPERATOR = "operator"
+DRAIN_WINDOW_S = 30.0
+TTL_S = 60.0
+
+
+class Clients:
+    """Sends the requests of a scenario to the store, as the API does for them."""
+
+    def __init__(
+        self,
+        store: SimulationStore,
+        programs: tuple[Program, ...],
+        schedule: Schedule,
+        ledger: Ledger,
+        *,
+        clock: MachineClock,
+        seed: int,
+        is_store_down: Callable[[], bool],
+        loses_answer: Callable[[], bool],
+    ) -> None:
+        self._store, self._programs = store, programs
+        self._schedule, self._ledger, self._clock = schedule, ledger, clock
+        self._chance = Random(f"clients-{seed}")  # noqa: S311 - not for secrets
+        self._waiting: list[ClientRequest] = []
+        self._is_closed = False
+        self._is_store_down, self._loses_answer = is_store_down, loses_answer
+
+    def create_tiers(self, weights: Mapping[str, float]) -> None:
+        """Create tiers with these weights, as an operator does before the first job."""
+        for name, weight in weights.items():
+            tier = Tier(name=name, weight=weight)
+            self._store.put_tier(tier, expected_version=None, by=OPERATOR, now_s=self._clock.wall_s())
+
+    def come(self, request: ClientRequest) -> None:
+        """Send the request now, or in the middle of the next commit of a scheduler, if there is one soon."""
+        if self._chance.random() < 0.5:
+            self.send(request)
+            return
+        self._waiting.append(request)
+        self._schedule.after(WAITS_S, self.send_waiting)
+
+    def close(self) -> None:
+        """Ask for nothing any more that keeps jobs from running."""
+        self.send_waiting()
+        self._is_closed = True
+
+    def send_waiting(self) -> None:
+        """Send what waits for the next commit."""
+        waiting, self._waiting = self._waiting, []
+        for request in waiting:
+            self.send(request)
+
+    def send(self, request: ClientRequest) -> None:
+        """Send the request, again and again until it is answered."""
+        if self._is_closed and request.kind in HOLDS_UP:
+            return
+        try:
+            if self._is_store_down():
+                raise StoreUnavailable("the database cannot be used now")
+            acknowledge = self._perform(request)
+            if self._loses_answer():
+                raise StoreUnavailable("the answer was lost")
+        except StoreUnavailable:
+            self._schedule.after(RETRY_S, lambda: self.send(request))
+        except GavelError as error:
+            self._schedule.note(f"client {request.kind} {request.target} refused {type(error).__name__}")
+        else:
+            acknowledge()
+            self._schedule.note(f"client {request.kind} {request.target}")
+
+    def _perform(self, request: ClientRequest) -> Callable[[], None]:
+        match request.kind:
+            case Request.SUBMIT:
+                return self._submit(request.target)
+            case Request.TIER:
+                return self._put_tier(request.amount)
+            case Request.CANCEL | Request.PAUSE | Request.RESUME | Request.EDIT:
+                return self._ask(request)
+            case _:
+                return self._command(request)
+
+    def _submit(self, job: int) -> Callable[[], None]:
+        key = f"key-{job}"
+        self._ledger.attempted.add(key)
+        given = self._store.submit(
+            spec_of(self._programs[job], job), key=key, body_hash=key, now_s=self._clock.wall_s()
+        )
+        return lambda: self._ledger.acknowledge_submit(key, given.job.id)
+
+    def _ask(self, request: ClientRequest) -> Callable[[], None]:
+        job_id = self._ledger.submitted.get(f"key-{request.target}")
+        now_s = self._clock.wall_s()
+        if job_id is None:
+            return lambda: None
+        action = self._asked(job_id, request, now_s)
+        return lambda: self._note(job_id, action)
+
+    def _asked(self, job_id: str, request: ClientRequest, now_s: float) -> str:
+        store = self._store
+        before = store.job(job_id)
+        if request.kind is Request.CANCEL:
+            self._ledger.cancellable.add(job_id)
+            after = store.request_cancel(job_id, now_s=now_s)
+            action = "cancel.requested"
+        elif request.kind is Request.EDIT:
+            edit = JobEdit(weight=request.amount)
+            after = store.edit_job(job_id, edit, expected_version=None, now_s=now_s)
+            action = "job.edited"
+        else:
+            is_paused = request.kind is Request.PAUSE
+            after = store.request_pause(job_id, is_paused=is_paused, now_s=now_s)
+            action = "pause.requested" if is_paused else "job.resumed"
+        return action if after.version != before.version else ""
+
+    def _note(self, job_id: str, action: str) -> None:
+        if action == "cancel.requested":
+            self._ledger.cancelled.add(job_id)
+        if action:
+            self._ledger.requests.append((f"job/{job_id}", action))
+
+    def _put_tier(self, weight: float) -> Callable[[], None]:
+        stored = {tier.name: tier for tier in self._store.tiers()}
+        tier = stored.get("gold", Tier(name="gold", version=0))
+        changed = replace(tier, weight=weight)
+        version = tier.version if "gold" in stored else None
+        self._store.put_tier(changed, expected_version=version, by=OPERATOR, now_s=self._clock.wall_s())
+        return lambda: self._ledger.requests.append(("tier/gold", "tier.changed"))
+
+    def _command(self, request: ClientRequest) -> Callable[[], None]:
+        node = f"node-{request.target}"
+        kinds: Mapping[Request, tuple[str, dict[str, object]]] = {
+            Request.CORDON: ("node.cordon", {}),
+            Request.UNCORDON: ("node.uncordon", {}),
+            Request.DRAIN: ("node.drain", {"window_s": DRAIN_WINDOW_S}),
+            Request.RESOURCES: ("resources.set", {"resources": [_resource(node, request.amount)]}),
+        }
+        kind, body = kinds[request.kind]
+        operation = self._store.add_command(
+            kind, subject=f"node/{node}", body=body, by=OPERATOR, now_s=self._clock.wall_s()
+        )
+        return lambda: self._ledger.operations.append(operation.id)
+
+
+def spec_of(program: Program, job: int) -> JobSpec:
+    """Return what a user submits for a program; what it states of its speed may be wrong."""
+    claims = {} if program.claim is None else {name: rate * program.claim for name, rate in program.rates.items()}
+    return JobSpec(
+        kind=program.kind,
+        user=USERS[job % len(USERS)],
+        tier=program.tier,
+        argv=("simulated", str(job)),
+        total_steps=program.steps,
+        name=f"key-{job}",
+        scale_factor=program.size,
+        preemptible=program.preemptible,
+        max_retries=program.retries,
+        throughput_steps_per_s=claims,
+    )
+
+
+def _resource(node: str, capacity: float) -> dict[str, object]:
+    return {"owner": "app", "name": "cache", "capacity": int(capacity), "nodes": [node], "ttl_s": TTL_S}

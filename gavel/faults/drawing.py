@@ -1,0 +1,152 @@
+"""Draws a scenario from a seed. Each seed enables only some kinds of fault, so that rare ones meet each other."""
+
+import random
+
+from gavel.faults.scenario import (
+    Behaviour,
+    ClientRequest,
+    Fault,
+    FaultKind,
+    NodePlan,
+    Program,
+    Request,
+    Scenario,
+)
+
+TYPES = ("fast", "slow")
+POLICIES = ("equal_share", "equal_share", "equal_share", "max_min_fairness", "fifo")
+DURABLE_EVERY = 23  # of so many seeds one runs on SQLite
+QUIET_EVERY = 9  # of so many seeds one has no faults at all
+DRIFTS = (0.0, 1e-3, 2e-2)  # of nodes' clocks: at most half a second over a round, as P2 supposes
+CLOCK_STEPS_S = (-3600.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
+SOLVER_FAULTS = 5
+PAUSES = (FaultKind.PAUSE, FaultKind.PAUSE_BEFORE_COMMIT, FaultKind.PAUSE_AFTER_COMMIT)
+OF_A_PROCESS = (
+    FaultKind.CRASH,
+    FaultKind.CRASH_BEFORE_COMMIT,
+    FaultKind.CRASH_AFTER_COMMIT,
+    FaultKind.CRASH_IN_EXCHANGE,
+    *PAUSES,
+    FaultKind.CLOCK_STEP,
+    FaultKind.BRIDGE_DOWN,
+)
+OF_A_NODE = (
+    FaultKind.PARTITION,
+    FaultKind.DELAY,
+    FaultKind.DUPLICATE,
+    FaultKind.REBOOT,
+    FaultKind.AGENT_CRASH,
+    FaultKind.SUPERVISOR_PAUSE,
+    FaultKind.HANG,
+)
+
+
+def draw(seed: int) -> Scenario:
+    """Return the scenario of a seed: always the same one."""
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    nodes = _nodes(chance)
+    until_s = chance.uniform(60.0, 140.0)
+    tiers = {"gold": chance.choice((1.0, 2.0, 4.0))} if chance.random() < 0.4 else {}
+    programs = tuple(_program(chance, nodes, [*tiers, "default"]) for _ in range(chance.randint(2, 6)))
+    processes = chance.choice((1, 2, 2, 2, 3))
+    return Scenario(
+        seed=seed,
+        nodes=nodes,
+        programs=programs,
+        requests=_requests(chance, len(programs), len(nodes), until_s),
+        faults=_faults(chance, len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
+        faults_until_s=until_s,
+        processes=processes,
+        policy=chance.choice(POLICIES),
+        is_durable=seed % DURABLE_EVERY == 0,
+        shares_folder=chance.random() < 0.5,
+        process_rates=tuple(1.0 + chance.uniform(-1e-3, 1e-3) for _ in range(processes)),
+        tiers=tiers,
+    )
+
+
+def _nodes(chance: random.Random) -> tuple[NodePlan, ...]:
+    count, drift = chance.choice((2, 2, 3, 3, 4, 5, 8)), chance.choice(DRIFTS)
+    return tuple(
+        NodePlan(
+            accelerator_type=TYPES[0] if index == 0 else chance.choice(TYPES),
+            slots=chance.choice((1, 1, 2)),
+            clock_rate=1.0 + chance.uniform(-drift, drift),
+        )
+        for index in range(count)
+    )
+
+
+def _program(chance: random.Random, nodes: tuple[NodePlan, ...], tiers: list[str]) -> Program:
+    workers = {name: sum(node.slots for node in nodes if node.accelerator_type == name) for name in TYPES}
+    largest = min(3, max(workers.values()))
+    fast = chance.uniform(1.0, 20.0)
+    behaviour = chance.choice(list(Behaviour)) if chance.random() < 0.15 else Behaviour.GOOD
+    return Program(
+        kind=f"kind-{chance.randrange(3)}",
+        size=chance.choice((1, 1, 1, *range(2, largest + 1))),
+        steps=max(1, int(fast * chance.uniform(5.0, 60.0))),
+        rates={"fast": fast, "slow": fast * chance.uniform(0.2, 1.2)},
+        checkpoint_every_s=chance.uniform(3.0, 20.0),
+        behaviour=behaviour,
+        claim=chance.choice((None, 1.0, 10.0, 0.1)),
+        tier=chance.choice(tiers),
+        preemptible=chance.random() > 0.05,
+        retries=chance.choice((0, 0, 1)),
+    )
+
+
+def _requests(chance: random.Random, jobs: int, nodes: int, until_s: float) -> tuple[ClientRequest, ...]:
+    submits = [
+        ClientRequest(at_s=chance.uniform(0.0, until_s / 2), kind=Request.SUBMIT, target=job) for job in range(jobs)
+    ]
+    others = [
+        ClientRequest(
+            at_s=chance.uniform(1.0, until_s),
+            kind=kind,
+            target=chance.randrange(jobs if kind in _OF_JOBS else nodes),
+            amount=chance.choice((0.5, 1.0, 3.0, 10.0)),
+        )
+        for kind in chance.choices(_KINDS, k=chance.randrange(5))
+    ]
+    return tuple(sorted((*submits, *others), key=lambda each: each.at_s))
+
+
+_OF_JOBS = (Request.CANCEL, Request.PAUSE, Request.RESUME, Request.EDIT)
+_KINDS = tuple(kind for kind in Request if kind is not Request.SUBMIT)
+
+
+def _faults(chance: random.Random, nodes: int, processes: int, until_s: float) -> tuple[Fault, ...]:
+    kinds = chance.sample(list(FaultKind), k=chance.randint(1, 6))
+    faults = [_fault(chance, chance.choice(kinds), nodes, processes, until_s) for _ in range(chance.randint(1, 12))]
+    if chance.random() < 0.15:
+        faults += _clogs(chance, nodes, until_s)
+    return tuple(sorted(faults, key=lambda each: each.at_s))
+
+
+def _fault(chance: random.Random, kind: FaultKind, nodes: int, processes: int, until_s: float) -> Fault:
+    target = chance.randrange(processes) if kind in OF_A_PROCESS else chance.randrange(nodes)
+    lasts_s = chance.choice((1.0, 4.0, 12.0, 30.0))
+    if kind in PAUSES:
+        lasts_s = chance.choice((3.0, 15.0, 40.0, 120.0))
+    amount = {
+        FaultKind.CLOCK_STEP: chance.choice(CLOCK_STEPS_S),
+        FaultKind.SOLVER: float(chance.randrange(SOLVER_FAULTS)),
+    }.get(kind, chance.choice((0.3, 1.0, 3.0, 8.0)))
+    return Fault(at_s=chance.uniform(1.0, until_s), kind=kind, target=target, lasts_s=lasts_s, amount=amount)
+
+
+def _clogs(chance: random.Random, nodes: int, until_s: float) -> list[Fault]:
+    """Return a swizzle: every node is cut off, one after the other, and they come back in another order."""
+    begin_s = chance.uniform(1.0, until_s)
+    order = chance.sample(range(nodes), k=nodes)
+    heals_s = {node: begin_s + chance.uniform(4.0, 25.0) for node in order}
+    return [
+        Fault(
+            at_s=begin_s + place,
+            kind=FaultKind.PARTITION,
+            target=node,
+            lasts_s=max(0.5, heals_s[node] - begin_s - place),
+        )
+        for place, node in enumerate(order)
+    ]

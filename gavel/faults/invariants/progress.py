@@ -1,0 +1,36 @@
+"""I5, promise P5: steps and generations never fall, and an accepted checkpoint can be restored."""
+
+from gavel.faults.invariants.base import Commit, Evidence, Invariant
+from gavel.types import Job, JobState
+
+
+class Progress(Invariant):
+    """Progress never goes back."""
+
+    name = "I5_progress"
+
+    def after_commit(self, evidence: Evidence, commit: Commit) -> None:
+        """Check every job of the commit against its state before."""
+        for job_id, after in commit.after.items():
+            before = commit.before.get(job_id)
+            if before is not None and (after.steps_done, after.generation) < (before.steps_done, 0):
+                raise self.fail(f"job {job_id} went from step {before.steps_done} back to {after.steps_done}")
+            if before is not None and after.generation < before.generation:
+                raise self.fail(f"job {job_id} went from generation {before.generation} to {after.generation}")
+            if after.total_steps is not None and after.steps_done > after.total_steps:
+                raise self.fail(f"job {job_id} has done {after.steps_done} of {after.total_steps} steps")
+            self._check_checkpoint(evidence, after)
+
+    def _check_checkpoint(self, evidence: Evidence, job: Job) -> None:
+        if job.checkpoint is None or job.state.is_terminal:
+            return
+        if not evidence.disk.exists(job.id, job.checkpoint):
+            raise self.fail(f"job {job.id} relies on checkpoint {job.checkpoint}, which does not exist")
+        if int(job.checkpoint.rpartition("-")[2]) != job.steps_done:
+            raise self.fail(f"job {job.id} has done {job.steps_done} steps and relies on {job.checkpoint}")
+
+    def at_end(self, evidence: Evidence) -> None:
+        """Check that jobs that have completed have done all of their steps."""
+        for job in map(evidence.store.job, evidence.ledger.submitted.values()):
+            if job.state is JobState.COMPLETED and job.steps_done != job.total_steps:
+                raise self.fail(f"job {job.id} completed at {job.position}")

@@ -1,0 +1,43 @@
+"""I10: without faults a gang of the round in force starts promptly."""
+
+from gavel.backends.gang import GangKey
+from gavel.faults.invariants.base import Commit, Evidence, Invariant
+from gavel.types import JobState
+
+TICKS = 3  # the old gang's end is seen, committed, and the new one is launched
+SAVE_S = 1.0
+
+
+class PromptHandOver(Invariant):
+    """The gang of a new lease starts within a few ticks of the lease's beginning."""
+
+    name = "I10_prompt_hand_over"
+
+    def __init__(self) -> None:
+        self._due: dict[GangKey, float] = {}  # until when (true time) each new gang has to start
+
+    def after_commit(self, evidence: Evidence, commit: Commit) -> None:
+        """Take note of new leases, and check those that are due."""
+        if evidence.scenario.faults:
+            return
+        now_s = evidence.schedule.now_s
+        started = {shard.launch.key for node in evidence.nodes for shard in node.shards.values()}
+        self._due = {key: at_s for key, at_s in self._due.items() if key not in started and self._waits(evidence, key)}
+        for key, due_s in self._due.items():
+            if now_s > due_s:
+                raise self.fail(f"gang {key} has not started {now_s - due_s:.1f} s after it was due")
+        if commit.changes.round is not None:
+            plan = commit.changes.round.plan
+            lead_s = plan.starts_at_s - commit.changes.round.problem.now_s
+            within_s = max(0.0, lead_s) + TICKS * evidence.settings.tick_s + evidence.settings.lease_grace_s + SAVE_S
+            self._due = {
+                key: now_s + within_s
+                for lease in plan.leases
+                if (key := (lease.job_id, lease.generation)) not in started
+            }
+
+    def _waits(self, evidence: Evidence, key: GangKey) -> bool:
+        """Return True while the job of the gang still wants to run, and has no newer gang."""
+        job = evidence.store.job(key[0])
+        is_done = job.state.is_terminal or job.generation > key[1]
+        return job.is_wanted and not is_done and not (job.state is JobState.QUEUED and job.generation == key[1])

@@ -1,0 +1,326 @@
+"""One process of the service: it stands by, leads, and ticks the production driver, until a fault ends it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from gavel.backends.ray.backend import RayBackend
+from gavel.backends.ray.protocol import Answer, NodeLink, Order, RaySettings
+from gavel.clock import SystemClock
+from gavel.config import Settings
+from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
+from gavel.errors import (
+    BackendUnavailable,
+    GavelError,
+    InvalidTransition,
+    InvariantViolated,
+    LeadershipLost,
+    StoreUnavailable,
+)
+from gavel.estimator.profiling import ProfilingByValue
+from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.estimator.reference_profiles import reference_table
+from gavel.faults.clocks import MachineClock
+from gavel.faults.invariants.violation import Violation
+from gavel.faults.link import SimulatedLink
+from gavel.faults.network import Network
+from gavel.faults.node import SimulatedNode
+from gavel.faults.scenario import FaultKind
+from gavel.faults.schedule import Schedule
+from gavel.faults.solver import SimulatedRunner
+from gavel.faults.stores import ProcessStore, SharedStores
+from gavel.mechanism.driver import Driver
+from gavel.policies.equal_share import EqualShare
+from gavel.ports import Changes, ThroughputEstimate
+from gavel.types import Term
+
+RESTART_S = 3.0
+
+
+class ProcessKilled(BaseException):
+    """The process ended in the middle of what it was doing."""
+
+
+class SimulatedBackend(RayBackend):
+    """The production backend, without the check of the shared folder, which looks in a thread of its own."""
+
+    def __init__(
+        self, folder: Path, checkpoints: Path, settings: Settings, clock: SystemClock, term: Term, link: NodeLink
+    ) -> None:
+        super().__init__(
+            state_dir=folder,
+            ray=RaySettings(address="simulated", checkpoints=str(checkpoints)),
+            clock=clock,
+            lease_grace_s=settings.lease_grace_s,
+            log_bytes_per_job=settings.job_log_bytes,
+            term=term,
+            open_link=lambda *_: link,
+        )
+        self._shared = None
+
+    def free_lock(self) -> None:
+        """Let go of the state folder, as the kernel does for a process that ended."""
+        self._folder.close()
+
+
+class Surroundings:
+    """What a process meets outside of itself. `run_until` lets the rest of the world go on while it is suspended."""
+
+    def __init__(  # noqa: PLR0913  each part by its name
+        self,
+        *,
+        schedule: Schedule,
+        network: Network,
+        stores: SharedStores,
+        folder: Path,
+        checkpoints: Path,
+        settings: Settings,
+        within: Callable[[MachineClock, Callable[[], None]], None],
+        on_node: Callable[[SimulatedNode, Order], Answer],
+        run_until: Callable[[float], None],
+        is_store_down: Callable[[], bool],
+        loses_answer: Callable[[], bool],
+        solver_fault: Callable[[], int | None],
+        before_commit: Callable[[], None],
+        committed: Callable[[int, Changes, int], None],
+        strikes: Callable[[str], bool],
+    ) -> None:
+        self.schedule, self.network, self.stores = schedule, network, stores
+        self.folder, self.checkpoints, self.settings = folder, checkpoints, settings
+        self.within, self.on_node, self.run_until = within, on_node, run_until
+        self.is_store_down, self.loses_answer, self.solver_fault = is_store_down, loses_answer, solver_fault
+        self.before_commit, self.committed, self.strikes = before_commit, committed, strikes
+
+
+class ServiceProcess:
+    """A process that leads or stands by. `strike` arms a fault for its next commit or exchange.
+
+    `ended` are the names of processes that have ended, which those on the same machine see (`sees_others`).
+    """
+
+    def __init__(self, index: int, around: Surroundings, *, rate: float, sees_others: bool, ended: set[str]) -> None:
+        self.index, self.clock = index, MachineClock(around.schedule.true_s, booted_at_s=-5000.0, rate=rate)
+        self.is_up = False
+        self.generation: int | None = None  # while it leads
+        self._around, self._sees_others, self._ended = around, sees_others, ended
+        self._incarnation = 0
+        self._is_inside = self._is_doomed = False
+        self._armed: dict[FaultKind, float] = {}
+        self._suspended_until_s = 0.0
+        self._driver: Driver | None = None
+        self._backend: SimulatedBackend | None = None
+        self._link: SimulatedLink | None = None
+        self._heart: Heart | None = None
+
+    @property
+    def name(self) -> str:
+        """Return its name, which another process can tell from that of its successor."""
+        return f"service-{self.index}-{self._incarnation}"
+
+    @property
+    def _holder(self) -> str:
+        """Return its name as the leadership has it."""
+        return f"{self.name}:0:0:simulated"
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Start the process, unless it runs."""
+        if self.is_up:
+            return
+        self.is_up = True
+        self._incarnation += 1
+        settings = self._around.settings
+        self._system_clock = SystemClock(self.clock.wall_s, self.clock.boottime_s)
+        inner, self._leadership, check_leads = self._around.stores.open()
+        self._store = ProcessStore(
+            inner,
+            check_leads=check_leads,
+            befalls=self._befalls,
+            is_down=self._around.is_store_down,
+            committed=lambda changes, version: self._around.committed(self.index, changes, version),
+        )
+        self._candidate = Candidate(
+            self._leadership,
+            lease_s=settings.lease_of_leader_s,
+            monotonic_s=self.clock.boottime_s,
+            name=self._holder,
+            is_gone=lambda holder: self._sees_others and holder in self._ended,
+        )
+        self._again(0.0)
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._is_doomed = self._is_inside  # in the middle of a tick: it ends where it is suspended
+        if self.is_up and not self._is_inside:
+            self._dies()
+
+    def _dies(self) -> None:
+        self.is_up = self._is_doomed = False
+        self._ended.add(self._holder)
+        self._armed.clear()
+        if self._backend is not None:
+            self._backend.free_lock()
+        if self._link is not None:
+            self._link.close()
+        self._driver = self._backend = self._link = self._heart = self.generation = None
+
+    def suspend(self, until_s: float) -> None:
+        """Let the process do nothing until the instant of true time."""
+        self._suspended_until_s = max(self._suspended_until_s, until_s)
+
+    def lose_bridge(self, until_s: float) -> None:
+        """Let its link to the nodes be down until the instant of true time."""
+        if self._link is not None:
+            self._link.down_until_s = until_s
+
+    def strike(self, kind: FaultKind, until_s: float) -> None:
+        """Let the fault befall its next commit or exchange; a suspension ends at the instant of true time."""
+        self._armed[kind] = until_s
+
+    def calm(self) -> None:
+        """Let nothing that is armed befall it any more."""
+        self._armed.clear()
+        self._suspended_until_s = 0.0
+
+    # --- turns ---
+
+    def _again(self, after_s: float) -> None:
+        incarnation = self._incarnation
+        self._around.schedule.after(max(0.0, after_s), lambda: self._turn(incarnation))
+
+    def _turn(self, incarnation: int) -> None:
+        if incarnation != self._incarnation or not self.is_up or self._is_inside:
+            return
+        now_s = self._around.schedule.now_s
+        if now_s < self._suspended_until_s:
+            self._again(self._suspended_until_s - now_s)
+            return
+        self._is_inside = True
+        try:
+            self._around.within(self.clock, self._act)
+        except ProcessKilled:
+            self._is_inside = False
+            self._dies()
+            self._around.schedule.after(RESTART_S, self.start)
+        finally:
+            self._is_inside = False
+
+    def _act(self) -> None:
+        if self._driver is None:
+            self._try_to_lead()
+            self._again(0.0 if self._driver else self._candidate.look_every_s)
+        else:
+            self._again(self._tick(self._driver))
+
+    def _try_to_lead(self) -> None:
+        with suppress(GavelError, OSError):
+            if self._around.is_store_down():
+                return
+            term = self._candidate.try_to_lead()
+            if term is None:
+                return
+            try:
+                self._open(term)
+            except BackendUnavailable:
+                self._leadership.resign()
+
+    def _open(self, term: Term) -> None:
+        around = self._around
+        link = SimulatedLink(around.network, around.schedule, around.on_node, self._strikes_in_exchange)
+        folder = around.folder / ("service" if self._sees_others else f"service-{self.index}")
+        self._backend = SimulatedBackend(folder, around.checkpoints, around.settings, self._system_clock, term, link)
+        self._link, self.generation = link, term.generation
+        self._heart = Heart(
+            self._leadership,
+            lease_s=around.settings.lease_of_leader_s,
+            is_well=lambda: True,
+            on_lost=lambda: None,
+            monotonic_s=self.clock.boottime_s,
+        )
+        self._driver = self._made_driver(self._backend)
+        around.schedule.note(f"{self.name} leads {term.generation}")
+        self._beats_again(self._heart)
+
+    def _made_driver(self, backend: SimulatedBackend) -> Driver:
+        settings = self._around.settings
+        table = self._store.throughputs()
+        return Driver(
+            store=self._store,
+            backend=backend,
+            runner=SimulatedRunner(self._around.solver_fault),
+            estimator=ReconciledThroughputs.from_table(table, core_sharing=1, reference_profiles=_reference_profiles()),
+            fallback=EqualShare(),
+            clock=self._system_clock,
+            settings=settings,
+            choose_profiling=ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s),
+        )
+
+    def _beats_again(self, heart: Heart) -> None:
+        every_s = self._around.settings.lease_of_leader_s / BEATS_A_LEASE
+        self._around.schedule.after(every_s, lambda: self._beat(heart))
+
+    def _beat(self, heart: Heart) -> None:
+        if heart is not self._heart:
+            return
+        if self._around.schedule.now_s >= self._suspended_until_s and not self._around.is_store_down():
+            heart.turn()
+        self._beats_again(heart)
+
+    def _tick(self, driver: Driver) -> float:
+        """Tick once; return the seconds until the next tick."""
+        settings = self._around.settings
+        assert self._heart is not None, "a leader has a heart"
+        try:
+            self._heart.check()
+            due_s = driver.tick()
+        except LeadershipLost:
+            self._step_down()
+            return self._candidate.look_every_s
+        except (InvariantViolated, InvalidTransition) as error:
+            raise Violation("production_check", str(error)) from error
+        except (GavelError, OSError) as error:
+            self._around.schedule.note(f"{self.name} tick failed: {type(error).__name__}")
+            return settings.idle_tick_s
+        if driver.halted:
+            raise Violation("planning_goes_on", driver.halted)
+        now_s = self._system_clock.now_s()
+        pause_s = settings.idle_tick_s if driver.is_idle else settings.tick_s
+        return max(settings.tick_s / 10, min(due_s - now_s, pause_s))
+
+    def _step_down(self) -> None:
+        self._around.schedule.note(f"{self.name} steps down")
+        if self._backend is not None:
+            self._backend.close()
+        with suppress(GavelError):
+            self._leadership.resign()
+        self._driver = self._backend = self._link = self._heart = self.generation = None
+
+    # --- what befalls it in the middle of something ---
+
+    def _befalls(self, where: str) -> None:
+        if where == "before_commit":
+            self._around.before_commit()
+        if self._around.strikes(where) or self._armed.pop(FaultKind(f"crash_{where}"), None) is not None:
+            self._around.schedule.note(f"{self.name} dies {where}")
+            raise ProcessKilled
+        until_s = self._armed.pop(FaultKind(f"pause_{where}"), None)
+        if until_s is not None:
+            self._around.schedule.note(f"{self.name} sleeps {where}")
+            self.suspend(until_s)
+            self._around.run_until(until_s)
+            if self._is_doomed:
+                raise ProcessKilled
+        if where == "after_commit" and self._around.loses_answer():
+            raise StoreUnavailable("the answer of the commit was lost")
+
+    def _strikes_in_exchange(self) -> None:
+        if self._around.strikes("in_exchange") or self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
+            self._around.schedule.note(f"{self.name} dies in an exchange")
+            raise ProcessKilled
+
+
+@cache
+def _reference_profiles() -> tuple[ThroughputEstimate, ...]:
+    return reference_table()

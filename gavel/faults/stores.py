@@ -1,0 +1,136 @@
+"""The store as one process of the service sees it, with what may befall a call, and what all processes share."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from random import Random
+from tempfile import mkdtemp
+from typing import Protocol
+
+from gavel.errors import StoreUnavailable
+from gavel.ports import Changes, Snapshot, ThroughputEstimate
+from gavel.store.leadership_rules import Election
+from gavel.store.memory import MemoryStore
+from gavel.store.memory_leadership import LeadershipInMemory, SharedRow
+from gavel.store.samples import SimulationStore
+from gavel.store.sql import SqlStore
+from gavel.types import Job, JobId, Prediction
+
+BUSY_TIMEOUT_S = 5.0
+
+
+class SharedStores(Protocol):
+    """What all processes share: each opens its own view of it."""
+
+    requests: SimulationStore  # what clients use, and what invariants read
+
+    def open(self) -> tuple[SimulationStore, Election, Callable[[], None]]:
+        """Return a process's store, its part in the leadership, and the check of each of its commits."""
+
+    def close(self) -> None:
+        """Close everything."""
+
+
+class InMemory:
+    """One store in memory for all processes."""
+
+    def __init__(self, seed: int) -> None:
+        self.requests: SimulationStore = MemoryStore(random_bits=Random(f"ids-{seed}").getrandbits)  # noqa: S311
+        self._row = SharedRow()
+
+    def open(self) -> tuple[SimulationStore, Election, Callable[[], None]]:
+        """Return the shared store; a leader's commits are checked before they reach it."""
+        leadership = LeadershipInMemory(self._row)
+        return self.requests, leadership, leadership.check
+
+    def close(self) -> None:
+        """Do nothing: nothing is held outside this process."""
+
+
+class OnFile:
+    """A real SQLite database; each process has connections and a writer of its own, as in production."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self._seed, self._opened = seed, list[SqlStore]()
+        path = folder / "gavel.db"
+        shutil.copyfile(_migrated(), path)
+        self._url = f"sqlite:///{path}"
+        self.requests: SimulationStore = self._store()
+
+    def _store(self) -> SqlStore:
+        number = len(self._opened)
+        bits = Random(f"ids-{self._seed}-{number}").getrandbits  # noqa: S311 - not for secrets
+        store = SqlStore(self._url, busy_timeout_s=BUSY_TIMEOUT_S, random_bits=bits)
+        self._opened.append(store)
+        return store
+
+    def open(self) -> tuple[SimulationStore, Election, Callable[[], None]]:
+        """Return a store of the process's own, which checks the leadership in each commit itself."""
+        store = self._store()
+        return store, store.leadership, lambda: None
+
+    def close(self) -> None:
+        """Close every connection."""
+        for store in self._opened:
+            store.close()
+
+
+@cache
+def _migrated() -> Path:
+    """Return the file of an empty database with all migrations, made once in a process."""
+    path = Path(mkdtemp(prefix="gavel-faults-")) / "empty.db"
+    SqlStore(f"sqlite:///{path}").close()
+    return path
+
+
+class ProcessStore:
+    """A SchedulerStore. `befalls` is called before and after each commit, and may end or suspend the process there."""
+
+    def __init__(
+        self,
+        store: SimulationStore,
+        *,
+        check_leads: Callable[[], None],
+        befalls: Callable[[str], None],
+        is_down: Callable[[], bool],
+        committed: Callable[[Changes, int], None],
+    ) -> None:
+        self._store, self._check_leads = store, check_leads
+        self._befalls, self._is_down, self._committed = befalls, is_down, committed
+
+    def snapshot(self) -> Snapshot:
+        """Return a consistent snapshot. Raises StoreUnavailable."""
+        self._refuse_if_down()
+        return self._store.snapshot()
+
+    def commit(self, expected_version: int, changes: Changes) -> int:
+        """Write all changes, or none; the answer may be lost all the same."""
+        self._befalls("before_commit")
+        self._refuse_if_down()
+        self._check_leads()
+        version = self._store.commit(expected_version, changes)
+        self._committed(changes, version)
+        self._befalls("after_commit")
+        return version
+
+    def job(self, job_id: JobId) -> Job:
+        """Return the job. Raises NotFound."""
+        return self._store.job(job_id)
+
+    def predictions(self, *, limit: int = 500) -> tuple[Prediction, ...]:
+        """Return the predictions for the jobs that completed last."""
+        return self._store.predictions(limit=limit)
+
+    def throughputs(self) -> tuple[ThroughputEstimate, ...]:
+        """Return the estimator's table as last committed."""
+        return self._store.throughputs()
+
+    def _refuse_if_down(self) -> None:
+        if self._is_down():
+            raise StoreUnavailable("the database cannot be used now")
+
+
+def jobs_of(store: SimulationStore) -> Mapping[JobId, Job]:
+    """Return every unfinished job."""
+    return store.snapshot().jobs
