@@ -1,5 +1,6 @@
 """The store as one process of the service sees it, with what may befall a call, and what all processes share."""
 
+import atexit
 import shutil
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -79,7 +80,9 @@ class OnFile:
 @cache
 def _migrated() -> Path:
     """Return the file of an empty database with all migrations, made once in a process."""
-    path = Path(mkdtemp(prefix="gavel-faults-")) / "empty.db"
+    folder = mkdtemp(prefix="gavel-faults-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "empty.db"
     SqlStore(f"sqlite:///{path}").close()
     return path
 

@@ -11,16 +11,15 @@ from gavel.faults.world import run
 from tests.faults.scenes import SCENES
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-STORES = {"memory": False, "SQLite": True} if IS_FULL else {"memory": False}
-NAMES = list(SCENES) if IS_FULL else ["a job"]
+ON_FILE = ("a job", "a cancellation")
+CASES = [*((name, False) for name in SCENES), *((name, True) for name in ON_FILE)] if IS_FULL else [("a job", False)]
 
 
 @pytest.mark.timeout(1800 if IS_FULL else 400)
-@pytest.mark.parametrize("store", STORES)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_crash_at_any_point_breaks_nothing(name: str, store: str) -> None:
+@pytest.mark.parametrize(("name", "is_durable"), CASES)
+def test_a_crash_at_any_point_breaks_nothing(name: str, is_durable: bool) -> None:
     """1. Count. 2. Strike each point once; the crash strikes exactly there, and everything holds and ends."""
-    scenario = replace(SCENES[name], is_durable=STORES[store])
+    scenario = replace(SCENES[name], is_durable=is_durable)
     with silenced():
         whole, again = CrashCounter(), CrashCounter()
         assert run(scenario, crashes=whole).violation is None

@@ -19,7 +19,7 @@ from tests.faults.planted import PLANTED, SURVIVORS
 from tests.faults.scenes import NOTICED_IN
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-SEEDS = range(0, 2000) if IS_FULL else range(0, 30)
+SEEDS = range(0, 1000) if IS_FULL else range(0, 30)
 PROCESSES = 2 if IS_FULL else 1
 KILLED_WITHIN = 500
 DURABLE = 23  # a seed whose store is SQLite on a file
