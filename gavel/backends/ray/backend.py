@@ -234,10 +234,8 @@ class RayBackend(FolderBackend):
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
         folder = None if self._shared is None else self._shared.wanted()
-        isolation = self._settings.preparation.isolation
-        return Order(
-            epoch=self._epoch, shards=shards, keep_code_s=self._keep_code_s, folder=folder, isolation=isolation
-        )
+        kept, isolation = self._keep_code_s, self._settings.preparation.isolation
+        return Order(epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder, isolation=isolation)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
