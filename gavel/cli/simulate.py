@@ -47,6 +47,9 @@ Backfill = Annotated[
     bool | None, typer.Option("--backfill/--no-backfill", help="Give free workers away within a round, too.")
 ]
 TierText = Annotated[list[str] | None, typer.Option("--tier", metavar="NAME=WEIGHT", help="A tier; repeatable.")]
+WithinUser = Annotated[
+    str | None, typer.Option(help="How the jobs of one user share in every tier: fast, equal, fifo, ..")
+]
 TierShares = Annotated[str | None, typer.Option(metavar="NAME=PART,..", help="Draw the tier of each job so.")]
 Cost = Annotated[
     list[str] | None, typer.Option(metavar="[KIND=]SECONDS", help="Seconds that a start costs; repeatable.")
@@ -82,6 +85,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     backfill: Backfill = None,
     tier: TierText = None,
     tier_shares: TierShares = None,
+    within_user: WithinUser = None,
     switch_cost_s: Cost = None,
     consolidation: Consolidation = False,
     packing: Packing = None,
@@ -115,6 +119,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
         backfill=backfill,
         tiers=tuple(tier or ()),
         tier_shares=tier_shares,
+        within_user=within_user,
         switch_cost_s=tuple(switch_cost_s or ()),
         consolidation=consolidation,
         packing=packing,

@@ -23,7 +23,7 @@ from gavel.simulator.figures import makespan_bound_h
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.rules import rules_of
-from gavel.types import Cluster
+from gavel.types import Cluster, Tier
 from workloads.traces.history import Surroundings
 from workloads.traces.throughputs import ScaledRates, ThroughputTable, read_throughputs
 
@@ -59,6 +59,7 @@ class Choices:
     backfill: bool | None
     tiers: tuple[str, ...]
     tier_shares: str | None
+    within_user: str | None
     switch_cost_s: tuple[str, ...]
     consolidation: bool
     packing: bool | None
@@ -144,6 +145,15 @@ def compared(choices: Choices) -> Comparison:
     )
 
 
+def _within_users(tiers: tuple[Tier, ...], order: str | None) -> tuple[Tier, ...]:
+    """Return the tiers, the jobs of one user sharing so in each, if it is given. Raise InvalidRequest."""
+    if order is None:
+        return tiers
+    if order not in registry.WITHIN_USER:
+        raise InvalidRequest("within_user", f"is {order}; give one of {', '.join(registry.WITHIN_USER)}")
+    return tuple(replace(tier, within_user=order) for tier in tiers)
+
+
 def _scenario(
     choices: Choices, policy: str, table: ThroughputTable | None, tiers: tuple[str, ...], around: Surroundings
 ) -> Scenario:
@@ -156,7 +166,7 @@ def _scenario(
         cluster=cluster,
         throughput={},
         settings=rules,
-        tiers=setup.tiers_of((*tiers, *choices.tiers), around.tiers),
+        tiers=_within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user),
         measure=setup.range_of(choices.measure) if choices.measure else None,
         switch_cost_s=setup.costs_of(choices.switch_cost_s),
         spread=ScaledRates(ThroughputTable(rates=table.spread)) if table and choices.consolidation else None,

@@ -12,7 +12,7 @@ from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.cluster import VirtualCluster, program
 from gavel.store.memory import MemoryStore
-from gavel.types import Cluster, GangState, Job, JobState, Lease, Node, Observation, Operation, RoundPlan, Worker
+from gavel.types import Cluster, GangState, Job, JobState, Lease, Node, Observation, Operation, RoundPlan, Tier, Worker
 from tests.builders import a_cluster, a_spec
 
 RATES = {("mlp", 1, "fast"): 10.0, ("mlp", 1, "slow"): 5.0, ("mlp", 2, "fast"): 15.0, ("mlp", 2, "slow"): 8.0}
@@ -41,6 +41,13 @@ class WatchedCluster(VirtualCluster):
         return self.seen
 
 
+def _where_jobs_share_alike() -> MemoryStore:
+    """A store whose default tier lets the jobs of one user take turns: most tests of rounds are about that."""
+    store = MemoryStore()
+    store.put_tier(Tier(name="default", within_user="equal"), expected_version=1, by="test", now_s=0.0)
+    return store
+
+
 class World:
     """`run` moves the clock from event to event."""
 
@@ -55,7 +62,7 @@ class World:
         **settings: Any,
     ) -> None:
         self.clock = ManualClock()
-        self.store = store or MemoryStore()
+        self.store = store or _where_jobs_share_alike()
         self.runner = runner or InlineRunner()
         cluster = cluster or a_cluster(fast=2, slow=2)
         self.backend = WatchedCluster(cluster, rates, self.clock, switch_cost_s, settings.pop("gang_grace_s", 0.0))

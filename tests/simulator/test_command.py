@@ -220,7 +220,16 @@ def test_a_file_of_every_form_is_simulated(form: str, rates: Path, tmp_path: Pat
 
 
 def test_tiers_have_their_shares_and_their_envy(trace: Path, tmp_path: Path) -> None:
-    options = ["--policy", "hierarchical", "--tier-shares", "gold=1,free=1", "--tier", "gold=4"]
+    options = [
+        "--policy",
+        "hierarchical",
+        "--tier-shares",
+        "gold=1,free=1",
+        "--tier",
+        "gold=4",
+        "--within-user",
+        "equal",
+    ]
     assert simulated(trace, tmp_path / "out", *options)[0] == 0
     content = results(tmp_path / "out")
     assert set(content["tier_shares"]) == {"default", "free", "gold"}

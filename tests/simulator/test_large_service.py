@@ -53,7 +53,7 @@ def test_what_ends_between_rounds_writes_does_not_grow_with_the_jobs_that_wait(t
         simulated_nodes={"a": 10}, simulated_report_period_s=1e4, round_duration_s=1000, planning_lead_fraction=0.0
     )
     store, clock = CountingStore(f"sqlite:///{tmp_path}/gavel.db"), ManualClock(1e9)
-    store.put_tier(Tier(name="gold"), expected_version=None, by="test", now_s=1e9)
+    store.put_tier(Tier(name="gold", within_user="equal"), expected_version=None, by="test", now_s=1e9)
     specs = [a_spec(total_steps=500 * (1 + index % 10)) for index in range(10 + waiting)]
     store.submit_many(specs, key=None, body_hash="", now_s=1e9)
     driver = Driver(
