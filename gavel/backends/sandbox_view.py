@@ -87,7 +87,9 @@ def _view(launch: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]
     wanted = {**shown, **hidden, **launch["own"], **extra}
     view: dict[str, str] = {}
     for path in sorted(wanted, key=lambda each: each.split("/")):
-        if os.path.exists(path) and _kind_above(path, view) != wanted[path]:
+        above = _kind_above(path, view)
+        is_seen = above in ("rw", "ro") and os.path.islink(path)  # nothing can be mounted on a link; its target is
+        if os.path.exists(path) and above != wanted[path] and not is_seen:
             view[path] = wanted[path]
     return view
 

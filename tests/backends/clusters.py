@@ -69,12 +69,16 @@ def command_of(pid: int) -> bytes:
 
 
 def pid_of(inside: str) -> int:
-    """The process that calls itself NAMESPACE:PID, the inode of its namespace of processes; 0 if there is none."""
-    namespace, pid = inside.split(":")
+    """The process that calls itself NAMESPACE:PID[:START], the inode of its namespace of processes; 0: there is none.
+
+    START is the start time of `/proc/PID/stat`: a new namespace may have the number of one that is gone.
+    """
+    namespace, pid, *start = inside.split(":")
     for status in Path("/proc").glob("[0-9]*/status"):
         with suppress(OSError):
             fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
             is_in_it = str((status.parent / "ns" / "pid").stat().st_ino) == namespace
+            is_in_it = is_in_it and start in ([], [stat_fields(int(status.parent.name))[19]])
             if is_in_it and fields["NSpid"].split()[-1] == pid and not fields["State"].strip().startswith("Z"):
                 return int(status.parent.name)
     return 0

@@ -52,7 +52,8 @@ time.sleep(60)
 """
 LIBRARY = """
 import os
-LOADED_BY = f"{os.stat('/proc/self/ns/pid').st_ino}:{os.getpid()}"
+STARTED = open("/proc/self/stat").read().rpartition(")")[2].split()[19]  # namespaces that are gone lend their numbers
+LOADED_BY = f"{os.stat('/proc/self/ns/pid').st_ino}:{os.getpid()}:{STARTED}"
 with open(os.environ["LOADED"], "a") as file:
     file.write(f"{LOADED_BY} {os.environ.get('GAVEL_WARM', '')}\\n")
 """
