@@ -30,6 +30,7 @@ from gavel.faults.service import ServiceProcess, Surroundings
 from gavel.faults.shard import SimulatedShard
 from gavel.faults.stores import InMemory, OnFile, SharedStores
 from gavel.ports import Changes
+from gavel.types import OperationState
 
 EVENTS_MAX = 60_000
 SETTLE_S = 30.0  # after the last job has ended, until nothing of it may be left
@@ -194,7 +195,9 @@ class World:
 
     def _is_drained(self) -> bool:
         submitted = self._ledger.submitted.keys() >= self._ledger.attempted
-        return submitted and not self._stores.requests.snapshot().jobs
+        operations = map(self._stores.requests.operation, self._ledger.operations)
+        has_ended = all(each.state is not OperationState.PENDING for each in operations)
+        return submitted and has_ended and not self._stores.requests.snapshot().jobs
 
     def _unfinished(self) -> str:
         jobs = self._stores.requests.snapshot().jobs.values()

@@ -19,12 +19,16 @@ class Operations(Invariant):
         if not launched or not evidence.ledger.operations:
             return
         closed = {node.name for node in evidence.store.nodes() if node.is_cordoned}
-        workers = {worker.id: worker.node for worker in evidence.store.cluster().workers}
-        for record in evidence.store.snapshot().round_records:
-            for lease in record.plan.leases:
-                nodes = {workers.get(worker, "") for worker in lease.worker_ids}
-                if (lease.job_id, lease.generation) in launched and nodes & closed:
-                    raise self.fail(f"job {lease.job_id} was launched on {sorted(nodes & closed)}, which is closed")
+        node_of = {worker.id: worker.node for worker in evidence.store.cluster().workers}
+        leases = {  # of a plan that came to nothing a newer one may have the generation again
+            (lease.job_id, lease.generation): lease
+            for record in sorted(evidence.store.snapshot().round_records, key=lambda each: each.plan.round_index)
+            for lease in record.plan.leases
+        }
+        for key in launched:
+            nodes = {node_of.get(worker, "") for worker in leases[key].worker_ids} if key in leases else set()
+            if nodes & closed:
+                raise self.fail(f"job {key[0]} was launched on {sorted(nodes & closed)}, which is closed")
 
     def at_end(self, evidence: Evidence) -> None:
         """Check that every acknowledged operation has ended."""
