@@ -132,11 +132,15 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
         comparison = compared(choices)
     _show(comparison)
     if out:
-        out.mkdir(parents=True, exist_ok=True)
-        with (out / "results.json").open("w", encoding="utf-8") as file:
-            file.writelines(comparison.as_json())
-        (out / "report.html").write_text(comparison.as_html(), encoding="utf-8")
-        typer.echo(f"written: {out / 'results.json'}, {out / 'report.html'}", err=True)
+        _write(comparison, out)
+
+
+def _write(comparison: "Comparison", out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / "results.json").open("w", encoding="utf-8") as file:
+        file.writelines(comparison.as_json())
+    (out / "report.html").write_text(comparison.as_html(), encoding="utf-8")
+    typer.echo(f"written: {out / 'results.json'}, {out / 'report.html'}", err=True)
 
 
 @app.command("export-trace")

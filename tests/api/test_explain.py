@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gavel.types import Expected, JobState, Lease, Prediction, Tier
+from gavel.types import Expected, JobState, Lease, Prediction
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 from tests.mechanism.world import World
@@ -82,8 +82,6 @@ def test_the_scheduler_predicts_each_new_job_once_and_settles_it_when_it_complet
     would all end before that is known.
     """
     world = World()
-    alike = Tier(name="default", within_user="equal")
-    world.store.put_tier(alike, expected_version=1, by="op", now_s=0.0)
     ids = [world.submit(100 * (1 + index % 3)) for index in range(8)]
     world.run(lambda: all(world.store.job(each).state is JobState.COMPLETED for each in ids))
     predictions = world.store.predictions()
