@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import is_late, rank_weight
+from gavel.policies.tiers.ranks import RHO_LIMIT, is_late, rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]
@@ -37,7 +37,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
     """
 
     length: Length = "remaining"
-    rho_limit: float = 1.25
+    rho_limit: float = RHO_LIMIT
 
     name: ClassVar[str] = "rank_weighted_speed"
     formula: ClassVar[str] = (

@@ -7,6 +7,7 @@ from gavel.types import AllocationProblem, BoolArray, FloatArray
 
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
 EVEN_PART = 0.3  # of each job's weight, alike for all
+RHO_LIMIT = 1.25  # from which on a job is late, where nothing else is stated
 
 
 def rank_weight(length: FloatArray) -> FloatArray:

@@ -6,14 +6,13 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.tiers.objectives import rearranged_of
-from gavel.policies.tiers.ranks import is_late, rank_weight
+from gavel.policies.tiers.ranks import RHO_LIMIT, is_late, rank_weight
 from gavel.policies.tiers.tree import Node
 from gavel.types import AllocationProblem, FloatArray, IntArray
 
 SLACK = 1e-7  # relative: so much less is as good, or rounding would leave no room
 EARLIER = 1e-4  # relative: so much more an earlier one of two jobs of one length counts
 LEAST_CLAIM = 1e-3  # of a job that takes only what no other can use
-RHO_LIMIT = 1.25  # from which on a job is late
 
 
 @dataclass(frozen=True, slots=True, eq=False)
