@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gavel.backends.meeting import DEVICES
+from gavel.backends.pci import amd_gpus, line, uuid_of
 
 EVERY_S = 1.0  # NVML's own figure is of the last second at most
 LIBRARY = "libnvidia-ml.so.1"
-PCI_DEVICES = Path("/sys/bus/pci/devices")
 
 
 class Reading(NamedTuple):
@@ -64,21 +64,18 @@ class Nvml:
 class AmdGpu:
     """The files of the kernel's driver for AMD's GPUs. Raises OSError if there is no such GPU."""
 
-    def __init__(self, devices: Path = PCI_DEVICES) -> None:
-        self._folder_of = {f"GPU-{_line(path)}": path.parent for path in devices.glob("*/unique_id")}
+    def __init__(self, devices: Path | None = None) -> None:
+        self._folder_of = amd_gpus(devices)
         if not self._folder_of:
-            raise OSError(f"no GPU of AMD is in {devices}")
+            raise OSError("this machine has no GPU of AMD")
 
     def read(self, device: str) -> Reading | None:
         """Return what the device with this UUID does now; None if it cannot be told."""
-        folder = self._folder_of.get(f"GPU-{device[4:].lower()}")
+        folder = self._folder_of.get(uuid_of(device))
         if folder is None:
             return None
-        try:
-            busy, used = _line(folder / "gpu_busy_percent"), _line(folder / "mem_info_vram_used")
-            return Reading(int(busy) / 100, int(used))
-        except (OSError, ValueError):
-            return None
+        busy, used = line(folder / "gpu_busy_percent"), line(folder / "mem_info_vram_used")
+        return Reading(int(busy) / 100, int(used)) if busy.isdecimal() and used.isdecimal() else None
 
 
 def open_driver() -> Driver:
@@ -87,10 +84,6 @@ def open_driver() -> Driver:
         return Nvml()
     except (OSError, AttributeError):
         return AmdGpu()
-
-
-def _line(path: Path) -> str:
-    return path.read_text(encoding="ascii").strip().lower()
 
 
 class AcceleratorSampler:

@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from gavel.backends.gpus import Ask, Gpu, near_cpus, no_answer
+from gavel.backends.gpus import LEAST_MIB, Ask, Gpu, held, lost, memory_errors, near_cpus, no_answer
+from gavel.backends.pci import uuid_of as uuid_of_id
 
 VARIABLE = "ROCR_VISIBLE_DEVICES"  # what AMD recommends on Linux; it takes the UUIDs that the HIP runtime uses
 LIST = ("list", "-e", "--json")
@@ -17,7 +18,6 @@ PROCESSES = ("process", "--json")
 ROCM = ("--showproductname", "--showuniqueid", "--showbus", "--showmeminfo", "vram", "--json")
 UUID = re.compile(r"GPU-[0-9a-f]{16}", re.IGNORECASE)
 BYTES = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}  # amd-smi writes binary multiples so
-LEAST_BYTES = 256 << 20  # what monitors hold is less
 
 
 def find_gpus(ask: Ask) -> tuple[list[Gpu], list[str]]:
@@ -65,7 +65,7 @@ def read_cards(listed: str) -> tuple[list[Gpu], list[str]]:
         if not card.startswith("card"):
             continue
         name = _text(each, "Card Series") or _text(each, "Card series")
-        uuid = f"GPU-{_text(each, 'Unique ID').lower().removeprefix('0x').zfill(16)}"
+        uuid = uuid_of_id(_text(each, "Unique ID"))
         if name in ("", "N/A") or not UUID.fullmatch(uuid):
             notes.append(f"{card} {json.dumps(each)[:200]}")
             continue
@@ -83,21 +83,19 @@ def problems(devices: Collection[str], ask: Ask, is_ours: Callable[[int], bool])
         return {}
     try:
         uuid_of = {_text(each, "gpu"): _text(each, "hip_uuid") for each in _entries(ask([program, *LIST]))}
-        held = foreign_processes(_entries(ask([program, *PROCESSES])), uuid_of, is_ours)
-        return {**held, **broken(devices, _entries(ask([program, *ERRORS])), uuid_of)}
+        used = foreign_processes(_entries(ask([program, *PROCESSES])), uuid_of, is_ours)
+        return {**used, **broken(devices, _entries(ask([program, *ERRORS])), uuid_of)}
     except (subprocess.SubprocessError, OSError, ValueError) as problem:
         return dict.fromkeys(devices, f"amd-smi does not answer: {problem}")
 
 
 def broken(devices: Collection[str], errors: Collection[Any], uuid_of: Mapping[str, str]) -> dict[str, str]:
     """Return the problem of each device that amd-smi does not list any more, or that has memory errors."""
-    lost = "amd-smi does not list it any more, it may be lost from the bus: reset it, or reboot"
-    unusable = {device: lost for device in devices if device not in uuid_of.values()}
+    unusable = {device: lost("amd-smi") for device in devices if device not in uuid_of.values()}
     for each in errors:
         count = _text(each, "ecc", "total_uncorrectable_count")
         if count.isdecimal() and int(count):
-            why = f"it has {int(count)} uncorrected memory errors: reset it, and replace it if they come back"
-            unusable[uuid_of.get(_text(each, "gpu"), "")] = why
+            unusable[uuid_of.get(_text(each, "gpu"), "")] = memory_errors(int(count))
     return unusable
 
 
@@ -105,23 +103,22 @@ def foreign_processes(
     listed: Collection[Any], uuid_of: Mapping[str, str], is_ours: Callable[[int], bool]
 ) -> dict[str, str]:
     """Return what is to be said of each GPU of which a process outside all gangs holds much memory."""
-    held = {}
+    used = {}
     for each in listed:
-        for pid, name, memory in _processes(each):
-            if memory >= LEAST_BYTES and not is_ours(pid):
-                text = f"process {pid} ({name[:60]}) holds {memory >> 20} MiB of its memory: end that, and it is used"
-                held[uuid_of.get(_text(each, "gpu"), "")] = text
-    return held
+        for pid, name, memory_mib in _processes(each):
+            if memory_mib >= LEAST_MIB and not is_ours(pid):
+                used[uuid_of.get(_text(each, "gpu"), "")] = held(pid, name, memory_mib)
+    return used
 
 
 def _processes(gpu: Any) -> Iterator[tuple[int, str, int]]:
-    """Yield number, name and accelerator memory of each process; where none runs, amd-smi writes a sentence."""
+    """Yield number, name and accelerator memory in MiB of each process; where none runs, amd-smi writes a sentence."""
     processes = _at(gpu, "process_list")
     for entry in processes if isinstance(processes, list) else ():
         pid = _text(entry, "process_info", "pid")
         if pid.isdecimal():
-            memory = _bytes(_at(entry, "process_info", "memory_usage", "vram_mem"))
-            yield int(pid), _text(entry, "process_info", "name"), memory
+            memory_bytes = _bytes(_at(entry, "process_info", "memory_usage", "vram_mem"))
+            yield int(pid), _text(entry, "process_info", "name"), memory_bytes >> 20
 
 
 def _entries(printed: str) -> list[Any]:

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from gavel.backends.gpus import LEAST_MIB, held
 from gavel.backends.machine import stat_fields
 
 QUERY = ("--query-compute-apps=gpu_uuid,pid,used_memory,process_name", "--format=csv,noheader,nounits")
 ANSWER_LIMIT_S = 30.0
-LEAST_MIB = 256  # what monitors hold is less
 SUPERVISOR = b"gavel/backends/supervisor.py"
 
 
 def foreign_processes(listed: str, is_ours: Callable[[int], bool]) -> dict[str, str]:
     """Return what is to be said of each GPU (by UUID) that others use, of the answer to `QUERY`."""
-    held: dict[str, str] = {}
+    used: dict[str, str] = {}
     for line in listed.splitlines():
         cells = [cell.strip() for cell in line.split(",", 3)]
         if len(cells) == 4 and cells[1].isdigit() and cells[2].isdigit() and int(cells[2]) >= LEAST_MIB:
             uuid, pid, mib, program = cells
             if not is_ours(int(pid)):
-                held[uuid] = f"process {pid} ({program[:60]}) holds {mib} MiB of its memory: end that, and it is used"
-    return held
+                used[uuid] = held(int(pid), program, int(mib))
+    return used
 
 
 def now() -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from gavel.backends import amd, foreign_processes
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.background_look import BackgroundLook
-from gavel.backends.gpus import Ask
+from gavel.backends.gpus import Ask, lost, memory_errors
 from gavel.types import Cluster, WorkerId
 
 LOOK_EVERY_S = 10.0
@@ -91,10 +91,10 @@ def problems_of(printed: str, devices: Iterable[str]) -> dict[str, str]:
 
 def _problem(row: Sequence[str] | None) -> str:
     if row is None:
-        return "nvidia-smi does not list it any more, it may be lost from the bus: reset it, or reboot"
+        return lost("nvidia-smi")
     errors, heat, power = row
     if errors.isdigit() and int(errors):
-        return f"it has {errors} uncorrected memory errors: reset it, and replace it if they come back"
+        return memory_errors(int(errors))
     if heat == "Active":
         return "it is slowed down by heat: look at its cooling; it is used again when it has cooled down"
     if power == "Active":

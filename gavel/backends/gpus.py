@@ -3,9 +3,8 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-PCI_DEVICES = Path("/sys/bus/pci/devices")
+from gavel.backends import pci
 
 Ask = Callable[[Sequence[str]], str]
 """Returns what a program prints. Raises SubprocessError or OSError."""
@@ -31,8 +30,8 @@ def near_cpus(bus: str) -> frozenset[int]:
     """Return the logical CPUs next to a device on the PCI bus, as the kernel says; none where it says nothing."""
     device = re.sub(r"^0000(?=[0-9a-f]{4}:)", "", bus.lower())  # nvidia-smi writes eight digits of the domain
     try:
-        return cpus_of((PCI_DEVICES / device / "local_cpulist").read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        return cpus_of(pci.line(pci.PCI_DEVICES / device / "local_cpulist"))
+    except ValueError:
         return frozenset()
 
 
@@ -61,3 +60,23 @@ def no_answer(program: str, problem: Exception) -> str:
     printed = str(getattr(problem, "stdout", None) or getattr(problem, "stderr", None) or "").strip()
     why = f"{problem} {printed.splitlines()[-1] if printed else ''}".strip()
     return f"{program} is there but does not answer, so no GPU is used: {why}"
+
+
+# --- why a GPU cannot be used now ---------------------------------------------------------------------------------
+
+LEAST_MIB = 256  # what monitors hold is less
+
+
+def lost(program: str) -> str:
+    """Return why a GPU that its vendor's program lists no more is not used."""
+    return f"{program} does not list it any more, it may be lost from the bus: reset it, or reboot"
+
+
+def memory_errors(count: int) -> str:
+    """Return why a GPU with uncorrected memory errors is not used."""
+    return f"it has {count} uncorrected memory errors: reset it, and replace it if they come back"
+
+
+def held(pid: int, program: str, memory_mib: int) -> str:
+    """Return why a GPU that a process outside all gangs uses is not used."""
+    return f"process {pid} ({program[:60]}) holds {memory_mib} MiB of its memory: end that, and it is used"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gavel.backends import amd, gpus
+from gavel.backends import amd, pci
 from gavel.backends.input_cache import CachedInput
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import DEVICES, ONEAPI
@@ -116,10 +116,10 @@ def _gpus(named: Sequence[str]) -> list[str]:
 
 
 def _render_nodes(named: Sequence[str]) -> Iterator[str]:
-    """Yield the node of each GPU of AMD, which the kernel's driver names beside its unique id."""
-    for path in gpus.PCI_DEVICES.glob("*/unique_id"):
-        if f"gpu-{path.read_text(encoding='ascii').strip().lower()}" in map(str.lower, named):
-            yield from (f"/dev/dri/{node.name}" for node in path.parent.glob("drm/renderD*"))
+    """Yield the node of each GPU of AMD."""
+    folders = pci.amd_gpus()
+    for folder in (folders[uuid] for uuid in map(pci.uuid_of, named) if uuid in folders):
+        yield from (f"/dev/dri/{node.name}" for node in folder.glob("drm/renderD*"))
 
 
 def _minors() -> dict[str, str]:

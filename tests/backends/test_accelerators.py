@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.backends import accelerators, nvidia
-from gavel.backends import gpus as gpu_places
+from gavel.backends import accelerators, nvidia, pci
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.probe import probe
 from gavel.types import Worker
@@ -97,7 +96,7 @@ def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(accelerators, "_cores", lambda: (list(range(12)), []))
     monkeypatch.setattr(accelerators, "_numpy_features", lambda: AVX512)
-    monkeypatch.setattr(gpu_places, "PCI_DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(pci, "PCI_DEVICES", tmp_path / "devices")
 
     def install(program: str) -> None:
         (tmp_path / "nvidia-smi").write_text(program)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.backends import accelerators, amd, gpus
+from gavel.backends import accelerators, amd, pci
 from gavel.backends.accelerator_sampler import AmdGpu, Reading, devices_of
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.gpu_health import GpuHealth
@@ -83,7 +83,7 @@ def amd_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AmdSmi:
     """A machine of twelve cores with two GPUs of AMD."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(accelerators, "_cores", lambda: (list(range(12)), []))
-    monkeypatch.setattr(gpus, "PCI_DEVICES", tmp_path / "devices")
+    monkeypatch.setattr(pci, "PCI_DEVICES", tmp_path / "devices")
     (tmp_path / "devices" / "0000:83:00.0").mkdir(parents=True)
     (tmp_path / "devices" / "0000:83:00.0" / "local_cpulist").write_text("6-11\n")
     installed = AmdSmi(tmp_path)
@@ -188,6 +188,7 @@ def test_busy_and_memory_come_from_the_files_of_the_kernel_s_driver(tmp_path: Pa
     (folder / "unique_id").write_text("de8287300da37c72\n")
     (folder / "gpu_busy_percent").write_text("73\n")
     (folder / "mem_info_vram_used").write_text("64424509440\n")
+    (tmp_path / "0000:84:00.0" / "unique_id").mkdir(parents=True)  # as of a device that goes away: it cannot be read
     driver = AmdGpu(tmp_path)
     assert driver.read(ONE) == driver.read(ONE.upper()) == Reading(0.73, 60 << 30)
     assert driver.read(TWO) is None

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends import gpus, launch, machine, sandbox, sandbox_mounts
+from gavel.backends import launch, machine, pci, sandbox, sandbox_mounts
 from gavel.backends.harness import exit_of, find, gang, is_in, stop
 from gavel.backends.launch import Preparation
 from gavel.backends.sandbox import bubblewrap
@@ -438,7 +438,7 @@ def test_only_the_gpus_of_the_job_are_there(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_of_amd_s_gpus_only_those_that_are_leased_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "PCI_DEVICES", tmp_path)
+    monkeypatch.setattr(pci, "PCI_DEVICES", tmp_path)
     for number, unique_id in enumerate(("de8287300da37c72", "1f9de0957d137942")):
         folder = tmp_path / f"0000:8{number}:00.0"
         (folder / "drm" / f"renderD{128 + number}").mkdir(parents=True)
