@@ -7,6 +7,7 @@ import secrets
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 
 import psutil
 
@@ -56,26 +57,39 @@ def operator_token(store: ApiStore, state_dir: Path, now_s: float) -> str:
 
 
 class Address:
-    """`service.json`: the URL that commands on this machine use. Of several processes, it names the one that leads."""
+    """`service.json`: the URL that commands on this machine use. Of several processes, it names the one that leads.
+
+    A command that reads it finds the operator's token beside it, so nothing is written before `offer`.
+    """
 
     def __init__(self, state_dir: Path, url: str) -> None:
         self._path = state_dir / SERVICE_FILE
         self._url = url
+        self._lock = Lock()  # the scheduler's thread claims, the main thread offers
+        self._is_offered = self._leads = False
 
     def offer(self) -> None:
-        """Write this process's URL, unless the file names another process that is running."""
-        named = self._named()
-        if named is None or not psutil.pid_exists(named):
-            self.claim()
+        """Write this process's URL, unless the file names another process that is running and this one does not lead."""
+        with self._lock:
+            self._is_offered = True
+            named = self._named()
+            if self._leads or named is None or not psutil.pid_exists(named):
+                self._write()
 
     def claim(self) -> None:
-        """Write this process's URL and pid."""
-        write_private(self._path, json.dumps({"url": self._url, "pid": os.getpid()}))
+        """Write this process's URL and pid, as the one that leads: at once, or as soon as it is offered."""
+        with self._lock:
+            self._leads = True
+            if self._is_offered:
+                self._write()
 
     def withdraw(self) -> None:
         """Remove the file if it names this process."""
         if self._named() == os.getpid():
             self._path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        write_private(self._path, json.dumps({"url": self._url, "pid": os.getpid()}))
 
     def _named(self) -> int | None:
         with suppress(FileNotFoundError, ValueError, KeyError):

@@ -37,6 +37,17 @@ def test_commands_find_a_living_service_and_rather_the_one_that_leads(tmp_path: 
     assert not (tmp_path / "service.json").exists()
 
 
+def test_an_address_is_written_only_when_the_token_beside_it_is(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        write_private(tmp_path / "service.json", json.dumps({"url": "http://other", "pid": other.pid}))
+        mine = Address(tmp_path, "http://mine")
+        mine.claim()  # the scheduler leads before the main process has written the operator's token
+        assert named(tmp_path) == "http://other"
+        mine.offer()
+        assert named(tmp_path) == "http://mine"
+        other.kill()
+
+
 def test_an_address_that_was_cut_short_is_nobodys(tmp_path: Path) -> None:
     (tmp_path / "service.json").write_text('{"url": "http')
     Address(tmp_path, "http://mine").offer()
