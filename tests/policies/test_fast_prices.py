@@ -9,7 +9,7 @@ import pytest
 
 from gavel.errors import SolveFailed
 from gavel.policies import _serving, measures
-from gavel.policies.fast import price_search, reduction, simplex, turns
+from gavel.policies.fast import max_min, price_search, reduction, simplex, turns
 from gavel.policies.fast.congestion import Congestion, by_simplex
 from gavel.policies.fast.envelope import Envelopes, Market
 from gavel.policies.fast.price_search import how_far, largest_paid
@@ -158,6 +158,22 @@ def test_few_jobs_are_answered_alike_with_all_in_one_simplex_and_with_the_ambigu
     market = a_market(seed, jobs=20 + seed, types=2 + seed % 3)
     together = fill(market, evenly)
     assert fill(market, evenly).value == pytest.approx(together.value, rel=1e-7)
+
+
+def test_prices_of_too_few_jobs_do_not_replace_those_that_prove_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices of a coarse answer used to be taken whatever they proved, and 40 rounds did not repair them."""
+    for name, value in {"MOST_BY_INTERIOR_POINT": 30, "FEW": 5, "ALL_AT_ONCE": 100, "MOST_BY_SIMPLEX": 5}.items():
+        monkeypatch.setattr(price_search, name, value)
+    draw, jobs, kinds = np.random.default_rng(5), 3000, 40
+    rates = draw.uniform(0.1, 1, (kinds, 3))[(kinds * draw.random(jobs) ** 2).astype(int)]
+    problem = a_problem(
+        rates * np.exp(0.3 * draw.standard_normal((jobs, 1))),
+        [300] * 3,
+        scale_factor=draw.choice([1, 1, 1, 1, 2, 4], jobs),
+        weight=draw.choice([1.0, 1.0, 2.0], jobs) * np.exp(0.3 * draw.standard_normal(jobs)),
+    )
+    answer = max_min.evenly(problem, "max_min_fairness", problem.weight, whole=True)
+    assert answer is not None and answer.solver == SOLVER
 
 
 def test_more_jobs_than_are_solved_at_once_start_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:

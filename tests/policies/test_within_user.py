@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.policies import measures
-from gavel.policies.fast import rearranged
+from gavel.policies.fast import rearranged, rearranged_alike
 from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.hierarchical import Hierarchical
 from gavel.policies.rank_weighted_speed import RankWeightedSpeed
@@ -215,6 +215,40 @@ def test_many_jobs_are_placed_from_a_sample_as_all_at_once(monkeypatch: pytest.M
     sampled = solved(problem)
     assert at_once.solver == sampled.solver == SOLVER
     assert sampled.time_fraction == pytest.approx(at_once.time_fraction, abs=1e-6)
+
+
+def arrays(jobs: int, seed: int = 7) -> AllocationProblem:
+    """Jobs of a few arrays and users, alike but for what one user's tier keeps for each of its own."""
+    draw = np.random.default_rng(seed)
+    array = np.sort(draw.integers(0, max(2, jobs // 40), jobs))
+    kinds = draw.uniform(0.5, 9.0, (6, 3))
+    return a_problem(
+        kinds[array % 6],
+        np.maximum(1, np.asarray([3, 4, 5]) * jobs // 120),
+        scale_factor=np.asarray([1, 1, 2])[array % 3],
+        steps_remaining=draw.uniform(1.0, 1e4, array.max() + 1)[array],
+        age_s=np.full(jobs, 100.0),
+        isolated_time_s=np.full(jobs, 100.0),
+        users=tuple(USERS[each % 3] for each in array),
+        tiers=(FAST, Tier(name="alike", objective="finish_time_fairness"), Tier(name="line", objective="fifo")),
+        tier_of_job=array % 4 % 3,
+    )
+
+
+def test_many_jobs_alike_are_placed_from_classes_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = arrays(240)
+    at_once = solved(problem)
+    monkeypatch.setattr(rearranged, "AT_ONCE", 20)
+    monkeypatch.setattr(rearranged_alike, "MOST_PLACED", 60)
+    from_classes = solved(problem)
+    assert at_once.solver == from_classes.solver == SOLVER
+    gains = [claims(problem, each) for each in (at_once, from_classes)]
+    assert gains[1] == pytest.approx(gains[0], rel=1e-6)
+
+
+def test_ten_thousand_jobs_are_rearranged_without_the_program() -> None:
+    """The program takes minutes for so many, and a round would fall back on equal shares."""
+    assert solved(arrays(12_000)).solver == SOLVER
 
 
 def test_a_user_alone_on_the_cluster_has_the_order_of_rank_weighted_speed() -> None:

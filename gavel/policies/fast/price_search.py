@@ -26,6 +26,7 @@ from gavel.types import FloatArray, IntArray
 
 TOLERANCE = 1e-9  # of the congestion
 LOOSE_TOLERANCE = 2e-8  # accepted where many jobs stay ambiguous, as among types that are all alike
+MEANT = 100.0  # prices of a coarse answer prove the congestion to so many times COARSE; others are of too few jobs
 COARSE, FINE = 1e-6, 0.1 * TOLERANCE  # of the interior point, before its prices are nearly right and after
 MOST_ROUNDS = 40
 MOST_BY_SIMPLEX = 300  # jobs; beyond, an interior point is faster
@@ -204,7 +205,7 @@ class _Search:
             self.band = min(1.0, max(WIDTH * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
             self.prices = prices
             return True
-        if self.tolerance > FINE and size > FEW:  # these prices were not meant to prove the last digits
+        if self.tolerance > FINE and size > FEW and proven > 1 - MEANT * COARSE:  # they were meant to prove no more
             self.tolerance, self.band = FINE, max(LEAST_BAND, AFTER_COARSE * self.band)
             self.prices = prices
             return False

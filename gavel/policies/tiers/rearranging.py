@@ -35,8 +35,9 @@ def kept(problem: AllocationProblem, root: Node, service: FloatArray) -> Kept | 
     if not any(len(own) > 1 for own in groups):
         return None  # what each job has is all that it keeps
     least, claim = service.copy(), np.full(len(service), LEAST_CLAIM)
+    remaining_s = measures.remaining_time_s(problem)
     for own in groups:
-        claim[own] = _claim(problem, own)
+        claim[own] = _claim(problem, remaining_s, own)
     rearranged = np.concatenate(groups)
     least[rearranged] = np.minimum(service, _of_late_jobs(problem))[rearranged]
     together = np.asarray([service[own].sum() for own in groups])
@@ -50,10 +51,10 @@ def _groups(problem: AllocationProblem, root: Node) -> tuple[IntArray, ...]:
     return tuple(group for part in parts for group in part if len(group))
 
 
-def _claim(problem: AllocationProblem, own: IntArray) -> FloatArray:
+def _claim(problem: AllocationProblem, remaining_s: FloatArray, own: IntArray) -> FloatArray:
     """As `rank_weighted_speed`, but by rank and by weight among the group's `own` jobs: nothing is raised by more."""
     weight = problem.weight[own] / problem.weight[own].mean()
-    by_rank = rank_weight(measures.remaining_time_s(problem)[own]) * np.linspace(1.0, 1.0 - EARLIER, len(own))
+    by_rank = rank_weight(remaining_s[own]) * np.linspace(1.0, 1.0 - EARLIER, len(own))
     claim: FloatArray = np.maximum(LEAST_CLAIM, weight * by_rank * np.sqrt(problem.scale_factor[own]))
     return claim
 

@@ -1,0 +1,52 @@
+"""Some jobs placed at once by a linear program, whose multipliers are the prices."""
+
+import numpy as np
+
+from gavel.errors import SolveFailed
+from gavel.policies.fast import simplex
+from gavel.policies.fast.rearranged_question import Asked, Prices
+from gavel.types import FloatArray, IntArray
+
+NOISE = 1e-10  # less of a job's time than this is rounding
+
+
+def placed(asked: Asked) -> tuple[FloatArray, Prices, FloatArray] | None:
+    """Return the best fractions (k, m), the prices, and that of each job's own least; None if they cannot be kept."""
+    rows, kinds = np.nonzero(asked.service)
+    k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
+    asking = np.flatnonzero(asked.least)
+    matrix = _constraints(asked, rows, kinds, asking)
+    free = np.full(k + m, -np.inf)
+    least = np.concatenate([asked.together, asked.least[asking]])
+    lower = np.concatenate([free, least, np.full(c * m, -np.inf)])
+    upper = np.concatenate([np.ones(k), asked.workers, np.full(len(least), np.inf), asked.capped.ravel()])
+    if (asked.workers < -NOISE).any() or (asked.capped < -NOISE).any():
+        return None
+    try:
+        x, prices = simplex.least(
+            matrix, -asked.gain[rows, kinds], np.zeros(len(rows)), (lower, np.maximum(0.0, upper))
+        )
+    except SolveFailed:
+        return None
+    fractions, demand = np.zeros_like(asked.gain), np.zeros(k)
+    fractions[rows, kinds] = np.clip(x, 0.0, 1.0)
+    _, of_types, of_groups, of_jobs, of_caps = np.split(prices, np.cumsum([k, m, g, len(asking)]))
+    demand[asking] = np.maximum(0.0, of_jobs)
+    caps = np.maximum(0.0, -of_caps).reshape(c, m)
+    return fractions, Prices(np.maximum(0.0, -of_types), np.maximum(0.0, of_groups), caps), demand
+
+
+def _constraints(asked: Asked, rows: IntArray, kinds: IntArray, asking: IntArray) -> simplex.ByColumn:
+    """One column for each type that a job can use; rows: time, workers, service of groups, of jobs, workers capped."""
+    k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
+    own = np.full(k, -1)
+    own[asking] = k + m + g + np.arange(len(asking))
+    after = k + m + g + len(asking)
+    group = asked.group[rows]
+    capped = [np.where(asked.among[cap, rows], after + cap * m + kinds, -1) for cap in range(c)]
+    places = np.column_stack([rows, k + kinds, np.where(group >= 0, k + m + group, -1), own[rows], *capped])
+    service, scale = asked.service[rows, kinds], asked.scale[rows]
+    values = np.column_stack([np.ones(len(rows)), scale, service, service, *[scale] * c])
+    used = places >= 0
+    starts = np.concatenate([[0], used.sum(axis=1).cumsum()])
+    return simplex.ByColumn(after + c * m, starts, places[used], values[used])

@@ -1,0 +1,75 @@
+"""The question which jobs of each group go first, in numbers; `rearranged.py` answers it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gavel.types import BoolArray, FloatArray, IntArray
+
+
+class Prices(NamedTuple):
+    """Of the workers of each type (m,), of the service of each group (g,), and of the workers under each cap (c, m)."""
+
+    workers: FloatArray
+    together: FloatArray
+    caps: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """k jobs: what their time is worth (`gain`) and gives (`service`) on each type (k, m), and what they have to keep.
+
+    `scale` (k,): workers of each; `group` (k,): that of each, -1 for none; `least` (k,): service of each. `workers`
+    (m,) and `together` (g,): all there are, and what each group keeps. `among` (c, k): who is under each cap, and
+    `capped` (c, m) its workers.
+    """
+
+    gain: FloatArray
+    service: FloatArray
+    scale: FloatArray
+    group: IntArray
+    least: FloatArray
+    workers: FloatArray
+    together: FloatArray
+    among: BoolArray
+    capped: FloatArray
+
+    def of(self, jobs: IntArray, left: tuple[FloatArray, FloatArray, FloatArray]) -> "Asked":
+        """Return the question of these jobs, with these workers, service of groups, and workers under caps."""
+        own = (self.gain[jobs], self.service[jobs], self.scale[jobs], self.group[jobs], self.least[jobs])
+        return Asked(*own, left[0], left[1], self.among[:, jobs], left[2])
+
+    def used(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the workers, the service of groups, and the workers under caps that `fractions` (k, m) come to."""
+        held, grouped = self.scale[:, None] * fractions, self.group >= 0
+        got = (self.service * fractions).sum(axis=1)
+        served = np.bincount(self.group[grouped], got[grouped], minlength=len(self.together)).astype(np.float64)
+        return held.sum(axis=0), served, self.among.astype(float) @ held
+
+    def left(self, fractions: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return what `fractions` (k, m) leave: of workers, of what groups have to keep, of workers under caps."""
+        workers, served, capped = self.used(fractions)
+        return self.workers - workers, self.together - served, self.capped - capped
+
+    def worth(self, prices: Prices, demand: FloatArray | None = None) -> FloatArray:
+        """Return what each job's time is worth beyond its price, (k, m); `demand` (k,) is that of its own least."""
+        of_service = np.append(prices.together, 0.0)[self.group] + (0.0 if demand is None else demand)
+        paid = self.scale[:, None] * (prices.workers + self.among.T.astype(float) @ prices.caps)
+        return np.where(self.service > 0, self.gain + of_service[:, None] * self.service - paid, -np.inf)
+
+    def demand(self, prices: Prices) -> FloatArray:
+        """Return what the service that each job keeps itself costs at least beyond its worth, (k,); 0 if nothing."""
+        cost = -self.worth(prices) / np.where(self.service > 0, self.service, 1.0)
+        return np.where(self.least > 0, np.maximum(0.0, cost.min(axis=1)), 0.0)
+
+    def apart(self, fractions: FloatArray, prices: Prices, demand: FloatArray) -> float:
+        """Return how far the total of `fractions` (k, m) is below its bound, as a part of it."""
+        bound = self.bound(prices, demand)
+        return (bound - float((self.gain * fractions).sum())) / max(bound, 1e-300)
+
+    def bound(self, prices: Prices, demand: FloatArray) -> float:
+        """Return a total of gains that no valid allocation exceeds."""
+        most = np.maximum(0.0, self.worth(prices, demand).max(axis=1)).sum()
+        kept = prices.together @ self.together + demand @ self.least
+        return float(most + prices.workers @ self.workers + (prices.caps * self.capped).sum() - kept)
