@@ -76,11 +76,8 @@ class SubprocessRunner:
         assert self._connection is not None
         try:
             self._connection.send((policy, problem, time_limit_s))
-            if not self._connection.poll(max(0.0, gives_up_at_s - time.monotonic())):
-                self.close()
-                self.warm()
-                raise SolveFailed(f"{policy} took longer than {time_limit_s:g} s and was ended")
-            reply: Allocation | Refusal = self._connection.recv()
+            is_in_time = self._connection.poll(max(0.0, gives_up_at_s - time.monotonic()))
+            reply: Allocation | Refusal | None = self._connection.recv() if is_in_time else None
         except (EOFError, OSError) as error:
             ended = self._bury()
             self.warm()  # the next round need not wait for another
@@ -91,6 +88,10 @@ class SubprocessRunner:
             raise SolveFailed(f"{policy} sent what cannot be read: {type(error).__name__}: {error}") from error
         if isinstance(reply, Allocation):
             return reply
+        if reply is None:
+            self.close()
+            self.warm()
+            raise SolveFailed(f"{policy} took longer than {time_limit_s:g} s and was ended")
         kind, arguments = reply
         raise kind(*arguments)
 
