@@ -75,7 +75,7 @@ def test_warming_returns_at_once_and_says_when_it_is_done(runner: SubprocessRunn
 def test_a_solve_that_hangs_is_ended_and_the_next_one_works(runner: SubprocessRunner) -> None:
     until(runner.warm)
     (first,) = children()
-    with pytest.raises(SolveFailed, match="^hang took longer than 0.2 s and was ended"):
+    with pytest.raises(SolveFailed, match=r"^hang took longer than 0\.2 s and was ended"):
         runner.allocate("hang", PROBLEM, 0.2)
     assert not first.is_running()
     assert runner.warm() is False

@@ -4,6 +4,7 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +14,7 @@ import psutil
 
 from gavel.backends.durable import write_durable
 from gavel.ports import ApiStore, Clock
-from gavel.types import Job, Scope, User
+from gavel.types import Job, JobId, Scope, User
 
 OPERATOR = "operator"
 TOKEN_FILE = "operator.token"  # noqa: S105  a file's name
@@ -31,15 +32,19 @@ class JobTokens:
         self._secret = bytes.fromhex(path.read_text())
         self._store, self._clock = store, clock
 
-    def __call__(self, job: Job) -> str:
-        """Return the job's token, and store its digest if the store lacks it."""
-        token = "gavel_job_" + hmac.digest(self._secret, job.id.encode(), "sha256").hex()
-        digest = sha256(token.encode()).hexdigest()
-        # `attempt` counts the launch in progress. Before a later one, the leader, and so the secret, may have changed.
-        if job.attempt <= 1 or self._store.identify(digest) is None:
-            now_s = self._clock.now_s()
-            self._store.add_token(digest, user=job.spec.user, scope=Scope.JOB, job_id=job.id, now_s=now_s)
-        return token
+    def __call__(self, jobs: Sequence[Job]) -> Mapping[JobId, str]:
+        """Return the jobs' tokens, and store the digests that the store lacks, all at once.
+
+        Also of a job that was launched before: the leader, and so the secret, may have changed.
+        """
+        tokens = {job.id: self._token(job.id) for job in jobs}
+        digests = {sha256(tokens[job.id].encode()).hexdigest(): job for job in jobs}
+        if digests:
+            self._store.add_job_tokens(digests, now_s=self._clock.now_s())
+        return tokens
+
+    def _token(self, job_id: JobId) -> str:
+        return "gavel_job_" + hmac.digest(self._secret, job_id.encode(), "sha256").hex()
 
 
 def operator_token(store: ApiStore, state_dir: Path, now_s: float) -> str:

@@ -153,7 +153,7 @@ class Parts:
             fallback=EqualShare(),
             clock=self.clock,
             settings=settings,
-            token_of=JobTokens(self.store, settings.state_dir, self.clock),
+            tokens_of=JobTokens(self.store, settings.state_dir, self.clock),
             choose_profiling=ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s),
             disk=disk.state,
         )

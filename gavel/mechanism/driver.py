@@ -1,7 +1,7 @@
 """The only loop with side effects: observe, decide, commit once, act."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -68,17 +68,17 @@ class Driver:
         fallback: Policy,
         clock: Clock,
         settings: Settings,
-        token_of: Callable[[Job], str] = lambda _: "",
+        tokens_of: Callable[[Sequence[Job]], Mapping[JobId, str]] = lambda _: {},
         choose_profiling: ProfilingChoice | None = None,
         disk: Callable[[], DiskState] = DiskState,
     ) -> None:
-        """`token_of` gives the bearer token that a job's programs may call the API with.
+        """`tokens_of` gives the bearer tokens that jobs' programs may call the API with.
 
         `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
         `disk` says whose jobs may not start for lack of disk; by default there is no lack.
         """
         self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
-        self._token_of = token_of
+        self._tokens_of = tokens_of
         self._disk = disk
         self._store = store
         self._backend = backend
@@ -346,10 +346,10 @@ class Driver:
                 instructions.append(KeepCheckpoint(job_id=job.id, checkpoint=job.checkpoint))
         instructions += decision.instructions
         instructions += tick.instructions
+        tokens = self._tokens_of([tick.jobs[lease.job_id] for lease in decision.launches])
         for lease in decision.launches:
             instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
-            job = tick.jobs[lease.job_id]
-            instructions.append(launch(lease, job, job_token=self._token_of(job)))
+            instructions.append(launch(lease, tick.jobs[lease.job_id], job_token=tokens.get(lease.job_id, "")))
         instructions += self._preparations(tick)
         if instructions:
             self._backend.execute(instructions)

@@ -361,6 +361,9 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     ) -> None:
         """Store the SHA-256 of a new token (hex)."""
 
+    def add_job_tokens(self, jobs: Mapping[str, Job], *, now_s: float) -> None:
+        """Store the SHA-256 (hex) of tokens of scope JOB with their jobs, in one write; stored ones do not change."""
+
     def identify(self, token_hash: str) -> Identity | None:
         """Return who holds the token with this SHA-256 (hex), or None."""
 

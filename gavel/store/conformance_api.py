@@ -167,6 +167,12 @@ def a_token_tells_who_holds_it(store: WholeStore) -> None:
     assert store.identify(user) == Identity(user="ann", scope=Scope.USER, tiers=("default",))
     assert store.identify(job) == Identity(user="ann", scope=Scope.JOB, tiers=("default",), job_id="j")
     assert store.identify("3" * 64) is None
+    theirs = store.submit(spec(user="ann"), key=None, body_hash="", now_s=3.0).job
+    for _ in range(2):
+        store.add_job_tokens({"4" * 64: theirs, "5" * 64: theirs}, now_s=3.0)
+    assert {store.identify(each * 64) for each in "45"} == {
+        Identity(user="ann", scope=Scope.JOB, tiers=("default",), job_id=theirs.id)
+    }
     store.add_token(user, user="ann", scope=Scope.USER, now_s=9.0)
     with refused(Conflict):
         store.add_token(user, user="bob", scope=Scope.USER, now_s=9.0)

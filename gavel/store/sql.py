@@ -336,6 +336,10 @@ class SqlStore:
         holder = Identity(user=user, scope=scope, job_id=job_id)
         self._writer.write(lambda tx: commands.add_token(tx, token_hash, holder, by, now_s))
 
+    def add_job_tokens(self, jobs: Mapping[str, Job], *, now_s: float) -> None:
+        """Store the SHA-256 (hex) of tokens that jobs' programs call the API with; those stored change nothing."""
+        self._writer.write(lambda tx: tokens.add_job_tokens(tx, jobs, now_s))
+
     def identify(self, token_hash: str) -> Identity | None:
         """Return who holds the token with this SHA-256 (hex); None if nobody does."""
         return self._read(lambda connection: queries.identity(connection, token_hash))

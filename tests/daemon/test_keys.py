@@ -66,7 +66,7 @@ def test_a_leader_with_a_folder_of_its_own_gives_jobs_that_run_already_a_token_t
     job = store.submit(spec, key=None, body_hash="", now_s=1.0).job
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
-        token = JobTokens(store, tmp_path / folder, clock)(a_job(id=job.id, attempt=3))
+        token = JobTokens(store, tmp_path / folder, clock)([a_job(id=job.id, attempt=3)])[job.id]
         holder = store.identify(sha256(token.encode()).hexdigest())
         assert holder is not None and holder.job_id == job.id
     store.close()
