@@ -1,7 +1,7 @@
 """Estimates of many job specifications at once, as arrays; the numbers are those of `estimate` for each.
 
 Kinds that were measured and have no user claim are looked up in arrays over all kinds; the few others are estimated one
-by one.
+by one, jobs that are alike together.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,14 +53,22 @@ def matrix(
     )
     sizes = np.array([spec.scale_factor for spec in specs], dtype=np.int64)
     others = np.flatnonzero(rows < 0).tolist()
-    asked = ThroughputMatrix.of([estimate(specs[place], types) for place in others], types)
+    index_of: dict[object, int] = {}
+    answer_of = [index_of.setdefault(question(specs[place]), len(index_of)) for place in others]
+    first = dict(zip(reversed(answer_of), reversed(others), strict=True))
+    asked = ThroughputMatrix.of([estimate(specs[first[answer]], types) for answer in range(len(first))], types)
     shape = len(specs), len(types)
     arrays = np.empty(shape), np.empty(shape), np.empty(shape, dtype=bool)
     for into, answers in zip(arrays, (asked.steps_per_s, asked.relative_error, asked.is_worth_measuring), strict=True):
-        into[others] = answers
+        into[others] = answers[np.array(answer_of, dtype=np.int64)]
     columns = places(types, cells.beliefs.types)
     for size in np.unique(sizes[rows >= 0]):
         at = np.flatnonzero((sizes == size) & (rows >= 0))
         for into, measured in zip(arrays, cells.at(int(size)), strict=True):
             into[at] = measured[rows[at, None], columns]
     return ThroughputMatrix(steps_per_s=arrays[0], relative_error=arrays[1], is_worth_measuring=arrays[2])
+
+
+def question(spec: JobSpec) -> object:
+    """Return all that an estimate depends on, beside the types."""
+    return spec.kind, spec.scale_factor, spec.user, tuple(spec.throughput_steps_per_s.items())

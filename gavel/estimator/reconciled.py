@@ -19,7 +19,7 @@ from gavel.estimator.interference import Interference, gathered
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Layered
 from gavel.estimator.learning import LearnedState, learned
-from gavel.estimator.matrix import Cells, matrix
+from gavel.estimator.matrix import Cells, matrix, question
 from gavel.estimator.pairs import PairEstimates, Sized
 from gavel.estimator.profiling import pairs_worth_trying
 from gavel.estimator.rejected_reports import RejectedReport
@@ -108,14 +108,14 @@ class ReconciledThroughputs:
         measured = [self._measured((spec.kind, spec.scale_factor, name)) for name in types]
         if all(measured):
             return tuple(each for each in measured if each)
-        question = (spec.kind, spec.scale_factor, spec.user, tuple(spec.throughput_steps_per_s.items()), tuple(types))
+        asked = question(spec), tuple(types)
         predicted = self._memory.predicted
-        answer = predicted.get(question)  # read once: another thread may clear the cache
+        answer = predicted.get(asked)  # read once: another thread may clear the cache
         if answer is None:
             if len(predicted) >= ANSWERS_MAX:
                 predicted.clear()
             is_completed = not spec.throughput_steps_per_s and spec.kind in self._beliefs(types).row_of
-            answer = predicted[question] = (self._completed if is_completed else self._predicted)(spec, types)
+            answer = predicted[asked] = (self._completed if is_completed else self._predicted)(spec, types)
         return tuple(each or guess for each, guess in zip(measured, answer, strict=True))
 
     def matrix(self, specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
