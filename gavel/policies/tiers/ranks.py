@@ -1,12 +1,13 @@
-"""What the speed of a job counts by the rank of its length, and which jobs are late."""
+"""What the speed of a job counts by the rank of its length and by its gang, and which jobs are late."""
 
 import numpy as np
 
 from gavel.policies import measures
-from gavel.types import AllocationProblem, BoolArray, FloatArray
+from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
 EVEN_PART = 0.3  # of each job's weight, alike for all
+GANG_POWER = 0.75  # g: at 1 a gang waits no longer than a job of one worker, at 0 the mean counts alone
 RHO_LIMIT = 1.25  # from which on a job is late, where nothing else is stated
 
 
@@ -27,6 +28,16 @@ def rank_weight(length: FloatArray) -> FloatArray:
     weight = theta[group] ** (1 - CONCAVITY)
     mixed: FloatArray = (1 - EVEN_PART) * weight / weight.mean() + EVEN_PART
     return mixed
+
+
+def claim(length: FloatArray, scale_factor: IntArray) -> FloatArray:
+    """Return what the relative speeds of n jobs count by these lengths and gangs, v_i s_i^g, (n,).
+
+    A worker of a gang counts s^(g-1) of what that of a job of one worker counts: large gangs use the most worker hours
+    for one completion, so they go later, but not by so much that they wait for many jobs as long as themselves.
+    """
+    counted: FloatArray = rank_weight(length) * scale_factor.astype(np.float64) ** GANG_POWER
+    return counted
 
 
 def is_late(problem: AllocationProblem, rho_limit: float) -> BoolArray:
