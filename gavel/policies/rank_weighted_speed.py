@@ -5,9 +5,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from gavel.finish_time import LATE_RHO
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import RHO_LIMIT, claim, is_late, rank_weight
+from gavel.policies.tiers.ranks import claim, is_late, rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]
@@ -37,7 +38,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
     """
 
     length: Length = "remaining"
-    rho_limit: float = RHO_LIMIT
+    rho_limit: float = LATE_RHO
 
     name: ClassVar[str] = "rank_weighted_speed"
     formula: ClassVar[str] = (

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from gavel import finish_time
 from gavel.policies import measures
 from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
 EVEN_PART = 0.3  # of each job's weight, alike for all
 GANG_POWER = 0.75  # g: at 1 a gang waits no longer than a job of one worker, at 0 the mean counts alone
-RHO_LIMIT = 1.25  # from which on a job is late, where nothing else is stated
 
 
 def rank_weight(length: FloatArray) -> FloatArray:
@@ -40,11 +40,10 @@ def claim(length: FloatArray, scale_factor: IntArray) -> FloatArray:
     return counted
 
 
-def is_late(problem: AllocationProblem, rho_limit: float) -> BoolArray:
+def is_late(problem: AllocationProblem, rho_limit: float = finish_time.LATE_RHO) -> BoolArray:
     """Return which jobs reach a rho of `rho_limit` even at their isolated rates from now on, (n,).
 
     The isolated rate is that of 1/n of every type; a job that can run nowhere is not late.
     """
     isolated_s = measures.isolated_finish_s(problem, measures.even_share(problem))
-    late: BoolArray = problem.age_s - problem.isolated_time_s >= (rho_limit - 1) * isolated_s
-    return late & np.isfinite(isolated_s)
+    return finish_time.is_late(problem.age_s - problem.isolated_time_s, isolated_s, rho_limit)

@@ -6,7 +6,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.tiers.objectives import rearranged_of
-from gavel.policies.tiers.ranks import RHO_LIMIT, claim, is_late
+from gavel.policies.tiers.ranks import claim, is_late
 from gavel.policies.tiers.tree import Node
 from gavel.types import AllocationProblem, FloatArray, IntArray
 
@@ -61,4 +61,4 @@ def _claim(problem: AllocationProblem, own: IntArray) -> FloatArray:
 def _of_late_jobs(problem: AllocationProblem) -> FloatArray:
     """The service of late jobs at their isolated rates, (n,), 0 for the others."""
     rate = measures.isolated_rate(problem, measures.even_share(problem))
-    return np.where(is_late(problem, RHO_LIMIT), measures.service_per_step(problem) * rate, 0.0)
+    return np.where(is_late(problem), measures.service_per_step(problem) * rate, 0.0)
