@@ -75,7 +75,7 @@ def rows(quick: bool) -> Iterator[Row]:
 def traces() -> Path | None:
     """The folder of the published traces, if there is one."""
     folder = os.environ.get("GAVEL_DATA", "")
-    if not Path(folder, "gavel").is_dir():
+    if not Path(folder, "gavel", "simulation_throughputs.json").is_file():
         print("skipped: GAVEL_DATA names no folder with the published traces", file=sys.stderr)
         return None
     return Path(folder)

@@ -14,6 +14,8 @@ import numpy as np
 
 from gavel.types import BoolArray, FloatArray, IntArray
 
+LATE_RHO = 1.25  # from which on a job is late, where nothing else is stated
+
 
 def slice_of_each_type(usable: BoolArray, workers: IntArray, scale_factor: IntArray, share: FloatArray) -> FloatArray:
     """Return the part of its time that each job spends on each type with a slice of the cluster to itself, (n, m).
@@ -41,6 +43,15 @@ def finish_time_fairness(elapsed_s: float, isolated_s: float) -> float | None:
         return None
     rho = elapsed_s / isolated_s
     return rho if math.isfinite(rho) else None
+
+
+def is_late(deficit_s: FloatArray, isolated_s: FloatArray, rho_limit: float = LATE_RHO) -> BoolArray:
+    """Return which jobs reach a rho of `rho_limit` even at their isolated rates from now on, (n,).
+
+    `deficit_s` (n,) is D; `isolated_s` (n,), t_iso + R / T_iso: a job for which that is infinite is not late.
+    """
+    late: BoolArray = (deficit_s >= (rho_limit - 1) * isolated_s) & np.isfinite(isolated_s)
+    return late
 
 
 def deficit_s(elapsed_s: float, isolated_s: float) -> float | None:

@@ -5,7 +5,7 @@ usage: .venv/bin/python -m scripts.policy_pictures [FOLDER]          (default: d
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -68,6 +68,12 @@ def example() -> AllocationProblem:
         cluster_cpu_cores=16.0,
         cluster_memory_bytes=64.0 * 2**30,
     )
+
+
+def in_one_tier(objective: str) -> AllocationProblem:
+    """The example with all jobs in one tier of this objective."""
+    problem = example()
+    return replace(problem, tiers=(Tier(name="gold", objective=objective),), tier_of_job=np.zeros(6, dtype=np.int64))
 
 
 def packed() -> AllocationProblem:
@@ -150,13 +156,17 @@ def svg(problem: AllocationProblem, allocation: Allocation) -> str:
 
 
 def draw(folder: Path) -> list[Path]:
-    """One picture for each policy and variant; returns the files written."""
+    """One picture for each policy and variant, and for each objective of a tier; returns the files written."""
     specs = {info.name: info.name for info in registry.available()} | ALSO
     written = []
     for name, spec in specs.items():
         problem = packed() if name in ("packed", "gandiva") else example()
         written.append(folder / f"{name}.svg")
         written[-1].write_text(svg(problem, registry.load(spec).allocate(problem)))
+    for objective in registry.TIER_OBJECTIVES:
+        problem = in_one_tier(objective)
+        written.append(folder / f"objective_{objective}.svg")
+        written[-1].write_text(svg(problem, registry.load("hierarchical").allocate(problem)))
     return written
 
 

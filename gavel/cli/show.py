@@ -343,8 +343,8 @@ def policies(listed: Mapping[str, Any]) -> Rows:
     for each in listed["items"]:
         mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
         table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
-    orders = "within a user, where that is fairness: " + ", ".join(listed["within_user"])
-    table.caption = "objectives of a tier: " + ", ".join(listed["tier_objectives"]) + "\n" + orders
+    table.caption = "\n".join(f"objective {name}: {text}" for name, text in listed["tier_objectives"].items())
+    table.caption += "\nwithin a user, where that is fairness: " + ", ".join(listed["within_user"])
     return table
 
 

@@ -33,7 +33,7 @@ class Hierarchical:
 
         sum_i c_i a_i / max_j T_ij  subject to  q_G >= sigma_G for each user G, and q_i >= what it had for all others
 
-    and for late jobs. c_i = w_i v_i sqrt(s_i), v by rank of the remaining time among the user's jobs
+    and for late jobs. c_i = w_i v_i s_i^(3/4), v by rank of the remaining time among the user's jobs
     (`tiers/rearranging.py`). So no user has less service for what another one, or another tier, does with its own.
 
     Example: one type, 6 workers, 1 step/s each, every gang 1, so service is workers and no job can use more than 1.

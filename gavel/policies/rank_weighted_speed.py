@@ -5,9 +5,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from gavel.finish_time import LATE_RHO
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import RHO_LIMIT, is_late, rank_weight
+from gavel.policies.tiers.ranks import claim, is_late, rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]
@@ -24,7 +25,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
     theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest W of n, equals alike;
     v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
     of known size whose speed is their share to the power q. `length` says what is W: `remaining` (steps left at the
-    best rate, g = 1/2), or `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing,
+    best rate, g = 3/4), or `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing,
     g = 1).
 
     A job is late if it reaches rho_i = (age_i + R_i / T_iso_i) / (t_i + R_i / T_iso_i) >= `rho_limit` even at its
@@ -37,7 +38,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
     """
 
     length: Length = "remaining"
-    rho_limit: float = RHO_LIMIT
+    rho_limit: float = LATE_RHO
 
     name: ClassVar[str] = "rank_weighted_speed"
     formula: ClassVar[str] = (
@@ -57,8 +58,9 @@ class RankWeightedSpeed(TotalOfSpeeds):
 
     def claim(self, problem: AllocationProblem) -> FloatArray:
         """Return w_i v_i s_i^g, (n,)."""
-        size = np.sqrt(problem.scale_factor) if self.length == "remaining" else problem.scale_factor
-        return problem.weight * rank_weight(self._lengths(problem)) * size
+        if self.length == "remaining":
+            return problem.weight * claim(measures.remaining_time_s(problem), problem.scale_factor)
+        return problem.weight * rank_weight(_service_levels(problem)) * problem.scale_factor
 
     def least_speed(self, problem: AllocationProblem) -> FloatArray:
         """Return the isolated rates of late jobs relative to their best rates, 0 for the others, (n,)."""
@@ -68,11 +70,10 @@ class RankWeightedSpeed(TotalOfSpeeds):
         speed = measures.isolated_rate(problem, share) * measures.per_best_rate(problem)
         return np.where(is_late(problem, self.rho_limit), speed * (1 - SLACK), 0.0)
 
-    def _lengths(self, problem: AllocationProblem) -> FloatArray:
-        if self.length == "remaining":
-            return measures.remaining_time_s(problem)
-        levels: FloatArray = np.floor(np.log1p(problem.attained_service_s / 3600.0) / np.log(LEVELS_BASE))
-        return levels
+
+def _service_levels(problem: AllocationProblem) -> FloatArray:
+    levels: FloatArray = np.floor(np.log1p(problem.attained_service_s / 3600.0) / np.log(LEVELS_BASE))
+    return levels
 
 
 POLICY = RankWeightedSpeed

@@ -23,9 +23,9 @@ from gavel.policies.tiers import objectives
 from gavel.ports import Policy
 
 TIER_OBJECTIVES: Mapping[str, str] = types.MappingProxyType(
-    {name: one.meaning for name, one in objectives.OBJECTIVES.items()}
+    {name: f"{one.meaning}. {one.choose_when}" for name, one in objectives.OBJECTIVES.items()}
 )
-"""The objectives that a tier may have (name -> its meaning in one line)."""
+"""The objectives that a tier may have (name -> its meaning, and a sentence that says when to choose it)."""
 
 WITHIN_USER: Mapping[str, str] = types.MappingProxyType(
     {name: one.meaning for name, one in objectives.WITHIN_USER.items()}

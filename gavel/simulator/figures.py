@@ -4,6 +4,7 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -114,8 +115,8 @@ def by_tier(rows: Iterable[JobResult]) -> dict[str, Figures]:
     return {tier: figures_of(seen[tier]) for tier in sorted(seen)}
 
 
-def slowdown_by_size(rows: Iterable[JobResult]) -> dict[int, float]:
-    """Return the mean slowdown of the jobs of each scale factor, sorted by it.
+def slowdown_by_size(rows: Iterable[JobResult], quantile: float | None = None) -> dict[int, float]:
+    """Return the mean slowdown of the jobs of each scale factor, or this quantile of it, sorted by the scale factor.
 
     Slowdown: a job's completion time over its time alone on its fastest type; at least 1 without packing.
     """
@@ -123,7 +124,8 @@ def slowdown_by_size(rows: Iterable[JobResult]) -> dict[int, float]:
     for row in rows:
         if row.jct_s is not None and row.fastest_s:
             seen.setdefault(row.scale_factor, []).append(row.jct_s / row.fastest_s)
-    return {size: float(np.mean(seen[size])) for size in sorted(seen)}
+    middle = np.mean if quantile is None else partial(np.quantile, q=quantile)
+    return {size: float(middle(seen[size])) for size in sorted(seen)}
 
 
 def tier_shares(busy_s: FloatArray, tiers: Sequence[str], types: Sequence[str]) -> dict[str, dict[str, float]]:

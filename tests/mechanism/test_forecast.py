@@ -80,6 +80,27 @@ def test_the_jobs_of_a_user_end_in_the_order_that_the_tier_sets(
     assert forecast(record).finish_s == pytest.approx(ends, rel=1e-4)
 
 
+def test_a_late_job_has_its_isolated_rate_first_in_the_forecast_too() -> None:
+    """Two jobs on one worker, 1000 and 100 steps: late is who is 500 s behind of 2000 s, or 50 s of 200 s.
+
+    The long one is 600 s behind, so both have half: the short one ends at 200 s, and then the long one has 900 s left.
+    """
+    tiers, ages = (Tier(name="gold"),), [600.0, 0.0]
+    record = a_record("hierarchical", [[1.0]] * 2, [1], tiers=tiers, steps_remaining=[1000, 100], age_s=ages)
+    assert forecast(record).finish_s == pytest.approx([1100.0, 200.0])
+
+
+def test_a_job_that_waits_until_it_is_late_slows_the_others_from_then_on() -> None:
+    """1. Three jobs on one worker: the isolated rate is 1/3. The long one becomes late at 100 s, the third at 225 s.
+
+    2. From 100 s on the second has two thirds, from 225 s on each has one; it ends at 575 s.
+    3. The third has two thirds then, and ends at 850 s; the long one has done 250 of its 1000 steps.
+    """
+    tiers, ages = (Tier(name="gold"),), [650.0, 0.0, 0.0]
+    record = a_record("hierarchical", [[1.0]] * 3, [1], tiers=tiers, steps_remaining=[1000, 299.99, 300], age_s=ages)
+    assert forecast(record).finish_s == pytest.approx([1600.0, 575.0, 850.0], abs=0.2)
+
+
 def test_teams_share_what_their_department_has() -> None:
     """Two teams have half of the one department between them, a quarter each; the other department has the rest."""
     tiers = (

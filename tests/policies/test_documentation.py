@@ -7,6 +7,7 @@ import pytest
 
 from gavel.policies import registry
 from gavel.policies.conformance import PROMISES
+from gavel.policies.tiers.objectives import OBJECTIVES
 from scripts.policy_pictures import ALSO, PICTURES, draw
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "policies.md"
@@ -25,6 +26,17 @@ def test_every_policy_is_documented_with_its_formula_source_parameters_and_pictu
     assert (PICTURES / f"{info.name}.svg").exists()
 
 
+@pytest.mark.parametrize("objective", registry.TIER_OBJECTIVES)
+def test_every_objective_of_a_tier_has_its_picture_and_a_sentence_that_says_when_to_choose_it(objective: str) -> None:
+    tiers = (DOCUMENT.parent / "tiers.md").read_text()
+    section = tiers.split("## When to choose which objective")[1].split("\n## ")[0]
+    sentence = OBJECTIVES[objective].choose_when
+    assert sentence.startswith("Choose this when ") and sentence in " ".join(section.split())
+    assert sentence in registry.TIER_OBJECTIVES[objective]
+    assert f"(pictures/policies/objective_{objective}.svg)" in section
+    assert (PICTURES / f"objective_{objective}.svg").exists()
+
+
 @pytest.mark.parametrize("info", registry.available(), ids=lambda info: info.name)
 def test_every_promise_is_in_the_document(info: registry.PolicyInfo) -> None:
     promises = registry.load(info.name).promises  # type: ignore[attr-defined]
@@ -36,7 +48,8 @@ def test_every_promise_is_in_the_document(info: registry.PolicyInfo) -> None:
 
 def test_the_pictures_are_drawn_anew_one_for_each_policy(tmp_path: Path) -> None:
     files = draw(tmp_path)
-    assert {file.stem for file in files} == {info.name for info in registry.available()} | ALSO.keys()
+    policies, objectives = {info.name for info in registry.available()}, set(registry.TIER_OBJECTIVES)
+    assert {file.stem for file in files} == policies | ALSO.keys() | {f"objective_{name}" for name in objectives}
     for file in files:
         picture = ElementTree.fromstring(file.read_text())
         bars = [each for each in picture.iter("{http://www.w3.org/2000/svg}rect") if each.get("class") != "time"]

@@ -59,4 +59,4 @@ def test_the_shortest_quarter_is_of_gangs_if_there_are_any() -> None:
     gangs = [a_row(2, 400.0, 100.0), a_row(4, 200.0, 200.0)]
     row = measured([*alone, *gangs], 1.0)
     assert row.shortest == 4.0 and row.share_rho == 2 / 6
-    assert row.slowdown == {1: 1.75, 2: 4.0, 4: 1.0}
+    assert row.slowdown == {1: 1.75, 2: 4.0, 4: 1.0} and row.median_slowdown[1] == 1.5

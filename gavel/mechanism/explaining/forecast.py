@@ -2,7 +2,8 @@
 
 The fluid: every job receives service (docs of `AllocationProblem`: q = s a / e) at a steady rate instead of in rounds,
 and what a job leaves when it ends goes to the others, first by the weights of tiers, then to users alike where the
-tier orders the jobs of each, then by that order or the jobs' weights, nobody above what its fastest type gives. It
+tier orders the jobs of each, then by that order or the jobs' weights, nobody above what its fastest type gives. Where
+jobs are to end soonest, one that is late, or becomes so, has its isolated rate first, as the policy gives it. It
 begins at the rates of the allocation in force. It knows neither jobs that come later nor what rounds, moves and ends
 within a round cost; the interval does: until enough jobs have ended it reaches from "alone on the fastest type" to "the
 share never grows", then it is taken from how far earlier predictions were off (split conformal
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gavel import finish_time
 from gavel.mechanism.planning.own_rates import own_estimates
 from gavel.mechanism.planning.planner import time_per_job
 from gavel.ports import ThroughputEstimate, ThroughputEstimator
@@ -40,8 +42,10 @@ COVERAGE = 0.9
 QUANTILE = 1.645  # of a normal distribution: nine in ten are within so many standard deviations
 NOTHING_KNOWN = 1.0  # of log(steps/s), of a kind that no table has
 TARGET_FRACTION_MIN = 1e-6
+LATE_SLACK = 1e-9  # relative: a job that has just become late is late, whatever rounding says
 OWN_PACE = (0.25, 4.0)  # how far a job's pace in the allocation is believed to differ from that of the fluid
 TIERED = "hierarchical"  # the policy that gives each tier its own objective
+KEEP_LATE_JOBS_GOING = ("speed", "fast")  # of these orders those in which a late job has its isolated rate first
 IN_ORDER = ("fifo", "shortest_job_first", "throughput", "speed", "fast")  # orders that serve one job after the other
 
 
@@ -58,6 +62,9 @@ class Fluid:
     tier_weight: FloatArray  # (k,)
     guarantee: FloatArray  # (k,)
     orders: tuple[IntArray | None, ...]  # (k,) rows in order of service; None: by weight
+    isolated: FloatArray  # (n,) service at the isolated rate, where a late job keeps that; 0 elsewhere
+    isolated_s: FloatArray  # (n,) submission to end at that rate
+    deficit_s: FloatArray  # (n,) how far the job is behind it now
     total: float  # service there is to give
 
 
@@ -205,6 +212,9 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
     given = (time_per_job(allocation, problem) * rates).sum(axis=1) * per_step
     most, work = rates.max(axis=1, initial=0.0) * per_step, problem.steps_remaining * per_step
     group, groups = _groups(problem, allocation)
+    is_kept = np.array([each.objective in KEEP_LATE_JOBS_GOING for each in groups], dtype=bool)[group]
+    share = (equal > 0) / max(1, int((equal > 0).sum()))
+    isolated = finish_time.isolated_rate(rates, problem.capacity_workers, problem.scale_factor, share) * per_step
     rows = tuple(np.flatnonzero(group == index) for index in range(len(groups)))
     return Fluid(
         work=work,
@@ -217,6 +227,9 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
         guarantee=np.array([each.guarantee for each in groups]),
         orders=tuple(_order(each.objective, of_group, work, most) for each, of_group in zip(groups, rows, strict=True)),
         total=max(float(given.sum()), float(workers.sum())),
+        isolated=isolated * is_kept,
+        isolated_s=problem.isolated_time_s + _over(work, isolated),
+        deficit_s=problem.age_s - problem.isolated_time_s,
     )
 
 
@@ -267,9 +280,11 @@ def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatAr
     left, now_s = fluid.work.copy(), 0.0
     start_s, finish_s = np.full(len(left), np.inf), np.full(len(left), np.inf)
     alive = (left > 0) & (fluid.most > 0)
+    deficit_s = fluid.deficit_s.copy()
     pace = _own_pace(fluid, alive & ~is_new)
     for step in range(MOST_STEPS):
-        rate = np.minimum(_shared(fluid, alive) * pace, fluid.most)
+        least = np.where(alive, _of_late_jobs(fluid, deficit_s), 0.0)
+        rate = np.minimum(_shared(fluid, alive, least) * pace, fluid.most)
         start_s[alive & (rate > 0) & np.isinf(start_s)] = now_s
         end_s = np.where(alive, _over(left, rate), np.inf)
         ending = int(np.isfinite(end_s).sum())
@@ -277,6 +292,10 @@ def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatAr
             break
         share = -(-int(alive.sum()) // (MOST_STEPS - step))  # so many soonest at once, and all in the last step
         lasts_s = float(np.sort(end_s)[min(ending, share) - 1])
+        grows = np.where(alive & (fluid.isolated > 0), 1 - _over(rate, fluid.isolated), 0.0)
+        if step < MOST_STEPS // 2:
+            lasts_s = min(lasts_s, _soonest_late_s(fluid, deficit_s, np.where(least > 0, 0.0, grows)))
+        deficit_s += grows * lasts_s
         over = end_s <= lasts_s
         finish_s[over] = now_s + end_s[over]
         left = np.where(alive, np.maximum(0.0, left - rate * lasts_s), 0.0)
@@ -285,15 +304,30 @@ def _service_times(fluid: Fluid, is_new: BoolArray) -> tuple[FloatArray, FloatAr
     return start_s, finish_s
 
 
+def _of_late_jobs(fluid: Fluid, deficit_s: FloatArray) -> FloatArray:
+    """Service of each job at its isolated rate, (n,), 0 for those that are not late."""
+    late = (fluid.isolated > 0) & finish_time.is_late(deficit_s * (1 + LATE_SLACK), fluid.isolated_s)
+    return np.where(late, np.minimum(fluid.isolated, fluid.most), 0.0)
+
+
+def _soonest_late_s(fluid: Fluid, deficit_s: FloatArray, grows: FloatArray) -> float:
+    """Return in how many seconds the next job becomes late, while deficits grow by `grows` (n,) a second; or +inf."""
+    missing_s = (finish_time.LATE_RHO - 1) * fluid.isolated_s - deficit_s
+    return float(_over(np.maximum(0.0, missing_s), grows).min(initial=np.inf))
+
+
 def _own_pace(fluid: Fluid, alive: np.ndarray) -> FloatArray:
     """How much faster than in the fluid each job is in the allocation in force, (n,); 1 for one that waits."""
-    shared = _shared(fluid, alive)
+    shared = _shared(fluid, alive, np.where(alive, _of_late_jobs(fluid, fluid.deficit_s), 0.0))
     is_known = (shared > 0) & (fluid.given > 0)
     return np.where(is_known, np.clip(_over(fluid.given, shared), *OWN_PACE), 1.0)
 
 
-def _shared(fluid: Fluid, alive: np.ndarray) -> FloatArray:
-    """Service of each job while these are there, (n,): over tiers by weight above their guarantees, then inside."""
+def _shared(fluid: Fluid, alive: np.ndarray, least: FloatArray) -> FloatArray:
+    """Service of each job while these are there, (n,): over tiers by weight above their guarantees, then inside.
+
+    Of what a group has in order each job has its `least` (n,) first.
+    """
     most = np.where(alive, fluid.most, 0.0)
     wanted = np.bincount(fluid.tier, most, minlength=len(fluid.tier_weight)).astype(np.float64)
     floors = np.minimum(wanted, fluid.guarantee * fluid.total)
@@ -303,8 +337,10 @@ def _shared(fluid: Fluid, alive: np.ndarray) -> FloatArray:
         if order is None:
             shared[rows] = _level(float(of_tier[index]), fluid.weight[rows], np.zeros(len(rows)), most[rows])
         else:
-            before = np.cumsum(most[order]) - most[order]
-            shared[order] = np.clip(of_tier[index] - before, 0.0, most[order])
+            first = least[order] * min(1.0, float(of_tier[index]) / max(float(least[order].sum()), 1e-300))
+            more = most[order] - first
+            left = float(of_tier[index]) - float(first.sum())
+            shared[order] = first + np.clip(left - (np.cumsum(more) - more), 0.0, more)
     return shared
 
 

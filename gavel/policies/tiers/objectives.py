@@ -22,11 +22,13 @@ from gavel.types import AllocationProblem, FloatArray, IntArray, Tier
 class TierObjective:
     """`meaning` is one line for users; `curve(problem, tier, jobs, share)` spreads a tier's service over `jobs` (rows).
 
-    `share` is the tier's weight over that of all tiers with jobs. `reads`: the fields of the problem that the curve
-    depends on, beside who there is and how fast (`_reads.ALWAYS`).
+    `choose_when` says in a sentence for whom the objective is. `share` is the tier's weight over that of all tiers with
+    jobs. `reads`: the fields of the problem that the curve depends on, beside who there is and how fast
+    (`_reads.ALWAYS`).
     """
 
     meaning: str
+    choose_when: str
     curve: Callable[[AllocationProblem, Tier, IntArray, float], Curve]
     reads: frozenset[str] = frozenset()
 
@@ -199,25 +201,44 @@ WITHIN_USER: Mapping[str, WithinUser] = {
 
 OBJECTIVES: Mapping[str, TierObjective] = {
     FAIRNESS: TierObjective(
-        "users equally, each user's jobs in the order that the tier sets", _fairness, frozenset({"users"})
+        "users equally, each user's jobs in the order that the tier sets",
+        "Choose this when users compete, and no user should gain by submitting more.",
+        _fairness,
+        frozenset({"users"}),
     ),
     SPEED: TierObjective(
-        "all jobs as one, in the order that ends them soonest; users are not kept apart", _speed, ENDS
+        "all jobs as one, in the order that ends them soonest; users are not kept apart",
+        "Choose this when one team works on a common goal, and the mean completion time counts more than who waits.",
+        _speed,
+        ENDS,
     ),
-    "fifo": TierObjective("one job after the other, earliest first; a user's own jobs by priority", _fifo, IN_ORDER),
+    "fifo": TierObjective(
+        "one job after the other, earliest first; a user's own jobs by priority",
+        "Choose this when jobs should be served strictly in the order in which they came.",
+        _fifo,
+        IN_ORDER,
+    ),
     "shortest_job_first": TierObjective(
-        "one job after the other, least remaining time first", _shortest_job_first, IN_ORDER | {"steps_remaining"}
+        "one job after the other, least remaining time first",
+        "Choose this when short experiments should not wait, and long jobs may.",
+        _shortest_job_first,
+        IN_ORDER | {"steps_remaining"},
     ),
     "throughput": TierObjective(
-        "one job after the other, greatest gain from its best type first", _throughput, IN_ORDER
+        "one job after the other, greatest gain from its best type first",
+        "Choose this when the fastest accelerators should do the work that gains most from them, whoever waits.",
+        _throughput,
+        IN_ORDER,
     ),
     "deadline": TierObjective(
         "users equally; of a user's part first what its jobs need to end in time, earliest deadline first",
+        "Choose this when jobs have deadlines, and users should still have equal parts.",
         _deadline,
         SHARED_BY_USERS | {"deadline_at_s", "now_s", "steps_remaining"},
     ),
     "finish_time_fairness": TierObjective(
         "all jobs equally late compared with a fixed slice of their user's part",
+        "Choose this when nobody should do worse than with accelerators of their own.",
         _finish_time_fairness,
         SHARED_BY_USERS | {"steps_remaining", "age_s", "isolated_time_s"},
     ),

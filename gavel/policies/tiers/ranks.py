@@ -1,13 +1,14 @@
-"""What the speed of a job counts by the rank of its length, and which jobs are late."""
+"""What the speed of a job counts by the rank of its length and by its gang, and which jobs are late."""
 
 import numpy as np
 
+from gavel import finish_time
 from gavel.policies import measures
-from gavel.types import AllocationProblem, BoolArray, FloatArray
+from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
 EVEN_PART = 0.3  # of each job's weight, alike for all
-RHO_LIMIT = 1.25  # from which on a job is late, where nothing else is stated
+GANG_POWER = 0.75  # g: at 1 a gang waits no longer than a job of one worker, at 0 the mean counts alone
 
 
 def rank_weight(length: FloatArray) -> FloatArray:
@@ -29,11 +30,20 @@ def rank_weight(length: FloatArray) -> FloatArray:
     return mixed
 
 
-def is_late(problem: AllocationProblem, rho_limit: float) -> BoolArray:
+def claim(length: FloatArray, scale_factor: IntArray) -> FloatArray:
+    """Return what the relative speeds of n jobs count by these lengths and gangs, v_i s_i^g, (n,).
+
+    A worker of a gang counts s^(g-1) of what that of a job of one worker counts: large gangs use the most worker hours
+    for one completion, so they go later, but not by so much that they wait for many jobs as long as themselves.
+    """
+    counted: FloatArray = rank_weight(length) * scale_factor.astype(np.float64) ** GANG_POWER
+    return counted
+
+
+def is_late(problem: AllocationProblem, rho_limit: float = finish_time.LATE_RHO) -> BoolArray:
     """Return which jobs reach a rho of `rho_limit` even at their isolated rates from now on, (n,).
 
     The isolated rate is that of 1/n of every type; a job that can run nowhere is not late.
     """
     isolated_s = measures.isolated_finish_s(problem, measures.even_share(problem))
-    late: BoolArray = problem.age_s - problem.isolated_time_s >= (rho_limit - 1) * isolated_s
-    return late & np.isfinite(isolated_s)
+    return finish_time.is_late(problem.age_s - problem.isolated_time_s, isolated_s, rho_limit)

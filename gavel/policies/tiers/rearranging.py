@@ -6,7 +6,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.tiers.objectives import rearranged_of
-from gavel.policies.tiers.ranks import RHO_LIMIT, is_late, rank_weight
+from gavel.policies.tiers.ranks import claim, is_late
 from gavel.policies.tiers.tree import Node
 from gavel.types import AllocationProblem, FloatArray, IntArray
 
@@ -54,12 +54,12 @@ def _groups(problem: AllocationProblem, root: Node) -> tuple[IntArray, ...]:
 def _claim(problem: AllocationProblem, remaining_s: FloatArray, own: IntArray) -> FloatArray:
     """As `rank_weighted_speed`, but by rank and by weight among the group's `own` jobs: nothing is raised by more."""
     weight = problem.weight[own] / problem.weight[own].mean()
-    by_rank = rank_weight(remaining_s[own]) * np.linspace(1.0, 1.0 - EARLIER, len(own))
-    claim: FloatArray = np.maximum(LEAST_CLAIM, weight * by_rank * np.sqrt(problem.scale_factor[own]))
-    return claim
+    by_rank = claim(remaining_s[own], problem.scale_factor[own])
+    counted: FloatArray = np.maximum(LEAST_CLAIM, weight * by_rank * np.linspace(1.0, 1.0 - EARLIER, len(own)))
+    return counted
 
 
 def _of_late_jobs(problem: AllocationProblem) -> FloatArray:
     """The service of late jobs at their isolated rates, (n,), 0 for the others."""
     rate = measures.isolated_rate(problem, measures.even_share(problem))
-    return np.where(is_late(problem, RHO_LIMIT), measures.service_per_step(problem) * rate, 0.0)
+    return np.where(is_late(problem), measures.service_per_step(problem) * rate, 0.0)
