@@ -7,13 +7,14 @@ from fastapi import APIRouter, Path, Request
 
 from api.access.auth import UserOrOperator
 from api.http.errors import documented
-from api.schemas.code import CodeLimitsView, CodeVersionPut, CodeVersionView
+from api.schemas.code import CodeDiffStored, CodeLimitsView, CodeVersionPut, CodeVersionView
 from api.services import ServicesDep
-from api.submission.code import clear_unused
+from api.submission.code import clear_unused, store_diff
 from gavel.backends.machine import boot_id
 from gavel.code_tree import TreeFile
 
-router = APIRouter(prefix="/v1/code-versions", tags=["jobs"])
+router = APIRouter(prefix="/v1", tags=["jobs"])
+LARGE = "/v1/code-"  # paths whose bodies may be large
 
 REFUSALS = documented(400, 401, 403, 413, 422, 503)
 DigestPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="Of the code version.")]
@@ -25,14 +26,14 @@ BINARY: dict[str, Any] = {
 }
 
 
-@router.get("", operation_id="get_code_limits", responses=documented(401, 403))
+@router.get("/code-versions", operation_id="get_code_limits", responses=documented(401, 403))
 def code_limits(caller: UserOrOperator, services: ServicesDep) -> CodeLimitsView:
     """What the service takes as the code of a job, and where jobs run."""
     is_local = services.settings.backend == "local"
     return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=boot_id() if is_local else "")
 
 
-@router.post("", operation_id="put_code_version", responses=REFUSALS)
+@router.post("/code-versions", operation_id="put_code_version", responses=REFUSALS)
 def put_code_version(body: CodeVersionPut, caller: UserOrOperator, services: ServicesDep) -> CodeVersionView:
     """Store the list of files of a working directory. The answer names its digest, and the chunks to be sent."""
     clear_unused(services)
@@ -42,7 +43,7 @@ def put_code_version(body: CodeVersionPut, caller: UserOrOperator, services: Ser
 
 
 @router.put(
-    "/{digest}/chunks",
+    "/code-versions/{digest}/chunks",
     operation_id="put_code_chunks",
     openapi_extra=BINARY,
     responses=REFUSALS | documented(404),
@@ -56,3 +57,10 @@ async def put_code_chunks(
     """
     missing = await run_sync(services.code.put_chunks, digest, await request.body())
     return CodeVersionView(digest=digest, missing=list(missing))
+
+
+@router.post("/code-diffs", status_code=201, operation_id="put_code_diff", openapi_extra=BINARY, responses=REFUSALS)
+async def put_code_diff(request: Request, caller: UserOrOperator, services: ServicesDep) -> CodeDiffStored:
+    """Store how the code of a job differs from its commit, as `git diff` writes it. Secrets of yours become ***."""
+    digest = await run_sync(store_diff, await request.body(), caller.user, services)
+    return CodeDiffStored(digest=digest)

@@ -8,6 +8,7 @@ from api.schemas.fields import TEXT_PATTERN, Request, View, example
 from gavel.code_tree import CHUNK_BYTES, FILES_MAX
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+DiffDigest = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$", max_length=64)]
 Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$", max_length=64)]
 FilePath = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
 
@@ -47,6 +48,7 @@ class CodeOfJob(Request):
     digest: Digest
     commit: Commit = Field("", description="The git commit that the files came from; empty outside git.")
     is_modified: bool = Field(False, description="Files differ from the commit.")
+    diff: DiffDigest = Field("", description="How they differ, stored with POST /v1/code-diffs; empty: nobody says it.")
 
 
 class CodeView(View):
@@ -55,6 +57,25 @@ class CodeView(View):
     digest: str = Field(description="SHA-256 of the list of files with their contents.")
     commit: str = Field(description="The git commit that the files came from; empty outside git.")
     is_modified: bool = Field(description="Files differ from the commit.")
+    diff: str = Field(
+        description="Digest of the text that says how, GET /v1/jobs/{job_id}/diff; empty: none is stored."
+    )
+
+
+class CodeDiffStored(View):
+    """A diff that is stored."""
+
+    digest: str = Field(description="For the field `diff` of a job's code.")
+
+
+class CodeDiffView(View):
+    """How a job's code differs from its commit."""
+
+    commit: str
+    text: str = Field(
+        description="As `git diff` writes it, with *** for the user's secrets; empty: it does not differ."
+    )
+    is_cut: bool = Field(description="It is longer; its last line says so.")
 
 
 class CodeLimitsView(View):

@@ -6,7 +6,9 @@ from api.http.errors import invalid
 from api.schemas.code import CodeOfJob
 from api.services import Services
 from gavel.backends.containers import SEARCH
+from gavel.backends.output import Mask
 from gavel.backends.ray.housekeeping import clear
+from gavel.code_tree import CUT_LINE, DIFF_BYTES
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
 from gavel.types import JobId, JobState
@@ -27,6 +29,8 @@ def check_code(code: CodeOfJob | None, services: Services) -> None:
         return
     try:
         services.code.use(code.digest)
+        if code.diff:
+            services.code.use_diff(code.diff)
     except InvalidRequest as error:
         raise invalid(error.field, error.message) from None
 
@@ -38,12 +42,34 @@ def clear_unused(services: Services) -> None:
         clear(settings.state_dir.resolve(), _unfinished(services), settings.keep_code_s)
 
 
-def _unfinished(services: Services) -> dict[JobId, str]:
-    """Return the unfinished jobs, each with the digest of the code version that it runs ("": none)."""
-    digests: dict[JobId, str] = {}
+def without_lost_diff(code: CodeOfJob | None, services: Services) -> CodeOfJob | None:
+    """Return the code of a job that is submitted again, without a diff that was deleted meanwhile."""
+    try:
+        if code is not None and code.diff:
+            services.code.use_diff(code.diff)
+    except InvalidRequest:
+        return code and code.model_copy(update={"diff": ""})
+    return code
+
+
+def store_diff(text: bytes, user: str, services: Services) -> str:
+    """Store how a user's code differs from a commit; return its digest. Raise a 422 problem for one that is too long.
+
+    It is masked before it is written, as logs are: here all secrets of the user are, whatever the job will name.
+    """
+    if len(text) > DIFF_BYTES + len(CUT_LINE):
+        raise invalid("body", f"a diff has at most {DIFF_BYTES:,} bytes; cut it after a whole line")
+    names = [each.name for each in services.secrets.names(user)]
+    mask = Mask(services.secrets.values(user, names).values())
+    return services.code.put_diff(mask.cover(text, is_last=True), user)
+
+
+def _unfinished(services: Services) -> dict[JobId, tuple[str, ...]]:
+    """Return the unfinished jobs, each with the digests of what is stored for its code."""
+    digests: dict[JobId, tuple[str, ...]] = {}
     cursor: JobId | None = None
     while True:
         page = services.store.jobs(JobFilter(states=UNFINISHED), cursor=cursor, limit=200)
-        digests |= {job.id: job.spec.code.digest if job.spec.code else "" for job in page.jobs}
+        digests |= {job.id: job.spec.code.stored if job.spec.code else () for job in page.jobs}
         if (cursor := page.next_cursor) is None:
             return digests

@@ -166,7 +166,10 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
     """Return what a job runs and where, each part with its name for people."""
     code, version = job["code"], ""
     if code:
-        commit = f" of commit {code['commit'][:12]}{' with changes' * code['is_modified']}" if code["commit"] else ""
+        changes = (
+            f" with changes (gavel job diff {job['id']})" if code["diff"] else " with changes" * code["is_modified"]
+        )
+        commit = f" of commit {code['commit'][:12]}{changes}" if code["commit"] else ""
         version = f"{code['digest'][:12]}{commit}"
     return [
         ("program", shlex.join(job["argv"])),

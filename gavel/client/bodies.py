@@ -40,6 +40,7 @@ class CodeOfJob(TypedDict):
     digest: str
     commit: NotRequired[str]  # The git commit that the files came from; empty outside git.
     is_modified: NotRequired[bool]  # Files differ from the commit.
+    diff: NotRequired[str]  # How they differ, stored with POST /v1/code-diffs; empty: nobody says it.
 
 
 class JobSubmit(TypedDict):

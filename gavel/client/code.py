@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from gavel.client.answers import CodeLimits, CodeVersion
+from gavel.client.answers import CodeDiff, CodeDiffStored, CodeLimits, CodeVersion
 from gavel.client.bodies import CodeOfJob
 from gavel.client.script import Method, Script, call, get, part
 from gavel.client.worktree import Worktree, worktree_of
@@ -20,6 +20,11 @@ class CodeCalls:
     def code_limits(self) -> Script[CodeLimits]:
         """Return what the service takes as the code of a job, and where jobs run."""
         return get("/v1/code-versions")
+
+    @Method
+    def code_diff(self, job_id: str) -> Script[CodeDiff]:
+        """Return how the code of a job differs from its commit."""
+        return get(f"/v1/jobs/{part(job_id)}/diff")
 
     @Method
     def store_code(self, workdir: str | Path | Worktree, also: Sequence[str] = ()) -> Script[CodeOfJob]:
@@ -41,7 +46,12 @@ def _stored(worktree: Worktree) -> Script[CodeOfJob]:
     headers = {"Content-Type": "application/octet-stream"}
     for batch in _batches(worktree.chunks(files, stored["missing"])):
         yield from call("PUT", path, may_repeat=True, content=packed(batch), headers=headers)
-    return {"digest": stored["digest"], "commit": worktree.commit, "is_modified": worktree.is_modified}
+    code: CodeOfJob = {"digest": stored["digest"], "commit": worktree.commit, "is_modified": worktree.is_modified}
+    if worktree.diff:
+        path = "/v1/code-diffs"
+        diff: CodeDiffStored = yield from call("POST", path, may_repeat=True, content=worktree.diff, headers=headers)
+        code["diff"] = diff["digest"]
+    return code
 
 
 def _batches(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:

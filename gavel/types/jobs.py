@@ -35,12 +35,19 @@ _TERMINAL = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState
 class CodeVersion:
     """Which code a job runs: the digest of its files, and the git commit that they came from.
 
-    `commit` is empty outside git; `is_modified` says that files differ from the commit.
+    `commit` is empty outside git; `is_modified` says that files differ from the commit, and `diff` is the digest of the
+    text that says how; "": none is stored.
     """
 
     digest: str
     commit: str = ""
     is_modified: bool = False
+    diff: str = ""
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Return the digests of all that is stored for it."""
+        return (self.digest, self.diff) if self.diff else (self.digest,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,8 @@ def schema(service: Service) -> Any:
 def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     """Path parameters of things that exist. The job has ended, so that following its log ends; another lives."""
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
-    job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    code = {"digest": caller.post("/v1/code-versions", json={"files": []}).json()["digest"]}
+    job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1, "code": code}).json()["id"]
     caller.put("/v1/users/gold", json={"tiers": ["gold"]})
     caller.put("/v1/users/gold/link", json={"subject": "1"})
     caller.post("/v1/users/gold/tokens")

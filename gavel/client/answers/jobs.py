@@ -12,6 +12,7 @@ class Code(TypedDict):
     digest: str  # SHA-256 of the list of files with their contents.
     commit: str  # The git commit that the files came from; empty outside git.
     is_modified: bool  # Files differ from the commit.
+    diff: str  # Digest of the text that says how, GET /v1/jobs/{job_id}/diff; empty: none is stored.
 
 
 DeadlineOutlook = Literal["met", "at_risk", "missed", "unknown"]
@@ -222,3 +223,9 @@ class CodeVersion(TypedDict):
 
     digest: str
     missing: list[str]
+
+
+class CodeDiffStored(TypedDict):
+    """A diff that is stored."""
+
+    digest: str  # For the field `diff` of a job's code.
