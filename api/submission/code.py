@@ -1,13 +1,16 @@
 """The code version of a job: whether all of it is stored, and which versions nobody needs any more."""
 
 import shutil
+from concurrent.futures import Future
 
 from api.http.errors import invalid
-from api.schemas.code import CodeOfJob
+from api.schemas.code import CodeFetch, CodeOfJob, FetchedCodeView
 from api.services import Services
 from gavel.backends.containers import SEARCH
+from gavel.backends.git_fetch import SECRETS, GitCode, ref_problem, url_problem
 from gavel.backends.output import Mask
 from gavel.backends.ray.housekeeping import clear
+from gavel.backends.secret_store import missing_secret
 from gavel.code_tree import CUT_LINE, DIFF_BYTES
 from gavel.errors import InvalidRequest
 from gavel.ports import JobFilter
@@ -27,6 +30,8 @@ def check_code(code: CodeOfJob | None, services: Services) -> None:
     """Mark the code version as used. Raise a 422 problem unless all of it is stored."""
     if code is None:
         return
+    if code.git_url and (problem := url_problem(code.git_url, services.git.limits)):
+        raise invalid("code.git_url", problem)
     try:
         services.code.use(code.digest)
         if code.diff:
@@ -40,6 +45,31 @@ def clear_unused(services: Services) -> None:
     if services.code.is_clear_due():
         settings = services.settings
         clear(settings.state_dir.resolve(), _unfinished(services), settings.keep_code_s)
+
+
+def begin_fetch(body: CodeFetch, user: str, services: Services) -> Future[GitCode]:
+    """Return the fetch of code from git. Raise a 422 problem for what is not fetched, 429 for too many at a time."""
+    if problem := url_problem(body.git_url, services.git.limits):
+        raise invalid("git_url", problem)
+    if problem := ref_problem(body.git_ref):
+        raise invalid("git_ref", problem)
+    if name := services.secrets.missing(user, body.secrets):
+        raise invalid("secrets", missing_secret(name))
+    values = services.secrets.values(user, [name for name in body.secrets if name in SECRETS])
+    clear_unused(services)
+    return services.git.ask(user, body.git_url, body.git_ref, values)
+
+
+def fetched(body: CodeFetch, user: str, services: Services, fetch: Future[GitCode]) -> FetchedCodeView:
+    """Return the code that a fetch has stored. Raise a 422 problem with the words of git, or for a missing script."""
+    services.git.forget(user, body.git_url, body.git_ref)
+    try:
+        code = fetch.result()
+    except InvalidRequest as refusal:
+        raise invalid(refusal.field, refusal.message) from None
+    if body.script and body.script not in {each.path for each in services.code.files(code.digest)}:
+        raise invalid("argv", f"there is no file {body.script} in {body.git_url} at {body.git_ref}")
+    return FetchedCodeView(digest=code.digest, commit=code.commit, git_url=body.git_url, git_ref=body.git_ref)
 
 
 def without_lost_diff(code: CodeOfJob | None, services: Services) -> CodeOfJob | None:

@@ -8,6 +8,7 @@ from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
     "CancelBatch",
+    "CodeFetch",
     "CodeFile",
     "CodeOfJob",
     "CodeVersionPut",
@@ -40,6 +41,8 @@ class CodeOfJob(TypedDict):
     digest: str
     commit: NotRequired[str]  # The git commit that the files came from; empty outside git.
     is_modified: NotRequired[bool]  # Files differ from the commit.
+    git_url: NotRequired[str]  # The git repository that the service fetched them from; empty: they were sent.
+    git_ref: NotRequired[str]  # The branch, tag or commit there, as it was asked for.
     diff: NotRequired[str]  # How they differ, stored with POST /v1/code-diffs; empty: nobody says it.
 
 
@@ -157,6 +160,16 @@ class CodeVersionPut(TypedDict):
     """All files of a working directory."""
 
     files: Sequence[CodeFile]
+
+
+class CodeFetch(TypedDict):
+    """A git repository, and what of it a job is to run."""
+
+    git_url: str  # Without user and password: these are secrets, see `secrets`.
+    git_ref: NotRequired[str]  # A branch, a tag, or all characters of a commit.
+    # Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.
+    secrets: NotRequired[Sequence[str]]
+    script: NotRequired[str]  # A file that has to be there; empty: none.
 
 
 class NodesAdded(TypedDict):

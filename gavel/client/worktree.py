@@ -93,17 +93,18 @@ def worktree_of(folder: Path, also: Iterable[str] = ()) -> Worktree:
 
 
 @contextmanager
-def worktree_at(folder: Path, ref: str) -> Iterator[Worktree]:
+def worktree_at(folder: Path, ref: str, **variables: str) -> Iterator[Worktree]:
     """Yield the files that git has of a folder at a commit, tag or branch, whatever lies there now.
 
-    They are in a temporary folder until the end of the block. Raises NoSuchRef, OSError.
+    They are in a temporary folder until the end of the block. `variables` are for git. Raises NoSuchRef, OSError.
     """
-    commit = (git_output(folder, "rev-parse", "--verify", "-q", "--end-of-options", f"{ref}^{{commit}}") or "").strip()
+    asked = ("rev-parse", "--verify", "-q", "--end-of-options", f"{ref}^{{commit}}")
+    commit = (git_output(folder, *asked, **variables) or "").strip()
     if not commit:
         raise NoSuchRef(f"git has no commit, tag or branch {ref} in {folder}")
     top, below = (git_output(folder, "rev-parse", f"--show-{each}") or "" for each in ("toplevel", "prefix"))
     with tempfile.TemporaryDirectory(prefix="gavel-code-") as temporary:
-        place, index = Path(temporary, "files"), {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
+        place, index = Path(temporary, "files"), {**variables, "GIT_INDEX_FILE": str(Path(temporary, "index"))}
         place.mkdir()
         repository = Path(top.removesuffix("\n"))
         if git_output(repository, "read-tree", f"{commit}:{below.removesuffix(chr(10))}", **index) is None:

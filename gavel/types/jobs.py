@@ -36,13 +36,15 @@ class CodeVersion:
     """Which code a job runs: the digest of its files, and the git commit that they came from.
 
     `commit` is empty outside git; `is_modified` says that files differ from the commit, and `diff` is the digest of the
-    text that says how; "": none is stored.
+    text that says how; "": none is stored. `git_url` and `git_ref` say where the service fetched it, "": it was sent.
     """
 
     digest: str
     commit: str = ""
     is_modified: bool = False
     diff: str = ""
+    git_url: str = ""
+    git_ref: str = ""
 
     @property
     def stored(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "get_code_limits": ("code_limits", "job submit"),
     "put_code_version": ("store_code", "job submit"),
     "put_code_chunks": ("store_code", "job submit"),
+    "fetch_code": ("fetch_code", "job submit"),
     "put_code_diff": ("store_code", "job submit"),
     "get_code_diff": ("code_diff", "job diff"),
     "list_jobs": ("jobs", "job list"),
@@ -193,6 +194,7 @@ VERBS = {
     "array",
     "what-if",
     "test",
+    "fetch",
 }
 
 

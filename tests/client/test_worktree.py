@@ -54,20 +54,18 @@ def test_in_git_it_is_what_git_tracks_as_it_is_now(repository: Path) -> None:
 def test_the_diff_says_what_the_commit_lacks(repository: Path, tmp_path: Path) -> None:
     """1 changed, deleted, binary and staged files, and the script that git does not track; what is left out is not in
     it; 2 with it `git apply` makes of the commit what runs; 3 a folder below has its own differences."""
-    (repository / ".gavelignore").write_text("lib/\n*.md\n")
-    write(repository, notes_md="x")
+    (repository / ".gavelignore").write_text("lib/\nnotes\n")
+    write(repository, notes="x")
     (repository / "blob").write_bytes(bytes(range(256)))
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "second")
-    write(
-        repository, train_py="print(22)\n", lib__model_py="x = 2\n", notes_md="y", new_py="n = 1\n", staged_py="s = 1\n"
-    )
+    write(repository, train_py="print(22)\n", lib__model_py="x = 2\n", notes="y", new_py="n = 1\n", staged_py="s = 1\n")
     (repository / "gone.py").unlink()
     git(repository, "add", "staged.py")
     text = worktree_of(repository, ["new.py"]).diff.decode()
     for line in ("+print(22)", "deleted file mode", "+n = 1", "--- /dev/null\n+++ b/new.py", "+s = 1"):
         assert line in text
-    assert "model.py" not in text and "notes.md" not in text
+    assert "model.py" not in text and "notes" not in text
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", str(repository), str(clone))
     (tmp_path / "changes.diff").write_text(text)

@@ -93,7 +93,8 @@ const pairs = (object, write) => Object.entries(object).map(write).join(", ");
 
 function codeOf(code) {
   const version = code.digest.slice(0, 12);
-  return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}` : version;
+  const source = code.git_url ? ` of ${code.git_url} at ${code.git_ref}` : "";
+  return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}${source}` : version;
 }
 
 /** Offers the differences of the code from its commit; they are fetched when somebody unfolds them. */

@@ -12,6 +12,8 @@ class Code(TypedDict):
     digest: str  # SHA-256 of the list of files with their contents.
     commit: str  # The git commit that the files came from; empty outside git.
     is_modified: bool  # Files differ from the commit.
+    git_url: str  # The git repository that the service fetched them from; empty: they were sent.
+    git_ref: str  # The branch, tag or commit there, as it was asked for.
     diff: str  # Digest of the text that says how, GET /v1/jobs/{job_id}/diff; empty: none is stored.
 
 
@@ -223,6 +225,15 @@ class CodeVersion(TypedDict):
 
     digest: str
     missing: list[str]
+
+
+class FetchedCode(TypedDict):
+    """Code that the service fetched from a git repository, as the field `code` of a job takes it."""
+
+    digest: str  # Of the code version; empty: it is still being fetched, so ask again.
+    commit: str
+    git_url: str
+    git_ref: str
 
 
 class CodeDiffStored(TypedDict):
