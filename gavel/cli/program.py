@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,7 @@ from gavel.cli.job_file import Given
 from gavel.client import Client, CodeOfJob, Job, JobSubmit
 
 UNTRACKED_NAMED = 3
+PYTHON_ANSWER_S = 10.0
 
 
 def argv_of(program: Sequence[str], workdir: Path | None = None, *, is_here: bool = True) -> list[str] | None:
@@ -143,10 +146,10 @@ def code_at(client: Client, program: Sequence[str], workdir: Path, ref: str) -> 
 
 
 def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], *, is_here: bool) -> str | None:
-    """Return the path of the interpreter that was named, else of the caller's own; None: the service's.
+    """Return the path of the interpreter that was named, else of the caller's own; None: one without packages.
 
-    The caller's own is that of `$VIRTUAL_ENV`, of `$CONDA_PREFIX`, or of a `.venv` in the working directory or here. It
-    counts only where jobs run on this machine (`is_here`): another one has other paths.
+    The caller's own is that of `$VIRTUAL_ENV`, of `$CONDA_PREFIX`, of a `.venv` in the working directory or here, or
+    `python` on the PATH. It counts only where jobs run on this machine (`is_here`): another one has other paths.
     """
     if given:
         return os.path.abspath(os.path.expanduser(given))  # a link is kept: it is what makes a virtual environment
@@ -159,7 +162,21 @@ def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], 
         Path.cwd() / ".venv",
     ]
     paths = [Path(prefix).absolute() / "bin" / "python" for prefix in prefixes if prefix]
-    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None) or _python_on(environment)
+
+
+def _python_on(environment: Mapping[str, str]) -> str | None:
+    """Return the interpreter that `python` runs in the caller's shell, as it names itself: a shim leads elsewhere."""
+    path = environment.get("PATH")
+    program = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    if program is None:
+        return None
+    try:
+        asked = [program, "-I", "-S", "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=PYTHON_ANSWER_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def read_env_file(path: Path) -> dict[str, str]:

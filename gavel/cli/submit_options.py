@@ -65,7 +65,7 @@ GitUrl = Annotated[
 Python = Annotated[
     str | None,
     typer.Option(
-        metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
+        metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else your python."
     ),
 ]
 Image = Annotated[

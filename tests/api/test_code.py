@@ -47,7 +47,14 @@ def test_a_job_says_which_code_it_runs(ann: Client, tmp_path: Path, service: Ser
     write(tmp_path, "train.py", b"print(1)")
     code = ann.store_code(tmp_path)
     job = ann.submit(**PROGRAM, workdir=str(tmp_path), code={**code, "commit": "a" * 40, "is_modified": True})
-    assert job["code"] == {"digest": code["digest"], "commit": "a" * 40, "is_modified": True, "diff": ""}
+    assert job["code"] == {
+        "digest": code["digest"],
+        "commit": "a" * 40,
+        "is_modified": True,
+        "diff": "",
+        "git_url": "",
+        "git_ref": "",
+    }
     spec = service.store.job(job["id"]).spec
     assert spec.code and (spec.code.digest, spec.code.commit) == (code["digest"], "a" * 40)
     write(tmp_path, "train.py", b"print(2)")
@@ -68,7 +75,7 @@ def test_a_job_says_how_its_code_differs_from_the_commit(ann: Client, tmp_path: 
     code = ann.store_code(changed(tmp_path, b"+key = 'a-long-secret'\n+\xff\n"))
     job = ann.submit(**PROGRAM, code=code)
     shown = {"commit": "c" * 40, "text": "+key = '***'\n+\ufffd\n", "is_cut": False}
-    assert job["code"] == code and ann.code_diff(job["id"]) == shown
+    assert job["code"] == {**code, "git_url": "", "git_ref": ""} and ann.code_diff(job["id"]) == shown
     state_dir = service.settings.state_dir
     assert not [path for path in (state_dir / "code").rglob("*") if path.is_file() and b"a-long" in path.read_bytes()]
     with Client(service.url, service.token(service.user()[0])) as bob, pytest.raises(GavelApiError, match="no job"):

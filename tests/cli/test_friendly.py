@@ -18,6 +18,7 @@ from gavel.cli import app
 from gavel.cli.connection import resolve
 from gavel.cli.jobs import submit
 from gavel.cli.option_names import option_of
+from gavel.cli.program import python_of
 from gavel.types import Scope
 from tests.api.conftest import Service, service
 from tests.client.test_worktree import git, write
@@ -174,6 +175,25 @@ def test_a_job_runs_what_git_has_at_a_ref_and_what_is_not_there_is_refused(gavel
     assert "--git-ref: git has no commit, tag or branch v2" in gavel(*submit, "v2", "train.py", code=2)
     assert "--git-ref: there is no file gone.py in" in gavel(*submit, "v1", "gone.py", code=2)
     assert "--git-ref: it goes with a program of your own" in gavel(*submit, "v1", "--no-snapshot", "train.py", code=2)
+
+
+def test_the_interpreter_of_a_shell_without_an_environment_is_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 a link as version managers have: what it leads to counts, 2 without one or with one that fails: none."""
+    monkeypatch.chdir(tmp_path)
+    shim = tmp_path / "shims" / "python3"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    shim.chmod(0o755)
+    environment = {"PATH": f"{shim.parent}:/nowhere"}
+    assert python_of(None, tmp_path, environment, is_here=True) == sys.executable
+    assert python_of(None, tmp_path, environment, is_here=False) is None
+    shim.write_text("#!/bin/sh\nexit 1\n")
+    for path in (environment, {"PATH": "/nowhere"}):
+        assert python_of(None, tmp_path, path, is_here=True) is None
+    environment["CONDA_PREFIX"] = str(Path(sys.executable).parents[1])
+    assert python_of(None, tmp_path, environment, is_here=True) == str(Path(sys.executable).with_name("python"))
 
 
 def test_a_job_runs_what_a_repository_elsewhere_has(gavel: Run, tmp_path: Path) -> None:
