@@ -258,12 +258,12 @@ class Settings(BaseSettings):
         "podman --log-level error --runtime runc --cgroup-manager cgroupfs",
         min_length=1,
         max_length=500,
-        description="Podman, which runs jobs in images, with its own options.",
+        description="Podman, which runs jobs in images, with its own options; where it is not, Apptainer does.",
     )
     image_options: str = Field(
         "--network host",
         max_length=1000,
-        description="Options of `podman run` for every job in an image.",
+        description="Options of `podman run` for every job in an image; Apptainer has none.",
     )
     isolation: Literal["auto", "sandbox", "none"] = Field(
         "auto",

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from api.http.errors import invalid
 from api.schemas.code import CodeFetch, CodeOfJob, FetchedCodeView
 from api.services import Services
-from gavel.backends.containers import SEARCH
+from gavel.backends.containers import SEARCH, image_command
 from gavel.backends.git_fetch import SECRETS, GitCode, ref_problem, url_problem
 from gavel.backends.output import Mask
 from gavel.backends.ray.housekeeping import clear
@@ -21,7 +21,7 @@ UNFINISHED = tuple(state for state in JobState if not state.is_terminal)
 
 def check_image(image: str | None, services: Services) -> None:
     """Raise a 422 problem where the only node is this machine, and it cannot run images."""
-    command = services.settings.image_command.split()[0]
+    command = image_command(services.settings.image_command.split())[0]
     if image and services.settings.backend == "local" and shutil.which(command, path=SEARCH) is None:
         raise invalid("image", f"{command} is on no node; an operator installs it, or leave the image out")
 

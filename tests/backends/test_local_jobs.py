@@ -168,15 +168,15 @@ def test_a_job_that_brings_no_interpreter_sees_the_runtime_and_no_package(harnes
         assert exit_of(harness, job_id).log_tail == "['gavel_runtime', 'json']"
     harness.backend.execute(script(harness, "command -v gavel uvicorn || echo none", job_id="j3"))
     assert exit_of(harness, "j3").log_tail == "none"
-    told = 'python -c "import sys; print(sys.prefix != sys.base_prefix, sys.path)" > told'
-    harness.backend.execute(script(harness, "cat told", job_id="j4", setup=told))
+    line_of_setup = 'python -c "import sys; print(sys.prefix != sys.base_prefix, sys.path)" > paths'
+    harness.backend.execute(script(harness, "cat paths", job_id="j4", setup=line_of_setup))
     line = exit_of(harness, "j4").log_tail
     assert line.startswith("True") and str(Path(sys.executable).parents[1]) not in line
     harness.backend.execute(script(harness, "", job_id="j5", argv=("python", "-m", "workloads.training.mlp", "--help")))
-    assert "--batch-size" in harness_log(harness, "j5")
+    assert "--batch-size" in log_of(harness, "j5")
 
 
-def harness_log(harness: LocalHarness, job_id: str) -> str:
+def log_of(harness: LocalHarness, job_id: str) -> str:
     assert exit_of(harness, job_id).exit_code == 0
     return harness.backend.read_log(job_id)[0].decode()
 
