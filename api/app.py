@@ -109,7 +109,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.provider = Provider(settings.oidc, settings.public_url) if settings.oidc else None
     app.state.registry = CollectorRegistry()
     app.state.registry.register(StoreCollector(services))
-    app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes, code_path=code.router.prefix)
+    app.add_middleware(BodyLimit, limit_bytes=services.settings.body_bytes, code_path=code.LARGE)
     app.add_middleware(RequestLog, registry=app.state.registry, log_requests=services.settings.log_requests)
     app.add_middleware(AllowedHosts, settings=services.settings)
     errors.install(app)

@@ -14,6 +14,7 @@ from api.views.present import Present, PresentReader
 from api.views.throughputs import Estimators, stored_estimators
 from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
+from gavel.backends.git_fetches import GitFetches, git_limits
 from gavel.backends.outputs import Outputs
 from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
 from gavel.backends.ray.stored_outputs import StoredOutputs, outputs_of
@@ -63,6 +64,7 @@ class Services:
     findings: Callable[[], Iterable[Finding]] = tuple  # what `gavel doctor` finds on this machine
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
+    git: GitFetches = field(init=False)
     outputs: Outputs | StoredOutputs = field(init=False)
     checkpoints: Checkpoints | StoredCheckpoints = field(init=False)
     secrets: SecretStore = field(init=False)
@@ -74,6 +76,8 @@ class Services:
     def __post_init__(self) -> None:
         """Open the stores of code versions and of secrets and the jobs' output folders, which the settings name."""
         object.__setattr__(self, "code", code_store(self.settings))
+        fetches = GitFetches(self.settings.state_dir.resolve(), self.code, git_limits(self.settings))
+        object.__setattr__(self, "git", fetches)
         object.__setattr__(self, "outputs", outputs_of(self.settings))
         object.__setattr__(self, "checkpoints", checkpoints_of(self.settings))
         object.__setattr__(self, "secrets", secret_store(self.settings))

@@ -15,6 +15,9 @@ CHUNK_BYTES = 256 << 10
 FILES_MAX = 50_000
 BODY_BYTES = 16 << 20  # of one request: a tree of the most files fits
 FOLDERS_NAMED = 3
+DIFF_FILE = "changes.diff"  # the one file of the version in which a diff is stored
+DIFF_BYTES = 1_000_000  # of a diff; what is longer is cut after a whole line
+CUT_LINE = b"[the diff goes on: only its first 1,000,000 bytes are kept]\n"
 _LENGTH = struct.Struct("!I")
 
 
@@ -85,6 +88,14 @@ def too_large(sizes: Mapping[str, int], limit_bytes: int) -> str:
         return f"{len(sizes)} files are more than {FILES_MAX}; most are in {named}"
     named = ", ".join(f"{name} ({megabytes(size)})" for name, size in largest)
     return f"{megabytes(total)} are more than the {megabytes(limit_bytes)} that the service takes; largest are {named}"
+
+
+def bounded_diff(text: bytes) -> bytes:
+    """Return a diff, of a long one its first whole lines, at most DIFF_BYTES, and CUT_LINE.
+
+    No line is cut, so no part of a secret is left at the end, where nobody could recognize it.
+    """
+    return text if len(text) <= DIFF_BYTES else text[: text.rfind(b"\n", 0, DIFF_BYTES) + 1] + CUT_LINE
 
 
 def megabytes(size_bytes: int) -> str:

@@ -258,12 +258,12 @@ class Settings(BaseSettings):
         "podman --log-level error --runtime runc --cgroup-manager cgroupfs",
         min_length=1,
         max_length=500,
-        description="Podman, which runs jobs in images, with its own options.",
+        description="Podman, which runs jobs in images, with its own options; where it is not, Apptainer does.",
     )
     image_options: str = Field(
         "--network host",
         max_length=1000,
-        description="Options of `podman run` for every job in an image.",
+        description="Options of `podman run` for every job in an image; Apptainer has none.",
     )
     isolation: Literal["auto", "sandbox", "none"] = Field(
         "auto",
@@ -289,6 +289,18 @@ class Settings(BaseSettings):
     data_hosts: str = Field(
         "*", max_length=4000, description="Hosts that inputs are fetched from, * for any part; separated by spaces."
     )
+    git_schemes: str = Field(
+        "https http ssh",
+        max_length=100,
+        pattern=r"^((https|http|ssh|git|file)(\s+|$))*$",
+        description="Schemes with which git fetches code; file: repositories on the machine of the service.",
+    )
+    git_hosts: str = Field(
+        "*",
+        max_length=4000,
+        description="Hosts that code is fetched from with git, * for any part; separated by spaces.",
+    )
+    git_limit_s: float = Field(600.0, ge=1, le=86_400, description="Most that a fetch of code with git may take.")
     notification_webhook_url: str = Field(
         "",
         max_length=500,

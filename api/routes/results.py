@@ -1,4 +1,4 @@
-"""What jobs leave: the curves of the metrics that they report, files and checkpoints."""
+"""What jobs leave: the curves of the metrics that they report, files and checkpoints; and what their code was."""
 
 from typing import Annotated, Any
 
@@ -6,9 +6,10 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from api.access.auth import AnyCaller, visible_job
-from api.http.errors import documented
+from api.http.errors import documented, problem
 from api.http.files import HEADERS, OpenFileResponse, stored_file_response
 from api.routes.parameters import JobIdPath
+from api.schemas.code import CodeDiffView
 from api.schemas.results import CheckpointsView, JobFilesView, JobMetricsView, JobUtilizationView
 from api.services import ServicesDep
 from api.views.files import checkpoints_view, files_view
@@ -17,6 +18,8 @@ from api.views.utilization import utilization_view
 from gavel.backends.folder import log_path
 from gavel.backends.ray.stored_outputs import StoredFile
 from gavel.backends.utilization import read_utilization
+from gavel.code_tree import CUT_LINE
+from gavel.errors import NotFound
 
 router = APIRouter(prefix="/v1/jobs", tags=["results"])
 
@@ -106,3 +109,19 @@ def get_checkpoint(job_id: JobIdPath, checkpoint: CheckpointPath, caller: AnyCal
     archive = services.checkpoints.tar(job_id, checkpoint)
     named = {"Content-Disposition": f'attachment; filename="{job_id}-{checkpoint}.tar"'}
     return StreamingResponse(archive, media_type="application/x-tar", headers=HEADERS | named)
+
+
+@router.get("/{job_id}/diff", operation_id="get_code_diff", responses=documented(401, 403, 404, 422, 503))
+def get_code_diff(job_id: JobIdPath, caller: AnyCaller, services: ServicesDep) -> CodeDiffView:
+    """How the job's code differs from its commit; kept as long as the code itself."""
+    version = visible_job(services, caller, job_id).spec.code
+    if version is None:
+        raise problem(404, f"job {job_id} runs in a folder of its node, of which no version is stored")
+    if version.is_modified and not version.diff:
+        raise problem(404, "whoever submitted the job did not send how its files differ from the commit")
+    try:
+        text = services.code.diff(version.diff) if version.diff else b""
+    except NotFound:
+        days = services.settings.keep_code_s / 86_400
+        raise problem(404, f"it was deleted {days:.0f} days after the code's last use (keep_code_s)") from None
+    return CodeDiffView(commit=version.commit, text=text.decode("utf-8", "replace"), is_cut=text.endswith(CUT_LINE))

@@ -5,9 +5,13 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from api.schemas.fields import TEXT_PATTERN, Request, View, example
+from api.schemas.secrets import SecretName
 from gavel.code_tree import CHUNK_BYTES, FILES_MAX
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+DiffDigest = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{64})?$", max_length=64)]
+GitUrl = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=2000)]
+GitRef = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=255)]
 Commit = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?$", max_length=64)]
 FilePath = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
 
@@ -41,12 +45,43 @@ class CodeVersionView(View):
     missing: list[str]
 
 
+class CodeFetch(Request):
+    """A git repository, and what of it a job is to run."""
+
+    model_config = example(git_url="https://git.example.org/vision/train.git", git_ref="v1.2")
+
+    git_url: GitUrl = Field(min_length=1, description="Without user and password: these are secrets, see `secrets`.")
+    git_ref: GitRef = Field("HEAD", min_length=1, description="A branch, a tag, or all characters of a commit.")
+    secrets: list[SecretName] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.",
+    )
+    script: Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)] = Field(
+        "", description="A file that has to be there; empty: none."
+    )
+
+
+class FetchedCodeView(View):
+    """Code that the service fetched from a git repository, as the field `code` of a job takes it."""
+
+    digest: str = Field(description="Of the code version; empty: it is still being fetched, so ask again.")
+    commit: str
+    git_url: str
+    git_ref: str
+
+
 class CodeOfJob(Request):
     """Which code version a job runs. Commit and changes are what the caller says; the digest is what runs."""
 
     digest: Digest
     commit: Commit = Field("", description="The git commit that the files came from; empty outside git.")
     is_modified: bool = Field(False, description="Files differ from the commit.")
+    git_url: GitUrl = Field(
+        "", description="The git repository that the service fetched them from; empty: they were sent."
+    )
+    git_ref: GitRef = Field("", description="The branch, tag or commit there, as it was asked for.")
+    diff: DiffDigest = Field("", description="How they differ, stored with POST /v1/code-diffs; empty: nobody says it.")
 
 
 class CodeView(View):
@@ -55,6 +90,27 @@ class CodeView(View):
     digest: str = Field(description="SHA-256 of the list of files with their contents.")
     commit: str = Field(description="The git commit that the files came from; empty outside git.")
     is_modified: bool = Field(description="Files differ from the commit.")
+    git_url: str = Field(description="The git repository that the service fetched them from; empty: they were sent.")
+    git_ref: str = Field(description="The branch, tag or commit there, as it was asked for.")
+    diff: str = Field(
+        description="Digest of the text that says how, GET /v1/jobs/{job_id}/diff; empty: none is stored."
+    )
+
+
+class CodeDiffStored(View):
+    """A diff that is stored."""
+
+    digest: str = Field(description="For the field `diff` of a job's code.")
+
+
+class CodeDiffView(View):
+    """How a job's code differs from its commit."""
+
+    commit: str
+    text: str = Field(
+        description="As `git diff` writes it, with *** for the user's secrets; empty: it does not differ."
+    )
+    is_cut: bool = Field(description="It is longer; its last line says so.")
 
 
 class CodeLimitsView(View):

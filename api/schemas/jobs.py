@@ -92,7 +92,7 @@ class ProgramSubmit(Request):
     )
     python: AbsolutePath | None = Field(
         None,
-        description="Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.",
+        description="Interpreter for `python` in argv, first on the PATH, on its nodes. Default: one without packages.",
     )
     setup: SetupLine | None = Field(
         None,
@@ -310,7 +310,7 @@ class JobView(NeedsView):
     env: list[str] = Field(description="The names only: values may be secrets, and are never shown.")
     secrets: list[str] = Field(description="Names of the secrets that are variables of the ranks.")
     workdir: str = Field(description="Empty: the job runs in a folder of its own.")
-    python: str = Field(description="Empty: the job runs with the service's interpreter.")
+    python: str = Field(description="Empty: one without packages; for a kind of the catalogue the service's.")
     image: str = Field(description="Container image that it runs in; empty: none.")
     setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
     data: dict[str, str] = Field(description="Inputs by name: paths, and URLs that nodes fetch.")

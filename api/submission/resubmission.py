@@ -8,6 +8,7 @@ from api.rules import Rules
 from api.schemas import JobResubmit, JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
+from api.submission.code import without_lost_diff
 from api.submission.specs import check_stored, spec_of
 from gavel.errors import InvalidRequest
 from gavel.types import Identity, Job, JobSpec, Scope
@@ -21,6 +22,7 @@ def spec_again(job: Job, changes: JobResubmit, caller: Identity, services: Servi
     for, and its array, are left out. Raise a 422 or 503 problem that says what to change.
     """
     body = _body(job.spec, changes, rules)
+    body = body.model_copy(update={"code": without_lost_diff(body.code, services)})
     check_stored(body, caller, services)
     owner = replace(caller, user=job.spec.user)
     spec = spec_of(body, owner, rules)
@@ -69,9 +71,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "image": spec.image or None,
         "secrets": list(spec.secrets),
         "data": dict(spec.data),
-        "code": None
-        if spec.code is None
-        else CodeOfJob(digest=spec.code.digest, commit=spec.code.commit, is_modified=spec.code.is_modified),
+        "code": None if spec.code is None else CodeOfJob.model_validate(spec.code, from_attributes=True),
         "labels": dict(spec.labels),
         "throughputs": {
             name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.feasibility.workers

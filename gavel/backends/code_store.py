@@ -7,14 +7,25 @@ upload that was cut off goes on where it was.
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.code_copy import chunk_path, tree_path
 from gavel.backends.durable import write_durable
-from gavel.code_tree import TreeFile, chunk_sizes, digest_of, problem_of, read_tree, too_large, tree_text, unpacked
+from gavel.code_tree import (
+    CHUNK_BYTES,
+    DIFF_FILE,
+    TreeFile,
+    chunk_sizes,
+    digest_of,
+    problem_of,
+    read_tree,
+    too_large,
+    tree_text,
+    unpacked,
+)
 from gavel.errors import InvalidRequest, NotFound
 from gavel.types import JobId
 
@@ -91,6 +102,25 @@ class CodeStore:
             list(writers.map(self._write, paths, chunks.values()))
         return tuple(self._missing(files))
 
+    def put_diff(self, text: bytes, user: str) -> str:
+        """Store a diff for a user, as a version of one file; return its digest. Raises InvalidRequest, OSError."""
+        chunks = [text[start : start + CHUNK_BYTES] for start in range(0, len(text), CHUNK_BYTES)]
+        names = tuple(map(digest_of, chunks))
+        digest, _ = self.put([TreeFile(path=DIFF_FILE, size_bytes=len(text), chunks=names)], user)
+        for name, chunk in zip(names, chunks, strict=True):
+            self._write(chunk_path(str(self._folder), name), chunk)
+        return digest
+
+    def diff(self, digest: str) -> bytes:
+        """Return the text of a stored diff. Raises NotFound, also for a version that is none."""
+        files = self.files(digest)
+        if [each.path for each in files] != [DIFF_FILE]:
+            raise NotFound(f"code version {digest} is no diff")
+        try:
+            return b"".join(Path(chunk_path(str(self._folder), name)).read_bytes() for name in files[0].chunks)
+        except FileNotFoundError:
+            raise NotFound(f"parts of the diff {digest} are gone") from None
+
     def files(self, digest: str) -> tuple[TreeFile, ...]:
         """Return the files of a version. Raises NotFound."""
         try:
@@ -107,14 +137,14 @@ class CodeStore:
         os.utime(tree_path(str(self._folder), digest))
         return self._missing(files)
 
-    def use(self, digest: str) -> None:
-        """Mark a version as used now. Raises InvalidRequest unless all of it is stored."""
+    def use(self, digest: str, field: str = "code.digest") -> None:
+        """Mark a version as used now. Raises InvalidRequest, which names the field, unless all of it is stored."""
         try:
             missing = self.missing(digest)
         except NotFound:
-            raise InvalidRequest("code.digest", f"no code version {digest}; store it first") from None
+            raise InvalidRequest(field, f"no code version {digest}; store it first") from None
         if missing:
-            raise InvalidRequest("code.digest", f"{len(missing)} chunks of {digest} are missing; send them first")
+            raise InvalidRequest(field, f"{len(missing)} chunks of {digest} are missing; send them first")
 
     def is_clear_due(self) -> bool:
         """Return True once an hour: it is time to clear."""
@@ -124,12 +154,20 @@ class CodeStore:
         self._clear_at_s = now_s + CLEAR_EVERY_S
         return True
 
-    def clear(self, unfinished: Mapping[JobId, str]) -> None:
+    def use_diff(self, digest: str) -> None:
+        """Mark a diff as used now. Raises InvalidRequest unless it is stored, and is one."""
+        self.use(digest, "code.diff")
+        if [each.path for each in self.files(digest)] != [DIFF_FILE]:
+            raise InvalidRequest(
+                "code.diff", f"{digest} is no diff; store one with POST /v1/code-diffs, or leave it out"
+            )
+
+    def clear(self, unfinished: Mapping[JobId, Collection[str]]) -> None:
         """Delete what nobody has used for `kept_s`: versions, their chunks, and the folders in which jobs worked.
 
-        `unfinished`: the jobs that have not ended, with the digest of what each runs ("": none); all of that stays.
+        `unfinished`: the jobs that have not ended, with the digests of what each uses; all of that stays.
         """
-        used = set(unfinished.values())
+        used = {digest for digests in unfinished.values() for digest in digests}
         before_s = time.time() - self._kept_s
         trees = list((self._folder / "trees").glob("*.json"))
         for path in trees:

@@ -47,7 +47,8 @@ class Build:
 
     def _make(self) -> str:
         """Make an empty virtual environment with pip. Where uv is there, the command `pip` is uv's."""
-        python, uv = self._launch["python"] or sys.executable, shutil.which("uv", path=self._env["PATH"])
+        places = f"{self._env['PATH']}:{os.path.dirname(sys.executable)}"  # beside the service, too
+        python, uv = self._launch["python"] or sys.executable, shutil.which("uv", path=places)
         problem = self._call([python, "-I", "-m", "venv", self._folder], self._env)
         if problem and uv:  # a Python without ensurepip, as Debian's
             problem = self._call(

@@ -12,6 +12,8 @@ from typing import Any
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/image_pull.py"))
 
+from gavel.backends.apptainer import is_apptainer, pull_command
+from gavel.backends.containers import image_command
 from gavel.backends.images import Pull, pull_environment
 from gavel.backends.machine import read_json
 from gavel.backends.output import Mask
@@ -23,11 +25,12 @@ MESSAGE_LETTERS = 500
 def pull(launch: dict[str, Any]) -> str:
     """Pull the image; return why it failed, "" if it did not."""
     image = launch["image"]
-    command = [*image["command"], "pull", "--quiet", image["name"]]
+    env, tool = pull_environment(launch), image_command(image["command"])
+    command = pull_command(tool, image, env) if is_apptainer(tool) else [*tool, "pull", "--quiet", image["name"]]
     try:
         done = subprocess.run(
             command,
-            env=pull_environment(launch),
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -39,7 +42,7 @@ def pull(launch: dict[str, Any]) -> str:
     except OSError as problem:
         return str(problem)
     lines = done.stderr.decode("utf-8", "replace").split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), f"podman ended with {done.returncode}")
+    last = next((line for line in reversed(lines) if line.strip()), f"{tool[0]} ended with {done.returncode}")
     return last.strip()[:MESSAGE_LETTERS] if done.returncode else ""
 
 

@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gavel.backends.containers import SEARCH
+from gavel.backends.apptainer import image_path, is_apptainer
+from gavel.backends.containers import SEARCH, image_command
 from gavel.backends.machine import write_json
 from gavel.backends.output import Log
 from gavel.backends.preparation import PreparationFailed, job_record, locked, read_record, start_detached
@@ -75,8 +76,11 @@ def wait_for_image(launch: dict[str, Any], directory: str, log: Log, is_over: Ca
 
 
 def is_here(launch: Mapping[str, Any]) -> bool:
-    """Return whether Podman has the image. Raises OSError."""
-    command = [*launch["image"]["command"], "image", "exists", launch["image"]["name"]]
+    """Return whether the node has the image. Raises OSError."""
+    tool = image_command(launch["image"]["command"])
+    if is_apptainer(tool):
+        return os.path.exists(image_path(launch["image"]))
+    command = [*tool, "image", "exists", launch["image"]["name"]]
     try:
         done = subprocess.run(
             command,
@@ -94,7 +98,11 @@ def is_here(launch: Mapping[str, Any]) -> bool:
 def pull_environment(launch: Mapping[str, Any]) -> dict[str, str]:
     """Return the variables that Podman is run with: the search path, and what the job says of registry and proxies."""
     env = launch["ranks"][0]["env"]
-    return {**{name: env[name] for name in READ_FOR_PULLS if name in env}, "PATH": SEARCH}
+    given = {name: env[name] for name in READ_FOR_PULLS if name in env}
+    if is_apptainer(image_command(launch["image"]["command"])):
+        root = launch["image"]["root"]
+        given |= {"HOME": root, "APPTAINER_CACHEDIR": os.path.join(root, "cache")}
+    return {**given, "PATH": SEARCH}
 
 
 def _check(launch: Mapping[str, Any], message: str) -> None:

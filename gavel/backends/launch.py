@@ -14,6 +14,7 @@ from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.backends.gang_files import TEMPORARY, job_files
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
+from gavel.backends.runtime import bare_python
 from gavel.backends.sandbox import bubblewrap
 from gavel.backends.sandbox_mounts import (
     common_folders,
@@ -113,15 +114,33 @@ class Preparation:
 
 
 PREPARATION = Preparation()
+OF_CATALOGUE = "python -m workloads.training."  # how programs begin that are a part of the service
+SERVICE_BIN = str(Path(sys.executable).parent)
 
 
 def base_environment() -> dict[str, str]:
     """Return the environment of every process of ours, without the service's own, which may hold secrets."""
     return {
-        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{SERVICE_BIN}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def interpreter_of(gang: LaunchGang, places: Places) -> str:
+    """Return the interpreter of a gang: the one that it names, else one that sees no package. Raises OSError.
+
+    "": that of its image, or for a program of the catalogue, which is a part of the service, the service's own.
+    """
+    is_of_service = " ".join(gang.argv[:3]).startswith(OF_CATALOGUE) and not (gang.code or gang.workdir)
+    brings_one = gang.python or gang.image or is_of_service
+    return gang.python if brings_one else str(bare_python(places.state))
+
+
+def _search_path(python: str, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the PATH of a gang: its interpreter's folder comes first, and the service's is not in it."""
+    others = [each for each in base["PATH"].split(":") if each != SERVICE_BIN]
+    return {"PATH": ":".join([str(Path(python).parent), *others])} if python else {}
 
 
 def launch_json(  # noqa: PLR0913  settings, each by its name
@@ -143,8 +162,8 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
 
     checkpoint = _checkpoint(gang, places)
     devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])
-    search = {"PATH": f"{Path(gang.python).parent}:{base['PATH']}"} if gang.python else {}
-
+    python = interpreter_of(gang, places)
+    search = _search_path(python, base)
     given = {**base, **search}
     if gang.image:
         given.pop("PATH")  # the image has its own
@@ -170,8 +189,8 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "job_id": gang.job_id,
         "generation": gang.generation,
         "user": gang.user,
-        "argv": [_program(gang), *gang.argv[1:]],
-        "python": gang.python,
+        "argv": [_program(gang.argv[0], python), *gang.argv[1:]],
+        "python": python,
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
         "setup": _setup(gang, places, {**base, **search, **theirs}, secret, preparation.setup_limit_s)
@@ -203,9 +222,16 @@ def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], prep
         "named": _named(gang),
         "job_folders": [each.format(user=gang.user) for each in preparation.job_folders],
         "hidden": _hidden(places, preparation),
-        "own": _own_folders(gang, places) | dict.fromkeys(data_folders(launch), "ro"),
+        "own": _own_folders(gang, places)
+        | _own_interpreter(gang, launch["python"])
+        | dict.fromkeys(data_folders(launch), "ro"),
         "sandbox": _sandbox(gang, places, launch, preparation) if is_sandboxed else None,
     }
+
+
+def _own_interpreter(gang: LaunchGang, python: str) -> dict[str, str]:
+    """Return how the gang may use the folder of an interpreter that it did not bring."""
+    return {str(Path(python).parents[1]): "ro"} if python and not gang.python else {}
 
 
 def _limits(gang: LaunchGang) -> dict[str, int] | None:
@@ -241,7 +267,8 @@ def _own_folders(gang: LaunchGang, places: Places) -> dict[str, str]:
 def _sandbox(gang: LaunchGang, places: Places, launch: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
     """Return the sandbox of the gang: what it sees of its node besides its environment."""
     env = launch["ranks"][0]["env"]
-    interpreter = interpreter_folders(gang.python) if gang.python else ()
+    python = launch["python"]
+    interpreter = interpreter_folders(python) if python else ()
     return {
         "command": bubblewrap().path,
         "tmp": str(places.gang / TEMPORARY),
@@ -323,6 +350,6 @@ def _image(gang: LaunchGang, places: Places, preparation: Preparation) -> dict[s
     }
 
 
-def _program(gang: LaunchGang) -> str:
+def _program(program: str, python: str) -> str:
     """Return the program to run: for `python` the job's own interpreter, whatever its PATH says."""
-    return gang.python if gang.python and gang.argv[0] in ("python", "python3") else gang.argv[0]
+    return python if python and program in ("python", "python3") else program

@@ -1,12 +1,14 @@
-"""The folder on the path of every job: it has the package `gavel_runtime`, and nothing else of ours."""
+"""What every job has of ours: the folder with the package `gavel_runtime`, and an interpreter if it brings none."""
 
 import compileall
 import hashlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+import threading
+import venv
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gavel.errors import BackendUnavailable
@@ -28,6 +30,29 @@ def runtime_dir(state_dir: Path) -> Path:
     return folder
 
 
+class _Bare(venv.EnvBuilder):
+    """An environment without pip and without what activates it."""
+
+    def __init__(self) -> None:
+        super().__init__(symlinks=True)
+
+    def setup_scripts(self, context: object) -> None:
+        """Write none: they would name the folder in which they were made."""
+
+
+def bare_python(state_dir: Path) -> Path:
+    """Return the interpreter of a job that brings none, made below `state_dir`. Raises OSError.
+
+    It is the service's, in a virtual environment with nothing but the standard library: a job sees no package of the
+    service, whose versions change with each upgrade, and none of the system.
+    """
+    version = f"{os.path.realpath(sys.executable)} {sys.version}"
+    folder = state_dir / "interpreters" / hashlib.sha256(version.encode()).hexdigest()[:12]
+    if not (folder / "bin" / "python").exists():
+        _make(folder, lambda temporary: _Bare().create(temporary))
+    return folder / "bin" / "python"
+
+
 def _files() -> dict[str, bytes]:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -37,14 +62,26 @@ def _files() -> dict[str, bytes]:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write the package into a new folder, whole or not at all, also if several processes do it at once."""
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
-    (temporary / PACKAGE).mkdir(parents=True)
-    try:
+    """Write the package into a new folder."""
+
+    def write(temporary: Path) -> None:
+        (temporary / PACKAGE).mkdir(parents=True)
         for name, content in files.items():
             (temporary / PACKAGE / name).write_bytes(content)
         compileall.compile_dir(temporary, quiet=2)  # a job cannot store what Python makes of it
-        with suppress(FileExistsError):  # another process wrote the same
+
+    _make(folder, write)
+
+
+def _make(folder: Path, write: Callable[[Path], object]) -> None:
+    """Make a new folder, whole or not at all, also if several processes do it at once."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        write(temporary)
+        try:
             temporary.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another process made the same
+                raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -290,7 +290,7 @@ class Supervisor:
         """Send SIGTERM to the programs in containers, once to each: one may start only now."""
         from gavel.backends.containers import programs
 
-        for pid in set(programs()) - self._signalled:
+        for pid in set(programs(self._launch)) - self._signalled:
             self._signalled.add(pid)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)

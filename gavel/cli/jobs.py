@@ -13,7 +13,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
-from gavel.cli.program import argv_of, of_caller, program_of, workdir_of
+from gavel.cli.program import argv_of, argv_there, check_repository, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
@@ -29,6 +29,7 @@ from gavel.cli.submit_options import (
     File,
     Follow,
     GitRef,
+    GitUrl,
     Image,
     Kind,
     KindArgs,
@@ -81,6 +82,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     workdir: Workdir = Path(),
     snapshot: Snapshot = True,
     git_ref: GitRef = None,
+    git_url: GitUrl = None,
     python: Python = None,
     setup: Setup = None,
     image: Image = None,
@@ -119,11 +121,13 @@ def submit(  # noqa: PLR0913  one option per field of a job
     given, job_file = options_given(context), submit_fields(file, profile)
     program = program_of(program, job_file.fields, steps)
     folder = workdir_of(job_file.workdir(workdir, given))
+    if git_url is not None:
+        check_repository(git_url, program, snapshot, given)
     stated = stated_by(context.params)
-    stated["argv"] = argv_of(program, folder, is_here=git_ref is None)
+    stated["argv"] = argv_of(program, folder, is_here=git_ref is None) if git_url is None else argv_there(program)
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
-        wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref)
+        wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
         _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
 

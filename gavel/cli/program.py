@@ -2,6 +2,8 @@
 
 import os
 import shlex
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,9 +12,11 @@ import typer
 
 from gavel.backends.machine import boot_id
 from gavel.cli.connection import fail
+from gavel.cli.job_file import Given
 from gavel.client import Client, CodeOfJob, Job, JobSubmit
 
 UNTRACKED_NAMED = 3
+PYTHON_ANSWER_S = 10.0
 
 
 def argv_of(program: Sequence[str], workdir: Path | None = None, *, is_here: bool = True) -> list[str] | None:
@@ -30,6 +34,23 @@ def argv_of(program: Sequence[str], workdir: Path | None = None, *, is_here: boo
         fail(f"there is no file {path}")
     is_below = workdir is not None and path.is_relative_to(workdir)
     return ["python", str(path.relative_to(workdir) if is_below and workdir else path), *program[1:]]
+
+
+def argv_there(program: Sequence[str]) -> list[str]:
+    """Return the program to run in a repository that is not here: a Python file becomes `python` and its path there."""
+    return ["python", *program] if program[0].endswith(".py") else list(program)
+
+
+def check_repository(url: str, program: Sequence[str], snapshot: bool, given: Given) -> None:
+    """End the command where `--git-url` does not go with the rest of the command line."""
+    if not program or not snapshot:
+        fail("--git-url: it goes with a program of your own, in a copy (without --no-snapshot)")
+    if "workdir" in given.command_line:
+        fail("--workdir: the job runs in the top folder of --git-url; leave it out, and name the program below that")
+    if "://" not in url and ":" not in url:
+        fail(f"--git-url {url}: it is a URL; for a repository on this machine use --workdir {url} --git-ref REF")
+    if program[0].endswith(".py") and os.path.isabs(program[0]):
+        fail(f"{program[0]}: name the file as it is in the repository, such as {os.path.basename(program[0])}")
 
 
 def program_of(given: list[str] | None, fields: Mapping[str, Any], steps: int | None) -> list[str]:
@@ -60,21 +81,27 @@ def of_caller(
     snapshot: bool,
     wanted: JobSubmit,
     git_ref: str | None = None,
+    git_url: str | None = None,
 ) -> JobSubmit:
     """Return the fields that say where the program runs, and with which interpreter, after storing its code.
 
-    None for a catalogue's program, and where what is `wanted` says which code to run, unless a `git_ref` does. An image
-    has an interpreter of its own.
+    None for a catalogue's program, and where what is `wanted` says which code to run, unless a `git_ref` or `git_url`
+    does. An image has an interpreter of its own.
     """
     if git_ref is not None and not (program and snapshot):
         fail("--git-ref: it goes with a program of your own, in a copy (without --no-snapshot)")
-    if not program or (wanted.get("code") and git_ref is None):
+    if not program or (wanted.get("code") and git_ref is None and git_url is None):
         return {}
     limits = client.code_limits()
     is_here = limits["machine"] == boot_id() and not wanted.get("image")
     interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
-    own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
-    if git_ref is not None:
+    own: dict[str, Any] = {"workdir": None if git_url else str(folder), "python": interpreter}
+    if git_url is not None:
+        words = argv_there(program)
+        script = os.path.normpath(words[1]) if program[0].endswith(".py") else ""
+        secrets = wanted.get("secrets", ())
+        own["code"] = client.fetch_code(git_url, git_ref or "HEAD", secrets=secrets, script=script)
+    elif git_ref is not None:
         own["code"] = code_at(client, program, folder, git_ref)
     elif snapshot:
         own["code"] = stored_code(client, program, folder)
@@ -119,10 +146,10 @@ def code_at(client: Client, program: Sequence[str], workdir: Path, ref: str) -> 
 
 
 def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], *, is_here: bool) -> str | None:
-    """Return the path of the interpreter that was named, else of the caller's own; None: the service's.
+    """Return the path of the interpreter that was named, else of the caller's own; None: one without packages.
 
-    The caller's own is that of `$VIRTUAL_ENV`, of `$CONDA_PREFIX`, or of a `.venv` in the working directory or here. It
-    counts only where jobs run on this machine (`is_here`): another one has other paths.
+    The caller's own is that of `$VIRTUAL_ENV`, of `$CONDA_PREFIX`, of a `.venv` in the working directory or here, or
+    `python` on the PATH. It counts only where jobs run on this machine (`is_here`): another one has other paths.
     """
     if given:
         return os.path.abspath(os.path.expanduser(given))  # a link is kept: it is what makes a virtual environment
@@ -135,7 +162,21 @@ def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], 
         Path.cwd() / ".venv",
     ]
     paths = [Path(prefix).absolute() / "bin" / "python" for prefix in prefixes if prefix]
-    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None) or _python_on(environment)
+
+
+def _python_on(environment: Mapping[str, str]) -> str | None:
+    """Return the interpreter that `python` runs in the caller's shell, as it names itself: a shim leads elsewhere."""
+    path = environment.get("PATH")
+    program = shutil.which("python", path=path) or shutil.which("python3", path=path)
+    if program is None:
+        return None
+    try:
+        asked = [program, "-I", "-S", "-c", "import sys; print(sys.executable)"]
+        done = subprocess.run(asked, capture_output=True, text=True, timeout=PYTHON_ANSWER_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -166,8 +207,12 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
     """Return what a job runs and where, each part with its name for people."""
     code, version = job["code"], ""
     if code:
-        commit = f" of commit {code['commit'][:12]}{' with changes' * code['is_modified']}" if code["commit"] else ""
-        version = f"{code['digest'][:12]}{commit}"
+        changes = (
+            f" with changes (gavel job diff {job['id']})" if code["diff"] else " with changes" * code["is_modified"]
+        )
+        commit = f" of commit {code['commit'][:12]}{changes}" if code["commit"] else ""
+        source = f" of {code['git_url']} at {code['git_ref']}" if code["git_url"] else ""
+        version = f"{code['digest'][:12]}{commit}{source}"
     return [
         ("program", shlex.join(job["argv"])),
         ("working directory", job["workdir"]),

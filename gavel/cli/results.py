@@ -1,5 +1,6 @@
-"""Commands about what jobs leave: `gavel job metrics|files|checkpoints|download`."""
+"""Commands about what jobs leave, `gavel job metrics|files|checkpoints|download`, and about their code: `diff`."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from rich.console import RenderableType
 from gavel.cli import show
 from gavel.cli.connection import Json, connect, fail
 from gavel.cli.download import chosen, save_checkpoint, save_file
+from gavel.cli.following import print_log
 from gavel.cli.jobs import job_commands
 from gavel.cli.metric_export import NotWritten
 from gavel.cli.metric_following import MLflow, TensorBoard, targets, write_once
@@ -51,6 +53,14 @@ def utilization(job_id: JobId, points: Points = 20, as_json: Json = False) -> No
     """Show CPU cores, memory and GPU of each rank over time: gavel job utilization ID --points 1000 --json"""
     with connect() as client:
         show.answer(client.job_utilization(job_id, points=points), as_json, _utilization)
+
+
+@job_commands.command()
+def diff(job_id: JobId, as_json: Json = False) -> None:
+    """Print how the code that a job runs differs from its commit, as `git diff` does: gavel job diff ID | git apply"""
+    with connect() as client:
+        answer = client.code_diff(job_id)
+    print_log([json.dumps(answer) + "\n" if as_json else answer["text"]])
 
 
 @job_commands.command()

@@ -55,10 +55,17 @@ GitRef = Annotated[
         metavar="REF", help="Run the files that git has at this commit, tag or branch, in place of those there now."
     ),
 ]
+GitUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Run what a git repository has at --git-ref (default: its HEAD), in place of files from here.",
+    ),
+]
 Python = Annotated[
     str | None,
     typer.Option(
-        metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else the service's."
+        metavar="PATH", help="Interpreter; default: of $VIRTUAL_ENV, $CONDA_PREFIX or .venv, else your python."
     ),
 ]
 Image = Annotated[

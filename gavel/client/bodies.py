@@ -8,6 +8,7 @@ from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
     "CancelBatch",
+    "CodeFetch",
     "CodeFile",
     "CodeOfJob",
     "CodeVersionPut",
@@ -40,6 +41,9 @@ class CodeOfJob(TypedDict):
     digest: str
     commit: NotRequired[str]  # The git commit that the files came from; empty outside git.
     is_modified: NotRequired[bool]  # Files differ from the commit.
+    git_url: NotRequired[str]  # The git repository that the service fetched them from; empty: they were sent.
+    git_ref: NotRequired[str]  # The branch, tag or commit there, as it was asked for.
+    diff: NotRequired[str]  # How they differ, stored with POST /v1/code-diffs; empty: nobody says it.
 
 
 class JobSubmit(TypedDict):
@@ -62,7 +66,7 @@ class JobSubmit(TypedDict):
     secrets: NotRequired[Sequence[str]]
     # Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job.
     workdir: NotRequired[str | None]
-    # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: the service's.
+    # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: one without packages.
     python: NotRequired[str | None]
     # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
     # content and node, in the job's folder, before the ranks start.
@@ -156,6 +160,16 @@ class CodeVersionPut(TypedDict):
     """All files of a working directory."""
 
     files: Sequence[CodeFile]
+
+
+class CodeFetch(TypedDict):
+    """A git repository, and what of it a job is to run."""
+
+    git_url: str  # Without user and password: these are secrets, see `secrets`.
+    git_ref: NotRequired[str]  # A branch, a tag, or all characters of a commit.
+    # Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.
+    secrets: NotRequired[Sequence[str]]
+    script: NotRequired[str]  # A file that has to be there; empty: none.
 
 
 class NodesAdded(TypedDict):

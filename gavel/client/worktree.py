@@ -1,9 +1,7 @@
 """The files of a working directory that go with a job: what git tracks, or all that .gavelignore leaves."""
 
 import os
-import shutil
 import stat
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gavel.client.git import diff_of, git_output
 from gavel.code_tree import CHUNK_BYTES, FILES_MAX, TreeFile, digest_of, too_large
 
 if TYPE_CHECKING:
@@ -32,15 +31,21 @@ class NoSuchRef(ValueError):
 class Worktree:
     """What is to be stored of a folder. `sizes`: bytes by path below it; `untracked`: files that git does not know.
 
+    `diff` is how the files differ from `commit`, as `git diff` writes it, bounded; empty outside git.
     `title` is what people call the folder, if it is a temporary one.
     """
 
     folder: Path
     sizes: Mapping[str, int]
     commit: str = ""
-    is_modified: bool = False
+    diff: bytes = b""
     untracked: tuple[str, ...] = ()
     title: str = ""
+
+    @property
+    def is_modified(self) -> bool:
+        """Whether the files differ from the commit."""
+        return bool(self.diff)
 
     def check_size(self, limit_bytes: int) -> None:
         """Raise CodeTooLarge if the service would refuse it."""
@@ -70,38 +75,41 @@ def worktree_of(folder: Path, also: Iterable[str] = ()) -> Worktree:
     both, what `.gavelignore` names (in the form of .gitignore) is left out.
     """
     ignored, also = _ignored(folder), list(_inside(folder, also))
-    tracked = _git(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
+    tracked = git_output(folder, "ls-files", "-z", "--cached", "--recurse-submodules")
     if tracked is None:
         return Worktree(folder=folder, sizes=_sizes(folder, [*_walked(folder, ignored), *also]))
     paths = [path for path in tracked.split("\0") if path and not ignored.match_file(path)]
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ".")
-    others = (_git(folder, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    commit = (git_output(folder, "rev-parse", "--verify", "-q", "HEAD") or "").strip()
+    new = set(also) - set(tracked.split("\0"))
+    diff = diff_of(folder, new, lambda path: path not in also and ignored.match_file(path)) if commit else b""
+    others = (git_output(folder, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
     return Worktree(
         folder=folder,
         sizes=_sizes(folder, [*paths, *also]),
-        commit=(_git(folder, "rev-parse", "--verify", "-q", "HEAD") or "").strip(),
-        is_modified=bool(changes),
+        commit=commit,
+        diff=diff,
         untracked=tuple(path for path in others if path and not ignored.match_file(path) and path not in set(also)),
     )
 
 
 @contextmanager
-def worktree_at(folder: Path, ref: str) -> Iterator[Worktree]:
+def worktree_at(folder: Path, ref: str, **variables: str) -> Iterator[Worktree]:
     """Yield the files that git has of a folder at a commit, tag or branch, whatever lies there now.
 
-    They are in a temporary folder until the end of the block. Raises NoSuchRef, OSError.
+    They are in a temporary folder until the end of the block. `variables` are for git. Raises NoSuchRef, OSError.
     """
-    commit = (_git(folder, "rev-parse", "--verify", "-q", "--end-of-options", f"{ref}^{{commit}}") or "").strip()
+    asked = ("rev-parse", "--verify", "-q", "--end-of-options", f"{ref}^{{commit}}")
+    commit = (git_output(folder, *asked, **variables) or "").strip()
     if not commit:
         raise NoSuchRef(f"git has no commit, tag or branch {ref} in {folder}")
-    top, below = (_git(folder, "rev-parse", f"--show-{each}") or "" for each in ("toplevel", "prefix"))
+    top, below = (git_output(folder, "rev-parse", f"--show-{each}") or "" for each in ("toplevel", "prefix"))
     with tempfile.TemporaryDirectory(prefix="gavel-code-") as temporary:
-        place, index = Path(temporary, "files"), {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
+        place, index = Path(temporary, "files"), {**variables, "GIT_INDEX_FILE": str(Path(temporary, "index"))}
         place.mkdir()
         repository = Path(top.removesuffix("\n"))
-        if _git(repository, "read-tree", f"{commit}:{below.removesuffix(chr(10))}", **index) is None:
+        if git_output(repository, "read-tree", f"{commit}:{below.removesuffix(chr(10))}", **index) is None:
             raise NoSuchRef(f"{folder} is not a part of {ref}")
-        if _git(repository, "checkout-index", "--all", f"--prefix={place}/", **index) is None:
+        if git_output(repository, "checkout-index", "--all", f"--prefix={place}/", **index) is None:
             raise OSError(f"git cannot write the files of {ref} to {place}")
         sizes = _sizes(place, _walked(place, _ignored(place)))
         yield Worktree(folder=place, sizes=sizes, commit=commit, title=f"{folder} at {ref}")
@@ -123,17 +131,6 @@ def _ignored(folder: Path) -> "GitIgnoreSpec":
     path = folder / IGNORE_FILE
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return GitIgnoreSpec.from_lines([*NEVER, *lines])
-
-
-def _git(folder: Path, *arguments: str, **variables: str) -> str | None:
-    """Return what git prints; None where there is no git or no repository, or it fails."""
-    program = shutil.which("git")
-    if program is None:
-        return None
-    command = (program, "-C", str(folder), *arguments)
-    environment = {**os.environ, **variables}
-    ran = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL, env=environment)
-    return os.fsdecode(ran.stdout) if ran.returncode == 0 else None
 
 
 def _walked(folder: Path, ignored: "GitIgnoreSpec") -> Iterator[str]:

@@ -63,9 +63,8 @@ class Clearing:
 
     def unused(self) -> None:
         """Delete code, environments, inputs and work folders that nobody has used for long."""
-        unfinished = {
-            job.id: job.spec.code.digest if job.spec.code else "" for job in self._store.snapshot().jobs.values()
-        }
+        jobs = self._store.snapshot().jobs.values()
+        unfinished = {job.id: job.spec.code.stored if job.spec.code else () for job in jobs}
         clear(self._settings.state_dir.resolve(), unfinished, self._settings.keep_code_s)
 
     def _ended_before(self, job_id: JobId, at_s: float) -> bool:

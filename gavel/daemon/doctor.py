@@ -9,6 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gavel.backends.accelerators import LocalAccelerator, discover
+from gavel.backends.containers import SEARCH
+from gavel.backends.containers import image_command as command_for_images
 from gavel.backends.control_groups import hierarchies, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
@@ -122,8 +124,10 @@ def _sandbox(isolation: str) -> Finding:
 
 
 def _podman(image_command: str) -> Finding:
-    program = shlex.split(image_command)[0]
-    path = shutil.which(program)
+    wanted = shlex.split(image_command)
+    program = command_for_images(wanted)[0]
+    path = shutil.which(program, path=SEARCH)
     if path is None:
         return Finding(about="images", verdict="note", text=f"{program} is not here, so jobs with an image end at once")
-    return Finding(about="images", verdict="ok", text=f"jobs in images run by {path}")
+    instead = "" if program == wanted[0] else f", as {wanted[0]} is not here"
+    return Finding(about="images", verdict="ok", text=f"jobs in images run by {path}{instead}")

@@ -43,7 +43,7 @@ class LaunchGang:
     job_token: str = ""  # bearer token of scope JOB, for applications that steer their own resources
     workdir: str = ""  # where the ranks run; "": in the job's own folder
     code: str = ""  # digest of the code version that the gang runs in a copy of; "": none
-    python: str = ""  # path of the interpreter; "": the service's
+    python: str = ""  # path of the interpreter; "": one without packages, for a program of the catalogue the service's
     secrets: tuple[str, ...] = ()  # names of the user's secrets, each a variable of the ranks
     image: str = ""  # container image that the ranks run in; "": none
     data: Mapping[str, str] = field(default_factory=dict)  # inputs by name: a path of the node, or a URL

@@ -35,12 +35,21 @@ _TERMINAL = frozenset({JobState.COMPLETED.value, JobState.FAILED.value, JobState
 class CodeVersion:
     """Which code a job runs: the digest of its files, and the git commit that they came from.
 
-    `commit` is empty outside git; `is_modified` says that files differ from the commit.
+    `commit` is empty outside git; `is_modified` says that files differ from the commit, and `diff` is the digest of the
+    text that says how; "": none is stored. `git_url` and `git_ref` say where the service fetched it, "": it was sent.
     """
 
     digest: str
     commit: str = ""
     is_modified: bool = False
+    diff: str = ""
+    git_url: str = ""
+    git_ref: str = ""
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Return the digests of all that is stored for it."""
+        return (self.digest, self.diff) if self.diff else (self.digest,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +62,11 @@ class JobSpec:
     the weight among the user's jobs; in tiers that serve in order it reorders those that follow one another.
     `max_retries`: how often a program that failed is started again. `after`: jobs that must have completed first. The
     jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
-    there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": the
-    service's. `setup` is a shell line that fills the job's virtual environment. `image` is a container image that the
-    ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its user has stored when a
-    gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or a URL to fetch.
+    there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": one without
+    packages, for kinds of the catalogue the service's. `setup` is a shell line that fills the job's virtual
+    environment. `image` is a container image that the ranks run in. `secrets` are names: each is a variable of the
+    ranks, with the value that its user has stored when a gang starts. `data` are the inputs, which the job only reads:
+    by name a path of its nodes, or a URL to fetch.
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     """

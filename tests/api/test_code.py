@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from gavel.client import Client
-from gavel.client.worktree import CodeTooLarge
-from gavel.code_tree import CHUNK_BYTES, digest_of, packed
+from gavel.backends.code_copy import tree_path
+from gavel.client import Client, GavelApiError
+from gavel.client.worktree import CodeTooLarge, Worktree
+from gavel.code_tree import CHUNK_BYTES, CUT_LINE, digest_of, packed
 from tests.api.conftest import Service, service
 
 __all__ = ["service"]
@@ -46,13 +47,66 @@ def test_a_job_says_which_code_it_runs(ann: Client, tmp_path: Path, service: Ser
     write(tmp_path, "train.py", b"print(1)")
     code = ann.store_code(tmp_path)
     job = ann.submit(**PROGRAM, workdir=str(tmp_path), code={**code, "commit": "a" * 40, "is_modified": True})
-    assert job["code"] == {"digest": code["digest"], "commit": "a" * 40, "is_modified": True}
+    assert job["code"] == {
+        "digest": code["digest"],
+        "commit": "a" * 40,
+        "is_modified": True,
+        "diff": "",
+        "git_url": "",
+        "git_ref": "",
+    }
     spec = service.store.job(job["id"]).spec
     assert spec.code and (spec.code.digest, spec.code.commit) == (code["digest"], "a" * 40)
     write(tmp_path, "train.py", b"print(2)")
     assert ann.store_code(tmp_path)["digest"] != code["digest"]
     made = ann.submit_array({**PROGRAM, "code": code}, count=2)["items"]
     assert {each["code"]["digest"] for each in made if each["code"]} == {code["digest"]}
+
+
+def changed(folder: Path, text: bytes) -> Worktree:
+    """A folder whose code is said to differ from a commit by this text."""
+    return Worktree(folder=folder, sizes={}, commit="c" * 40, diff=text)
+
+
+def test_a_job_says_how_its_code_differs_from_the_commit(ann: Client, tmp_path: Path, service: Service) -> None:
+    """1 the diff comes back, but not what is secret in it, nor is that on the disk; 2 others do not see it; 3 a job
+    that is submitted again has it, 4 also after it was deleted: then without."""
+    ann.put_secret("TOKEN", "a-long-secret")
+    code = ann.store_code(changed(tmp_path, b"+key = 'a-long-secret'\n+\xff\n"))
+    job = ann.submit(**PROGRAM, code=code)
+    shown = {"commit": "c" * 40, "text": "+key = '***'\n+\ufffd\n", "is_cut": False}
+    assert job["code"] == {**code, "git_url": "", "git_ref": ""} and ann.code_diff(job["id"]) == shown
+    state_dir = service.settings.state_dir
+    assert not [path for path in (state_dir / "code").rglob("*") if path.is_file() and b"a-long" in path.read_bytes()]
+    with Client(service.url, service.token(service.user()[0])) as bob, pytest.raises(GavelApiError, match="no job"):
+        bob.code_diff(job["id"])
+    again = ann.resubmit(job["id"])
+    assert ann.code_diff(again["id"]) == shown
+    Path(tree_path(str(state_dir / "code"), code["diff"])).unlink()
+    with pytest.raises(GavelApiError, match=r"deleted 30 days after the code's last use \(keep_code_s\)"):
+        ann.code_diff(job["id"])
+    assert (ann.resubmit(job["id"])["code"] or {}).get("diff") == ""
+
+
+def test_code_without_differences_has_none_and_a_diff_that_is_none_is_refused(ann: Client, tmp_path: Path) -> None:
+    write(tmp_path, "train.py", b"print(1)")
+    code = ann.store_code(tmp_path)
+    assert ann.code_diff(ann.submit(**PROGRAM, code=code)["id"]) == {"commit": "", "text": "", "is_cut": False}
+    for diff, message in ((code["digest"], "is no diff"), ("0" * 64, "store it first")):
+        with pytest.raises(GavelApiError, match=message) as refused:
+            ann.submit(**PROGRAM, code={**code, "diff": diff})
+        assert refused.value.field == "code.diff"
+    with pytest.raises(GavelApiError, match="at most 1,000,000 bytes"):
+        ann.store_code(changed(tmp_path, b"x" * 2_000_000))
+    assert ann.code_diff(ann.submit(**PROGRAM, code=ann.store_code(changed(tmp_path, b"x\n" + CUT_LINE)))["id"])[
+        "is_cut"
+    ]
+    for job, message in (
+        (ann.submit(**PROGRAM), "of which no version is stored"),
+        (ann.submit(**PROGRAM, code={**code, "is_modified": True}), "did not send how"),
+    ):
+        with pytest.raises(GavelApiError, match=message):
+            ann.code_diff(job["id"])
 
 
 def test_only_the_chunks_that_changed_are_sent(ann: Client, tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ def asked(service: Service) -> tuple[str, httpx.Client, dict[str, Any], str]:
     first = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     digest = ann.post("/v1/code-versions", json={"files": []}).json()["digest"]
     ann.put("/v1/secrets/HF_TOKEN", json={"value": "a value of hers"})
-    code = {"digest": digest, "commit": "c" * 40, "is_modified": True}
+    code = {"digest": digest, "commit": "c" * 40, "is_modified": True, "diff": ""}
+    code |= {"git_url": "https://git.example.org/train.git", "git_ref": "main"}
     body = ASKED | {"after": [first], "kind": f"{name}/all", "code": code}
     answer = ann.post("/v1/jobs", json=body)
     assert answer.status_code == 201, answer.text

@@ -23,6 +23,8 @@ from gavel.types import InfeasibleType, JobState, NodeStatus, Operation, Operati
 from tests.api.conftest import NOW_S, Service, serve
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
+from tests.client.test_worktree import git
+from tests.git_server import git_server
 
 EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 10
 # What the schema cannot say: a tier that is not there, a version that is no longer current, a limit that is reached.
@@ -134,7 +136,8 @@ def schema(service: Service) -> Any:
 def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     """Path parameters of things that exist. The job has ended, so that following its log ends; another lives."""
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
-    job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    code = {"digest": caller.post("/v1/code-versions", json={"files": []}).json()["digest"]}
+    job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1, "code": code}).json()["id"]
     caller.put("/v1/users/gold", json={"tiers": ["gold"]})
     caller.put("/v1/users/gold/link", json={"subject": "1"})
     caller.post("/v1/users/gold/tokens")
@@ -186,6 +189,8 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifi
                 case.body |= {"argv": ["x"]}  # one of argv and kind has to be there
             if operation.path == "/v1/jobs/array":
                 case.body |= {"count": 2}  # one of count and parameters
+        if identifiers and operation.path.endswith("/fetch"):
+            case.body = {"git_url": str(identifiers["git_url"])}
         if identifiers and operation.path.endswith("/chunks"):
             case.body = b""  # no chunks at all: of random bytes none belong to a code version
         if identifiers and operation.path.endswith("/files/content"):
@@ -197,10 +202,22 @@ def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifi
     return answered
 
 
+@pytest.fixture(scope="module")
+def git_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A repository with one commit, served on this machine."""
+    root = tmp_path_factory.mktemp("git")
+    git(root, "init", "-q", "work")
+    git(root / "work", "commit", "-q", "--allow-empty", "-m", "first")
+    git(root, "clone", "-q", "--bare", "work", "repo.git")
+    with git_server(root) as server:
+        yield server.url("repo.git")
+
+
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_what_the_description_allows_is_answered_as_described(
-    method: str, path: str, schema: Any, caller: httpx.Client, identifiers: dict[str, str | int]
+    method: str, path: str, schema: Any, caller: httpx.Client, identifiers: dict[str, str | int], git_url: str
 ) -> None:
+    identifiers = identifiers | {"git_url": git_url}
     if f"{method}-{path}" in LIVING:
         identifiers = identifiers | {"job_id": identifiers["living"]}
     answered = check(schema[path][method], GenerationMode.POSITIVE, caller, **identifiers)

@@ -13,6 +13,7 @@ from gavel.backends.code_copy import chunk_path, copy_code, tree_path
 from gavel.backends.code_store import CodeStore, code_dir
 from gavel.code_tree import CHUNK_BYTES, TreeFile, chunk_sizes, digest_of, packed, problem_of, too_large, unpacked
 from gavel.errors import InvalidRequest, NotFound
+from gavel.types import CodeVersion
 from tests.backends.code import described, stored
 
 LIMIT_BYTES = 10 << 20
@@ -129,13 +130,25 @@ def test_what_nobody_uses_goes_after_its_time(store: CodeStore, tmp_path: Path) 
     for path in tmp_path.rglob("*"):
         os.utime(path, (long_ago_s, long_ago_s))
     store.use(new)
-    store.clear({"living": in_use})
+    store.clear({"living": (in_use,)})
     assert [path.parent.name for path in (tmp_path / "work").glob("*/code")] == ["living"]
     with pytest.raises(NotFound):
         store.files(old)
     assert not Path(chunk_path(str(tmp_path / "code"), digest_of(b"old"))).exists()
     for digest in (in_use, new):
         store.use(digest)
+
+
+def test_a_diff_stays_as_long_as_the_code_of_its_job(store: CodeStore, tmp_path: Path) -> None:
+    digest, diff = stored(store, {"train.py": b"x"}), store.put_diff(b"+x\n" * CHUNK_BYTES, "ann")
+    long_ago_s = time.time() - 7200
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (long_ago_s, long_ago_s))
+    store.clear({"living": CodeVersion(digest=digest, diff=diff).stored})
+    assert store.diff(diff) == b"+x\n" * CHUNK_BYTES
+    store.clear({})
+    with pytest.raises(NotFound):
+        store.diff(diff)
 
 
 @given(st.lists(st.binary(max_size=20), max_size=5))
@@ -183,7 +196,7 @@ def test_the_folders_of_ended_jobs_go_after_their_time(store: CodeStore, tmp_pat
     (tmp_path / "work" / "link").symlink_to(outside)
     os.utime(tmp_path / "work" / "link", (long_ago_s, long_ago_s), follow_symlinks=False)
     os.utime(outside, (long_ago_s, long_ago_s))
-    store.clear({"living": ""})
+    store.clear({"living": ()})
     assert {path.name for path in (tmp_path / "work").iterdir()} - {"link"} == {"living", "wrote", "changed"}
     assert (outside / "kept").exists(), "a link that a job made leads nowhere"
 

@@ -158,6 +158,29 @@ def test_the_runtime_alone_is_on_the_path_of_a_job(harness: LocalHarness, tmp_pa
     assert [path.name for path in folder.iterdir()] == ["gavel_runtime"]
 
 
+def test_a_job_that_brings_no_interpreter_sees_the_runtime_and_no_package(harness: LocalHarness) -> None:
+    """1 `python` of its program and of what that starts has the standard library, 2 no program of the service is on its
+    path, 3 a setup is built on the same, 4 a program of the catalogue has the service's packages."""
+    names = ("gavel_runtime", "json", "gavel", "api", "workloads", "numpy", "pip", "yaml")
+    tell = f"from importlib.util import find_spec; print([m for m in {names} if find_spec(m)])"
+    for job_id, argv in (("j1", ("python", "-c", tell)), ("j2", ("sh", "-c", f'python3 -c "{tell}"'))):
+        harness.backend.execute(script(harness, "", "a-0", job_id=job_id, argv=argv))
+        assert exit_of(harness, job_id).log_tail == "['gavel_runtime', 'json']"
+    harness.backend.execute(script(harness, "command -v gavel uvicorn || echo none", job_id="j3"))
+    assert exit_of(harness, "j3").log_tail == "none"
+    line_of_setup = 'python -c "import sys; print(sys.prefix != sys.base_prefix, sys.path)" > paths'
+    harness.backend.execute(script(harness, "cat paths", job_id="j4", setup=line_of_setup))
+    line = exit_of(harness, "j4").log_tail
+    assert line.startswith("True") and str(Path(sys.executable).parents[1]) not in line
+    harness.backend.execute(script(harness, "", job_id="j5", argv=("python", "-m", "workloads.training.mlp", "--help")))
+    assert "--batch-size" in log_of(harness, "j5")
+
+
+def log_of(harness: LocalHarness, job_id: str) -> str:
+    assert exit_of(harness, job_id).exit_code == 0
+    return harness.backend.read_log(job_id)[0].decode()
+
+
 def test_a_gang_runs_in_its_folder_with_its_interpreter(harness: LocalHarness, tmp_path: Path) -> None:
     """1 `python` is the job's interpreter, also for what its program starts, 2 in the folder that was named."""
     venv.create(tmp_path / "own", with_pip=False, symlinks=True)
@@ -297,7 +320,7 @@ def test_the_runtime_trains_through_a_lease_and_resumes(harness: LocalHarness) -
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed (extra [torch])")
 def test_two_ranks_reduce_with_torch_gloo(harness: LocalHarness) -> None:
-    harness.backend.execute(script(harness, "", "a-0", "a-1", argv=("python", "-c", TORCH)))
+    harness.backend.execute(script(harness, "", "a-0", "a-1", argv=("python", "-c", TORCH), python=sys.executable))
     end = exit_of(harness, "j1")
     assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
     assert sorted(harness.backend.read_log("j1")[0].decode().splitlines()) == ["[0] sum 5 of 2", "[1] sum 5 of 2"]

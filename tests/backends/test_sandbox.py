@@ -136,7 +136,8 @@ def test_the_state_stays_hidden_in_a_folder_that_a_job_sees(harness: LocalHarnes
     text = f"cat gavel.toml; cat {harness.folder}/operator.token; echo written > here; ls -A {harness.folder}"
     end = ran(harness, text, workdir=str(tmp_path))
     assert "secret" not in end.log_tail and "operator.token: No such file" in end.log_tail
-    assert end.log_tail.split()[-5:] == ["checkpoints", "gangs", "outputs", "runtime", "work"]
+    shown = ["checkpoints", "gangs", "interpreters", "outputs", "runtime", "work"]
+    assert end.log_tail.split()[-6:] == shown
     assert (tmp_path / "here").read_text() == "written\n"
 
 

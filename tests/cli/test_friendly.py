@@ -18,8 +18,11 @@ from gavel.cli import app
 from gavel.cli.connection import resolve
 from gavel.cli.jobs import submit
 from gavel.cli.option_names import option_of
+from gavel.cli.program import python_of
 from gavel.types import Scope
 from tests.api.conftest import Service, service
+from tests.client.test_worktree import git, write
+from tests.git_server import git_server
 
 __all__ = ["service"]
 
@@ -172,6 +175,50 @@ def test_a_job_runs_what_git_has_at_a_ref_and_what_is_not_there_is_refused(gavel
     assert "--git-ref: git has no commit, tag or branch v2" in gavel(*submit, "v2", "train.py", code=2)
     assert "--git-ref: there is no file gone.py in" in gavel(*submit, "v1", "gone.py", code=2)
     assert "--git-ref: it goes with a program of your own" in gavel(*submit, "v1", "--no-snapshot", "train.py", code=2)
+
+
+def test_the_interpreter_of_a_shell_without_an_environment_is_its_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 a link as version managers have: what it leads to counts, 2 without one or with one that fails: none."""
+    monkeypatch.chdir(tmp_path)
+    shim = tmp_path / "shims" / "python3"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    shim.chmod(0o755)
+    environment = {"PATH": f"{shim.parent}:/nowhere"}
+    assert python_of(None, tmp_path, environment, is_here=True) == sys.executable
+    assert python_of(None, tmp_path, environment, is_here=False) is None
+    shim.write_text("#!/bin/sh\nexit 1\n")
+    for path in (environment, {"PATH": "/nowhere"}):
+        assert python_of(None, tmp_path, path, is_here=True) is None
+    environment["CONDA_PREFIX"] = str(Path(sys.executable).parents[1])
+    assert python_of(None, tmp_path, environment, is_here=True) == str(Path(sys.executable).with_name("python"))
+
+
+def test_a_job_runs_what_a_repository_elsewhere_has(gavel: Run, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "work")
+    write(tmp_path / "work", sub__train_py="print(1)")
+    git(tmp_path / "work", "add", ".")
+    git(tmp_path / "work", "commit", "-qm", "first")
+    git(tmp_path / "work", "tag", "v1")
+    git(tmp_path, "clone", "-q", "--bare", "work", "served/repo.git")
+    submit = ("job", "submit", "--steps", "5", "--git-url")
+    with git_server(tmp_path / "served") as server:
+        url = server.url("repo.git")
+        job = json.loads(gavel(*submit, url, "--git-ref", "v1", "--json", "sub/train.py", "--lr", "1"))
+        assert (job["argv"], job["workdir"]) == (["python", "sub/train.py", "--lr", "1"], "")
+        shown = " ".join(gavel("job", "show", job["id"]).split())
+        assert f"of commit {git(tmp_path / 'work', 'rev-parse', 'v1')[:12]}" in shown and "at v1" in shown
+        gone = gavel(*submit, url, "gone.py", code=2)
+        assert "PROGRAM: there is no file gone.py in" in gone
+        assert "--git-url: git: " in gavel(*submit, server.url("gone.git"), "train.py", code=2)
+        assert "--git-ref: " in gavel(*submit, url, "--git-ref", "v9", "train.py", code=2)
+    assert "--git-url: write ssh://git@there/x.git" in gavel(*submit, "git@there:x.git", "train.py", code=2)
+    assert f"use --workdir {tmp_path} --git-ref" in gavel(*submit, str(tmp_path), "train.py", code=2)
+    assert "--workdir: the job runs in the top folder" in gavel(*submit, url, "--workdir", "/", "train.py", code=2)
+    assert "name the file as it is in the repository" in gavel(*submit, url, "/tmp/train.py", code=2)
+    assert "--git-url: it goes with a program of your own" in gavel(*submit, url, "--kind", "mlp-b256", code=2)
 
 
 def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service, tmp_path: Path) -> None:

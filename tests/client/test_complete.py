@@ -21,6 +21,9 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "get_code_limits": ("code_limits", "job submit"),
     "put_code_version": ("store_code", "job submit"),
     "put_code_chunks": ("store_code", "job submit"),
+    "fetch_code": ("fetch_code", "job submit"),
+    "put_code_diff": ("store_code", "job submit"),
+    "get_code_diff": ("code_diff", "job diff"),
     "list_jobs": ("jobs", "job list"),
     "get_job": ("job", "job show"),
     "edit_job": ("edit", "job set"),
@@ -191,6 +194,7 @@ VERBS = {
     "array",
     "what-if",
     "test",
+    "fetch",
 }
 
 
@@ -200,6 +204,6 @@ def test_a_path_is_a_plural_collection_a_name_in_it_and_perhaps_a_verb(service: 
     for path, methods in paths.items():
         last = path.rpartition("/")[2]
         assert ":" not in path, path
-        assert (last in VERBS) == (set(methods) == {"post"} and last not in ("jobs", "tokens")), path
+        assert (last in VERBS) == (set(methods) == {"post"} and last not in ("jobs", "tokens", "code-diffs")), path
         before = re.findall(r"([^/]+)/\{", path)
         assert all(name.endswith("s") for name in before), path

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gavel.client.worktree import CodeTooLarge, NoSuchRef, Worktree, worktree_at, worktree_of
-from gavel.code_tree import FILES_MAX
+from gavel.code_tree import CUT_LINE, DIFF_BYTES, FILES_MAX, bounded_diff
 
 IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
 
@@ -49,6 +49,60 @@ def test_in_git_it_is_what_git_tracks_as_it_is_now(repository: Path) -> None:
     (repository / "linked").symlink_to(repository / "lib")
     also = worktree_of(repository, ["./new.py", "linked/model.py", "../outside.py"])
     assert sorted(also.sizes) == ["lib/model.py", "new.py", "train.py"] and also.untracked == ("linked",)
+
+
+def test_the_diff_says_what_the_commit_lacks(repository: Path, tmp_path: Path) -> None:
+    """1 changed, deleted, binary and staged files, and the script that git does not track; what is left out is not in
+    it; 2 with it `git apply` makes of the commit what runs; 3 a folder below has its own differences."""
+    (repository / ".gavelignore").write_text("lib/\nnotes\n")
+    write(repository, notes="x")
+    (repository / "blob").write_bytes(bytes(range(256)))
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "second")
+    write(repository, train_py="print(22)\n", lib__model_py="x = 2\n", notes="y", new_py="n = 1\n", staged_py="s = 1\n")
+    (repository / "gone.py").unlink()
+    git(repository, "add", "staged.py")
+    text = worktree_of(repository, ["new.py"]).diff.decode()
+    for line in ("+print(22)", "deleted file mode", "+n = 1", "--- /dev/null\n+++ b/new.py", "+s = 1"):
+        assert line in text
+    assert "model.py" not in text and "notes" not in text
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repository), str(clone))
+    (tmp_path / "changes.diff").write_text(text)
+    git(clone, "apply", "../changes.diff")
+    kept = worktree_of(repository, ["new.py"]).sizes
+    assert {name: (clone / name).read_bytes() for name in kept} == {
+        name: (repository / name).read_bytes() for name in kept
+    }
+    (repository / "blob").write_bytes(bytes(256))
+    assert "Binary files a/blob and b/blob differ" in worktree_of(repository).diff.decode()
+    (repository / ".gavelignore").unlink()
+    assert worktree_of(repository / "lib").diff.decode().startswith("diff --git a/model.py b/model.py")
+
+
+def test_no_setting_of_git_changes_the_form_of_a_diff(repository: Path, tmp_path: Path) -> None:
+    """Nor is a program run that the settings name."""
+    for name, value in (("color.ui", "always"), ("diff.noprefix", "true"), ("diff.external", f"touch {tmp_path}/ran")):
+        git(repository, "config", name, value)
+    write(repository, train_py="print(22)\n")
+    assert worktree_of(repository).diff.decode().startswith("diff --git a/train.py b/train.py\n")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_long_diff_is_cut_after_a_whole_line_and_says_so(repository: Path) -> None:
+    write(repository, train_py="one line\n" * 200_000, lib__model_py="z" * 3_000_000)
+    text = worktree_of(repository).diff
+    assert len(text) <= DIFF_BYTES + len(CUT_LINE) and text.endswith(b"\n" + CUT_LINE)
+    assert b"zz" not in text, "no part of a line"
+    assert bounded_diff(b"x" * DIFF_BYTES) == b"x" * DIFF_BYTES and bounded_diff(b"x" * (DIFF_BYTES + 1)) == CUT_LINE
+
+
+def test_a_file_that_is_left_out_is_no_change(repository: Path) -> None:
+    (repository / ".gavelignore").write_text("lib/\n.gavelignore\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "ignore")
+    write(repository, lib__model_py="x = 2")
+    assert not worktree_of(repository).is_modified
 
 
 def test_a_folder_of_a_repository_has_its_own_files_only(repository: Path) -> None:

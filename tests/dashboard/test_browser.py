@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
+from gavel.backends.code_store import CodeStore
 from gavel.ports import Changes
 from gavel.types import CodeVersion, JobState
 from tests.builders import a_cluster, a_spec
@@ -270,6 +271,18 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
         *("/home/ann/project", "/home/ann/.venv/bin/python", f"{'d' * 12} of commit {'c' * 12} with changes"),
     ):
         expect(facts).to_contain_text(text)
+
+
+def test_the_job_page_unfolds_how_the_code_differs_from_its_commit(dashboard: Dashboard, tab: Tab) -> None:
+    store = CodeStore(dashboard.logs.parent, limit_bytes=1 << 20, kept_s=60.0)
+    diff = store.put_diff(b"-rate = 1\n+rate = <b>2</b>\n", "ann")
+    for stored, text in ((diff, "-rate = 1\n+rate = <b>2</b>\n"), ("e" * 64, "The differences are no longer stored.")):
+        code = CodeVersion(digest="d" * 64, commit="c" * 40, is_modified=True, diff=stored)
+        job = dashboard.store.submit(a_spec(code=code), key=None, body_hash="", now_s=time.time()).job
+        tab.page.goto(f"/jobs/{job.id}")
+        tab.page.get_by_text("How its code differs from the commit").click()
+        expect(tab.page.locator("#diff-text")).to_have_text(text)
+    tab.errors[:] = [text for text in tab.errors if "404" not in text]
 
 
 def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboard: Dashboard, tab: Tab) -> None:

@@ -68,4 +68,5 @@ def test_a_job_runs_the_code_and_interpreter_of_its_submission(tmp_path: Path) -
         codes = [job["code"] for job in ended]
         assert [(code["commit"], code["is_modified"]) for code in codes if code] == [(commit, False), (commit, True)]
         assert not (project / "made").exists()
-        assert f"commit {commit[:12]} with changes" in ran("show", second)
+        assert f"commit {commit[:12]} with changes (gavel job diff {second})" in ran("show", second)
+        assert (ran("diff", first), "-WORD = 'before'\n+WORD = 'after'\n" in ran("diff", second)) == ("", True)

@@ -56,6 +56,7 @@ function showJob(job) {
   showFailure(job);
   showTiles(job);
   showFacts(job);
+  showDiff(job.code);
 }
 
 function showFailure(job) {
@@ -92,8 +93,20 @@ const pairs = (object, write) => Object.entries(object).map(write).join(", ");
 
 function codeOf(code) {
   const version = code.digest.slice(0, 12);
-  return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}` : version;
+  const source = code.git_url ? ` of ${code.git_url} at ${code.git_ref}` : "";
+  return code.commit ? `${version} of commit ${code.commit.slice(0, 12)}${code.is_modified ? " with changes" : ""}${source}` : version;
 }
+
+/** Offers the differences of the code from its commit; they are fetched when somebody unfolds them. */
+function showDiff(code) {
+  byId("diff").hidden = !code?.diff;
+}
+
+byId("diff").addEventListener("toggle", async () => {
+  if (!byId("diff").open || byId("diff-text").textContent) return;
+  const answer = await get(`${PATH}/diff`).catch(() => undefined); // undefined: no answer, so that the next click asks again
+  if (answer !== undefined) say("diff-text", answer ? harmless(answer.text) : "The differences are no longer stored.");
+});
 
 function startupOf(job) {
   const durations = [["", job.startup_s], ["restore ", job.restore_s], ["checkpoint ", job.checkpoint_s]];

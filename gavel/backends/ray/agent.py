@@ -72,7 +72,7 @@ class NodeAgent:
         for shard in self._shards.values():
             with isolated(shard.gang, self._folder):
                 shard.start(self._base, self._node)
-        live = {key[0]: shard.launch.instruction.code for key, shard in self._shards.items() if shard.is_live}
+        live = {key[0]: (shard.launch.instruction.code,) for key, shard in self._shards.items() if shard.is_live}
         self._housekeeping.clear_if_due(live, order.keep_code_s)
         return self._answer(order.shards)
 

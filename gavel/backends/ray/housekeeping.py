@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,8 +25,8 @@ class Housekeeping:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="gavel-housekeeping")
         self._running: Future[None] | None = None
 
-    def clear_if_due(self, live: Mapping[JobId, str], kept_s: float) -> None:
-        """Delete what no live gang uses and nobody has used for `kept_s`; `live` has the code version of each job."""
+    def clear_if_due(self, live: Mapping[JobId, Collection[str]], kept_s: float) -> None:
+        """Delete what no live gang uses and nobody has used for `kept_s`; `live` has the code versions of each job."""
         if self._timer.is_clear_due() and (self._running is None or self._running.done()):
             self._running = self._thread.submit(clear, self._state_dir, live, kept_s)
 
@@ -35,7 +35,7 @@ class Housekeeping:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def clear(state_dir: Path, live: Mapping[JobId, str], kept_s: float) -> None:
+def clear(state_dir: Path, live: Mapping[JobId, Collection[str]], kept_s: float) -> None:
     """Delete what a node keeps for jobs, as `Housekeeping` does. Raises OSError."""
     CodeStore(state_dir, limit_bytes=sys.maxsize, kept_s=kept_s).clear(live)
     before_s = time.time() - kept_s

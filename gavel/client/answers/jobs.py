@@ -12,6 +12,9 @@ class Code(TypedDict):
     digest: str  # SHA-256 of the list of files with their contents.
     commit: str  # The git commit that the files came from; empty outside git.
     is_modified: bool  # Files differ from the commit.
+    git_url: str  # The git repository that the service fetched them from; empty: they were sent.
+    git_ref: str  # The branch, tag or commit there, as it was asked for.
+    diff: str  # Digest of the text that says how, GET /v1/jobs/{job_id}/diff; empty: none is stored.
 
 
 DeadlineOutlook = Literal["met", "at_risk", "missed", "unknown"]
@@ -121,7 +124,7 @@ class Job(TypedDict):
     env: list[str]  # The names only: values may be secrets, and are never shown.
     secrets: list[str]  # Names of the secrets that are variables of the ranks.
     workdir: str  # Empty: the job runs in a folder of its own.
-    python: str  # Empty: the job runs with the service's interpreter.
+    python: str  # Empty: an interpreter without packages, or for a kind of the catalogue the service's.
     image: str  # Container image that it runs in; empty: none.
     setup: str  # What fills its virtual environment; empty: it has none of its own.
     data: dict[str, str]  # Inputs by name: paths, and URLs that nodes fetch.
@@ -222,3 +225,18 @@ class CodeVersion(TypedDict):
 
     digest: str
     missing: list[str]
+
+
+class FetchedCode(TypedDict):
+    """Code that the service fetched from a git repository, as the field `code` of a job takes it."""
+
+    digest: str  # Of the code version; empty: it is still being fetched, so ask again.
+    commit: str
+    git_url: str
+    git_ref: str
+
+
+class CodeDiffStored(TypedDict):
+    """A diff that is stored."""
+
+    digest: str  # For the field `diff` of a job's code.

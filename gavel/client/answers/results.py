@@ -73,6 +73,14 @@ class Checkpoints(TypedDict):
     accepted: str | None  # Its name; null: the job begins at step 0.
 
 
+class CodeDiff(TypedDict):
+    """How a job's code differs from its commit."""
+
+    commit: str
+    text: str  # As `git diff` writes it, with *** for the user's secrets; empty: it does not differ.
+    is_cut: bool  # It is longer; its last line says so.
+
+
 class Purged(TypedDict):
     """A job that was purged."""
 

@@ -254,7 +254,7 @@ def test_what_no_live_gang_uses_goes_from_a_node_after_a_while(cluster: Cluster)
     digest = stored(cluster.store, CODE)
     cluster.end_of(that_runs(cluster, digest, "true"))
     node = cluster.folder / "n1"
-    clear(node, {"j1": digest}, -1.0)
+    clear(node, {"j1": (digest,)}, -1.0)
     assert (node / "work/j1/code/train.py").exists() and list((node / "code/chunks").glob("*/*"))
     clear(node, {}, 3600.0)
     assert (node / "work/j1/code/train.py").exists()
