@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gavel.backends import control_groups
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.code_store import CodeStore
 from gavel.backends.harness import Behaviour, gang
@@ -216,6 +217,7 @@ class LocalHarness(Submitted):
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        control_groups.remove_groups(control_groups.prefix_of_all(str(self.folder / "gangs")))
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
