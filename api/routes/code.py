@@ -11,6 +11,7 @@ from api.schemas.code import CodeLimitsView, CodeVersionPut, CodeVersionView
 from api.services import ServicesDep
 from api.submission.code import clear_unused
 from gavel.backends.machine import boot_id
+from gavel.backends.nameable_folders import nameable_folders
 from gavel.code_tree import TreeFile
 
 router = APIRouter(prefix="/v1/code-versions", tags=["jobs"])
@@ -29,7 +30,9 @@ BINARY: dict[str, Any] = {
 def code_limits(caller: UserOrOperator, services: ServicesDep) -> CodeLimitsView:
     """What the service takes as the code of a job, and where jobs run."""
     is_local = services.settings.backend == "local"
-    return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=boot_id() if is_local else "")
+    folders = nameable_folders(services.settings, caller.user) if is_local else []
+    machine = boot_id() if is_local else ""
+    return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=machine, folders=folders)
 
 
 @router.post("", operation_id="put_code_version", responses=REFUSALS)

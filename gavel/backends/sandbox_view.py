@@ -22,7 +22,8 @@ def refusal(launch: Mapping[str, Any]) -> str:
     """Return why the job cannot have a folder or file that it names; "" if it can have all."""
     if not (launch.get("sandbox") or launch.get("image")):
         return ""
-    return next(filter(None, (_problem(launch, path, access) for path, access in launch["named"].items())), "")
+    named = {**launch["named"], **{each: "ro" for each in launch.get("interpreter", ()) if os.path.exists(each)}}
+    return next(filter(None, (_problem(launch, path, access) for path, access in named.items())), "")
 
 
 def _problem(launch: Mapping[str, Any], path: str, access: str, real: str = "") -> str:
@@ -31,7 +32,8 @@ def _problem(launch: Mapping[str, Any], path: str, access: str, real: str = "") 
     if _is_private(launch, real):
         return f"{path} is in a folder of the service itself; name another folder"
     if not _may_name(launch, real):
-        return f"{path} is outside the folders that jobs may name here: {' '.join(launch['job_folders'])}"
+        folders = " ".join(launch["job_folders"]) or "none but their own (job_folders)"
+        return f"{path} is outside the folders that jobs may name here: {folders}"
     is_of_system = any(real == each or is_in(real, (each,)) for each in SYSTEM)
     if real in OF_ALL or (access == "rw" and is_of_system):
         return f"{path} is a folder of the system; name one of your own"
@@ -55,7 +57,7 @@ def _is_private(launch: Mapping[str, Any], real: str) -> bool:
 
 def _may_name(launch: Mapping[str, Any], real: str) -> bool:
     shown = (launch["sandbox"] or {"shown": ()})["shown"]
-    return not launch["job_folders"] or is_in(real, (*launch["job_folders"], *shown))
+    return is_in(real, (*launch["job_folders"], *shown))
 
 
 def open_places(launch: Mapping[str, Any], extra: Mapping[str, str], view: Mapping[str, str]) -> dict[str, int]:

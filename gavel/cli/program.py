@@ -72,7 +72,11 @@ def of_caller(
         return {}
     limits = client.code_limits()
     is_here = limits["machine"] == boot_id() and not wanted.get("image")
-    interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
+    stated = python or wanted.get("python")
+    interpreter = python_of(stated, folder, os.environ, is_here=is_here)
+    if interpreter and not stated and not is_below(interpreter, limits["folders"]):
+        typer.echo(f"{interpreter}: jobs may not name its folder here, so the service's own Python is used", err=True)
+        interpreter = None
     own: dict[str, Any] = {"workdir": str(folder), "python": interpreter}
     if git_ref is not None:
         own["code"] = code_at(client, program, folder, git_ref)
@@ -136,6 +140,12 @@ def python_of(given: str | None, workdir: Path, environment: Mapping[str, str], 
     ]
     paths = [Path(prefix).absolute() / "bin" / "python" for prefix in prefixes if prefix]
     return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+
+
+def is_below(path: str, folders: Sequence[str]) -> bool:
+    """Return whether the folder of a program is one of the folders, or below one."""
+    real = Path(path).parent.resolve()
+    return any(real.is_relative_to(each) for each in folders)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

@@ -12,12 +12,14 @@ from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.control_groups import PROCESSES, Hierarchy, hierarchies, problem_of_groups, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
+from gavel.backends.nameable_folders import ANYWHERE, is_bounded
 from gavel.backends.ray.shared_folder import is_mounted
 from gavel.backends.sandbox import bubblewrap
 from gavel.config import Settings
 from gavel.daemon.doctor_doors import ways_in
 from gavel.errors import GavelError
 from gavel.types.findings import Finding
+from gavel.types.people import OPERATOR
 
 __all__ = ["Finding", "findings"]
 
@@ -33,6 +35,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield from ways_in(settings)
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
+    yield _job_folders(settings)
     groups = hierarchies()
     yield _limits(groups)
     yield _leftovers(settings.isolation, groups)
@@ -100,6 +103,20 @@ def _disk(state_dir: Path) -> Finding:
     if free_bytes < LOW_DISK_BYTES:
         return Finding(about="disk", verdict="problem", text=f"{text}: make room, or set state_dir to a larger disk")
     return Finding(about="disk", verdict="ok", text=text)
+
+
+def _job_folders(settings: Settings) -> Finding:
+    """Return which files of this machine jobs may name, and whether anything keeps them to those."""
+    folders, name = settings.job_folders.split(), "job folders"
+    if not is_bounded(settings):
+        return Finding(about=name, verdict="note", text="jobs reach what the service's account can read: no sandbox")
+    if ANYWHERE in folders:
+        text = "jobs of every user may name whatever the service's account can read (job_folders = /)"
+        return Finding(about=name, verdict="note", text=text)
+    if folders:
+        return Finding(about=name, verdict="ok", text=f"jobs may name what is in {' '.join(folders)} (job_folders)")
+    text = f"jobs of {OPERATOR} may name any file here, those of other users none but their own (job_folders)"
+    return Finding(about=name, verdict="ok", text=text)
 
 
 def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:

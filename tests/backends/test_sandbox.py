@@ -271,10 +271,25 @@ def test_a_folder_of_the_system_is_nobodys_working_directory(sandboxed: LocalHar
 
 
 @needs_bubblewrap
+def test_an_environment_outside_the_folders_of_a_user_is_refused_by_its_name(
+    harness: LocalHarness, tmp_path: Path
+) -> None:
+    """Its program is a link to the system's Python, which every job may name; its packages are elsewhere."""
+    (tmp_path / "bob" / "bin").mkdir(parents=True)
+    (tmp_path / "bob" / "bin" / "python").symlink_to("/usr/bin/env")
+    reopen(harness, job_folders=lambda user: ())
+    refused = ran(harness, "true", python=str(tmp_path / "bob" / "bin" / "python"))
+    assert refused.outcome is GangOutcome.NOT_STARTED
+    assert refused.message == (
+        f"{tmp_path}/bob is outside the folders that jobs may name here: none but their own (job_folders)"
+    )
+
+
+@needs_bubblewrap
 def test_jobs_name_folders_where_the_operator_allows_it(harness: LocalHarness, tmp_path: Path) -> None:
     for user in ("ann", "bob"):
         (tmp_path / "home" / user).mkdir(parents=True)
-    reopen(harness, job_folders=(f"{tmp_path}/home/{{user}}",))
+    reopen(harness, job_folders=lambda user: (f"{tmp_path}/home/{user}",))
     refused = ran(harness, "true", workdir=str(tmp_path / "home" / "bob"))
     assert refused.message == (
         f"{tmp_path}/home/bob is outside the folders that jobs may name here: {tmp_path}/home/ann"
@@ -350,7 +365,7 @@ def a_launch(root: Path, folder: Path) -> dict[str, Any]:
         "ranks": [{"cpus": [], "env": {"PATH": "/usr/bin:/bin", "GAVEL_NODE": "here"}}],
         **{"lease_expires_boottime_s": machine.boottime_s() + 3, "lease_grace_s": 20},
         **{"log_path": str(root / "j1.log"), "log_bytes": 1 << 16},
-        **{"named": {}, "job_folders": [], "hidden": [], "own": {str(folder): "ro", str(folder / "job"): "rw"}},
+        **{"named": {}, "job_folders": ["/"], "hidden": [], "own": {str(folder): "ro", str(folder / "job"): "rw"}},
         "sandbox": {
             **{"command": bubblewrap().path, "tmp": str(folder / "tmp"), "mentioned": [], "devices": []},
             "shown": {path: access for path, access in shown.items() if not path.startswith("/root")},
@@ -363,6 +378,7 @@ def a_launch(root: Path, folder: Path) -> dict[str, Any]:
 SWAPS = """
 import ctypes, os, sys
 libc = ctypes.CDLL(None)
+libc.prctl(1, 9)  # PR_SET_PDEATHSIG: it ends with the test, however that ends
 one, other = (os.fsencode(path) for path in sys.argv[1:])
 print("there", flush=True)
 while True:
@@ -488,7 +504,7 @@ def test_each_folder_is_mounted_as_the_nearest_that_names_it(
         "sandbox": {"tmp": str(root), "devices": [], "mentioned": [], "shown": placed(root, shown)},
         "named": {},
         "cwd": "/nowhere",
-        "job_folders": [],
+        "job_folders": ["/"],
         "own": placed(root, own),
         "hidden": [str(root / each) for each in hidden],
     }

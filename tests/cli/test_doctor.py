@@ -106,3 +106,17 @@ def test_it_says_what_ends_the_processes_that_a_job_leaves(tmp_path: Path, monke
     assert report("auto", "there are none") == ("ok", f"{ends} sandbox")
     text = "a job that kills its supervisor can leave processes: it has no sandbox, and there are none"
     assert report("none", "there are none") == ("note", text)
+
+
+def test_it_says_which_files_jobs_may_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gavel.backends.nameable_folders.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
+
+    def report(**over: str) -> tuple[str, str]:
+        (finding,) = of("job folders", Settings(state_dir=tmp_path, **over))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    nobody = "jobs of operator may name any file here, those of other users none but their own (job_folders)"
+    assert report() == ("ok", nobody)
+    assert report(job_folders="/home/{user}") == ("ok", "jobs may name what is in /home/{user} (job_folders)")
+    assert report(job_folders="/")[0] == "note"
+    assert report(isolation="none")[0] == "note"
