@@ -19,7 +19,9 @@ from gavel.backends.sandbox_view import NAMESPACES, arguments, close_places, ope
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid, as the kernel attaches them
-INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox_init.py")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INIT = f"import sys; sys.path.append({ROOT!r}); from gavel.backends.sandbox_init import main; main(int(sys.argv[1]))"
+"""Imported and not run by its path, so that its compiled form is used."""
 PROBE_LIMIT_S = 10.0
 ERROR_BYTES = 1 << 12
 
@@ -75,7 +77,7 @@ class Sandbox:
         self._socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._errors, errors_end = os.pipe2(os.O_CLOEXEC)
-        init = [sys.executable, "-I", "-S", "-X", "utf8", INIT, str(inside.fileno())]
+        init = [sys.executable, "-I", "-S", "-X", "utf8", "-c", INIT, str(inside.fileno())]
         inside.set_inheritable(True)
         argv = [launch["sandbox"]["command"], *arguments(launch, view), "--", *init]
         self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=())

@@ -1,4 +1,4 @@
-"""The first process of a sandbox: `python -I -S -X utf8 sandbox_init.py SOCKET`, started by bubblewrap.
+"""The first process of a sandbox: `main` with the number of its socket, started by bubblewrap (sandbox.py).
 
 It starts programs for the supervisor at the other end of the socket, passes signals on to them, reaps every process of
 the sandbox, and says how each program ended. When it ends, the kernel kills what is left in its namespace of processes.
@@ -19,9 +19,6 @@ import marshal
 import os
 import select
 import sys
-
-if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
-    sys.path.append(__file__.removesuffix("gavel/backends/sandbox_init.py"))
 
 from gavel.backends.program_start import become
 
@@ -157,7 +154,3 @@ def main(descriptor: int) -> None:
     """Serve the supervisor at the other end of this socket."""
     os.set_inheritable(descriptor, False)
     Init(_socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, descriptor)).run()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

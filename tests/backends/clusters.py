@@ -89,7 +89,7 @@ def is_supervisor(pid: int) -> bool:
     """Whether the process is a supervisor or a part of a gang's sandbox, and no program of a job; or is gone."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b"supervisor.py" in words or b"sandbox_init.py" in words
+        return b"supervisor.py" in words or b"sandbox_init" in words
     return True
 
 
