@@ -279,7 +279,8 @@ class Settings(BaseSettings):
         "",
         max_length=4000,
         pattern=r"^(/\S*(\s+|$))*$",
-        description="Where jobs may name files and folders: folders, {user} for their user; default: anywhere.",
+        description="Where jobs may name files and folders: folders, {user} for their user, / for anywhere; default: "
+        "nowhere but in what is their own, and anywhere for the jobs of the operator.",
     )
     setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     data_cache_bytes: int = Field(

@@ -16,6 +16,7 @@ from api.services import ServicesDep
 from api.submission.code import begin_fetch, clear_unused, fetched, store_diff
 from gavel.backends.git_fetch import GitCode
 from gavel.backends.machine import boot_id
+from gavel.backends.nameable_folders import nameable_folders
 from gavel.code_tree import TreeFile
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
@@ -37,7 +38,9 @@ BINARY: dict[str, Any] = {
 def code_limits(caller: UserOrOperator, services: ServicesDep) -> CodeLimitsView:
     """What the service takes as the code of a job, and where jobs run."""
     is_local = services.settings.backend == "local"
-    return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=boot_id() if is_local else "")
+    folders = nameable_folders(services.settings, caller.user) if is_local else []
+    machine = boot_id() if is_local else ""
+    return CodeLimitsView(max_bytes=services.code.limit_bytes, machine=machine, folders=folders)
 
 
 @router.post("/code-versions", operation_id="put_code_version", responses=REFUSALS)

@@ -120,3 +120,6 @@ class CodeLimitsView(View):
     machine: str = Field(
         description="Boot id of the one machine that jobs run on, whose paths are theirs; empty: a cluster of several."
     )
+    folders: list[str] = Field(
+        description="Folders of that machine in which jobs of the caller may name files; / is anywhere."
+    )

@@ -14,6 +14,7 @@ from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import check_code, check_image
+from api.submission.folders import check_folders
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
@@ -133,14 +134,17 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(getattr(body, name) for name in ("after", "code", "data", "notify", "secrets", "image"))
+    return any(
+        getattr(body, name) for name in ("after", "code", "data", "image", "notify", "python", "secrets", "workdir")
+    )
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:
-    """Raise a 422 problem for what the job names and is not there: code, an image, secrets, jobs to wait for."""
+    """Raise a 422 problem for what the job names and is not there, or not its own: code, files, secrets, other jobs."""
     check_code(body.code, services)
     check_image(body.image, services)
     check_data(body, services)
+    check_folders(body, caller.user, services)
     check_notify(body, caller, services)
     if name := services.secrets.missing(caller.user, body.secrets):
         raise invalid("secrets", missing_secret(name))

@@ -230,10 +230,14 @@ class LocalGang:
 
     def _take_end(self) -> None:
         ended = self._exit_record()
-        if ended is not None and not (self._is_announced and self._kill()):
+        if ended is not None and not (self._may_have_left() and self._kill()):
             self._take_exit(ended)
         elif ended is None and not self._kill():
             self.lose(f"its supervisor died{self._last_words()}")
+
+    def _may_have_left(self) -> bool:
+        """Return whether the end that is on record may be another's word than the supervisor's, or it was killed."""
+        return self._is_announced or bool(self._process and gang_processes.has_left(self._home, self._process[0]))
 
     def supervisor_pid(self) -> int | None:
         """Return the supervisor's pid; None before the supervisor announced itself."""

@@ -5,7 +5,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from gavel.backends import machine
+from gavel.backends import control_groups, machine
 
 SUPERVISOR = b"/supervisor.py"
 VARIABLE = b"GAVEL_GANG_DIR="
@@ -19,22 +19,33 @@ def supervises(pid: int, home: Path) -> bool:
 
 def homes_below(gangs: Path) -> set[str]:
     """Return the folders below `gangs` whose gangs have a process on this machine; one look at all processes."""
-    return {home for homes in _homes_of_all().values() for home in homes if home.startswith(f"{gangs}/")}
+    return {home for homes in _homes_of_all(gangs).values() for home in homes if home.startswith(f"{gangs}/")}
 
 
 def kill_all(home: Path) -> bool:
-    """Kill the gang's supervisor, all below it, and processes that its ranks left; return True while there was one."""
-    members = {pid for pid, homes in _homes_of_all().items() if str(home) in homes}
+    """Kill the gang's supervisor, all below it, and processes that its ranks left; return True while there was one.
+
+    What has left neither its supervisor's descendants nor the environment of its rank is seen by its control group.
+    """
+    members = {pid for pid, homes in _homes_of_all(home.parents[1]).items() if str(home) in homes}
     children = machine.children_of_all() if members else {}
     for pid in members | {below for root in members for below in machine.descendants(root, children)}:
         with suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
             os.kill(pid, signal.SIGKILL)
+    control_groups.kill_groups(str(home), members)
+    if not members:
+        control_groups.remove_groups(control_groups.prefix_of(str(home)))
     return bool(members)
 
 
-def _homes_of_all() -> dict[int, set[str]]:
+def has_left(home: Path, supervisor: int) -> bool:
+    """Return whether a supervisor that has ended did not clean up after itself, as one that was killed."""
+    return control_groups.has_group(str(home), supervisor)
+
+
+def _homes_of_all(gangs: Path) -> dict[int, set[str]]:
     pids = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
-    return {pid: homes for pid in pids if (homes := _homes(pid))}
+    return {pid: homes for pid in pids if (homes := {*_homes(pid), control_groups.gang_of(pid, str(gangs))} - {""})}
 
 
 def _homes(pid: int) -> set[str]:

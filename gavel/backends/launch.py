@@ -24,6 +24,7 @@ from gavel.backends.sandbox_mounts import (
     named_paths,
     private_files,
 )
+from gavel.backends.sandbox_view import OF_ALL
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -80,6 +81,11 @@ def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
     return {}
 
 
+def anywhere(user: str) -> Sequence[str]:
+    """Return the folder that all others are in: jobs of the user may name any."""
+    return ("/",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
     """How what jobs bring is made ready on a node.
@@ -88,8 +94,8 @@ class Preparation:
     `data_limit_s`, and take `data_cache_bytes` together. `image_command` is Podman with its own options,
     `image_options` are those of its `run`. `secrets_of` returns the values of a user's secrets by their names, and
     raises NotFound. `isolation`: `sandbox`, `none`, or `auto`, a sandbox where this node can make one. In it every job
-    sees `shown_folders` (PATH or PATH:rw), and none sees `hidden_paths`. What jobs name lies in `job_folders`, with
-    {user} for their user, if there are any.
+    sees `shown_folders` (PATH or PATH:rw), and none sees `hidden_paths`. What jobs of a user name lies in the folders
+    that `job_folders` returns.
     """
 
     setup_limit_s: float = 3600.0
@@ -109,7 +115,7 @@ class Preparation:
     isolation: str = "auto"
     shown_folders: Sequence[str] = ()
     hidden_paths: Sequence[str] = ()
-    job_folders: Sequence[str] = ()
+    job_folders: Callable[[str], Sequence[str]] = anywhere
     secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
 
 
@@ -220,7 +226,8 @@ def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], prep
     is_sandboxed = preparation.isolation != "none" and not gang.image and not bubblewrap().problem
     return {
         "named": _named(gang),
-        "job_folders": [each.format(user=gang.user) for each in preparation.job_folders],
+        "interpreter": _interpreter(gang),
+        "job_folders": list(preparation.job_folders(gang.user)),
         "hidden": _hidden(places, preparation),
         "own": _own_folders(gang, places)
         | _own_interpreter(gang, launch["python"])
@@ -245,6 +252,11 @@ def _named(gang: LaunchGang) -> dict[str, str]:
     inputs = {path: "ro" for source in gang.data.values() if (path := local_path(source))}
     workdir = {gang.workdir: "rw"} if gang.workdir and not gang.code else {}
     return {**inputs, **({gang.python: "ro"} if gang.python else {}), **workdir}
+
+
+def _interpreter(gang: LaunchGang) -> list[str]:
+    """Return the folders that the job's interpreter needs, which the job has to be allowed to name, too."""
+    return [each for each in interpreter_folders(gang.python) if each not in OF_ALL] if gang.python else []
 
 
 def _hidden(places: Places, preparation: Preparation) -> list[str]:

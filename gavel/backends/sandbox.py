@@ -15,11 +15,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from gavel.backends.sandbox_init import MESSAGE_BYTES
-from gavel.backends.sandbox_view import NAMESPACES, arguments
+from gavel.backends.sandbox_view import NAMESPACES, arguments, close_places, open_places, view_of
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 CREDENTIALS = struct.Struct("3i")  # pid, uid and gid, as the kernel attaches them
-INIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sandbox_init.py")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+INIT = f"import sys; sys.path.append({ROOT!r}); from gavel.backends.sandbox_init import main; main(int(sys.argv[1]))"
+"""Imported and not run by its path, so that its compiled form is used."""
 PROBE_LIMIT_S = 10.0
 ERROR_BYTES = 1 << 12
 
@@ -70,18 +72,35 @@ class Sandbox:
     """
 
     def __init__(self, launch: Mapping[str, Any], extra: Mapping[str, str] = {}) -> None:
+        view = view_of(launch, extra)
+        self._places = open_places(launch, extra, view)
         self._socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._errors, errors_end = os.pipe2(os.O_CLOEXEC)
-        init = [sys.executable, "-I", "-S", "-X", "utf8", INIT, str(inside.fileno())]
+        init = [sys.executable, "-I", "-S", "-X", "utf8", "-c", INIT, str(inside.fileno())]
         inside.set_inheritable(True)
-        argv = [launch["sandbox"]["command"], *arguments(launch, extra), "--", *init]
+        argv = [launch["sandbox"]["command"], *arguments(launch, view), "--", *init]
         self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=())
         inside.close()
         os.close(errors_end)
+        self._have_places_compared()
         self._number = 0
         self._number_of: dict[int, int] = {}  # by pid, of programs whose end was not read yet
         self._ended: list[tuple[int, int]] = []
+
+    def _have_places_compared(self) -> None:
+        """Tell the sandbox what must be mounted in it: it ends if somebody has put another folder there since."""
+        states = {path: os.fstat(descriptor) for path, descriptor in self._places.items()}
+        text = _memory_file({path: (state.st_dev, state.st_ino) for path, state in states.items()})
+        with contextlib.suppress(BrokenPipeError):
+            socket.send_fds(self._socket, [b"places"], [text])
+        os.close(text)
+
+    def close(self) -> None:
+        """Close what leads to the sandbox, which has ended."""
+        close_places(self._places)
+        self._socket.close()
+        os.close(self._errors)
 
     def fileno(self) -> int:
         """Return the descriptor that can be read once there is something to look at."""
@@ -91,11 +110,9 @@ class Sandbox:
         """Start a program as `processes.begin` does; the pid is that outside. Raises OSError if there is no sandbox."""
         output, output_end = os.pipe2(os.O_CLOEXEC)
         status, status_end = os.pipe2(os.O_CLOEXEC)
-        text = os.memfd_create("spec", os.MFD_CLOEXEC)
+        text = _memory_file({"argv": argv, "cwd": cwd, "cpus": spec["cpus"], "env": spec["env"]})
         self._number += 1
         try:
-            os.write(text, marshal.dumps({"argv": argv, "cwd": cwd, "cpus": spec["cpus"], "env": spec["env"]}))
-            os.lseek(text, 0, os.SEEK_SET)
             ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]
             pid = self._begun(ends)
         finally:
@@ -111,6 +128,7 @@ class Sandbox:
         while number not in self._number_of.values():
             if not self._receive(0):
                 raise OSError(f"its sandbox did not start: {self._last_words()}")
+        close_places(self._places)  # it has compared them
         return next(pid for pid, each in self._number_of.items() if each == number)
 
     def signal(self, pid: int, number: int) -> None:
@@ -152,6 +170,14 @@ class Sandbox:
     def _last_words(self) -> str:
         """Return what bubblewrap has printed, which has ended."""
         return os.read(self._errors, ERROR_BYTES).decode("utf-8", "replace").strip() or "it ended at once"
+
+
+def _memory_file(value: dict[str, Any]) -> int:
+    """Return a file in memory with the value, for the other end to read."""
+    file = os.memfd_create("message", os.MFD_CLOEXEC)
+    os.write(file, marshal.dumps(value))
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
 
 
 def _files(errors: int) -> list[tuple[int, ...] | tuple[int, int, str, int, int]]:

@@ -22,15 +22,18 @@ def refusal(launch: Mapping[str, Any]) -> str:
     """Return why the job cannot have a folder or file that it names; "" if it can have all."""
     if not (launch.get("sandbox") or launch.get("image")):
         return ""
-    return next(filter(None, (_problem(launch, path, access) for path, access in launch["named"].items())), "")
+    named = {**launch["named"], **{each: "ro" for each in launch.get("interpreter", ()) if os.path.exists(each)}}
+    return next(filter(None, (_problem(launch, path, access) for path, access in named.items())), "")
 
 
-def _problem(launch: Mapping[str, Any], path: str, access: str) -> str:
-    real = os.path.realpath(path)
+def _problem(launch: Mapping[str, Any], path: str, access: str, real: str = "") -> str:
+    """Return why the job cannot have what the path leads to, which is `real` if it is given."""
+    real = real or os.path.realpath(path)
     if _is_private(launch, real):
         return f"{path} is in a folder of the service itself; name another folder"
     if not _may_name(launch, real):
-        return f"{path} is outside the folders that jobs may name here: {' '.join(launch['job_folders'])}"
+        folders = " ".join(launch["job_folders"]) or "none but their own (job_folders)"
+        return f"{path} is outside the folders that jobs may name here: {folders}"
     is_of_system = any(real == each or is_in(real, (each,)) for each in SYSTEM)
     if real in OF_ALL or (access == "rw" and is_of_system):
         return f"{path} is a folder of the system; name one of your own"
@@ -54,14 +57,45 @@ def _is_private(launch: Mapping[str, Any], real: str) -> bool:
 
 def _may_name(launch: Mapping[str, Any], real: str) -> bool:
     shown = (launch["sandbox"] or {"shown": ()})["shown"]
-    return not launch["job_folders"] or is_in(real, (*launch["job_folders"], *shown))
+    return is_in(real, (*launch["job_folders"], *shown))
 
 
-def arguments(launch: Mapping[str, Any], extra: Mapping[str, str]) -> Iterator[str]:
-    """Yield the arguments of bubblewrap: namespaces, then what is mounted, a folder before what is in it.
+def open_places(launch: Mapping[str, Any], extra: Mapping[str, str], view: Mapping[str, str]) -> dict[str, int]:
+    """Return a descriptor of each folder and file of the view that is the job's or that it names, by path.
 
-    `extra`: further folders of the job, `rw` or `ro` by path.
+    What is open is what the job may have. Whoever puts another folder into its place later cannot change that, and the
+    sandbox compares (sandbox_init.py). Raises OSError, also where something else is there already.
     """
+    places: dict[str, int] = {}
+    try:
+        for path in (each for each in view if view[each] != "hidden" and each not in launch["sandbox"]["shown"]):
+            if not _is_link_in_root(path):
+                places[path] = os.open(path, os.O_PATH | os.O_CLOEXEC)
+                _check_place(launch, extra, path, view[path], os.readlink(f"/proc/self/fd/{places[path]}"))
+    except OSError:
+        close_places(places)
+        raise
+    return places
+
+
+def close_places(places: dict[str, int]) -> None:
+    """Close what `open_places` has opened."""
+    while places:
+        os.close(places.popitem()[1])
+
+
+def _check_place(launch: Mapping[str, Any], extra: Mapping[str, str], path: str, access: str, real: str) -> None:
+    """Raise OSError unless the job may have what is open: the service's folders for it are no links."""
+    folder, name = os.path.split(path)
+    is_made_here = path in launch["own"] or path in extra
+    if is_made_here and real != os.path.join(os.path.realpath(folder), name):
+        raise OSError(f"{path} has been replaced by a link")
+    if problem := "" if is_made_here else _problem(launch, path, access, real):
+        raise OSError(problem)
+
+
+def arguments(launch: Mapping[str, Any], view: Mapping[str, str]) -> Iterator[str]:
+    """Yield the arguments of bubblewrap: namespaces, then what is mounted, a folder before what is in it."""
     sandbox = launch["sandbox"]
     yield from (*NAMESPACES, "--proc", "/proc")
     for path in filter(os.path.exists, OF_THE_KERNEL):  # bubblewrap leaves some that root may write
@@ -71,7 +105,6 @@ def arguments(launch: Mapping[str, Any], extra: Mapping[str, str]) -> Iterator[s
         yield from ("--bind", sandbox["tmp"], place)
     for path in sandbox["devices"]:
         yield from ("--dev-bind", path, path)
-    view = _view(launch, extra)
     for path in sorted(view, key=lambda each: each.split("/")):
         yield from _mounted(path, view[path])
     for path in ("/", *(path for path, kind in view.items() if kind == "hidden" and os.path.isdir(path))):
@@ -79,8 +112,11 @@ def arguments(launch: Mapping[str, Any], extra: Mapping[str, str]) -> Iterator[s
     yield from ("--chdir", "/")
 
 
-def _view(launch: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
-    """Return `rw`, `ro` or `hidden` by path, of what is there and is not in another folder of the same kind."""
+def view_of(launch: Mapping[str, Any], extra: Mapping[str, str]) -> dict[str, str]:
+    """Return `rw`, `ro` or `hidden` by path, of what is there and is not in another folder of the same kind.
+
+    `extra`: further folders of the job, `rw` or `ro` by path.
+    """
     shown = {path: access for path, access in _shown(launch).items() if os.path.exists(path)}
     around = {**shown, **launch["own"], **extra}
     hidden = {path: "hidden" for path in launch["hidden"] if os.path.exists(path) and is_in(path, around)}
@@ -126,6 +162,11 @@ def _kind_above(path: str, view: Mapping[str, str]) -> str:
 def _mounted(path: str, kind: str) -> tuple[str, ...]:
     if kind == "hidden":
         return ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
-    if os.path.islink(path) and os.path.dirname(path) == "/":  # as /bin where /usr has all
+    if _is_link_in_root(path):
         return ("--symlink", os.readlink(path), path)
     return ("--bind" if kind == "rw" else "--ro-bind", path, path)
+
+
+def _is_link_in_root(path: str) -> bool:
+    """Return whether the path is one like /bin where /usr has all."""
+    return os.path.islink(path) and os.path.dirname(path) == "/"

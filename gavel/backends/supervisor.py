@@ -121,7 +121,7 @@ class Supervisor:
         ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         launch = {**self._launch, "ranks": ranks}
         try:
-            self._group = self._warm.group if self._warm else group_of(self._launch)
+            self._group = self._warm.group if self._warm else group_of(self._launch, self._directory)
             with self._in_group():
                 self._enter_sandbox()
                 self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
@@ -300,6 +300,8 @@ class Supervisor:
         for pid in (*ranks, *descendants(os.getpid())):  # Podman, if it sees its container go first, may end with 0
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended, or became another user's
                 os.kill(pid, signal.SIGKILL)
+        if self._group:
+            self._group.kill()
 
     def _verdict(self) -> tuple[str, int, str]:
         """Return outcome, exit code and message."""
@@ -339,7 +341,7 @@ def supervise(directory: str, warm_folder: str = "") -> None:
         return
     from gavel.backends.warm_ranks import wait_for_lease
 
-    has_begun, warm = wait_for_lease(warm_folder)
+    has_begun, warm = wait_for_lease(warm_folder, directory)
     if has_begun:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         os.dup2(os.open(os.path.join(directory, "supervisor.err"), flags, 0o600), 2)

@@ -31,8 +31,8 @@ PIPE_BYTES = 1 << 20  # more than all variables of a program may take, so that n
 class WarmRanks:
     """Ranks that wait, and the pipe to each, through which it gets its environment. Raises OSError."""
 
-    def __init__(self, launch: dict[str, Any]) -> None:
-        self.group = group_of(launch)
+    def __init__(self, launch: dict[str, Any], directory: str) -> None:
+        self.group = group_of(launch, directory)
         self._pipes: list[int] = []
         with self.group.entered() if self.group else contextlib.nullcontext():
             self.sandbox = Sandbox(launch, environment_of(launch)) if launch.get("sandbox") else None
@@ -73,14 +73,17 @@ class WarmRanks:
                 for pid in descendants(os.getpid()):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
+                if self.group:
+                    self.group.kill()
                 os.waitpid(-1, 0)
         if self.group:
             self.group.remove()
 
 
-def wait_for_lease(folder: str) -> tuple[bool, WarmRanks | None]:
-    """Start the ranks of `folder`/warm.json early; return whether their lease has begun, and those that wait for it.
+def wait_for_lease(folder: str, directory: str) -> tuple[bool, WarmRanks | None]:
+    """Start the ranks of `folder`/warm.json early, of the gang in `directory`.
 
+    Return whether their lease has begun, and the ranks that wait for it.
     They are given up when the service has gone or has removed warm.json, at the instant that is named there, and when
     one of them has ended. Raises OSError, also if the folder is gone already.
     """
@@ -88,7 +91,7 @@ def wait_for_lease(folder: str) -> tuple[bool, WarmRanks | None]:
         os.setsid()
     adopt_orphans()
     warm = _read(folder)
-    ranks = WarmRanks(warm["launch"]) if _is_ready(warm["launch"]) else None
+    ranks = WarmRanks(warm["launch"], directory) if _is_ready(warm["launch"]) else None
     while not os.path.exists(os.path.join(folder, GO)):
         may_wait = ranks is not None and ranks.are_whole() and os.path.exists(os.path.join(folder, WAITING))
         is_due = boottime_s() < warm["until_boottime_s"] and os.getppid() == warm["service_pid"]

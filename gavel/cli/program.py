@@ -94,7 +94,12 @@ def of_caller(
         return {}
     limits = client.code_limits()
     is_here = limits["machine"] == boot_id() and not wanted.get("image")
-    interpreter = python_of(python or wanted.get("python"), folder, os.environ, is_here=is_here)
+    stated = python or wanted.get("python")
+    interpreter = python_of(stated, folder, os.environ, is_here=is_here)
+    if interpreter and not stated and not is_below(interpreter, limits["folders"]):
+        told = "jobs may not name its folder here, so this one gets a Python of the service, without packages"
+        typer.echo(f"{interpreter}: {told}", err=True)
+        interpreter = None
     own: dict[str, Any] = {"workdir": None if git_url else str(folder), "python": interpreter}
     if git_url is not None:
         words = argv_there(program)
@@ -177,6 +182,12 @@ def _python_on(environment: Mapping[str, str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
+
+
+def is_below(path: str, folders: Sequence[str]) -> bool:
+    """Return whether the folder of a program is one of the folders, or below one."""
+    real = Path(path).parent.resolve()
+    return any(real.is_relative_to(each) for each in folders)
 
 
 def read_env_file(path: Path) -> dict[str, str]:

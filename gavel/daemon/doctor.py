@@ -4,22 +4,24 @@ import os
 import platform
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 from gavel.backends.accelerators import LocalAccelerator, discover
 from gavel.backends.containers import SEARCH
 from gavel.backends.containers import image_command as command_for_images
-from gavel.backends.control_groups import hierarchies, problem_of_limits
+from gavel.backends.control_groups import PROCESSES, Hierarchy, hierarchies, problem_of_groups, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
+from gavel.backends.nameable_folders import ANYWHERE, is_bounded
 from gavel.backends.ray.shared_folder import is_mounted
 from gavel.backends.sandbox import bubblewrap
 from gavel.config import Settings
 from gavel.daemon.doctor_doors import ways_in
 from gavel.errors import GavelError
 from gavel.types.findings import Finding
+from gavel.types.people import OPERATOR
 
 __all__ = ["Finding", "findings"]
 
@@ -35,7 +37,10 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield from ways_in(settings)
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
-    yield _limits()
+    yield _job_folders(settings)
+    groups = hierarchies()
+    yield _limits(groups)
+    yield _leftovers(settings.isolation, groups)
     if settings.backend == "ray":
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
@@ -102,12 +107,39 @@ def _disk(state_dir: Path) -> Finding:
     return Finding(about="disk", verdict="ok", text=text)
 
 
-def _limits() -> Finding:
+def _job_folders(settings: Settings) -> Finding:
+    """Return which files of this machine jobs may name, and whether anything keeps them to those."""
+    folders, name = settings.job_folders.split(), "job folders"
+    if not is_bounded(settings):
+        return Finding(about=name, verdict="note", text="jobs reach what the service's account can read: no sandbox")
+    if ANYWHERE in folders:
+        text = "jobs of every user may name whatever the service's account can read (job_folders = /)"
+        return Finding(about=name, verdict="note", text=text)
+    if folders:
+        return Finding(about=name, verdict="ok", text=f"jobs may name what is in {' '.join(folders)} (job_folders)")
+    text = f"jobs of {OPERATOR} may name any file here, those of other users none but their own (job_folders)"
+    return Finding(about=name, verdict="ok", text=text)
+
+
+def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:
+    """Return what ends the processes that a job leaves, also where its program hides them and kills its supervisor."""
+    group = "" if (problem := problem_of_groups(groups)) else f"control group (version {groups[PROCESSES].version})"
+    sandbox = "" if isolation == "none" or bubblewrap().problem else "sandbox"
+    if ends := " and its ".join(filter(None, (group, sandbox))):
+        return Finding(about="leftovers", verdict="ok", text=f"what a job leaves running ends with its {ends}")
+    text = f"a job that kills its supervisor can leave processes: it has no sandbox, and {problem}"
+    return Finding(about="leftovers", verdict="note", text=text)
+
+
+def _limits(groups: Mapping[str, Hierarchy]) -> Finding:
     """Return whether jobs are held to the memory and the cores that they ask for."""
-    groups = hierarchies()
     if problem := problem_of_limits(groups):
         return Finding(about="limits", verdict="note", text=f"what jobs ask for is no limit to them: {problem}")
-    named = ", ".join(f"{name} by control groups of version {each.version}" for name, each in sorted(groups.items()))
+    named = ", ".join(
+        f"{name} by control groups of version {each.version}"
+        for name, each in sorted(groups.items())
+        if name != PROCESSES
+    )
     return Finding(about="limits", verdict="ok", text=f"jobs are held to what they ask for: {named}")
 
 

@@ -15,8 +15,8 @@ import psutil
 from gavel.backends.durable import write_durable
 from gavel.ports import ApiStore, Clock
 from gavel.types import Job, JobId, Scope, User
+from gavel.types.people import OPERATOR
 
-OPERATOR = "operator"
 TOKEN_FILE = "operator.token"  # noqa: S105  a file's name
 SERVICE_FILE = "service.json"
 SECRET_FILE = "job-tokens.key"  # noqa: S105  a file's name

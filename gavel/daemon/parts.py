@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import make_url
@@ -13,6 +14,7 @@ from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.disk import Disk, low_disk
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
+from gavel.backends.nameable_folders import job_folders_of
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
@@ -169,7 +171,7 @@ def _preparation(settings: Settings) -> Preparation:
         image_options=shlex.split(settings.image_options),
         isolation=settings.isolation,
         shown_folders=tuple(settings.sandbox_folders.split()),
-        job_folders=tuple(settings.job_folders.split()),
+        job_folders=partial(job_folders_of, settings.job_folders),
         hidden_paths=_private_paths(settings),
         secrets_of=secret_store(settings).values,
     )

@@ -75,6 +75,10 @@ def month_of(at_s: float) -> str:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m")
 
 
+OPERATOR = "operator"
+"""The user whose token is in the state folder, where only the service's own account reads it."""
+
+
 class Scope(StrEnum):
     """The scope of a bearer token: what it may do."""
 

@@ -93,6 +93,7 @@ def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -
                 "state_dir": tmp_path,
                 "image_command": "sh",
                 "notification_webhook_url": "http://127.0.0.1:9/",
+                "job_folders": "/",
                 **limits,
             }
         ),  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gavel.backends import control_groups
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.code_store import CodeStore
 from gavel.backends.harness import Behaviour, gang
@@ -88,7 +89,7 @@ def is_supervisor(pid: int) -> bool:
     """Whether the process is a supervisor or a part of a gang's sandbox, and no program of a job; or is gone."""
     with suppress(OSError):
         words = Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b"supervisor.py" in words or b"sandbox_init.py" in words
+        return b"supervisor.py" in words or b"sandbox_init" in words
     return True
 
 
@@ -216,6 +217,7 @@ class LocalHarness(Submitted):
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+        control_groups.remove_groups(control_groups.prefix_of_all(str(self.folder / "gangs")))
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

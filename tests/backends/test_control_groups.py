@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gavel.backends.control_groups import ControlGroup, group_of, hierarchies, problem_of_limits
+from gavel.backends.control_groups import (
+    ControlGroup,
+    group_of,
+    hierarchies,
+    prefix_of_all,
+    problem_of_groups,
+    problem_of_limits,
+)
 from gavel.backends.harness import exit_of
 from gavel.types import GangOutcome
 from tests.backends.clusters import LocalHarness, script
@@ -17,8 +24,9 @@ needs_groups = pytest.mark.skipif(
 )
 
 
-def left() -> list[Path]:
-    return [path for each in hierarchies().values() for path in Path(each.parent).glob("gavel-j?-*")]
+def left(harness: LocalHarness) -> list[Path]:
+    start = prefix_of_all(str(harness.folder / "gangs"))
+    return [path for each in hierarchies().values() for path in Path(each.parent).glob(f"{start}*")]
 
 
 @needs_groups
@@ -36,7 +44,7 @@ def test_a_gang_ends_at_the_memory_that_it_asked_for(harness: LocalHarness, isol
     )
     harness.backend.execute(script(harness, TAKES, job_id="j2", memory_bytes=4 * LIMIT_BYTES))
     assert exit_of(harness, "j2").exit_code == 0
-    assert left() == []
+    assert left(harness) == []
 
 
 def version_2(root: Path, group: str, controllers: str = "cpu memory") -> tuple[str, str]:
@@ -68,7 +76,7 @@ def test_version_2_is_limited_by_its_own_files(tmp_path: Path) -> None:
 
 def test_a_controller_that_is_not_offered_is_no_limit(tmp_path: Path) -> None:
     offered = hierarchies(*version_2(tmp_path, "gavel", controllers="cpu"))
-    assert list(offered) == ["cpu"]
+    assert list(offered) == ["cpu", "processes"]
     assert problem_of_limits(offered) == "the kernel offers no control group for memory here"
     ControlGroup("gavel-j1-1", 1000, 1, offered)
     assert not (tmp_path / "tree" / "gavel" / "gavel-j1-1" / "memory.max").exists()
@@ -86,4 +94,5 @@ def test_version_1_has_a_tree_for_each_controller(tmp_path: Path) -> None:
 
 def test_without_a_place_for_groups_there_is_none(tmp_path: Path) -> None:
     assert hierarchies(str(tmp_path / "own"), str(tmp_path / "mounts")) == {}
-    assert group_of({"limits": None, "ranks": []}) is None
+    assert problem_of_groups({}) == "the kernel offers no control groups here"
+    assert group_of({"limits": None, "ranks": [], "image": {"name": "an image"}}, "/gangs/j1/1") is None

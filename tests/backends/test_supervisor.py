@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.backends import processes, supervisor
+from gavel.backends import control_groups, processes, supervisor
 from gavel.backends.logs import read_log
 from tests.backends.clusters import eventually
 
@@ -95,6 +95,7 @@ class Gang:
             with suppress(ProcessLookupError):
                 self.process.kill()
             self.process.wait()
+        control_groups.remove_groups(control_groups.prefix_of(str(self.directory)))
 
 
 @pytest.fixture

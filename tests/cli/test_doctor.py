@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gavel.backends import accelerators, gpu_health
+from gavel.backends.control_groups import Hierarchy
 from gavel.backends.gpus import Gpu
 from gavel.backends.ray.shared_folder import MARKER
 from gavel.backends.sandbox import Bubblewrap
@@ -89,3 +90,33 @@ def test_the_command_prints_a_table_and_ends_with_1_if_something_is_to_be_mended
     monkeypatch.setattr(doctor, "_nodes", lambda: [{"about": "node n1", "verdict": "problem", "text": "not mounted"}])
     done = CliRunner().invoke(app, ["doctor", "--json"])
     assert done.exit_code == 1 and '"not mounted"' in done.output
+
+
+def test_it_says_what_ends_the_processes_that_a_job_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(isolation: str, problem_of_groups: str) -> tuple[str, str]:
+        monkeypatch.setattr("gavel.daemon.doctor.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
+        monkeypatch.setattr("gavel.daemon.doctor.problem_of_groups", lambda groups: problem_of_groups)
+        monkeypatch.setattr("gavel.daemon.doctor.hierarchies", lambda: {"processes": Hierarchy("processes", 2, "", "")})
+        (finding,) = of("leftovers", Settings(state_dir=tmp_path, isolation=isolation))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    ends = "what a job leaves running ends with its"
+    assert report("auto", "") == ("ok", f"{ends} control group (version 2) and its sandbox")
+    assert report("none", "") == ("ok", f"{ends} control group (version 2)")
+    assert report("auto", "there are none") == ("ok", f"{ends} sandbox")
+    text = "a job that kills its supervisor can leave processes: it has no sandbox, and there are none"
+    assert report("none", "there are none") == ("note", text)
+
+
+def test_it_says_which_files_jobs_may_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gavel.backends.nameable_folders.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
+
+    def report(**over: str) -> tuple[str, str]:
+        (finding,) = of("job folders", Settings(state_dir=tmp_path, **over))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    nobody = "jobs of operator may name any file here, those of other users none but their own (job_folders)"
+    assert report() == ("ok", nobody)
+    assert report(job_folders="/home/{user}") == ("ok", "jobs may name what is in /home/{user} (job_folders)")
+    assert report(job_folders="/")[0] == "note"
+    assert report(isolation="none")[0] == "note"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from gavel.backends.control_groups import hierarchies, prefix_of_all
 from gavel.client import Client
 from gavel.store.schema import Base
 from tests.e2e.processes import Member
@@ -38,9 +39,12 @@ def run_and_purge(client: Client, member: Member, jobs: int) -> None:
 
 
 def left_behind(state_dir: Path) -> list[Path]:
-    """What is there of jobs."""
+    """What is there of jobs, control groups of their gangs included."""
     places = ("gangs", "work", "checkpoints", "outputs", "logs")
-    return [path for place in places for path in (state_dir / place).glob("*") if not path.name.startswith(".")]
+    start = prefix_of_all(str(state_dir.resolve() / "gangs"))
+    groups = [path for each in hierarchies().values() for path in Path(each.parent).glob(f"{start}*")]
+    here = [path for place in places for path in (state_dir / place).glob("*")]
+    return groups + [path for path in here if not path.name.startswith(".")]
 
 
 def contents(state_dir: Path) -> tuple[int, int, dict[str, int]]:

@@ -67,7 +67,7 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
             image_options=tuple(settings.preparation.image_options),
             isolation=settings.preparation.isolation,
             shown_folders=tuple(settings.preparation.shown_folders),
-            job_folders=tuple(settings.preparation.job_folders),
+            job_folders=tuple(settings.preparation.job_folders(gang.instruction.user)),
             ports=ports if view is head else (),
         )
         parts[view.node.name] = Part(

@@ -340,7 +340,7 @@ class Shard:
             image_options=self.launch.image_options,
             isolation=self.launch.isolation,
             shown_folders=self.launch.shown_folders,
-            job_folders=self.launch.job_folders,
+            job_folders=lambda _: self.launch.job_folders,
             secrets_of=lambda _, names: {name: self.secrets[name] for name in names},
         )
 

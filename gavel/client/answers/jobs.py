@@ -218,6 +218,7 @@ class CodeLimits(TypedDict):
 
     max_bytes: int  # Most that the files of a code version may have together.
     machine: str  # Boot id of the one machine that jobs run on, whose paths are theirs; empty: a cluster of several.
+    folders: list[str]  # Folders of that machine in which jobs of the caller may name files; / is anywhere.
 
 
 class CodeVersion(TypedDict):

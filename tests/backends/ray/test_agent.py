@@ -72,6 +72,7 @@ def a_launch(folder: Path, job_id: str = "j1", generation: int = 1, **over: obje
         "environment": {"MASTER_PORT": "1"},
         "lease_grace_s": 0.3,
         "log_bytes": 1 << 16,
+        "job_folders": ("/",),
         "checkpoints": str(folder / "checkpoints"),
     }
     return ShardLaunch(**{**given, **over})  # type: ignore[arg-type]
