@@ -37,6 +37,11 @@ class StateFolder:
         """Release the directory. Closing twice does no harm."""
         self._state_dir_lock.close()
 
+    @property
+    def is_current(self) -> bool:
+        """Return False if another service has led since, with a folder of its own: only the nodes know their gangs."""
+        return self._state_dir_lock.is_current
+
     def own(self, path: Path) -> Path:
         """Return the path through this service's own link: it leads nowhere once another service has taken over."""
         return self._state_dir_lock.path / path.relative_to(self._path)

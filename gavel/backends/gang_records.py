@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gavel.backends import machine
+from gavel.backends.lease_rules import END_REASONS
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome
 
@@ -63,6 +64,7 @@ def exit_record(record: Mapping[str, Any]) -> ExitRecord:
         exit_code=_whole(record, "exit_code", -(1 << 31), 1 << 31),
         message=_text(record, "message"),
         log_tail=_text(record, "log_tail"),
+        ended_by=_end_reason(record),
     )
     return ExitRecord(exit=exit_, boottime_s=_past_s(record, "boottime_s"))
 
@@ -123,6 +125,13 @@ def _outcome(record: Mapping[str, Any]) -> GangOutcome:
         return GangOutcome(str(record.get("outcome")))
     except ValueError as problem:
         raise ValueError("outcome is none that a gang has") from problem
+
+
+def _end_reason(record: Mapping[str, Any]) -> str:
+    reason = record.get("ended_by", "")  # a supervisor of an earlier version does not write it
+    if reason not in ("", *END_REASONS):
+        raise ValueError(f"ended_by must be one of {', '.join(END_REASONS)}")
+    return str(reason)
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

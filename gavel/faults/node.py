@@ -13,7 +13,7 @@ from gavel.faults.schedule import Schedule
 from gavel.faults.shard import SimulatedShard
 from gavel.types import JobId
 
-PORTS = tuple(range(20_000, 20_032))
+FIRST_PORT, PORTS_KEPT = 20_000, 8
 
 
 class SimulatedNode:
@@ -35,6 +35,8 @@ class SimulatedNode:
         self.starts: Counter[GangKey] = Counter()  # of parts, ever
         self.hears_until_s = 0.0  # supervisors of new parts are suspended until then
         self._schedule, self._run_of, self._on_change = schedule, run_of, on_change
+        self._free_ports: list[int] = []
+        self._used_ports = 0  # ever
         self._epoch = 0
         self._fences: dict[JobId, int] = {}
         self._boots = self._joins = 0
@@ -86,6 +88,7 @@ class SimulatedNode:
         if not may_launch(launch, is_over=is_over, fence=fence, live=self._live()):
             return
         self._raise_fence(launch.key[0], launch.key[1] + 1)
+        self._free_ports = [port for port in self._free_ports if port not in launch.ports]
         shard = SimulatedShard(
             launch,
             lease_boottime_s,
@@ -110,6 +113,13 @@ class SimulatedNode:
             if shard.is_live:
                 yield shard.launch
 
+    def _ports(self) -> tuple[int, ...]:
+        """Return the free ports, always the same number."""
+        while len(self._free_ports) < PORTS_KEPT:
+            self._free_ports.append(FIRST_PORT + self._used_ports)
+            self._used_ports += 1
+        return tuple(self._free_ports)
+
     def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
         by_key = {wanted.key: wanted for wanted in asked}
         shards = () if refused else tuple(shard.seen(by_key.get(key)) for key, shard in self.shards.items())
@@ -117,7 +127,7 @@ class SimulatedNode:
             boot_id=f"{self.name}-boot-{self._boots}",
             node_boottime_s=self.clock.boottime_s(),
             shards=shards,
-            ports=PORTS,
+            ports=self._ports(),
             refused=refused,
         )
 
@@ -129,7 +139,8 @@ class SimulatedNode:
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        """Let a new agent find everything on the disk."""
+        """Let a new agent find everything on the disk, and reserve other ports."""
+        self._free_ports.clear()
         for shard in self.shards.values():
             shard.read_anew()
 

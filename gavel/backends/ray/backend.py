@@ -19,11 +19,11 @@ from gavel.backends.gang import GangKey
 from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
-from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
+from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, stored_gangs
 from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
-from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
+from gavel.backends.ray.orders import LaunchSettings, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
     Order,
@@ -90,7 +90,7 @@ class RayBackend(FolderBackend):
         self._keep_code_s = ray.keep_code_s
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
-        self._forgetting: dict[GangKey, set[str]] = {}  # forgotten here, not yet on these nodes
+        self._forgetting: dict[GangKey, dict[str, tuple[int, ...]]] = {}  # forgotten here, not yet on these nodes
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
@@ -206,7 +206,7 @@ class RayBackend(FolderBackend):
         self._folder.raise_fence(key[0], key[1] + 1)
         gang.forget()
         del self._gangs[key]
-        self._forgetting[key] = set(gang.parts)
+        self._forgetting[key] = {node: part.launch.ports for node, part in gang.parts.items()}
         self._sharing.take(key)
         if not any(job_id == key[0] for job_id, _ in self._gangs):
             self._logs.forget(key[0])
@@ -263,7 +263,7 @@ class RayBackend(FolderBackend):
         )
         for key, nodes in list(self._forgetting.items()):
             if key not in reported:
-                nodes.discard(node)
+                nodes.pop(node, None)
             if not nodes:
                 del self._forgetting[key]
         for shard in shards:
@@ -286,8 +286,9 @@ class RayBackend(FolderBackend):
         was = gang.state, gang.is_stopping
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
-        for part in gang.look(self._settings.lease_grace_s, self._fleet.gone, self._fleet.may_speak):
-            until_s = part.lease_boottime_s + self._settings.lease_grace_s + LOST_MARGIN_S
+        fleet, grace_s = self._fleet, self._settings.lease_grace_s
+        for part in gang.look(grace_s, fleet.gone, fleet.may_speak, fleet.has_answered):
+            until_s = part.lease_boottime_s + grace_s + LOST_MARGIN_S
             self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
         if gang.state is GangState.ENDED:
             self._holdings.table.release(gang.key)
@@ -314,7 +315,8 @@ class RayBackend(FolderBackend):
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
 
     def _divide(self, gang: RayGang) -> bool:
-        parts = parts_of(gang, self._fleet, self._settings)
+        gangs, left = self._gangs.values(), self._forgetting
+        parts = parts_of(gang, self._fleet, self._settings, lambda node: ports_in_use(node, gangs, left))
         if parts is None:
             return False
         gang.read_secrets(self._settings.preparation.secrets_of)
@@ -363,14 +365,12 @@ class RayBackend(FolderBackend):
 
     def _adopt_own(self) -> None:
         """Load the gangs that an earlier service stored here; the nodes then report their present state."""
-        secrets_of = self._settings.preparation.secrets_of
-        for directory, _ in self._folder.gangs():
-            gang = read_gang(self._folder.own(directory), self._clock.now_s())
-            if gang is not None:
-                with suppress(NotFound, BackendUnavailable):  # its nodes may have them; without, none is told to start
-                    gang.secrets = secrets_of(gang.instruction.user, gang.instruction.secrets)
-                self._know(gang)
-                self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
+        gangs, self._outdated = stored_gangs(self._folder, self._clock.now_s())
+        for gang in gangs:
+            with suppress(NotFound, BackendUnavailable):  # its nodes may have them; without, none is told to start
+                gang.secrets = self._settings.preparation.secrets_of(gang.instruction.user, gang.instruction.secrets)
+            self._know(gang)
+            self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
 
     def _adopt(self, node: str, launch: ShardLaunch, lease_boottime_s: float) -> None:
         """Adopt a part that we did not order: its gang was in a lost state folder, or given up as lost."""
@@ -381,12 +381,8 @@ class RayBackend(FolderBackend):
             gang.state = GangState.RUNNING
             self._know(gang)
         if node not in gang.parts and gang.state is GangState.RUNNING:
-            gang.parts[node] = Part(
-                node=node,
-                launch=launch,
-                lease_boottime_s=lease_boottime_s,
-                lease_node_boottime_s=lease_boottime_s + (self._fleet.nodes[node].offset_s or 0.0),
-            )
+            offset_s = self._fleet.nodes[node].offset_s or 0.0
+            gang.adopt(node, launch, lease_boottime_s, offset_s, self._outdated.get(gang.key))
             self._remember(gang)
             self._holdings.hold(gang, self._clock.now_s())
 
