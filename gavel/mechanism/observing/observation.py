@@ -138,7 +138,8 @@ class _JobUpdates:
         queued = [job for job in tick.index.conditional.values() if job.state is JobState.QUEUED]
         for job in sorted((*queued, *self._unseen()), key=lambda job: job.id):
             if job.state is JobState.QUEUED:
-                self._dismiss_if_cancelled(job)
+                self._shorten_pause(job)
+                self._dismiss_if_cancelled(tick.jobs[job.id])
             else:
                 self._lose(job)
 
@@ -261,6 +262,11 @@ class _JobUpdates:
             line = JobEvent(job_id=job.id, at_s=at_s, kind="job.no_progress", message=why)
             after = changed(job, no_progress=why, reason=Reason.NO_PROGRESS, message=why)
             self.tick.put(after, *(() if job.no_progress else (line,)))
+
+    def _shorten_pause(self, job: Job) -> None:
+        after = lifecycle.shortened_pause(job, self.tick.now_s, backoff_s=self.lost_backoff_s)
+        if after is not job:
+            self.tick.put(after)
 
     def _dismiss_if_cancelled(self, job: Job) -> None:
         if job.cancel_requested:
