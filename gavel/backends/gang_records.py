@@ -4,7 +4,7 @@ Every function raises ValueError with a sentence that names the field, and nothi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -38,6 +38,18 @@ class ExitRecord:
 
     exit: GangExit
     boottime_s: float
+
+
+def record_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass for JSON, as `asdict` does, but share what is plain instead of copying it."""
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return record_of(value)
+    is_of_dataclasses = isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
+    return [record_of(each) for each in value] if is_of_dataclasses else value
 
 
 def gang_record(record: Mapping[str, Any], directory: Path) -> GangRecord:

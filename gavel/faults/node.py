@@ -28,6 +28,7 @@ class SimulatedNode:
         on_change: Callable[[SimulatedShard], None],
     ) -> None:
         self.index, self.name = index, f"node-{index}"
+        self.ray_id = f"{self.name}-0"  # under which the cluster lists it now
         self.clock = MachineClock(schedule.true_s, booted_at_s=-1000.0 * (index + 1), rate=plan.clock_rate)
         self.is_up = True
         self.cut_since_s: float | None = None  # its network is cut since then
@@ -40,19 +41,20 @@ class SimulatedNode:
         self._epoch = 0
         self._fences: dict[JobId, int] = {}
         self._boots = self._joins = 0
+        self._listed: RayNode | None = None  # as it was listed last
         self.slots = tuple(
             Slot(accelerator_type=plan.accelerator_type, resource=f"gavel:{plan.accelerator_type}", index=place)
             for place in range(plan.slots)
         )
 
-    @property
-    def ray_id(self) -> str:
-        """Return the id under which the cluster lists it now."""
-        return f"{self.name}-{self._joins}"
-
     def as_listed(self, problem: str = "") -> RayNode:
         """Return the node as the cluster lists it."""
-        return RayNode(ray_id=self.ray_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem)
+        listed = self._listed
+        if listed is None or (listed.ray_id, listed.problem) != (self.ray_id, problem):
+            self._listed = listed = RayNode(
+                ray_id=self.ray_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem
+            )
+        return listed
 
     # --- the agent ---
 
@@ -136,6 +138,7 @@ class SimulatedNode:
     def join_again(self) -> None:
         """Join the cluster under another id, with a new agent: it was given up."""
         self._joins += 1
+        self.ray_id = f"{self.name}-{self._joins}"
         self.restart_agent()
 
     def restart_agent(self) -> None:

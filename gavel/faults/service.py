@@ -1,12 +1,16 @@
 """One process of the service: it stands by, leads, and ticks the production driver, until a fault ends it."""
 
+import atexit
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import Answer, NodeLink, Order, RaySettings
+from gavel.backends.runtime import runtime_dir
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
@@ -48,6 +52,7 @@ class SimulatedBackend(RayBackend):
     def __init__(
         self, folder: Path, checkpoints: Path, settings: Settings, clock: SystemClock, term: Term, link: NodeLink
     ) -> None:
+        _give_runtime(folder)
         super().__init__(
             state_dir=folder,
             ray=RaySettings(address="simulated", checkpoints=str(checkpoints)),
@@ -319,6 +324,21 @@ class ServiceProcess:
         if self._around.strikes("in_exchange") or self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
             self._around.schedule.note(f"{self.name} dies in an exchange")
             raise ProcessKilled
+
+
+def _give_runtime(folder: Path) -> None:
+    """Let the state folder have the runtime of jobs, which no simulated job imports, without compiling it anew."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / "runtime").symlink_to(_runtime())
+
+
+@cache
+def _runtime() -> Path:
+    """Return a folder with the runtime of jobs, made once in a process."""
+    made = Path(mkdtemp(prefix="gavel-faults-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return runtime_dir(made).parent
 
 
 @cache

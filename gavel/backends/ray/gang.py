@@ -3,7 +3,7 @@
 import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
-from gavel.backends.gang_records import SPOILT, launch_from
+from gavel.backends.gang_records import SPOILT, launch_from, record_of
 from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, NotFound
@@ -142,13 +142,13 @@ class RayGang:
         self.directory.mkdir(mode=0o700, exist_ok=True)  # never its parents: a newer service may have removed our link
         expires_at_s = now_s + self.lease_boottime_s - machine.boottime_s()
         record = {
-            "instruction": asdict(self.instruction),
+            "instruction": record_of(self.instruction),
             "lease_expires_at_s": expires_at_s,
             "is_stopping": self.is_stopping,
-            "exit": asdict(self.exit) if self.exit else None,
+            "exit": record_of(self.exit) if self.exit else None,
             "parts": {
                 node: {
-                    "launch": asdict(part.launch),
+                    "launch": record_of(part.launch),
                     "log_offset": part.log_offset,
                     "samples_offset": part.samples_offset,
                     "is_foreign": part.is_foreign,
