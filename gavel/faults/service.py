@@ -2,13 +2,14 @@
 
 import atexit
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
 from gavel.backends.ray.backend import RayBackend
+from gavel.backends.ray.nodes import node_of_workers
 from gavel.backends.ray.protocol import Answer, NodeLink, Order, RaySettings
 from gavel.backends.runtime import runtime_dir
 from gavel.clock import SystemClock
@@ -37,7 +38,7 @@ from gavel.faults.stores import ProcessStore, SharedStores
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Changes, ThroughputEstimate
-from gavel.types import Term
+from gavel.types import Term, WorkerId
 
 RESTART_S = 3.0
 
@@ -50,7 +51,14 @@ class SimulatedBackend(RayBackend):
     """The production backend, without the check of the shared folder, which looks in a thread of its own."""
 
     def __init__(
-        self, folder: Path, checkpoints: Path, settings: Settings, clock: SystemClock, term: Term, link: NodeLink
+        self,
+        folder: Path,
+        checkpoints: Path,
+        settings: Settings,
+        clock: SystemClock,
+        term: Term,
+        link: NodeLink,
+        node_of: Mapping[WorkerId, str],
     ) -> None:
         _give_runtime(folder)
         super().__init__(
@@ -60,6 +68,7 @@ class SimulatedBackend(RayBackend):
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             term=term,
+            node_of=node_of,
             open_link=lambda *_: link,
         )
         self._shared = None
@@ -235,7 +244,11 @@ class ServiceProcess:
         around = self._around
         link = SimulatedLink(around.network, around.schedule, around.on_node, self._strikes_in_exchange)
         folder = around.folder / ("service" if self._sees_others else f"service-{self.index}")
-        self._backend = SimulatedBackend(folder, around.checkpoints, around.settings, self._system_clock, term, link)
+        plans = [each.plan for each in self._store.snapshot().round_records]
+        node_of = node_of_workers(around.stores.requests.cluster(), plans)
+        self._backend = SimulatedBackend(
+            folder, around.checkpoints, around.settings, self._system_clock, term, link, node_of
+        )
         self._link, self.generation = link, term.generation
         self._heart = Heart(
             self._leadership,
@@ -283,11 +296,15 @@ class ServiceProcess:
         except LeadershipLost:
             self._step_down()
             return self._candidate.look_every_s
+        except Violation:
+            raise
         except (InvariantViolated, InvalidTransition) as error:
             raise Violation("production_check", str(error)) from error
         except (GavelError, OSError) as error:
             self._around.schedule.note(f"{self.name} tick failed: {type(error).__name__}")
             return settings.idle_tick_s
+        except Exception as error:  # no fault explains it: the process would end with a traceback
+            raise Violation("every_tick_ends", repr(error)) from error
         if driver.halted:
             raise Violation("planning_goes_on", driver.halted)
         now_s = self._system_clock.now_s()

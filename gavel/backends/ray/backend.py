@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from gavel.backends import machine
 from gavel.backends.code_store import code_dir
@@ -23,6 +24,7 @@ from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, stored_gangs
 from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
+from gavel.backends.ray.nodes import Numbering
 from gavel.backends.ray.orders import LaunchSettings, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
@@ -47,7 +49,17 @@ from gavel.ports import (
     LaunchGang,
     StopGang,
 )
-from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, Observation, Term
+from gavel.types import (
+    Cluster,
+    EphemeralResource,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    Observation,
+    Term,
+    WorkerId,
+)
 
 ANSWER_LIMIT_S = 0.5  # seconds; a node that takes longer answers at the next look
 START_LIMIT_S = 0.3  # seconds; a group that takes longer is checked at the next look
@@ -58,9 +70,9 @@ class RayBackend(FolderBackend):
     """Runs gangs on the nodes of a Ray cluster; only the service with the latest `term` commands a cluster.
 
     One service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` says how
-    what jobs bring is made ready on the nodes. A job whose output folder grows beyond `output_bytes_per_job` (0: any
-    size) is ended. Not thread-safe but `read_log` and `notes`. Raises BackendUnavailable when another service uses
-    `state_dir`, InvalidRequest if Ray is not installed.
+    what jobs bring is made ready on the nodes; `node_of` has the workers that the store names (`Numbering`). A job
+    whose output folder grows beyond `output_bytes_per_job` (0: any size) is ended. Not thread-safe but `read_log` and
+    `notes`. Raises BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is not installed.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -74,6 +86,7 @@ class RayBackend(FolderBackend):
         output_bytes_per_job: int = 0,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
+        node_of: Mapping[WorkerId, str] = MappingProxyType({}),
         preparation: Preparation = PREPARATION,
         open_link: Callable[[RaySettings, Path], NodeLink] = Link,
     ) -> None:
@@ -101,7 +114,8 @@ class RayBackend(FolderBackend):
         self.calls: Mapping[str, int] = {}
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
-            self._fleet = Fleet(state_dir / "workers.json")
+            numbering = Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current)
+            self._fleet = Fleet(numbering)
             store = str(code_dir(state_dir.resolve()))
             self._link = open_link(replace(ray, code_store=store), state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())

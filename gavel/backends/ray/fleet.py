@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
@@ -63,8 +62,8 @@ class NodeView:
 class Fleet:
     """All nodes by name, and all workers that ever had a name."""
 
-    def __init__(self, numbering: Path) -> None:
-        self._numbering = Numbering(numbering)
+    def __init__(self, numbering: Numbering) -> None:
+        self._numbering = numbering
         self._met_boottime_s: float | None = None  # when Ray first listed its nodes to us
         self._has_met = False
         self._is_connected = False
