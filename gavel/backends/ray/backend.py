@@ -9,6 +9,7 @@ the gang's end. Orders travel with the one call a node a tick that also brings w
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,7 +21,7 @@ from gavel.backends.gang import GangKey
 from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
-from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, stored_gangs
+from gavel.backends.ray.gang import LOST_MARGIN_S, RayGang, stored_gangs
 from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
@@ -114,8 +115,7 @@ class RayBackend(FolderBackend):
         self.calls: Mapping[str, int] = {}
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
-            numbering = Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current)
-            self._fleet = Fleet(numbering)
+            self._fleet = Fleet(Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current))
             store = str(code_dir(state_dir.resolve()))
             self._link = open_link(replace(ray, code_store=store), state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())
@@ -272,9 +272,8 @@ class RayBackend(FolderBackend):
         node, offset_s = view.node.name, view.offset_s
         assert offset_s is not None, "a node that answered has a clock"
         reported = {shard.key for shard in shards}
-        self._lost.heard(
-            node, {shard.key for shard in shards if shard.state is not GangState.ENDED}, self._clock.now_s()
-        )
+        running = {shard.key for shard in shards if shard.state is not GangState.ENDED}
+        self._lost.heard(node, running, self._clock.now_s())
         for key, nodes in list(self._forgetting.items()):
             if key not in reported:
                 nodes.pop(node, None)
@@ -287,7 +286,9 @@ class RayBackend(FolderBackend):
                 self._adopt(node, shard.launch, shard.lease_node_boottime_s - offset_s)
             gang = self._gangs.get(shard.key)
             if gang is not None and node in gang.parts:
-                self._append_log(gang, gang.parts[node], shard)
+                has_more = self._logs.take(gang.key, gang.parts[node], shard)
+                if has_more and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
+                    self._remember(gang)
                 gang.take(node, shard, offset_s)
 
     def _busy_nodes(self) -> set[str]:
@@ -297,11 +298,10 @@ class RayBackend(FolderBackend):
     # --- gangs --------------------------------------------------------------------------------------------------
 
     def _look(self, gang: RayGang) -> None:
-        was = gang.state, gang.is_stopping
+        was, grace_s = (gang.state, gang.is_stopping), self._settings.lease_grace_s
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
-        fleet, grace_s = self._fleet, self._settings.lease_grace_s
-        for part in gang.look(grace_s, fleet.gone, fleet.may_speak, fleet.has_answered):
+        for part in gang.look(grace_s, self._fleet.gone, self._fleet.may_speak, self._fleet.has_answered):
             until_s = part.lease_boottime_s + grace_s + LOST_MARGIN_S
             self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
         if gang.state is GangState.ENDED:
@@ -329,8 +329,8 @@ class RayBackend(FolderBackend):
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
 
     def _divide(self, gang: RayGang) -> bool:
-        gangs, left = self._gangs.values(), self._forgetting
-        parts = parts_of(gang, self._fleet, self._settings, lambda node: ports_in_use(node, gangs, left))
+        in_use = partial(ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
+        parts = parts_of(gang, self._fleet, self._settings, in_use)
         if parts is None:
             return False
         gang.read_secrets(self._settings.preparation.secrets_of)
@@ -366,15 +366,6 @@ class RayBackend(FolderBackend):
             return f"an earlier gang of the job may still run on lost node {node} until its lease ends"
         return self._holdings.missing(gang, now_s)
 
-    def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
-        if shard.log and shard.log_offset > part.log_offset:
-            self._logs.append(gang.instruction.job_id, shard.log)
-        if shard.samples and shard.samples_offset > part.samples_offset:
-            with suppress(OSError):  # a full disk loses samples, nothing else
-                self._logs.append_samples(gang.key, shard.samples, part.launch.ranks)
-        if (shard.log or shard.samples) and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
-            self._remember(gang)
-
     # --- restart ------------------------------------------------------------------------------------------------
 
     def _adopt_own(self) -> None:
@@ -395,8 +386,8 @@ class RayBackend(FolderBackend):
             gang.state = GangState.RUNNING
             self._know(gang)
         if node not in gang.parts and gang.state is GangState.RUNNING:
-            offset_s = self._fleet.nodes[node].offset_s or 0.0
-            gang.adopt(node, launch, lease_boottime_s, offset_s, self._outdated.get(gang.key))
+            before, offset_s = self._outdated.get(gang.key), self._fleet.nodes[node].offset_s or 0.0
+            gang.adopt(node, launch, lease_boottime_s, offset_s, before)
             self._remember(gang)
             self._holdings.hold(gang, self._clock.now_s())
 
