@@ -3,11 +3,11 @@
 import re
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 from gavel.backends.checkpoint_retention import keep_checkpoint
 from gavel.backends.code_store import code_dir
+from gavel.backends.gang_records import record_of
 from gavel.backends.launch import Places
 from gavel.backends.machine import read_object, write_json
 from gavel.backends.runtime import runtime_dir
@@ -36,6 +36,11 @@ class StateFolder:
     def close(self) -> None:
         """Release the directory. Closing twice does no harm."""
         self._state_dir_lock.close()
+
+    @property
+    def is_current(self) -> bool:
+        """Return False if another service has led since, with a folder of its own: only the nodes know their gangs."""
+        return self._state_dir_lock.is_current
 
     def own(self, path: Path) -> Path:
         """Return the path through this service's own link: it leads nowhere once another service has taken over."""
@@ -126,7 +131,7 @@ class StateFolder:
 
     def keep_resources(self, resources: Iterable[EphemeralResource]) -> None:
         """Store the resources for the next service."""
-        write_json(str(self.own(self._path / "resources.json")), {"resources": [asdict(each) for each in resources]})
+        write_json(str(self.own(self._path / "resources.json")), {"resources": [record_of(each) for each in resources]})
 
     def keep_checkpoint(self, job_id: JobId, checkpoint: str) -> None:
         """Delete older checkpoints of the job but the newest of them. Raises InvalidRequest."""

@@ -4,12 +4,13 @@ Every function raises ValueError with a sentence that names the field, and nothi
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gavel.backends import machine
+from gavel.backends.lease_rules import END_REASONS
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome
 
@@ -39,6 +40,18 @@ class ExitRecord:
     boottime_s: float
 
 
+def record_of(value: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass for JSON, as `asdict` does, but share what is plain instead of copying it."""
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return record_of(value)
+    is_of_dataclasses = isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
+    return [record_of(each) for each in value] if is_of_dataclasses else value
+
+
 def gang_record(record: Mapping[str, Any], directory: Path) -> GangRecord:
     """Return what gang.json says of the gang whose folder this is, GANGS/JOB/GENERATION."""
     instruction = launch_from(_object(record, "instruction"))
@@ -63,6 +76,7 @@ def exit_record(record: Mapping[str, Any]) -> ExitRecord:
         exit_code=_whole(record, "exit_code", -(1 << 31), 1 << 31),
         message=_text(record, "message"),
         log_tail=_text(record, "log_tail"),
+        ended_by=_end_reason(record),
     )
     return ExitRecord(exit=exit_, boottime_s=_past_s(record, "boottime_s"))
 
@@ -123,6 +137,13 @@ def _outcome(record: Mapping[str, Any]) -> GangOutcome:
         return GangOutcome(str(record.get("outcome")))
     except ValueError as problem:
         raise ValueError("outcome is none that a gang has") from problem
+
+
+def _end_reason(record: Mapping[str, Any]) -> str:
+    reason = record.get("ended_by", "")  # a supervisor of an earlier version does not write it
+    if reason not in ("", *END_REASONS):
+        raise ValueError(f"ended_by must be one of {', '.join(END_REASONS)}")
+    return str(reason)
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

@@ -1,6 +1,7 @@
 """The rules of a lease on its node, apart from processes and files. Standard library only: supervisors use them."""
 
 CHECKPOINTED_EXIT_CODE = 75
+LEASE, STOP = END_REASONS = ("lease", "stop")  # why a supervisor ends a gang
 BACKSTOP_MARGIN_S = 30.0  # after lease and grace, the service ends what a supervisor has not ended
 
 
@@ -11,7 +12,7 @@ def extends(now_s: float, expires_s: float, wanted_s: float) -> bool:
 
 def end_reason(reason: str, *, is_over: bool, is_stopped: bool) -> str:
     """Return why a gang has to end ("lease" or "stop"), "" while it may run; a `reason` that it had before stays."""
-    return reason or ("stop" if is_stopped else "lease" if is_over else "")
+    return reason or (STOP if is_stopped else LEASE if is_over else "")
 
 
 def is_preemption(exit_code: int, *, is_ending: bool, is_over: bool) -> bool:

@@ -23,12 +23,16 @@ ALONE = "alone"  # stands for the database of a service without a term
 class StateDirLock:
     """Holds the directory until `close`, or until a newer term of the same database takes over.
 
-    A service without a term takes over from nobody. Raises BackendUnavailable when another service has the directory.
+    A service without a term takes over from nobody. `is_current` is False if a service with another directory has had a
+    term since the last one here: what is stored of gangs is then no longer true. Raises BackendUnavailable when another
+    service has the directory.
     """
 
     def __init__(self, state_dir: Path, term: Term | None) -> None:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._state_dir = state_dir
+        before = [each.generation for each in self._terms() if term and each.database == term.database]
+        self.is_current = term is None or term.generation <= max(before, default=term.generation) + 1
         self._lock = self._take_lock(term)
         try:
             self.path = state_dir / _name(self._enter(term or self._next_alone()))

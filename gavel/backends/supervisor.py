@@ -102,7 +102,7 @@ class Supervisor:
         outcome, exit_code, message = self._verdict()
         message = Mask(self._secrets).text(message)
         exit_record = {"outcome": outcome, "exit_code": exit_code, "message": message, "log_tail": self._log.tail()}
-        self._write("exit.json", exit_record | {"boottime_s": boottime_s()})
+        self._write("exit.json", exit_record | {"ended_by": self._lease.ended_by, "boottime_s": boottime_s()})
 
     def _prepare(self) -> None:
         if os.getsid(0) != os.getpid():

@@ -17,6 +17,7 @@ from gavel.backends.local import LocalBackend
 from gavel.backends.nameable_folders import job_folders_of
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
+from gavel.backends.ray.nodes import node_of_workers
 from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.ray.stored_outputs import outputs_place
 from gavel.backends.sandbox import bubblewrap
@@ -113,6 +114,7 @@ class Parts:
             preparation=_preparation(settings),
             environment=self._environment(),
             term=term,
+            node_of=node_of_workers(self.store.cluster(), [each.plan for each in self.store.snapshot().round_records]),
         )
 
     def _local(self, term: Term) -> LocalBackend:

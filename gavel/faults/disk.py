@@ -1,6 +1,8 @@
 """The folder of checkpoints that all nodes share: it may be full, slow, or lose what it has said to have written."""
 
+import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from gavel.types import JobId
@@ -22,21 +24,27 @@ class CheckpointDisk:
         if self.is_full:
             return None
         name = f"{generation}-{step}"
-        folder = self.root / job_id / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / CONTENT).write_text("" if self.is_torn else str(step))
+        folder = self._folder(job_id, name)
+        with suppress(FileExistsError):
+            os.makedirs(folder)
+        with open(os.path.join(folder, CONTENT), "w", encoding="utf-8") as file:
+            file.write("" if self.is_torn else str(step))
         return name
 
     def read(self, job_id: JobId, name: str) -> int | None:
         """Return the step that the checkpoint holds; None if it is gone or cannot be read."""
         try:
-            return int((self.root / job_id / name / CONTENT).read_text())
+            with open(os.path.join(self._folder(job_id, name), CONTENT), encoding="utf-8") as file:
+                return int(file.read())
         except (OSError, ValueError):
             return None
 
     def exists(self, job_id: JobId, name: str) -> bool:
         """Return True if the checkpoint is there, readable or not."""
-        return (self.root / job_id / name).is_dir()
+        return os.path.isdir(self._folder(job_id, name))
+
+    def _folder(self, job_id: JobId, name: str) -> str:
+        return os.path.join(self.root, job_id, name)
 
     def delete(self, job_id: JobId) -> None:
         """Delete all of the job's checkpoints."""

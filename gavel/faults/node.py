@@ -13,7 +13,7 @@ from gavel.faults.schedule import Schedule
 from gavel.faults.shard import SimulatedShard
 from gavel.types import JobId
 
-PORTS = tuple(range(20_000, 20_032))
+FIRST_PORT, PORTS_KEPT = 20_000, 8
 
 
 class SimulatedNode:
@@ -28,6 +28,7 @@ class SimulatedNode:
         on_change: Callable[[SimulatedShard], None],
     ) -> None:
         self.index, self.name = index, f"node-{index}"
+        self.ray_id = f"{self.name}-0"  # under which the cluster lists it now
         self.clock = MachineClock(schedule.true_s, booted_at_s=-1000.0 * (index + 1), rate=plan.clock_rate)
         self.is_up = True
         self.cut_since_s: float | None = None  # its network is cut since then
@@ -35,22 +36,25 @@ class SimulatedNode:
         self.starts: Counter[GangKey] = Counter()  # of parts, ever
         self.hears_until_s = 0.0  # supervisors of new parts are suspended until then
         self._schedule, self._run_of, self._on_change = schedule, run_of, on_change
+        self._free_ports: list[int] = []
+        self._used_ports = 0  # ever
         self._epoch = 0
         self._fences: dict[JobId, int] = {}
         self._boots = self._joins = 0
+        self._listed: RayNode | None = None  # as it was listed last
         self.slots = tuple(
             Slot(accelerator_type=plan.accelerator_type, resource=f"gavel:{plan.accelerator_type}", index=place)
             for place in range(plan.slots)
         )
 
-    @property
-    def ray_id(self) -> str:
-        """Return the id under which the cluster lists it now."""
-        return f"{self.name}-{self._joins}"
-
     def as_listed(self, problem: str = "") -> RayNode:
         """Return the node as the cluster lists it."""
-        return RayNode(ray_id=self.ray_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem)
+        listed = self._listed
+        if listed is None or (listed.ray_id, listed.problem) != (self.ray_id, problem):
+            self._listed = listed = RayNode(
+                ray_id=self.ray_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem
+            )
+        return listed
 
     # --- the agent ---
 
@@ -86,6 +90,7 @@ class SimulatedNode:
         if not may_launch(launch, is_over=is_over, fence=fence, live=self._live()):
             return
         self._raise_fence(launch.key[0], launch.key[1] + 1)
+        self._free_ports = [port for port in self._free_ports if port not in launch.ports]
         shard = SimulatedShard(
             launch,
             lease_boottime_s,
@@ -110,6 +115,13 @@ class SimulatedNode:
             if shard.is_live:
                 yield shard.launch
 
+    def _ports(self) -> tuple[int, ...]:
+        """Return the free ports, always the same number."""
+        while len(self._free_ports) < PORTS_KEPT:
+            self._free_ports.append(FIRST_PORT + self._used_ports)
+            self._used_ports += 1
+        return tuple(self._free_ports)
+
     def _answer(self, asked: tuple[ShardWanted, ...], refused: str = "") -> Answer:
         by_key = {wanted.key: wanted for wanted in asked}
         shards = () if refused else tuple(shard.seen(by_key.get(key)) for key, shard in self.shards.items())
@@ -117,7 +129,7 @@ class SimulatedNode:
             boot_id=f"{self.name}-boot-{self._boots}",
             node_boottime_s=self.clock.boottime_s(),
             shards=shards,
-            ports=PORTS,
+            ports=self._ports(),
             refused=refused,
         )
 
@@ -126,10 +138,12 @@ class SimulatedNode:
     def join_again(self) -> None:
         """Join the cluster under another id, with a new agent: it was given up."""
         self._joins += 1
+        self.ray_id = f"{self.name}-{self._joins}"
         self.restart_agent()
 
     def restart_agent(self) -> None:
-        """Let a new agent find everything on the disk."""
+        """Let a new agent find everything on the disk, and reserve other ports."""
+        self._free_ports.clear()
         for shard in self.shards.values():
             shard.read_anew()
 

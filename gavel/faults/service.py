@@ -1,12 +1,17 @@
 """One process of the service: it stands by, leads, and ticks the production driver, until a fault ends it."""
 
-from collections.abc import Callable
+import atexit
+import shutil
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 
 from gavel.backends.ray.backend import RayBackend
+from gavel.backends.ray.nodes import node_of_workers
 from gavel.backends.ray.protocol import Answer, NodeLink, Order, RaySettings
+from gavel.backends.runtime import runtime_dir
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
@@ -33,7 +38,7 @@ from gavel.faults.stores import ProcessStore, SharedStores
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Changes, ThroughputEstimate
-from gavel.types import Term
+from gavel.types import Term, WorkerId
 
 RESTART_S = 3.0
 
@@ -46,8 +51,16 @@ class SimulatedBackend(RayBackend):
     """The production backend, without the check of the shared folder, which looks in a thread of its own."""
 
     def __init__(
-        self, folder: Path, checkpoints: Path, settings: Settings, clock: SystemClock, term: Term, link: NodeLink
+        self,
+        folder: Path,
+        checkpoints: Path,
+        settings: Settings,
+        clock: SystemClock,
+        term: Term,
+        link: NodeLink,
+        node_of: Mapping[WorkerId, str],
     ) -> None:
+        _give_runtime(folder)
         super().__init__(
             state_dir=folder,
             ray=RaySettings(address="simulated", checkpoints=str(checkpoints)),
@@ -55,6 +68,7 @@ class SimulatedBackend(RayBackend):
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             term=term,
+            node_of=node_of,
             open_link=lambda *_: link,
         )
         self._shared = None
@@ -230,7 +244,11 @@ class ServiceProcess:
         around = self._around
         link = SimulatedLink(around.network, around.schedule, around.on_node, self._strikes_in_exchange)
         folder = around.folder / ("service" if self._sees_others else f"service-{self.index}")
-        self._backend = SimulatedBackend(folder, around.checkpoints, around.settings, self._system_clock, term, link)
+        plans = [each.plan for each in self._store.snapshot().round_records]
+        node_of = node_of_workers(around.stores.requests.cluster(), plans)
+        self._backend = SimulatedBackend(
+            folder, around.checkpoints, around.settings, self._system_clock, term, link, node_of
+        )
         self._link, self.generation = link, term.generation
         self._heart = Heart(
             self._leadership,
@@ -278,11 +296,15 @@ class ServiceProcess:
         except LeadershipLost:
             self._step_down()
             return self._candidate.look_every_s
+        except Violation:
+            raise
         except (InvariantViolated, InvalidTransition) as error:
             raise Violation("production_check", str(error)) from error
         except (GavelError, OSError) as error:
             self._around.schedule.note(f"{self.name} tick failed: {type(error).__name__}")
             return settings.idle_tick_s
+        except Exception as error:  # no fault explains it: the process would end with a traceback
+            raise Violation("every_tick_ends", repr(error)) from error
         if driver.halted:
             raise Violation("planning_goes_on", driver.halted)
         now_s = self._system_clock.now_s()
@@ -319,6 +341,21 @@ class ServiceProcess:
         if self._around.strikes("in_exchange") or self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
             self._around.schedule.note(f"{self.name} dies in an exchange")
             raise ProcessKilled
+
+
+def _give_runtime(folder: Path) -> None:
+    """Let the state folder have the runtime of jobs, which no simulated job imports, without compiling it anew."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        (folder / "runtime").symlink_to(_runtime())
+
+
+@cache
+def _runtime() -> Path:
+    """Return a folder with the runtime of jobs, made once in a process."""
+    made = Path(mkdtemp(prefix="gavel-faults-"))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return runtime_dir(made).parent
 
 
 @cache

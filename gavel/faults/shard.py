@@ -148,10 +148,10 @@ class SimulatedShard:
             return
         is_over = self._is_over()
         if code and is_preemption(code, is_ending=bool(self._ending), is_over=is_over):
-            self._end(GangExit(outcome=GangOutcome.PREEMPTED, exit_code=code, message=f"stopped: {self._reason}"))
+            outcome, message = GangOutcome.PREEMPTED, f"stopped: {self._reason}"
         else:
-            message = f"rank 0 ended with exit code {code}" if code else ""
-            self._end(GangExit(outcome=GangOutcome.EXITED, exit_code=code, message=message))
+            outcome, message = GangOutcome.EXITED, f"rank 0 ended with exit code {code}" if code else ""
+        self._end(GangExit(outcome=outcome, exit_code=code, message=message, ended_by=self._reason))
 
     def _lose_ranks(self) -> None:
         if self.has_ranks:

@@ -179,6 +179,7 @@ class Driver:
             estimator=estimator,
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
+            lease_grace_s=self._settings.lease_grace_s,
             start_limit_s=self._settings.start_limit_s,
             colocated=colocated(tick.seen.gangs),
         )

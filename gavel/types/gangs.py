@@ -87,12 +87,16 @@ class GangOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangExit:
-    """How a gang ended. `exit_code` is the first rank's that failed, negative for a signal, 0 if none failed."""
+    """How a gang ended. `exit_code` is the first rank's that failed, negative for a signal, 0 if none failed.
+
+    `ended_by` is why its supervisor had to end it, "lease" or "stop"; "" if it did not have to, or is gone itself.
+    """
 
     outcome: GangOutcome
     exit_code: int = 0
     message: str = ""
     log_tail: str = ""
+    ended_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,7 +148,7 @@ TEXTS = st.text(max_size=20) | st.sampled_from(["\ud800", "\0", "exited", "lost"
 NUMBERS = st.integers() | st.floats() | st.sampled_from([10**400, -1, 2**63, 1e308, float("inf"), float("nan"), True])
 FIELDS = (
     "boot_id lease_boottime_s instruction expires_boottime_s stop boottime_s pid start_time outcome exit_code message "
-    "log_tail fence task node argv requires env sequence kind step steps seconds metrics phases note secrets"
+    "log_tail ended_by fence task node argv requires env sequence kind step steps seconds metrics phases note secrets"
 )
 NAMES = st.sampled_from(tuple(FIELDS.split(" ")))
 VALUES = st.recursive(

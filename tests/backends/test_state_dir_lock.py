@@ -6,10 +6,12 @@ import pytest
 
 from gavel.backends.folder import StateFolder
 from gavel.backends.harness import find, gang, is_in, stop
+from gavel.backends.ray.gang import RayGang, stored_gangs
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.errors import BackendUnavailable
 from gavel.types import GangState, Term
 from tests.backends.clusters import LocalHarness
+from tests.backends.ray.test_agent import a_launch
 
 
 def term(generation: int, database: str = "db1") -> Term:
@@ -90,3 +92,27 @@ def test_gangs_run_on_under_the_next_leader_whatever_the_last_one_still_tries(ha
     harness.backend.execute(stop("runs"))
     harness.wait_until(is_in(GangState.RUNNING, "waits"))
     assert harness.processes() == 1
+
+
+def stored_by(folder: StateFolder) -> None:
+    """Store a gang there as the service of a Ray cluster does."""
+    launch = a_launch(Path("/nodes"))
+    made = RayGang(
+        instruction=launch.instruction, directory=folder.own_gang(folder.places("j1", 1)), lease_boottime_s=0.0
+    )
+    made.remember(0.0)
+
+
+@pytest.mark.parametrize(("later", "is_current"), [(term(2), True), (term(1), True), (term(3), False), (None, True)])
+def test_what_is_stored_of_gangs_counts_unless_another_service_has_led_since(
+    tmp_path: Path, later: Term | None, is_current: bool
+) -> None:
+    """It has a folder of its own, and may have extended or ended any of them."""
+    before = StateFolder(tmp_path, term(1))
+    stored_by(before)
+    before.close()
+    folder = StateFolder(tmp_path, later)
+    current, outdated = stored_gangs(folder, 0.0)
+    assert ([gang.key for gang in current], [*outdated]) == (([("j1", 1)], []) if is_current else ([], [("j1", 1)]))
+    assert len([*folder.gangs()]) == len(current), "what no longer counts is not read again"
+    folder.close()

@@ -219,7 +219,7 @@ def test_an_end_after_a_stop_is_a_preemption_unless_it_is_clean(
     gang.says("ready")
     gang.lease(stop=True)
     end = gang.exit()
-    assert (end["outcome"], end["exit_code"]) == (outcome, exit_code)
+    assert (end["outcome"], end["exit_code"], end["ended_by"]) == (outcome, exit_code, "stop")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_an_end_after_a_stop_is_a_preemption_unless_it_is_clean(
 def test_an_end_in_mid_lease_is_the_programs_own(gang: Gang, script: str, exit_code: int) -> None:
     gang.start(*shell(script))
     end = gang.exit()
-    assert (end["outcome"], end["exit_code"]) == ("exited", exit_code)
+    assert (end["outcome"], end["exit_code"], end["ended_by"]) == ("exited", exit_code, "")
 
 
 def test_75_after_the_lease_is_a_preemption_without_any_signal(gang: Gang) -> None:
@@ -238,7 +238,8 @@ def test_75_after_the_lease_is_a_preemption_without_any_signal(gang: Gang) -> No
     gang.lease(0.1)
     eventually(lambda: supervisor.boottime_s() > gang.read("lease.json")["expires_boottime_s"])
     (gang.folder / "go").touch()
-    assert (gang.exit()["outcome"], gang.exit()["exit_code"]) == ("preempted", 75)
+    end = gang.exit()
+    assert (end["outcome"], end["exit_code"], end["ended_by"]) == ("preempted", 75, "lease")
 
 
 def test_an_extended_lease_lets_the_gang_go_on(gang: Gang) -> None:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from gavel.backends import lease_rules
 from gavel.backends.folder_backend import FolderBackend
+from gavel.backends.ray import nodes
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.gang import Part, RayGang
 from gavel.backends.ray.lost import LostParts
@@ -225,13 +226,28 @@ def a_lost_node_is_taken_for_dead() -> Any:
 
 
 @planted
+@contextmanager
+def a_gang_on_a_node_that_is_away_is_forgotten() -> Iterator[None]:
+    def gangs_away(*_: object, **__: object) -> frozenset[Any]:
+        return frozenset()
+
+    with instead(observation, "gangs_away", gangs_away), instead(reconcile, "gangs_away", gangs_away):
+        yield
+
+
+@planted
+def workers_are_numbered_by_each_service() -> Any:
+    return instead(nodes, "_numbers_in", lambda node_of: {})
+
+
+@planted
 def a_silent_node_is_taken_for_dead() -> Any:
     original = RayGang.look
 
-    def look(self: RayGang, grace_s: float, gone: Mapping[str, str], may_speak: Any) -> list[Part]:
+    def look(self: RayGang, grace_s: float, gone: Mapping[str, str], may_speak: Any, has_answered: Any) -> list[Part]:
         for part in self.parts.values():
             part.lease_boottime_s -= 15.0
-        doubtful = original(self, grace_s, gone, may_speak)
+        doubtful = original(self, grace_s, gone, may_speak, has_answered)
         for part in self.parts.values():
             part.lease_boottime_s += 15.0
         return doubtful

@@ -71,8 +71,33 @@ SCENES = {
         program(), program(), faults=(Fault(at_s=0.1, kind=FaultKind.SOLVER, lasts_s=15.0, amount=1.0),)
     ),
 }
+FOLLOWED = replace(
+    scene(
+        program(seconds=60.0),
+        nodes=TWO_NODES,
+        faults=(
+            Fault(at_s=24.6, kind=FaultKind.PARTITION, target=0, lasts_s=40.0),
+            Fault(at_s=27.6, kind=FaultKind.CRASH, target=0, lasts_s=60.0),
+        ),
+    ),
+    processes=2,
+    process_rates=(1.0, 1.0),
+    shares_folder=False,
+    faults_until_s=120.0,
+)
+"""A node is cut off, the leader dies, and a service with a state folder of its own follows."""
+
 NOTICED_IN = {
-    "a_lost_node_is_taken_for_dead": (1, SCENES["a node that is cut off"]),
+    "a_lost_node_is_taken_for_dead": (
+        1,
+        scene(
+            program(seconds=60.0),
+            nodes=TWO_NODES,
+            faults=(Fault(at_s=24.6, kind=FaultKind.PARTITION, target=0, lasts_s=12.0),),
+        ),
+    ),
+    "a_gang_on_a_node_that_is_away_is_forgotten": (1, FOLLOWED),
+    "workers_are_numbered_by_each_service": (1, FOLLOWED),
     "a_node_has_no_fence": (
         2,
         scene(

@@ -1,8 +1,12 @@
 """A lost gang is nobody's failure: its job starts again, after pauses if that goes on, and not for ever."""
 
+from dataclasses import replace
+
 import pytest
 
+from gavel.mechanism.jobs.lifecycle import shortened_pause
 from gavel.types import JobState
+from tests.builders import a_job
 from tests.mechanism.world import GRACE_S, World, a_cluster_of_nodes
 
 STATED = {"throughput_steps_per_s": {"fast": 10.0}}
@@ -45,6 +49,15 @@ def test_a_job_that_pauses_holds_no_worker_and_starts_by_itself() -> None:
     assert world.job(job_id).state is JobState.QUEUED
     world.run(lambda: world.is_done(job_id))
     assert world.job(job_id).finished_at_s == pytest.approx(until_s + 40.0, abs=1.0)
+
+
+@pytest.mark.parametrize(("losses", "waits_s"), [(0, 0.0), (1, 0.0), (2, 4.0), (3, 8.0)])
+def test_a_clock_that_is_set_back_makes_no_pause_longer(losses: int, waits_s: float) -> None:
+    """Also where it is that of another host, whose service leads now."""
+    job = replace(a_job(), losses=losses, retry_at_s=5000.0)
+    assert shortened_pause(job, 1000.0, backoff_s=4.0).retry_at_s == 1000.0 + waits_s
+    assert shortened_pause(job, 4999.9, backoff_s=4.0).retry_at_s == min(5000.0, 4999.9 + waits_s)
+    assert shortened_pause(job, 5000.0, backoff_s=4.0) is job
 
 
 def test_a_durable_step_forgives_earlier_losses() -> None:

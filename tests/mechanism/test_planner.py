@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gavel.errors import InvariantViolated
 from gavel.mechanism.planning.invariants import check_plan
+from gavel.mechanism.planning.planner import Shares, pinned_rows
 from gavel.types import Allocation, Certificate, Cluster, Job, JobState, Node, RoundPlan, Worker
 from tests.builders import a_cluster, a_job, a_problem
 from tests.mechanism.planning import Planning
@@ -269,3 +270,11 @@ def test_any_allocation_gives_valid_plans_that_waste_no_worker(data: st.DataObje
                 for column, name in enumerate(cluster.accelerator_types):
                     can_run = view.problem.throughput_steps_per_s[row, 0, column] > 0
                     assert not can_run or free[name] < job.spec.scale_factor
+
+
+def test_gangs_that_still_start_are_pinned_also_while_no_node_is_there() -> None:
+    """The cluster then has no accelerator type, and nobody gets any time."""
+    shares = Shares(of_job=np.zeros((1, 0)), pairs=[], of_pair=np.zeros((0, 0)))
+    pinned, rows = pinned_rows([(0,)], shares, 1)
+    assert rows == (0,)
+    assert pinned.of_pair.shape == (0, 0)

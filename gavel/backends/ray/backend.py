@@ -9,7 +9,9 @@ the gang's end. Orders travel with the one call a node a tick that also brings w
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from gavel.backends import machine
 from gavel.backends.code_store import code_dir
@@ -19,11 +21,12 @@ from gavel.backends.gang import GangKey
 from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
-from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
+from gavel.backends.ray.gang import LOST_MARGIN_S, RayGang, stored_gangs
 from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
-from gavel.backends.ray.orders import LaunchSettings, parts_of, shards_wanted
+from gavel.backends.ray.nodes import Numbering
+from gavel.backends.ray.orders import LaunchSettings, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
     Order,
@@ -47,7 +50,17 @@ from gavel.ports import (
     LaunchGang,
     StopGang,
 )
-from gavel.types import Cluster, EphemeralResource, GangExit, GangOutcome, GangSeen, GangState, Observation, Term
+from gavel.types import (
+    Cluster,
+    EphemeralResource,
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    Observation,
+    Term,
+    WorkerId,
+)
 
 ANSWER_LIMIT_S = 0.5  # seconds; a node that takes longer answers at the next look
 START_LIMIT_S = 0.3  # seconds; a group that takes longer is checked at the next look
@@ -58,9 +71,9 @@ class RayBackend(FolderBackend):
     """Runs gangs on the nodes of a Ray cluster; only the service with the latest `term` commands a cluster.
 
     One service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` says how
-    what jobs bring is made ready on the nodes. A job whose output folder grows beyond `output_bytes_per_job` (0: any
-    size) is ended. Not thread-safe but `read_log` and `notes`. Raises BackendUnavailable when another service uses
-    `state_dir`, InvalidRequest if Ray is not installed.
+    what jobs bring is made ready on the nodes; `node_of` has the workers that the store names (`Numbering`). A job
+    whose output folder grows beyond `output_bytes_per_job` (0: any size) is ended. Not thread-safe but `read_log` and
+    `notes`. Raises BackendUnavailable when another service uses `state_dir`, InvalidRequest if Ray is not installed.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -74,6 +87,7 @@ class RayBackend(FolderBackend):
         output_bytes_per_job: int = 0,
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
+        node_of: Mapping[WorkerId, str] = MappingProxyType({}),
         preparation: Preparation = PREPARATION,
         open_link: Callable[[RaySettings, Path], NodeLink] = Link,
     ) -> None:
@@ -90,7 +104,7 @@ class RayBackend(FolderBackend):
         self._keep_code_s = ray.keep_code_s
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
-        self._forgetting: dict[GangKey, set[str]] = {}  # forgotten here, not yet on these nodes
+        self._forgetting: dict[GangKey, dict[str, tuple[int, ...]]] = {}  # forgotten here, not yet on these nodes
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
@@ -101,7 +115,7 @@ class RayBackend(FolderBackend):
         self.calls: Mapping[str, int] = {}
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
-            self._fleet = Fleet(state_dir / "workers.json")
+            self._fleet = Fleet(Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current))
             store = str(code_dir(state_dir.resolve()))
             self._link = open_link(replace(ray, code_store=store), state_dir / "bridge.log")
             self._holdings = Holdings(self._fleet, self._folder.resources())
@@ -206,7 +220,7 @@ class RayBackend(FolderBackend):
         self._folder.raise_fence(key[0], key[1] + 1)
         gang.forget()
         del self._gangs[key]
-        self._forgetting[key] = set(gang.parts)
+        self._forgetting[key] = {node: part.launch.ports for node, part in gang.parts.items()}
         self._sharing.take(key)
         if not any(job_id == key[0] for job_id, _ in self._gangs):
             self._logs.forget(key[0])
@@ -258,12 +272,11 @@ class RayBackend(FolderBackend):
         node, offset_s = view.node.name, view.offset_s
         assert offset_s is not None, "a node that answered has a clock"
         reported = {shard.key for shard in shards}
-        self._lost.heard(
-            node, {shard.key for shard in shards if shard.state is not GangState.ENDED}, self._clock.now_s()
-        )
+        running = {shard.key for shard in shards if shard.state is not GangState.ENDED}
+        self._lost.heard(node, running, self._clock.now_s())
         for key, nodes in list(self._forgetting.items()):
             if key not in reported:
-                nodes.discard(node)
+                nodes.pop(node, None)
             if not nodes:
                 del self._forgetting[key]
         for shard in shards:
@@ -273,7 +286,9 @@ class RayBackend(FolderBackend):
                 self._adopt(node, shard.launch, shard.lease_node_boottime_s - offset_s)
             gang = self._gangs.get(shard.key)
             if gang is not None and node in gang.parts:
-                self._append_log(gang, gang.parts[node], shard)
+                has_more = self._logs.take(gang.key, gang.parts[node], shard)
+                if has_more and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
+                    self._remember(gang)
                 gang.take(node, shard, offset_s)
 
     def _busy_nodes(self) -> set[str]:
@@ -283,11 +298,11 @@ class RayBackend(FolderBackend):
     # --- gangs --------------------------------------------------------------------------------------------------
 
     def _look(self, gang: RayGang) -> None:
-        was = gang.state, gang.is_stopping
+        was, grace_s = (gang.state, gang.is_stopping), self._settings.lease_grace_s
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
-        for part in gang.look(self._settings.lease_grace_s, self._fleet.gone, self._fleet.may_speak):
-            until_s = part.lease_boottime_s + self._settings.lease_grace_s + LOST_MARGIN_S
+        for part in gang.look(grace_s, self._fleet.gone, self._fleet.may_speak, self._fleet.has_answered):
+            until_s = part.lease_boottime_s + grace_s + LOST_MARGIN_S
             self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
         if gang.state is GangState.ENDED:
             self._holdings.table.release(gang.key)
@@ -314,7 +329,8 @@ class RayBackend(FolderBackend):
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
 
     def _divide(self, gang: RayGang) -> bool:
-        parts = parts_of(gang, self._fleet, self._settings)
+        in_use = partial(ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
+        parts = parts_of(gang, self._fleet, self._settings, in_use)
         if parts is None:
             return False
         gang.read_secrets(self._settings.preparation.secrets_of)
@@ -350,27 +366,16 @@ class RayBackend(FolderBackend):
             return f"an earlier gang of the job may still run on lost node {node} until its lease ends"
         return self._holdings.missing(gang, now_s)
 
-    def _append_log(self, gang: RayGang, part: Part, shard: ShardSeen) -> None:
-        if shard.log and shard.log_offset > part.log_offset:
-            self._logs.append(gang.instruction.job_id, shard.log)
-        if shard.samples and shard.samples_offset > part.samples_offset:
-            with suppress(OSError):  # a full disk loses samples, nothing else
-                self._logs.append_samples(gang.key, shard.samples, part.launch.ranks)
-        if (shard.log or shard.samples) and machine.boottime_s() - gang.remembered_boottime_s > REMEMBER_EVERY_S:
-            self._remember(gang)
-
     # --- restart ------------------------------------------------------------------------------------------------
 
     def _adopt_own(self) -> None:
         """Load the gangs that an earlier service stored here; the nodes then report their present state."""
-        secrets_of = self._settings.preparation.secrets_of
-        for directory, _ in self._folder.gangs():
-            gang = read_gang(self._folder.own(directory), self._clock.now_s())
-            if gang is not None:
-                with suppress(NotFound, BackendUnavailable):  # its nodes may have them; without, none is told to start
-                    gang.secrets = secrets_of(gang.instruction.user, gang.instruction.secrets)
-                self._know(gang)
-                self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
+        gangs, self._outdated = stored_gangs(self._folder, self._clock.now_s())
+        for gang in gangs:
+            with suppress(NotFound, BackendUnavailable):  # its nodes may have them; without, none is told to start
+                gang.secrets = self._settings.preparation.secrets_of(gang.instruction.user, gang.instruction.secrets)
+            self._know(gang)
+            self._sharing.mark_disturbed(gang.key, gang.instruction.worker_ids)
 
     def _adopt(self, node: str, launch: ShardLaunch, lease_boottime_s: float) -> None:
         """Adopt a part that we did not order: its gang was in a lost state folder, or given up as lost."""
@@ -381,12 +386,8 @@ class RayBackend(FolderBackend):
             gang.state = GangState.RUNNING
             self._know(gang)
         if node not in gang.parts and gang.state is GangState.RUNNING:
-            gang.parts[node] = Part(
-                node=node,
-                launch=launch,
-                lease_boottime_s=lease_boottime_s,
-                lease_node_boottime_s=lease_boottime_s + (self._fleet.nodes[node].offset_s or 0.0),
-            )
+            before, offset_s = self._outdated.get(gang.key), self._fleet.nodes[node].offset_s or 0.0
+            gang.adopt(node, launch, lease_boottime_s, offset_s, before)
             self._remember(gang)
             self._holdings.hold(gang, self._clock.now_s())
 

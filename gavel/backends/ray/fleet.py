@@ -1,8 +1,7 @@
 """The nodes as the service sees them: names, problems, clocks and free ports."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
@@ -24,8 +23,7 @@ class NodeView:
     workers: dict[WorkerId, Slot]
     offset_s: float | None = None
     boot_id: str = ""
-    ports: list[int] = field(default_factory=list)
-    reserved: set[int] = field(default_factory=set)
+    ports: tuple[int, ...] = ()  # that it has reserved, those of gangs it has not started yet included
     asked_boottime_s: float = 0.0
     found_boottime_s: float = 0.0
     found_problem: str = ""  # what its agent says of it
@@ -46,8 +44,7 @@ class NodeView:
         """Take an answer that has just come; its age is unknown, so the clock offset is only a lower bound."""
         self._bound_offset(answer)
         self.boot_id, self.found_problem = answer.boot_id, answer.problem
-        self.reserved &= set(answer.ports)
-        self.ports = [port for port in answer.ports if port not in self.reserved]
+        self.ports = answer.ports
 
     def _bound_offset(self, answer: Answer) -> None:
         """Keep the highest lower bound of the last answers: older ones are wrong by what the clocks drifted since."""
@@ -61,20 +58,12 @@ class NodeView:
             self._offsets_s = (self._offsets_s[0], max(self._offsets_s[1], offset_s))
         self.offset_s = max(self._offsets_s)
 
-    def take_ports(self, count: int) -> tuple[int, ...]:
-        """Return free ports of the node and reserve them. Raises IndexError if there are too few for now."""
-        if len(self.ports) < count:
-            raise IndexError(f"{self.node.name} has {len(self.ports)} free ports")
-        taken, self.ports = self.ports[:count], self.ports[count:]
-        self.reserved.update(taken)
-        return tuple(taken)
-
 
 class Fleet:
     """All nodes by name, and all workers that ever had a name."""
 
-    def __init__(self, numbering: Path) -> None:
-        self._numbering = Numbering(numbering)
+    def __init__(self, numbering: Numbering) -> None:
+        self._numbering = numbering
         self._met_boottime_s: float | None = None  # when Ray first listed its nodes to us
         self._has_met = False
         self._is_connected = False
@@ -106,6 +95,11 @@ class Fleet:
             all_heard = all(view.offset_s is not None or view.node.problem or not view.workers for view in views)
             self._has_met = all_heard or machine.boottime_s() - self._met_boottime_s > MEET_LIMIT_S
         return self._has_met
+
+    def has_answered(self, node: str) -> bool:
+        """Return True once the node has answered an order of this service, since it last came back."""
+        view = self.nodes.get(node)
+        return view is not None and view.offset_s is not None
 
     def may_speak(self, node: str) -> bool:
         """Return True while a silent node may not have been reached yet: its gangs are not lost yet."""

@@ -3,17 +3,18 @@
 import shutil
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
 from gavel.backends import machine
+from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
-from gavel.backends.gang_records import SPOILT, launch_from
-from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, extends
+from gavel.backends.gang_records import SPOILT, launch_from, record_of
+from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import LaunchGang
@@ -30,6 +31,7 @@ class Part:
     """The part of a gang on one node. `lease_boottime_s`: the latest lease end ever sent to it, in our boottime.
 
     `live_boottime_s` is when the node last reported that it runs: None if it never did, 0 before a restart of ours.
+    `is_foreign`: another service has launched it, and only its node knows its accelerators: it is not launched again.
     """
 
     node: str
@@ -37,6 +39,7 @@ class Part:
     lease_boottime_s: float
     lease_node_boottime_s: float  # the same instant, in the boottime of the node
     is_known: bool = False  # the node has reported it at least once
+    is_foreign: bool = False
     state: GangState = GangState.WAITING
     started_boottime_s: float | None = None
     ended_boottime_s: float | None = None
@@ -70,6 +73,7 @@ class Part:
         self.is_known = True
         if seen.state is not GangState.ENDED:
             self.live_boottime_s = machine.boottime_s()
+            self._learn_lease(seen.lease_node_boottime_s, offset_s)
         self.state, self.exit, self.has_more = seen.state, seen.exit, seen.has_more
         self.is_ready = seen.is_ready
         if self.started_boottime_s is None and seen.started_node_boottime_s is not None:
@@ -78,6 +82,12 @@ class Part:
             self.ended_boottime_s = seen.ended_node_boottime_s - offset_s
         self.reports_after = max([self.reports_after, *(report.sequence for report in seen.reports)])
         self.log_offset, self.samples_offset = seen.log_offset, seen.samples_offset
+
+    def _learn_lease(self, node_boottime_s: float, offset_s: float) -> None:
+        """Take a lease that ends later than any we have sent: another service has sent it."""
+        if node_boottime_s > self.lease_node_boottime_s:
+            self.lease_node_boottime_s = node_boottime_s
+            self.lease_boottime_s = max(self.lease_boottime_s, node_boottime_s - offset_s)
 
     def lose(self, message: str) -> None:
         """End the part as lost; if its node never showed it, it did not start and counts as preempted."""
@@ -132,15 +142,16 @@ class RayGang:
         self.directory.mkdir(mode=0o700, exist_ok=True)  # never its parents: a newer service may have removed our link
         expires_at_s = now_s + self.lease_boottime_s - machine.boottime_s()
         record = {
-            "instruction": asdict(self.instruction),
+            "instruction": record_of(self.instruction),
             "lease_expires_at_s": expires_at_s,
             "is_stopping": self.is_stopping,
-            "exit": asdict(self.exit) if self.exit else None,
+            "exit": record_of(self.exit) if self.exit else None,
             "parts": {
                 node: {
-                    "launch": asdict(part.launch),
+                    "launch": record_of(part.launch),
                     "log_offset": part.log_offset,
                     "samples_offset": part.samples_offset,
+                    "is_foreign": part.is_foreign,
                 }
                 for node, part in self.parts.items()
             },
@@ -198,11 +209,47 @@ class RayGang:
         self.fresh += [report for report in seen.reports if report.sequence > part.reports_after]
         part.take(seen, offset_s)
 
-    def look(self, grace_s: float, gone: Mapping[str, str], may_speak: Callable[[str], bool]) -> list[Part]:
+    def adopt(
+        self,
+        node: str,
+        launch: ShardLaunch,
+        lease_boottime_s: float,
+        offset_s: float,
+        outdated: "RayGang | None" = None,
+    ) -> None:
+        """Take the part that a node has and we did not launch, and expect the others of its gang on their nodes.
+
+        `outdated` is the gang as we knew it before another service had it: what it wrote until then is here.
+        """
+        for name in dict.fromkeys(launch.node_of_rank):
+            if name != node and name in self.parts:
+                continue
+            ranks = tuple(rank for rank, of_rank in enumerate(launch.node_of_rank) if of_rank == name)
+            there = launch if name == node else replace(launch, ranks=ranks, slots=(), ports=())
+            self.parts[name] = Part(
+                node=name,
+                launch=there,
+                lease_boottime_s=lease_boottime_s,
+                lease_node_boottime_s=lease_boottime_s + offset_s if name == node else 0.0,
+                live_boottime_s=0.0,
+                is_foreign=True,
+            )
+            if outdated is not None and (before := outdated.parts.get(name)) is not None:
+                self.parts[name].log_offset = before.log_offset
+                self.parts[name].samples_offset = before.samples_offset
+
+    def look(
+        self,
+        grace_s: float,
+        gone: Mapping[str, str],
+        may_speak: Callable[[str], bool],
+        has_answered: Callable[[str], bool],
+    ) -> list[Part]:
         """1 lose parts whose node is gone, 2 stop all if a part failed, 3 end the gang once all parts are over.
 
-        `gone`: nodes that Ray has lost, with the reason; `may_speak`: whether a silent node may still report. Returns
-        the parts lost just now whose lease is not over: where only the network is cut, they may still run.
+        `gone`: nodes that Ray has lost, with the reason; `may_speak`: whether a silent node may still report;
+        `has_answered`: whether a node has. Returns the parts lost just now whose lease is not over: where only the
+        network is cut, they may still run.
         """
         if self.state is not GangState.RUNNING:
             return []
@@ -216,7 +263,9 @@ class RayGang:
             elif not has_ended and is_lost:
                 doubtful += [] if is_past else [part]
                 part.lose(gone.get(part.node, f"node {part.node} did not report how it ended"))
-        if any(_failed(part.exit) for part in self.parts.values()):
+            elif not has_ended and part.is_foreign and not part.is_known and has_answered(part.node):
+                part.lose(f"node {part.node} does not have its part")
+        if any(part.is_silent or _failed(part.exit) for part in self.parts.values()):
             self.is_stopping, self.reason = True, self.reason or "another part of the gang failed"
         if all(part.is_over for part in self.parts.values()):
             self.end(self._verdict())
@@ -226,13 +275,19 @@ class RayGang:
     def _verdict(self) -> GangExit:
         """Return the exit of the first part that failed; else of one that was preempted; else of rank 0's.
 
-        Ranks that saved since ranks on another node had to stop, or were lost, have not failed.
+        Ranks that saved since ranks on another node had to stop, or were lost, have not failed. Ranks that lose their
+        peers end as they like, and where the lease ended first on another node its clock does not tell which was first.
         """
         parts = sorted(self.parts.values(), key=lambda part: part.failed_boottime_s)
         preempted = [part.exit for part in parts if part.exit and part.exit.outcome is GangOutcome.PREEMPTED]
         is_stopped = bool(preempted) or any(part.exit and part.exit.outcome is GangOutcome.LOST for part in parts)
         ended_badly = (part for part in parts if part.is_silent or _failed(part.exit))
-        failed = [part.exit for part in ended_badly if not (is_stopped and _has_saved(part.exit))]
+        has_lease_ended = any(exit_.ended_by == LEASE for exit_ in preempted)
+        failed = [
+            part.exit
+            for part in ended_badly
+            if not (is_stopped and _has_saved(part.exit)) and not (has_lease_ended and _has_exited(part.exit))
+        ]
         first = min(self.parts.values(), key=lambda part: part.launch.ranks[0])
         chosen = next(iter((*failed, *preempted)), first.exit)
         assert chosen is not None, "a part that is over says how"
@@ -240,9 +295,14 @@ class RayGang:
         return replace(chosen, log_tail=chosen.log_tail or tail)
 
 
+def _has_exited(exit_: GangExit | None) -> bool:
+    """Return True for the exit of ranks that ended by themselves."""
+    return exit_ is not None and exit_.outcome is GangOutcome.EXITED
+
+
 def _has_saved(exit_: GangExit | None) -> bool:
     """Return True for the exit of ranks that were asked to stop, and saved."""
-    return exit_ is not None and exit_.outcome is GangOutcome.EXITED and exit_.exit_code == CHECKPOINTED_EXIT_CODE
+    return exit_ is not None and _has_exited(exit_) and exit_.exit_code == CHECKPOINTED_EXIT_CODE
 
 
 def _failed(exit_: GangExit | None) -> bool:
@@ -250,6 +310,21 @@ def _failed(exit_: GangExit | None) -> bool:
     if exit_ is None or exit_.outcome is GangOutcome.PREEMPTED:
         return False
     return exit_.outcome is not GangOutcome.EXITED or exit_.exit_code != 0
+
+
+def stored_gangs(folder: StateFolder, now_s: float) -> tuple[list[RayGang], dict[GangKey, RayGang]]:
+    """Return the gangs that an earlier service stored there, and apart from them those whose record is out of date.
+
+    A service with a folder of its own that has led since may have extended or ended each of them: only their nodes
+    know. Such records are deleted.
+    """
+    read = (read_gang(folder.own(directory), now_s) for directory, _ in folder.gangs())
+    gangs = [gang for gang in read if gang is not None]
+    if folder.is_current:
+        return gangs, {}
+    for gang in gangs:
+        gang.forget()
+    return [], {gang.key: gang for gang in gangs}
 
 
 def read_gang(directory: Path, now_s: float) -> RayGang | None:
@@ -278,5 +353,6 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> RayGan
         gang.parts[node].live_boottime_s = 0.0
         gang.parts[node].log_offset = part["log_offset"]
         gang.parts[node].samples_offset = part.get("samples_offset", 0)
+        gang.parts[node].is_foreign = part.get("is_foreign", False)
         gang.state = GangState.ENDED if gang.exit else GangState.RUNNING
     return gang

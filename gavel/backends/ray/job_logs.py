@@ -1,10 +1,13 @@
 """The bounded log of each job: the output of its ranks on all nodes."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.gang import GangKey
 from gavel.backends.output import Log
+from gavel.backends.ray.gang import Part
+from gavel.backends.ray.protocol import ShardSeen
 from gavel.backends.ray.samples import take
 from gavel.types import JobId
 
@@ -38,3 +41,12 @@ class JobLogs:
         """Close every file."""
         for job_id in list(self._logs):
             self.forget(job_id)
+
+    def take(self, key: GangKey, part: Part, shard: ShardSeen) -> bool:
+        """Append what a node sends of its part's output and samples; return False if it sends none."""
+        if shard.log and shard.log_offset > part.log_offset:
+            self.append(key[0], shard.log)
+        if shard.samples and shard.samples_offset > part.samples_offset:
+            with suppress(OSError):  # a full disk loses samples, nothing else
+                self.append_samples(key, shard.samples, part.launch.ranks)
+        return bool(shard.log or shard.samples)

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.accelerators import slug
 from gavel.backends.ray.protocol import RayNode, Slot
 from gavel.backends.ray.slots import slots_of
-from gavel.types import Node, Worker, WorkerId
+from gavel.types import Cluster, Node, RoundPlan, Worker, WorkerId
 
 NAME_LABEL = "gavel/node"
 REGION_LABELS = ("ray.io/availability-region", "gavel/region")
@@ -71,13 +72,20 @@ class Numbering:
     """Names of workers, `TYPE-NUMBER`, unique in the cluster; a node that returns gets its old names again.
 
     Stored in a file, since leases in the store name workers. Numbers of nodes that are gone are given again only once
-    `forget` has said that nothing refers to them.
+    `forget` has said that nothing refers to them. `node_of` is the node of each worker that the store names, "" if it
+    is away: what a service with a state folder of its own has named. It replaces a file that is not there, or not
+    `is_current`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, node_of: Mapping[WorkerId, str] = MappingProxyType({}), *, is_current: bool) -> None:
         self._path = str(path)
-        stored = machine.read_object(path) or {"nodes": {}}
-        self._numbers: dict[str, dict[str, list[int]]] = stored["nodes"]  # node -> type -> number of each worker
+        stored = machine.read_object(path) if is_current else None
+        self._numbers: dict[str, dict[str, list[int]]] = {}  # node -> type -> number of each worker
+        if stored is not None:
+            self._numbers = stored["nodes"]
+        elif node_of:
+            self._numbers = _numbers_in(node_of)
+            self._write()
 
     def workers(self, node: str, slots: Sequence[Slot]) -> dict[WorkerId, Slot]:
         """Return the node's workers by name, in slot order. Raises OSError if new names cannot be stored."""
@@ -114,6 +122,22 @@ class Numbering:
 
     def _write(self) -> None:
         machine.write_json(self._path, {"nodes": self._numbers})
+
+
+def _numbers_in(node_of: Mapping[WorkerId, str]) -> dict[str, dict[str, list[int]]]:
+    numbers: dict[str, dict[str, list[int]]] = {}
+    for worker, node in node_of.items():
+        kind, _, number = worker.rpartition("-")
+        if number.isdecimal():  # a worker of another backend may have another name
+            numbers.setdefault(node, {}).setdefault(kind, []).append(int(number))
+    return numbers
+
+
+def node_of_workers(cluster: Cluster, plans: Iterable[RoundPlan]) -> dict[WorkerId, str]:
+    """Return the node of each worker that the store names, in the order of its slots; "" for nodes that are away."""
+    leased = {worker: "" for plan in plans for lease in plan.leases for worker in lease.worker_ids}
+    present = {worker.id: worker.node for worker in cluster.workers}
+    return present | {worker: node for worker, node in leased.items() if worker not in present}
 
 
 def as_worker(worker_id: WorkerId, node: str, slot: Slot, *, shares_core: bool) -> Worker:

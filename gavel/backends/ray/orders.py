@@ -1,7 +1,7 @@
 """The orders to nodes: the parts of each gang whose group is held, and everything for the next call."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gavel.backends.gang import GangKey
@@ -32,17 +32,34 @@ class LaunchSettings:
     preparation: Preparation = PREPARATION
 
 
-def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str, Part] | None:
-    """Return the gang divided among its nodes; None if one of them cannot start anything now."""
+Forgetting = Mapping[GangKey, Mapping[str, tuple[int, ...]]]
+"""The ports of gangs that are forgotten, by each node that may have them still."""
+
+
+def ports_in_use(node: str, gangs: Iterable[RayGang], forgetting: Forgetting) -> set[int]:
+    """Return the ports that gangs have there. A node offers those of a gang that it has not started, too."""
+    launched = [gang.parts[node].launch.ports for gang in gangs if node in gang.parts]
+    left = [ports[node] for ports in forgetting.values() if node in ports]
+    return {port for ports in (*launched, *left) for port in ports}
+
+
+def parts_of(
+    gang: RayGang, fleet: Fleet, settings: LaunchSettings, in_use: Callable[[str], Collection[int]]
+) -> dict[str, Part] | None:
+    """Return the gang divided among its nodes; None if one of them cannot start anything now.
+
+    `in_use`: the ports of a node that other gangs have.
+    """
     worker_ids = gang.instruction.worker_ids
     node_of_rank = tuple(fleet.place_of[worker][0] for worker in worker_ids)
     views = [fleet.nodes[node] for node in dict.fromkeys(node_of_rank) if node in fleet.nodes]
     if len(views) < len(set(node_of_rank)) or not all(view.is_usable for view in views):
         return None
     head = views[0]
-    if len(head.ports) < PORTS_PER_GANG:
+    taken = in_use(head.node.name)
+    ports = tuple(port for port in head.ports if port not in taken)[:PORTS_PER_GANG]
+    if len(ports) < PORTS_PER_GANG:
         return None  # its next answer brings more reserved ports
-    ports = head.take_ports(PORTS_PER_GANG)
     address = head.node.address if len(views) > 1 else "127.0.0.1"
     environment = {**settings.environment, **_meeting_place(address, ports, len(worker_ids))}
     parts = {}
@@ -76,9 +93,7 @@ def parts_of(gang: RayGang, fleet: Fleet, settings: LaunchSettings) -> dict[str,
     return parts
 
 
-def shards_wanted(
-    view: NodeView, gangs: Iterable[RayGang], forgetting: Mapping[GangKey, set[str]]
-) -> tuple[ShardWanted, ...]:
+def shards_wanted(view: NodeView, gangs: Iterable[RayGang], forgetting: Forgetting) -> tuple[ShardWanted, ...]:
     """Return every shard that a node has to know; once sent, the node may hold the leases that they name."""
     node = view.node.name
     wanted = [_wanted(gang, gang.parts[node], view) for gang in gangs if node in gang.parts]
@@ -99,7 +114,7 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
         lease_node_boottime_s=part.lease_node_boottime_s,
         stop=gang.is_stopping and part.state is not GangState.ENDED,
         reason=gang.reason,
-        launch=None if part.is_known or gang.lacks_secrets else part.launch,
+        launch=None if part.is_known or part.is_foreign or gang.lacks_secrets else part.launch,
         secrets={} if part.is_known else gang.secrets or {},
         go=all(each.is_ready for each in gang.parts.values()),
         reports_after=part.reports_after,

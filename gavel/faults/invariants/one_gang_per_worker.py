@@ -1,4 +1,4 @@
-"""I1: a worker holds one gang, or one packed pair; in the plans and on the nodes."""
+"""I1: a worker holds one gang, or one packed pair, in the plans and on the nodes; a port of a node has one gang."""
 
 from collections import defaultdict
 from itertools import combinations
@@ -32,9 +32,13 @@ class OneGangPerWorker(Invariant):
                     raise self.fail(f"round {plan.round_index} leases {worker} to {one.job_id} and {other.job_id}")
 
     def after_change(self, evidence: Evidence) -> None:
-        """Check that no slot of a node has the ranks of two gangs."""
+        """Check that no slot and no port of a node has the ranks of two gangs."""
+        port_of: dict[tuple[str, int], SimulatedShard] = {}
         holder: dict[tuple[str, str, int], SimulatedShard] = {}
         for node, shard in evidence.running():
+            for port in shard.launch.ports:
+                if port_of.setdefault((node.name, port), shard) is not shard:
+                    raise self.fail(f"{node.name} runs {shard.launch.key} and another gang on port {port}")
             for slot in shard.launch.slots:
                 key = (node.name, slot.resource, slot.index)
                 other = holder.setdefault(key, shard)

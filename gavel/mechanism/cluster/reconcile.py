@@ -4,10 +4,11 @@ Level triggered: the same inputs give the same instructions, and after a missed 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gavel.mechanism.cluster.away import gangs_away
 from gavel.mechanism.cluster.nodes import Nodes, overdue, usable
 from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
 from gavel.types import EphemeralResource, GangSeen, GangState, Job, JobId, JobState, Lease, Observation, RoundPlan
@@ -57,10 +58,18 @@ def reconcile(
             for job_id, generation in leaving
         ),
     ]
-    return Actions(launches=tuple(_launches(in_force.values(), jobs, seen, nodes)), instructions=tuple(instructions))
+    due = list(_due(in_force.values(), jobs, seen, nodes))
+    away = gangs_away(rounds, seen.cluster, now_s, lease_grace_s=lease_grace_s) if due else frozenset()
+    launches = tuple(lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
+    return Actions(launches=launches, instructions=tuple(instructions))
 
 
-def _launches(leases: Iterable[Lease], jobs: Mapping[JobId, Job], seen: Observation, nodes: Nodes) -> Iterator[Lease]:
+def _may_run_away(job: Job, lease: Lease, away: Collection[GangKey]) -> bool:
+    """Return True if the gang that the job had before may still run on a node that is away."""
+    return job.generation < lease.generation and (job.id, job.generation) in away
+
+
+def _due(leases: Iterable[Lease], jobs: Mapping[JobId, Job], seen: Observation, nodes: Nodes) -> Iterator[Lease]:
     """The leases in force whose gangs may start now, on workers that are there."""
     gangs = _by_job(seen.gangs)
     due = [

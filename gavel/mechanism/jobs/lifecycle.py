@@ -195,10 +195,20 @@ def weighed(job: Job, end: Ended, *, retries: int, backoff_s: float) -> Ended:
     if job.losses >= retries:
         message = f"The job lost {job.losses + 1} gangs in a row without a durable step. {end.message}"
         return replace(end, kind=EventKind.BROKE, reason=Reason.LOST_TOO_OFTEN, message=message)
-    pause_s = min(LOST_BACKOFF_MAX_S, backoff_s * 2 ** (job.losses - 1)) if job.losses else 0.0
+    pause_s = _pause_s(job.losses, backoff_s)
     later = f"after {pause_s:g} s" if pause_s else "at once"
     message = f"{end.message} The job starts again {later}."
     return replace(end, retry_at_s=end.at_s + pause_s, message=message)
+
+
+def _pause_s(losses_before: int, backoff_s: float) -> float:
+    return min(LOST_BACKOFF_MAX_S, backoff_s * 2 ** (losses_before - 1)) if losses_before else 0.0
+
+
+def shortened_pause(job: Job, now_s: float, *, backoff_s: float) -> Job:
+    """Return the job, which pauses no longer from now than its last loss made it: the clock may have been set back."""
+    until_s = now_s + _pause_s(max(0, job.losses - 1), backoff_s)
+    return changed(job, retry_at_s=until_s) if job.retry_at_s > until_s else job
 
 
 def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 
+from gavel.mechanism.cluster.away import gangs_away
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
@@ -88,6 +89,7 @@ def apply_observation(
     estimator: ThroughputEstimator,
     lost_retries: int,
     lost_backoff_s: float,
+    lease_grace_s: float,
     start_limit_s: float,
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]],
 ) -> None:
@@ -102,6 +104,7 @@ def apply_observation(
         estimator=estimator,
         lost_retries=lost_retries,
         lost_backoff_s=lost_backoff_s,
+        lease_grace_s=lease_grace_s,
         start_limit_s=start_limit_s,
         colocated=colocated,
         served=Served(
@@ -123,6 +126,7 @@ class _JobUpdates:
     estimator: ThroughputEstimator
     lost_retries: int
     lost_backoff_s: float
+    lease_grace_s: float
     start_limit_s: float
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
     served: Served  # until now
@@ -138,14 +142,20 @@ class _JobUpdates:
         queued = [job for job in tick.index.conditional.values() if job.state is JobState.QUEUED]
         for job in sorted((*queued, *self._unseen()), key=lambda job: job.id):
             if job.state is JobState.QUEUED:
-                self._dismiss_if_cancelled(job)
+                self._shorten_pause(job)
+                self._dismiss_if_cancelled(tick.jobs[job.id])
             else:
                 self._lose(job)
 
     def _unseen(self) -> list[Job]:
-        """The jobs with a gang that no node and no plan has."""
+        """The jobs with a gang that no node and no plan has, and that no node that is away may have."""
         seen = {(gang.job_id, gang.generation) for gang in self.tick.seen.gangs}
         unseen = [job for job in self.tick.index.leased.values() if (job.id, job.generation) not in seen]
+        if not unseen:
+            return []
+        tick = self.tick
+        away = gangs_away(tick.round_plans, tick.seen.cluster, tick.now_s, lease_grace_s=self.lease_grace_s)
+        unseen = [job for job in unseen if (job.id, job.generation) not in away]
         return [job for job in unseen if not (job.is_wanted and (job.id, job.generation) in self._planned)]
 
     @cached_property
@@ -261,6 +271,11 @@ class _JobUpdates:
             line = JobEvent(job_id=job.id, at_s=at_s, kind="job.no_progress", message=why)
             after = changed(job, no_progress=why, reason=Reason.NO_PROGRESS, message=why)
             self.tick.put(after, *(() if job.no_progress else (line,)))
+
+    def _shorten_pause(self, job: Job) -> None:
+        after = lifecycle.shortened_pause(job, self.tick.now_s, backoff_s=self.lost_backoff_s)
+        if after is not job:
+            self.tick.put(after)
 
     def _dismiss_if_cancelled(self, job: Job) -> None:
         if job.cancel_requested:

@@ -250,7 +250,7 @@ def pinned_rows(together: Iterable[tuple[int, ...]], shares: Shares, count: int)
             pairs.append(pair)
             of_pair.append(np.zeros(shares.of_job.shape[1]))
         pinned[count + pairs.index(pair)] = None
-    of_pairs = np.array(of_pair).reshape(-1, shares.of_job.shape[1])
+    of_pairs = np.array(of_pair).reshape(len(of_pair), shares.of_job.shape[1])  # maybe of no type: no node is there
     return Shares(of_job=shares.of_job, pairs=pairs, of_pair=of_pairs), tuple(pinned)
 
 

@@ -11,6 +11,7 @@ from gavel.backends import machine
 from gavel.backends.ray.fleet import NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
 from gavel.backends.ray.lost import LostParts
+from gavel.backends.ray.orders import ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import Answer, RayNode, ShardSeen
 from gavel.types import GangExit, GangOutcome, GangState
 from tests.backends.ray.test_agent import a_launch
@@ -42,8 +43,8 @@ def silent(node: str) -> bool:
     return False
 
 
-def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = "") -> ShardSeen:
-    end = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail)
+def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = "", by: str = "") -> ShardSeen:
+    end = GangExit(outcome=outcome, exit_code=code, message=f"{outcome} {code}", log_tail=tail, ended_by=by)
     return ShardSeen(
         key=("j1", 1), state=GangState.ENDED, lease_node_boottime_s=0.0, ended_node_boottime_s=at_s, exit=end
     )
@@ -54,7 +55,10 @@ def ended(outcome: GangOutcome, code: int = 0, at_s: float = 1.0, tail: str = ""
     [
         ([ended(EXITED), ended(EXITED)], "exited 0"),
         ([ended(PREEMPTED, 75), ended(PREEMPTED, 75)], "preempted 75"),
-        ([ended(EXITED, 9, at_s=2.0), ended(PREEMPTED, 75, at_s=1.0)], "exited 9"),
+        ([ended(EXITED, 9, at_s=2.0), ended(PREEMPTED, 75, at_s=1.0, by="stop")], "exited 9"),
+        ([ended(EXITED, 1, at_s=2.0), ended(PREEMPTED, -9, at_s=1.0, by="lease")], "preempted -9"),
+        ([ended(EXITED, 1, at_s=1.0), ended(PREEMPTED, -9, at_s=2.0, by="lease")], "preempted -9"),
+        ([ended(NOT_STARTED, 127), ended(PREEMPTED, 75, by="lease")], "not_started 127"),
         ([ended(EXITED, 9, at_s=2.0), ended(EXITED, 4, at_s=1.0)], "exited 4"),
         ([ended(EXITED), ended(PREEMPTED, 75)], "preempted 75"),
         ([ended(EXITED), ended(NOT_STARTED, 127)], "not_started 127"),
@@ -68,7 +72,7 @@ def test_the_first_part_that_failed_speaks_for_the_gang(tmp_path: Path, parts: l
     gang = a_gang(tmp_path, "n0", "n1")
     for node, seen in zip(("n0", "n1"), parts, strict=True):
         gang.take(node, seen, 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert gang.state is GangState.ENDED
     assert gang.exit is not None
     assert gang.exit.message == expected
@@ -86,7 +90,7 @@ def test_ranks_that_end_since_a_node_was_lost_are_not_to_blame(tmp_path: Path, i
     else:
         gang.take("n1", replace(ended(LOST), state=GangState.RUNNING, exit=None, ended_node_boottime_s=None), 0.0)
     gang.take("n0", ended(EXITED, 1, at_s=machine.boottime_s()), 0.0)
-    gang.look(0.3, {"n1": "Ray lost node n1"}, silent)
+    gang.look(0.3, {"n1": "Ray lost node n1"}, silent, silent)
     assert gang.exit is not None
     assert gang.exit.outcome in (LOST, PREEMPTED)
 
@@ -95,7 +99,7 @@ def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tm
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(PREEMPTED, 75, tail="loss is nan"), 0.0)
     gang.take("n1", ended(LOST), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert gang.exit is not None
     assert (gang.exit.outcome, gang.exit.log_tail) == (LOST, "loss is nan")
 
@@ -103,35 +107,35 @@ def test_the_tail_of_rank_zero_is_told_when_the_part_that_failed_said_nothing(tm
 def test_a_part_that_ends_well_does_not_stop_the_others(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(EXITED), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert (gang.state, gang.is_stopping) == (GangState.RUNNING, False)
 
 
 def test_a_part_that_fails_stops_the_others(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
     gang.take("n0", ended(EXITED, 1), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert (gang.state, gang.is_stopping) == (GangState.RUNNING, True)
 
 
 def test_a_part_on_a_lost_node_is_lost_at_once_and_told_as_doubtful(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0", "n1")
-    (doubtful,) = gang.look(0.3, {"n1": "Ray lost node n1"}, silent)
+    (doubtful,) = gang.look(0.3, {"n1": "Ray lost node n1"}, silent, silent)
     assert doubtful.node == "n1"
     assert gang.is_stopping
-    assert gang.look(0.3, {"n1": "Ray lost node n1"}, silent) == []
+    assert gang.look(0.3, {"n1": "Ray lost node n1"}, silent, silent) == []
     gang.take("n0", ended(PREEMPTED, 75), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert gang.exit is not None
     assert (gang.exit.outcome, gang.exit.message) == (LOST, "Ray lost node n1")
 
 
 def test_a_silent_part_is_lost_only_when_its_last_lease_is_over(tmp_path: Path) -> None:
     late = a_gang(tmp_path, "n0", lasts_s=-1.0)
-    assert late.look(5.0, {}, silent) == []
+    assert late.look(5.0, {}, silent, silent) == []
     assert late.state is GangState.RUNNING
     over = a_gang(tmp_path, "n0", lasts_s=-LOST_MARGIN_S - 1.0)
-    assert over.look(0.3, {}, silent) == []
+    assert over.look(0.3, {}, silent, silent) == []
     assert over.exit is not None
     assert over.exit.outcome is LOST
 
@@ -139,7 +143,7 @@ def test_a_silent_part_is_lost_only_when_its_last_lease_is_over(tmp_path: Path) 
 def test_a_part_is_not_lost_while_its_node_may_yet_speak(tmp_path: Path) -> None:
     """Ray itself may be gone for longer than a lease; the end of the gang, and its last checkpoint, come later."""
     gang = a_gang(tmp_path, "n0", lasts_s=-100.0)
-    assert gang.look(0.3, {}, lambda node: True) == []
+    assert gang.look(0.3, {}, lambda node: True, silent) == []
     assert gang.state is GangState.RUNNING
 
 
@@ -147,7 +151,7 @@ def test_a_part_that_no_node_ever_showed_was_not_started(tmp_path: Path) -> None
     """No attempt of the job is lost with it."""
     gang = a_gang(tmp_path, "n0", lasts_s=-10.0)
     gang.parts["n0"].is_known = False
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert gang.exit is not None
     assert gang.exit.outcome is PREEMPTED
 
@@ -170,11 +174,97 @@ def test_a_gang_is_read_back_as_it_was_kept(tmp_path: Path) -> None:
 def test_an_end_is_read_back(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0")
     gang.take("n0", ended(EXITED, 3), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     gang.remember(0.0)
     again = read_gang(gang.directory, 0.0)
     assert again is not None
     assert (again.state, again.exit) == (GangState.ENDED, gang.exit)
+
+
+def adopted(folder: Path, *, lasts_s: float = 60.0) -> RayGang:
+    """A gang of two nodes that another service launched; only `n0` has reported its part."""
+    launch = a_launch(folder, ranks=(0,), node_of_rank=("n0", "n1"))
+    lease_s = machine.boottime_s() + lasts_s
+    gang = RayGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=lease_s)
+    gang.state = GangState.RUNNING
+    gang.adopt("n0", launch, lease_s, 0.0)
+    return gang
+
+
+def test_a_gang_that_is_adopted_is_not_over_before_all_of_its_nodes_have_reported(tmp_path: Path) -> None:
+    """Else its job would start anew, or fail, while a part of it still runs on a node that is cut off."""
+    gang = adopted(tmp_path)
+    gang.take("n0", ended(EXITED, 1, at_s=machine.boottime_s()), 0.0)
+    gang.look(0.3, {}, silent, silent)
+    assert gang.state is GangState.RUNNING
+    gang.take("n1", ended(LOST, at_s=machine.boottime_s() + 1.0), 0.0)
+    gang.look(0.3, {}, silent, silent)
+    assert gang.exit is not None
+    assert gang.exit.outcome is LOST
+
+
+def test_a_part_of_an_adopted_gang_that_its_node_does_not_have_ends_the_gang(tmp_path: Path) -> None:
+    """It was never started, and no order of an earlier service is obeyed there any more."""
+    gang = adopted(tmp_path)
+    gang.look(0.3, {}, silent, lambda node: node == "n1")
+    assert gang.is_stopping
+    gang.take("n0", ended(PREEMPTED, 75), 0.0)
+    gang.look(0.3, {}, silent, lambda node: True)
+    assert gang.exit is not None
+    assert gang.exit.outcome is PREEMPTED
+
+
+def test_a_part_of_an_adopted_gang_is_lost_when_its_lease_is_over(tmp_path: Path) -> None:
+    gang = adopted(tmp_path, lasts_s=-10.0)
+    gang.take("n0", ended(EXITED, 1), 0.0)
+    gang.look(0.3, {}, silent, silent)
+    assert gang.exit is not None
+    assert gang.exit.outcome is PREEMPTED
+
+
+def test_a_part_that_another_service_launched_is_not_launched_again(tmp_path: Path) -> None:
+    """Which accelerators it has only its own node knows; also after a restart."""
+    gang = adopted(tmp_path)
+    gang.remember(0.0)
+    again = read_gang(gang.directory, 0.0)
+    assert again is not None
+    for each in (gang, again):
+        view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={}, offset_s=0.0)
+        (wanted,) = shards_wanted(view, [each], {})
+        assert (wanted.key, wanted.launch) == (gang.key, None)
+
+
+def test_a_lease_that_another_service_has_extended_is_not_over_with_ours(tmp_path: Path) -> None:
+    gang = a_gang(tmp_path, "n0", lasts_s=-10.0)
+    seen = ShardSeen(key=gang.key, state=GangState.RUNNING, lease_node_boottime_s=machine.boottime_s() + 60.0)
+    gang.take("n0", seen, 0.0)
+    gang.look(0.3, {}, silent, silent)
+    assert gang.state is GangState.RUNNING
+
+
+def test_what_an_adopted_gang_wrote_before_another_service_had_it_is_not_written_again(tmp_path: Path) -> None:
+    outdated = a_gang(tmp_path, "n0", "n1")
+    outdated.parts["n1"].log_offset, outdated.parts["n1"].samples_offset = 17, 5
+    gang = adopted(tmp_path)
+    gang.parts.clear()
+    gang.adopt("n0", outdated.parts["n0"].launch, 0.0, 0.0, outdated)
+    assert (gang.parts["n1"].log_offset, gang.parts["n1"].samples_offset) == (17, 5)
+
+
+# --- ports ------------------------------------------------------------------------------------------------------
+
+
+def test_a_port_has_one_gang_until_its_node_has_forgotten_it(tmp_path: Path) -> None:
+    """A node that has not started a gang yet offers its ports still; also to a service that was started anew."""
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.parts["n0"].launch = replace(gang.parts["n0"].launch, ports=(10, 11))
+    gang.remember(0.0)
+    again = read_gang(gang.directory, 0.0)
+    assert again is not None
+    assert ports_in_use("n0", [again], {}) == {10, 11}
+    assert ports_in_use("n1", [again], {}) == set()
+    assert ports_in_use("n0", [], {gang.key: {"n0": (10, 11)}}) == {10, 11}
+    assert ports_in_use("n0", [], {}) == set()
 
 
 # --- lost parts -------------------------------------------------------------------------------------------------
@@ -242,14 +332,3 @@ def test_another_boot_begins_another_clock() -> None:
     view.take(Answer(boot_id="one", node_boottime_s=machine.boottime_s() + 500))
     view.take(Answer(boot_id="two", node_boottime_s=machine.boottime_s() - 500))
     assert view.offset_s == pytest.approx(-500, abs=0.5)
-
-
-def test_a_port_is_promised_once() -> None:
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
-    answer = Answer(boot_id="b", node_boottime_s=0.0, ports=(10, 11, 12))
-    view.take(answer)
-    assert view.take_ports(2) == (10, 11)
-    view.take(answer)  # given before the node heard of it
-    assert view.take_ports(1) == (12,)
-    with pytest.raises(IndexError):
-        view.take_ports(1)

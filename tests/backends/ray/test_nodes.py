@@ -87,20 +87,37 @@ def test_nodes_are_called_by_label_then_host_then_host_and_id() -> None:
 
 def test_workers_keep_their_names_when_nodes_come_go_and_return(tmp_path: Path) -> None:
     two, one = slots_of({"gavel:a": 2.0}, {}), slots_of({"gavel:a": 1.0}, {})
-    numbering = Numbering(tmp_path / "workers.json")
+    numbering = Numbering(tmp_path / "workers.json", is_current=True)
     assert list(numbering.workers("n1", two)) == ["a-0", "a-1"]
     assert list(numbering.workers("n2", one)) == ["a-2"]
     numbering.forget(["n1"])
     assert list(numbering.workers("n3", one)) == ["a-0"]
-    restarted = Numbering(tmp_path / "workers.json")
+    restarted = Numbering(tmp_path / "workers.json", is_current=True)
     assert list(restarted.workers("n2", one)) == ["a-2"]
     assert list(restarted.workers("n1", two)) == ["a-1", "a-3"]
+
+
+def test_a_service_with_another_folder_names_workers_as_the_store_does(tmp_path: Path) -> None:
+    """Else a lease of a node that is away would be that of another node, and its gang would be started twice."""
+    two, one = slots_of({"gavel:a": 2.0}, {}), slots_of({"gavel:a": 1.0}, {})
+    Numbering(tmp_path / "workers.json", is_current=True).workers("n2", two)
+    node_of = {"a-3": "n1", "a-2": "n1", "a-0": "", "local": "n9"}
+    for is_current in (False, True):  # what it has named is stored
+        numbering = Numbering(tmp_path / "workers.json", node_of, is_current=is_current)
+        assert list(numbering.workers("n1", two)) == ["a-3", "a-2"]
+        assert list(numbering.workers("n2", one)) == ["a-1"]
+
+
+def test_without_a_file_the_names_are_those_of_the_store(tmp_path: Path) -> None:
+    numbering = Numbering(tmp_path / "workers.json", {"a-1": "n1"}, is_current=True)
+    assert list(numbering.workers("n2", slots_of({"gavel:a": 1.0}, {}))) == ["a-0"]
+    assert list(numbering.workers("n1", slots_of({"gavel:a": 1.0}, {}))) == ["a-1"]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 3), st.booleans()), max_size=30))
 def test_no_two_nodes_ever_share_a_worker(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     """Nodes come with any number of workers, grow, shrink, go for good; names stay apart, and those of a node stay."""
-    numbering = Numbering(tmp_path_factory.mktemp("n") / "workers.json")
+    numbering = Numbering(tmp_path_factory.mktemp("n") / "workers.json", is_current=True)
     named: dict[str, list[str]] = {}
     for node, count, leaves in steps:
         if leaves:
