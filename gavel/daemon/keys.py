@@ -69,7 +69,7 @@ class Address:
         self._is_offered = self._leads = False
 
     def offer(self) -> None:
-        """Write this process's URL, unless the file names another process that is running and this one does not lead."""
+        """Write this process's URL, unless the file names another process that runs and this one does not lead."""
         with self._lock:
             self._is_offered = True
             named = self._named()

@@ -79,6 +79,35 @@ class Gradients:
             each.grad = state[name].to(each.device) if name in state else None
 
 
+class Values:
+    """The variables of a script that `function` returns, of which one step leaves to the next what it needs."""
+
+    def __init__(self, function: Callable[[], tuple[Any, ...]]) -> None:
+        self._function = function
+        self._restored: tuple[Any, ...] | None = None
+
+    def latest(self) -> tuple[Any, ...]:
+        """Return the values of the checkpoint, tensors on the devices of those of the script; else as they are."""
+        now = self._function()
+        return now if self._restored is None else tuple(map(_moved, self._restored, now))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of the values as they are now. Raises TypeError if they are no tuple."""
+        values = self._function()
+        if not isinstance(values, tuple):
+            raise TypeError(f"values: the function returned a {type(values).__name__}; let it return a tuple: (best,)")
+        return {"values": host_copy(values)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Have `latest` return the values of `state`."""
+        self._restored = state["values"]
+
+
+def _moved(restored: Any, present: Any) -> Any:
+    both = isinstance(restored, torch.Tensor) and isinstance(present, torch.Tensor)
+    return restored.to(present.device) if both else restored
+
+
 def host_copy(value: Any) -> Any:
     """Return a copy of nested dicts and lists, with every tensor in host memory."""
     if isinstance(value, torch.Tensor):
