@@ -319,7 +319,7 @@ class JobView(NeedsView):
     steps_done: int
     steps_reported: int
     total_steps: int | None = Field(description="As submitted, else as the program said; null while nobody has.")
-    has_stated_steps: bool = Field(description="Whether the submission said `total_steps`.")
+    submitted_steps: int | None = Field(description="`total_steps` of the submission; null: it had none.")
     scale_factor: int
     weight: float
     preemptible: bool

@@ -149,7 +149,7 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "data": dict(spec.data),
         "code": None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
         "labels": dict(spec.labels),
-        "has_stated_steps": spec.total_steps is not None,
+        "submitted_steps": spec.total_steps,
         "scale_factor": spec.scale_factor,
         "weight": spec.weight,
         "preemptible": spec.preemptible,

@@ -4,6 +4,8 @@ import ast
 from collections.abc import Iterator
 
 from gavel.cli.batch_loops import BatchLoop, batch_loops
+from gavel.cli.carried import Carried
+from gavel.cli.loop_exits import Placed, exits
 from gavel.cli.script_text import Advice, Script, is_on_one_line, keyword_of, set_by
 
 OPTIMIZER, SCHEDULER = r"torch\.optim\.(?!lr_scheduler).+", r"torch\.optim\.lr_scheduler\..+"
@@ -23,19 +25,36 @@ def torch(script: Script) -> Advice:
     if len(loops) != 1 or not ({"accelerator"} <= states.keys() or {"model", "optimizer"} <= states.keys()):
         return Advice("PyTorch", None, TORCH_HINT)
     outer, inner, sums = loops[0].epochs, loops[0].statement, _accumulates(loops[0].statement)
+    summed = states.get("model") or _accumulated_model(inner)
     named = (*outer.names, loops[0].outside, *states.values())
     has_all = all(script.has_all(each, outer.statement) for each in named)
-    if not has_all or (sums and "model" not in states) or not all(map(is_on_one_line, (outer.place, inner.iter))):
+    if not has_all or (sums and summed is None) or not all(map(is_on_one_line, (outer.place, inner.iter))):
         return Advice("PyTorch", None, TORCH_HINT)
+    carried = Carried(script, loops[0], frozenset(ast.unparse(each) for each in states.values()))
+    if obstacle := carried.obstacle or _inline_exit(script, carried.epoch_exits):
+        return Advice("PyTorch", None, f"{obstacle}\n{TORCH_HINT}")
     run = loops[0].owner + script.unused("run", "training", "gavel_run")
     given = {"loader": loops[0].outside, "epochs": outer.epochs, **states}
-    given |= {"gradients": states["model"]} if sums else {}
+    given |= {"gradients": summed} if sums and summed is not None else {}
     arguments = ", ".join(f"{key}={ast.unparse(value)}" for key, value in given.items())
+    values = ", ".join(carried.values) + ("," if len(carried.values) == 1 else "")
     script.add_import("from gavel_runtime.torch import checkpointed")
-    script.insert(outer.statement, f"{run} = checkpointed({arguments})")
+    script.insert(
+        outer.statement, f"{run} = checkpointed({arguments}{f', values=lambda: ({values})' if values else ''})"
+    )
+    if values:
+        script.insert(outer.statement, f"{values} = {run}.values")
     script.replace(outer.place, outer.with_run(run))
+    for each in carried.epoch_exits:
+        script.insert(each.statement, f"{run}.finish()")
     _take_batches(script, loops[0], run)
     return Advice("PyTorch", script.changed(), TORCH_HINT)
+
+
+def _inline_exit(script: Script, left: list[Placed]) -> str:
+    """Return a sentence on an exit that no line can be put ahead of; empty if there is none."""
+    inline = [each.statement for each in left if not script.begins_its_line(each.statement)]
+    return f"line {inline[0].lineno}: put `{ast.unparse(inline[0])}` on a line of its own" if inline else ""
 
 
 def _take_batches(script: Script, loop: BatchLoop, run: str) -> None:
@@ -48,7 +67,7 @@ def _take_batches(script: Script, loop: BatchLoop, run: str) -> None:
 
 def _number_from_here(script: Script, loop: BatchLoop, run: str) -> None:
     """Have `enumerate` go on with its numbers in the middle of an epoch."""
-    done, iterated = f"{run}.step % len({ast.unparse(loop.loader)})", loop.statement.iter
+    done, iterated = f"{run}.first_batch", loop.statement.iter
     while isinstance(iterated, ast.Call) and iterated is not loop.loader:
         if ast.unparse(iterated.func) == "enumerate":
             first = iterated.args[1] if len(iterated.args) > 1 else keyword_of(iterated, "start")
@@ -69,6 +88,14 @@ def _accumulates(loop: ast.For) -> bool:
         and any(isinstance(each, ast.Attribute) and each.attr == "zero_grad" for each in ast.walk(node))
         for node in nodes
     )
+
+
+def _accumulated_model(loop: ast.For) -> ast.expr | None:
+    """Return the model of Accelerate's `accumulate(model)`; None where there is no such call, or several models."""
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    models = [each.args for each in calls if isinstance(each.func, ast.Attribute) and each.func.attr == "accumulate"]
+    is_clear = len(models) == 1 and len(models[0]) == 1 and isinstance(models[0][0], ast.Name | ast.Attribute)
+    return models[0][0] if is_clear else None
 
 
 def _counting_loops(tree: ast.AST) -> Iterator[tuple[ast.For, ast.expr]]:
@@ -121,9 +148,12 @@ def jax(script: Script) -> Advice:
         "    run.state = params, opt_state    # at the end of each step",
     )
     loops = [(loop, total) for loop, total in _counting_loops(script.tree) if _carried(script, loop)]
-    if len(loops) != 1 or not is_on_one_line(loops[0][0].iter) or _leaves_out_its_end(loops[0][0]):
+    if len(loops) != 1 or not is_on_one_line(loops[0][0].iter):
         return Advice(name, None, hint)
     loop, total = loops[0]
+    cut = exits(loop, continues=True)
+    if obstacle := _draws(loop) or _inline_exit(script, cut):
+        return Advice(name, None, f"{obstacle}\n{hint}")
     state = _carried(script, loop)
     variables = ", ".join(state) + ("," if len(state) == 1 else "")
     script.add_import("from gavel_runtime.jax import checkpointed")
@@ -131,6 +161,10 @@ def jax(script: Script) -> Advice:
     script.insert(loop, f"{run} = checkpointed(({variables}), total={ast.unparse(total)})")
     script.insert(loop, f"{variables} = {run}.state")
     script.replace(loop.iter, f"{run}.steps()")
+    for each in cut:
+        script.insert(each.statement, f"{run}.state = {variables}")
+        if not isinstance(each.statement, ast.Continue):
+            script.insert(each.statement, f"{run}.finish()")
     script.insert_after(loop.body[-1], f"{run}.state = {variables}")
     return Advice(name, script.changed(), hint)
 
@@ -155,8 +189,11 @@ def _read_before_set(body: list[ast.stmt], always_set: set[str]) -> list[str]:
     return names
 
 
-def _leaves_out_its_end(loop: ast.For) -> bool:
-    """Return whether a step may end early, or draw from an iterator, whose position is not saved."""
-    nodes = [node for statement in loop.body for node in ast.walk(statement)]
-    draws = any(isinstance(node, ast.Call) and ast.unparse(node.func) == "next" for node in nodes)
-    return draws or bool(loop.orelse) or any(isinstance(node, ast.Continue | ast.Break | ast.For) for node in nodes)
+def _draws(loop: ast.For) -> str:
+    """Return a sentence on an iterator that a step draws from, whose position is not saved; empty if there is none."""
+    for node in (node for statement in loop.body for node in ast.walk(statement)):
+        if isinstance(node, ast.For) or (isinstance(node, ast.Call) and ast.unparse(node.func) == "next"):
+            return (
+                f"line {node.lineno}: nothing saves how far the iterator is; take the batch by its step, batches[step]"
+            )
+    return ""

@@ -147,8 +147,9 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
         fields.pop("kind", None)
     elif "/" not in view["kind"]:  # a kind of the catalogue brings its own program
         fields.pop("argv", None)
-    if not view["has_stated_steps"]:
-        fields.pop("total_steps", None)
+    fields.pop("total_steps", None)
+    if view["submitted_steps"] is not None:
+        fields["total_steps"] = view["submitted_steps"]
     if fields.get("deadline_at_s", 0) <= (time.time() if now_s is None else now_s):
         fields.pop("deadline_at_s", None)
     comment = f"# job {job['id']}\n"

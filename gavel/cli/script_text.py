@@ -103,6 +103,14 @@ class Script:
             if re.fullmatch(pattern, self.origin(node.value.func))
         ]
 
+    def made(self) -> list[tuple[str, ast.Call]]:
+        """Return (variable, call) for each assignment of a call."""
+        return self.calls(".*")
+
+    def begins_its_line(self, statement: ast.stmt) -> bool:
+        """Return whether nothing stands before the statement on its line."""
+        return not self._lines[statement.lineno - 1].encode()[: statement.col_offset].strip()
+
     def method_calls(self, owner: str, name: str) -> list[ast.Call]:
         """Return the calls of `owner.name(..)`."""
         wanted = f"{owner}.{name}"

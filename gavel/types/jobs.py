@@ -155,7 +155,8 @@ class Job:
     and what helps, empty while there is hope.
     `phases_s` is the time in phases that are no training, by name; `outside_s` that of the newest gang since its first
     report. `work` is 0 for a program that reports no units of work.
-    `program_steps` is how many steps the program said it has, where its user did not.
+    `program_steps` is how many steps the program said it has, where its user did not; `last_step` the step at which it
+    ended its training before the last of them, None: it did not.
     """
 
     id: JobId
@@ -185,6 +186,7 @@ class Job:
     longest_without_checkpoint_s: float = 0.0
     no_progress: str = ""
     program_steps: int | None = None
+    last_step: int | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)
     outside_s: float = 0.0
     work: WorkDone = WorkDone()
@@ -220,7 +222,12 @@ class Job:
 
     @property
     def total_steps(self) -> int | None:
-        """Return how many steps the job has: as submitted, else as its program said; None while nobody has said it."""
+        """Return how many steps the job has: those it did if its program ended early, else those of `stated_steps`."""
+        return self.stated_steps if self.last_step is None else self.last_step
+
+    @property
+    def stated_steps(self) -> int | None:
+        """Return how many steps the job had: as submitted, else as its program said; None while nobody has said it."""
         return self.program_steps if self.spec.total_steps is None else self.spec.total_steps
 
     @property

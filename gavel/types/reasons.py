@@ -139,7 +139,7 @@ EXPLAINED: Mapping[Reason, Explained] = {
     ),
     Reason.STEPS_MISSING: Explained(
         "The program of the job ended without an error before all steps were done.",
-        "Let the program run its loop over `job.steps()` to the end, and submit it again.",
+        "Let the program run its loop to the end, or call `job.finish()` before it leaves it; then submit it again.",
     ),
     Reason.DOES_NOT_FIT: Explained(
         "The job does not fit the accelerator type that it ran on; if it fits no other, it has failed.",

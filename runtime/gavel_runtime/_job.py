@@ -35,6 +35,7 @@ class Job:
         self._metrics: dict[str, float] = {}
         self._numbers = itertools.count(1)
         self._marks = Marks()
+        self._loop: Loop | None = None
 
     @cached_property
     def _setting(self) -> Setting:
@@ -118,7 +119,8 @@ class Job:
         steps with an empty directory to fill: at the end, before the lease is over, and every `checkpoint_every_s`
         seconds. If it returns a function, that one is called in a thread to do the writing from a copy in memory, while
         training goes on. When the job must stop, SystemExit(75) is raised instead of the next step, so that code after
-        the loop runs only when training is complete; every rank stops after the same step.
+        the loop runs only when training is complete; every rank stops after the same step. A loop that is left before
+        its last step calls `job.finish` before, in every rank; otherwise the job fails.
         `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
         none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
@@ -126,12 +128,20 @@ class Job:
         total_steps = self._checked(total, checkpoint, restore)
 
         def steps() -> Iterator[int]:
-            with self._begun(total_steps, checkpoint, restore, checkpoint_every_s, False) as loop:
-                while loop.next():
-                    yield loop.step
-                    loop.step_done()
+            self._loop = self._begun(total_steps, checkpoint, restore, checkpoint_every_s, False)
+            yield from self._loop.steps()
 
         return steps()
+
+    def finish(self) -> None:
+        """End the training with the step in progress, before the last one: with a checkpoint, and the job is complete.
+
+        Called by every rank in the loop over `steps` or `epochs`, before it is left by `break` or `return`.
+        Raises RuntimeError outside such a loop.
+        """
+        if self._loop is None:
+            raise RuntimeError("job.finish: no loop over job.steps or job.epochs has begun")
+        self._loop.finish_in_step()
 
     def loop(
         self,

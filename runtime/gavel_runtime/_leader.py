@@ -60,7 +60,7 @@ class Leader:
         self._accepted = self._saved = setting.start_step
         self._does_again = self.step < self._accepted
         self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
-        self._submitted, self._end = setting.total_steps, max(self.step, total)
+        self._end = max(self.step, total)
         self._unsaid_steps = self._end if setting.total_steps is None else None
         self._saved_at_s = self._reported_at_s = boottime_s()
         self._is_report_left = False
@@ -138,9 +138,11 @@ class Leader:
             self._report("progress", self.step)
         self._is_report_left = is_due and logs_later
 
-    def finish(self) -> None:
-        """Make this step the last one."""
+    def finish(self, *, saves: bool = True) -> None:
+        """Make this step the last one; `saves`: with a checkpoint of it."""
         self._end = self.step
+        if not saves:
+            self._saved = self.step
 
     def close(self) -> None:
         """Close the reports."""
@@ -148,7 +150,7 @@ class Leader:
 
     def _leave(self, order: bytes) -> bytes:
         self._settle(wait=True)
-        if order == END and self.step >= (self._submitted or 0):
+        if order == END:
             self._report("finished", self.step, durable=True)
         elif self._meter.steps:
             self._report("progress", self.step)

@@ -32,6 +32,11 @@ class ResumableLoader:
             raise AttributeError(name)
         return getattr(self.loader, name)
 
+    @property
+    def begins_at(self) -> int:
+        """How many batches the next epoch leaves out."""
+        return 0 if self._resumed is None else int(self._resumed["position"])
+
     def state_dict(self) -> dict[str, Any]:
         """Return the position, and the random states at the beginning of the epoch and now.
 

@@ -3,7 +3,7 @@
 import atexit
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol
@@ -28,7 +28,7 @@ class Side(Protocol):
     def step_done(self, *, logs_later: bool = False) -> None:
         """Count the step that GO allowed."""
 
-    def finish(self) -> None:
+    def finish(self, *, saves: bool = True) -> None:
         """End the loop at this step."""
 
     def close(self) -> None:
@@ -86,11 +86,28 @@ class Loop:
         """Say that the step which `next` allowed is done; `logs_later`: its metrics are reported only after this."""
         self._side.step_done(logs_later=logs_later)
 
-    def finish(self) -> None:
-        """End the training here, also before the last step: the program decides how long it is."""
+    def finish(self, *, saves: bool = True) -> None:
+        """End the training here, also before the last step: the program decides how long it is, and the job completes.
+
+        `saves`: with a checkpoint of this step.
+        """
         while not self.is_ended:
-            self._side.finish()
+            self._side.finish(saves=saves)
             self.next()
+
+    def steps(self) -> Iterator[int]:
+        """Yield each step to do, and count it once the next one is asked for."""
+        with self:
+            while not self.is_ended and self.next():
+                yield self.step
+                if not self.is_ended:
+                    self.step_done()
+
+    def finish_in_step(self) -> None:
+        """Count the step that `steps` has yielded as the last one, and end the training."""
+        if not self.is_ended:
+            self.step_done()
+            self.finish()
 
     def close(self) -> None:
         """Give the signal back and close the files; safe to repeat."""
@@ -140,7 +157,7 @@ class Follower:
         self.step += 1
         self._spoke.step_done(asked_to_stop=self._asked_to_stop(), outside_s=self._marks.take_step()[0])
 
-    def finish(self) -> None:
+    def finish(self, *, saves: bool = True) -> None:
         """Nothing to do: rank 0 orders the end."""
 
     def close(self) -> None:

@@ -51,11 +51,12 @@ class Training:
         )
 
     def steps(self) -> Iterator[int]:
-        """Yield the steps to do, as `job.steps` does."""
-        with self._loop as loop:
-            while loop.next():
-                yield loop.step
-                loop.step_done()
+        """Yield the steps to do, as `job.steps` does. A loop that is left early calls `finish` before."""
+        yield from self._loop.steps()
+
+    def finish(self) -> None:
+        """End the training with the step in progress, after `state` was set: the job is complete."""
+        self._loop.finish_in_step()
 
     def _save(self, folder: Path) -> None:
         self._checkpointer.save(folder / FOLDER, self.state)

@@ -51,7 +51,8 @@ class GavelCallback(keras.callbacks.Callback):  # type: ignore[misc]  # its type
             self._next()
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Close the loop."""
+        """End the loop, also where Keras stops before the last epoch."""
+        self._loop.finish()
         self._loop.close()
 
     def _next(self) -> None:

@@ -78,10 +78,9 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
             self._next(trainer)
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """Write the last checkpoint and close the loop."""
+        """Write the last checkpoint and end the loop."""
         if self._loop is not None:
-            if not self._loop.is_ended and self._is_after_last_batch:
-                self._next(trainer)
+            self._loop.finish()  # also where the Trainer stops before its last epoch
             self._loop.close()
 
     def _next(self, trainer: Any) -> None:

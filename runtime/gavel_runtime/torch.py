@@ -10,7 +10,7 @@
 Outside Gavel the same script runs from its beginning to its end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 
 from gavel_runtime._job import CHECKPOINT_EVERY_S, job
 from gavel_runtime._loading import ResumableLoader
-from gavel_runtime._torch_state import Gradients, TorchState
+from gavel_runtime._torch_state import Gradients, TorchState, Values
 from gavel_runtime._versions import warn_if_untested
 
 __all__ = ["ResumableLoader", "Training", "checkpointed"]
@@ -30,6 +30,7 @@ def checkpointed(
     epochs: int,
     accelerator: Any = None,
     gradients: torch.nn.Module | None = None,
+    values: Callable[[], tuple[Any, ...]] | None = None,
     checkpoint_every_s: float = CHECKPOINT_EVERY_S,
     **objects: Any,
 ) -> "Training":
@@ -37,16 +38,18 @@ def checkpointed(
 
     `objects` are the model, optimizer, scheduler, scaler and whatever else has a `state_dict`; each is saved and
     restored, with the loader's position and the random states of Python, NumPy, torch and the device, of every rank.
-    The state is copied to host memory and written in a thread. Parameters that FSDP shards are written by all ranks, in
-    a folder that they must share. In place of `objects` an `accelerator` of Accelerate may be given, which saves what
-    it has prepared. One batch is one step. `gradients` is the model whose gradients are summed over several batches:
-    they are in no `state_dict`, and are saved as well. Raises TypeError naming an object without a state, or a loader
-    without a length; all that `job.loop` raises.
+    The state is copied to host memory and written in a thread. Parameters that FSDP shards are written by all ranks,
+    in a folder that they must share. In place of `objects` an `accelerator` of Accelerate may be given, which saves
+    what it has prepared. One batch is one step. `gradients` is the model whose gradients are summed over several
+    batches: they are in no `state_dict`, and are saved as well. `values` returns those variables of the script that
+    one step leaves to the next, such as the best loss so far; assign `run.values` to them before the loop. Raises
+    TypeError naming an object without a state, or a loader without a length; all that `job.loop` raises.
     """
     warn_if_untested("torch", torch.__version__)
     if not hasattr(loader, "__len__"):
         raise TypeError("loader: it has no length, so one batch cannot be one step; use job.steps(total=..) instead")
-    own = {} if gradients is None else {"gradients": Gradients(gradients)}
+    own: dict[str, Any] = {} if gradients is None else {"gradients": Gradients(gradients)}
+    own |= {} if values is None else {"values": Values(values)}
     return Training(objects, own, ResumableLoader(loader), epochs, accelerator, checkpoint_every_s)
 
 
@@ -65,7 +68,9 @@ class Training:
         self._loader = loader
         self._epochs = epochs
         self._epoch = 0
+        self._is_in_batch = False
         self._accelerator = accelerator
+        self._values: Values | None = own.get("values")
         self._state = TorchState(objects, {"position": self, "loader": loader, **own})
         self._loop = job.loop(
             checkpoint=self._save,
@@ -85,30 +90,58 @@ class Training:
         """How many epochs are done."""
         return self._epoch
 
+    @property
+    def first_batch(self) -> int:
+        """The number of the batch that `batches` begins with: 0, unless the job resumes in the middle of an epoch."""
+        return self._loader.begins_at
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The variables that `checkpointed` was given as `values`: those of the checkpoint, else as they are."""
+        if self._values is None:
+            raise ValueError(
+                "values: checkpointed was given none; write checkpointed(.., values=lambda: (best, count))"
+            )
+        return self._values.latest()
+
     def epochs(self, first: int = 0) -> Iterator[int]:
         """Yield the epochs still to do, from the one in which the checkpoint was taken. Ends with a checkpoint.
 
-        Their numbers begin with `first`. Raises SystemExit(75) when the job must stop, between two batches.
+        Their numbers begin with `first`. A loop that is left by `break` or `return` calls `finish` before.
+        Raises SystemExit(75) when the job must stop, between two batches.
         """
         for epoch in range(self._epoch, self._epochs):
             self._epoch = epoch
             yield first + epoch
-            if self._loop.is_ended:  # fewer steps were submitted than the script has
+            if self._loop.is_ended:  # fewer steps were submitted than the script has, or `finish` was called
                 break
-        else:
+        self.finish()
+
+    def finish(self) -> None:
+        """End the training here, before its last epoch too, with a checkpoint: the job is complete. Safe to repeat."""
+        self._count_batch()
+        if not self._loop.is_ended:
             self._epoch = self._epochs
         self._loop.finish()
         self._loop.close()
 
     def batches(self) -> Iterator[Any]:
-        """Yield the batches of this epoch that are still to do."""
+        """Yield the batches of this epoch that are still to do. The loop may be left by `break`."""
+        self._count_batch()
         batches = iter(self._loader)
-        while self._loader.position < len(self._loader) and self._loop.next():
+        while not self._loop.is_ended and self._loader.position < len(self._loader) and self._loop.next():
             batch = next(batches, None)
             if batch is None:
                 return
+            self._is_in_batch = True
             yield batch
+            self._count_batch()
+
+    def _count_batch(self) -> None:
+        """Count the batch in progress; that of a loop which was left by `break` once the training goes on."""
+        if self._is_in_batch and not self._loop.is_ended:
             self._loop.step_done()
+        self._is_in_batch = False
 
     def state_dict(self) -> dict[str, int]:
         """Return the epoch."""

@@ -76,8 +76,9 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
         job.report(**{name: float(logs[name]) for name in names if name in (logs or {})})
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the loop."""
+        """End the loop. The Trainer may have stopped before its last step; then what it has saved is there to load."""
         if self._loop is not None:
+            self._loop.finish(saves=False)
             self._loop.close()
 
     def _ask(self, control: Any) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gavel.backends import machine
 from gavel.backends.reports import METRICS_MAX, ReportReader
+from gavel.types import ReportKind
 
 EXAMPLES = 500 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 50
 Write = Callable[[bytes], None]
@@ -70,7 +71,6 @@ def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
         {"restore_s": math.inf},
         {"checkpoint_s": "1"},
         {"metrics": [1]},
-        {"kind": "finished", "step": 99},
         {"kind": "checkpoint"},
         {"kind": "checkpoint", "checkpoint": "7-20"},  # no such folder
         {"kind": "checkpoint", "checkpoint": "6-20"},  # of an older gang
@@ -187,6 +187,13 @@ def test_a_program_of_unknown_length_may_end_at_any_step(path: Path) -> None:
     reports = reader(path, total_steps=None)
     write(path, line(kind="finished", step=33))
     assert [(report.step, report.total_steps) for report in reports.read()] == [(33, 33)]
+
+
+def test_a_program_may_end_before_its_last_step(path: Path) -> None:
+    write(path, line(kind="finished", step=99))
+    reports = reader(path)
+    assert [(report.kind, report.step) for report in reports.read()] == [(ReportKind.FINISHED, 99)]
+    assert reports.malformed == 0
 
 
 def test_phases_and_work_are_taken_as_they_are(path: Path) -> None:

@@ -18,7 +18,7 @@ WRITTEN_OTHERWISE = {
         [
             "run = checkpointed(loader=loader, epochs=9, model=model, optimizer=optimizer)",
             "for epoch in run.epochs():",
-            "    for i, batch in enumerate(run.batches(), run.step % len(loader)):",
+            "    for i, batch in enumerate(run.batches(), run.first_batch):",
         ],
     ),
     "epochs that call a function of the script": (
@@ -32,7 +32,7 @@ WRITTEN_OTHERWISE = {
         "        train(args, model, loader=train_loader, optimizer=optimizer)\n        test(model, test_loader)\n",
         [
             "def train(run, args, model, loader, optimizer):",
-            "    for i, batch in enumerate(run.batches(), run.step % len(loader)):",
+            "    for i, batch in enumerate(run.batches(), run.first_batch):",
             "    run = checkpointed(loader=train_loader, epochs=args.epochs, model=model, optimizer=optimizer)",
             "    for epoch in run.epochs(1):",
             "        train(run, args, model, loader=train_loader, optimizer=optimizer)",
@@ -76,7 +76,7 @@ WRITTEN_OTHERWISE = {
         [
             "run = checkpointed(loader=l, epochs=3, model=m, optimizer=o, gradients=m)",
             "for e in run.epochs():",
-            "    for i, x in enumerate(run.batches(), run.step % len(l)):",
+            "    for i, x in enumerate(run.batches(), run.first_batch):",
         ],
     ),
     "a loop with Accelerate": (
@@ -88,6 +88,16 @@ WRITTEN_OTHERWISE = {
             "run = checkpointed(loader=loader, epochs=9, accelerator=accelerator)",
             "for epoch in run.epochs():",
             "    for batch in tqdm(run.batches()):",
+        ],
+    ),
+    "gradients that Accelerate sums": (
+        "import torch\nfrom accelerate import Accelerator\na = Accelerator(gradient_accumulation_steps=4)\n"
+        "model, o, l = a.prepare(*build())\nfor e in range(3):\n"
+        "    for x in l:\n        with a.accumulate(model):\n            a.backward(f(x))\n            o.step()\n",
+        [
+            "run = checkpointed(loader=l, epochs=3, accelerator=a, gradients=model)",
+            "for e in run.epochs():",
+            "    for x in run.batches():",
         ],
     ),
     "a Trainer with callbacks": (
@@ -137,10 +147,138 @@ WRITTEN_OTHERWISE = {
     ),
 }
 
+JAX_LEFT_EARLY = (
+    "import jax\nparams = begin()\nfor step in range(90):\n    params, loss = update(params, step)\n"
+    "    if step % 10:\n        continue\n    if loss < 0.1:\n        break\n    print(loss)\nelse:\n    print('all')\n"
+)
+
 TRAINED_BY_A_FUNCTION = (
     "import torch\ndef train(model, loader):\n    for x in loader:\n        f(x).backward()\n"
     "def main(m, l):\n    o = torch.optim.SGD(m.parameters())\n    for e in range(3):\n        train(m, l)\n"
 )
+
+
+BEGINNING = "import torch\nmodel, loader, held_out = build()\noptimizer = torch.optim.SGD(model.parameters())\n"
+STEP = "        loss = f(model, batch)\n        loss.backward()\n        optimizer.step()\n"
+EPOCHS = "for epoch in range(9):\n"
+BATCHES = "    for batch in loader:\n"
+ARGUMENTS = "loader=loader, epochs=9, model=model, optimizer=optimizer"
+LEFT_EARLY = {  # name: (the script after its beginning, lines of the patched one)
+    "a limit of batches in each epoch": (
+        EPOCHS + "    for i, batch in enumerate(loader):\n        if i >= 5:\n            break\n" + STEP,
+        [f"run = checkpointed({ARGUMENTS})", "    for i, batch in enumerate(run.batches(), run.first_batch):"],
+    ),
+    "a batch that is left out": (
+        EPOCHS + BATCHES + "        if len(batch) < 8:\n            continue\n" + STEP,
+        [f"run = checkpointed({ARGUMENTS})", "    for batch in run.batches():"],
+    ),
+    "a loss that is not finite": (
+        EPOCHS
+        + BATCHES
+        + STEP
+        + "        if not loss.isfinite():\n            break\n    else:\n        save(model)\n",
+        [f"run = checkpointed({ARGUMENTS})", "    for batch in run.batches():", "    else:"],
+    ),
+    "a limit of steps": (
+        "steps = 0\n"
+        + EPOCHS
+        + BATCHES
+        + STEP
+        + "        steps += 1\n        if steps == 70:\n            break\n    if steps == 70:\n        break\n",
+        [
+            f"run = checkpointed({ARGUMENTS}, values=lambda: (steps,))",
+            "steps, = run.values",
+            "        run.finish()",
+        ],
+    ),
+    "an early stop": (
+        "best, waited = float('inf'), 0\n"
+        + EPOCHS
+        + BATCHES
+        + STEP
+        + "    value = evaluate(model, held_out)\n    if value < best:\n        best, waited = value, 0\n    else:\n"
+        "        waited += 1\n        if waited > 3:\n            break\n",
+        [
+            f"run = checkpointed({ARGUMENTS}, values=lambda: (best, waited))",
+            "best, waited = run.values",
+            "            run.finish()",
+        ],
+    ),
+    "a list of losses": (
+        "losses = []\n" + EPOCHS + BATCHES + STEP + "    losses.append(evaluate(model))\n",
+        [f"run = checkpointed({ARGUMENTS}, values=lambda: (losses,))", "losses, = run.values"],
+    ),
+    "a return out of both loops": (
+        "def train():\n    "
+        + (EPOCHS + BATCHES + STEP).replace("\n", "\n    ")
+        + "        if loss < 0.1:\n                return loss\n",
+        [f"    run = checkpointed({ARGUMENTS})", "                run.finish()", "                return loss"],
+    ),
+    "a return out of the function for one epoch": (
+        "def train(loader):\n    for batch in loader:\n"
+        + STEP
+        + "        if loss < 0.1:\n            return True\n"
+        + EPOCHS
+        + "    if train(loader):\n        break\n",
+        [
+            "    for batch in run.batches():",
+            f"run = checkpointed({ARGUMENTS})",
+            "        run.finish()",
+            "        break",
+        ],
+    ),
+    "an early stop in a class": (
+        "class Trainer:\n    def __init__(self):\n        self.waited = 0\n    def one_epoch(self):\n"
+        "        for batch in loader:\n            f(batch).backward()\n            self.waited += 1\n"
+        "    def fit(self):\n        for epoch in range(9):\n            self.one_epoch()\n"
+        "            if self.waited > 30:\n                return\n",
+        [
+            "        for batch in self.run.batches():",
+            f"        self.run = checkpointed({ARGUMENTS}, values=lambda: (self.waited,))",
+            "        self.waited, = self.run.values",
+            "        for epoch in self.run.epochs():",
+            "                self.run.finish()",
+        ],
+    ),
+}
+NOT_KEPT = {  # name: (the script after its beginning, what the sentence says)
+    "a mean of the epoch": (
+        EPOCHS
+        + "    total = 0.0\n"
+        + BATCHES
+        + STEP
+        + "        total += loss.item()\n    if total < 0.1:\n        break\n",
+        "`total` says so. It begins anew in each epoch",
+    ),
+    "a mean that a function returns": (
+        "def train(loader):\n    total = 0.0\n    for batch in loader:\n"
+        + STEP
+        + "        total += loss.item()\n    return total\n"
+        + EPOCHS
+        + "    if train(loader) < 0.1:\n        break\n",
+        "`total` says so. It begins anew in each epoch",
+    ),
+    "an object of the script": (
+        "class Patience:\n    def __call__(self, value):\n        return False\npatience = Patience()\n"
+        + EPOCHS
+        + BATCHES
+        + STEP
+        + "    if patience(evaluate(model)):\n        break\n",
+        "checkpointed(.., patience=patience)",
+    ),
+    "an object of another library": (
+        "from pytorchtools import EarlyStopping\nstopper = EarlyStopping(patience=3)\n"
+        + EPOCHS
+        + BATCHES
+        + STEP
+        + "    stopper(evaluate(model), model)\n    if stopper.early_stop:\n        break\n",
+        "checkpointed(.., stopper=stopper)",
+    ),
+    "an exit behind its condition": (
+        EPOCHS + BATCHES + STEP + "    if evaluate(model) < 0.1: break\n",
+        "line 9: put `break` on a line of its own",
+    ),
+}
 
 
 def run_init(script: Path) -> subprocess.CompletedProcess[str]:
@@ -185,6 +323,41 @@ def test_a_script_that_is_written_otherwise_gets_its_patch(name: str) -> None:
     assert len(set(changed.splitlines()) - set(text.splitlines())) <= 6
 
 
+@pytest.mark.parametrize("name", LEFT_EARLY)
+def test_a_loop_that_is_left_early_gets_a_patch_that_keeps_what_decides_it(name: str) -> None:
+    text, lines = LEFT_EARLY[name]
+    changed = advice_for(BEGINNING + text).changed
+    assert changed is not None
+    assert [line for line in changed.splitlines() if line in lines] == lines
+    assert len(changed.splitlines()) - len((BEGINNING + text).splitlines()) <= 4
+
+
+@pytest.mark.parametrize("name", NOT_KEPT)
+def test_what_decides_an_exit_and_cannot_be_kept_is_named(name: str) -> None:
+    text, sentence = NOT_KEPT[name]
+    advice = advice_for(BEGINNING + text)
+    assert advice.changed is None
+    assert sentence in advice.hint and "from gavel_runtime.torch import" in advice.hint
+
+
+def test_a_jax_loop_that_is_left_early_leaves_its_state() -> None:
+    changed = advice_for(JAX_LEFT_EARLY).changed
+    assert changed is not None
+    assert changed.splitlines()[-11:] == [
+        "    if step % 10:",
+        "        run.state = params,",
+        "        continue",
+        "    if loss < 0.1:",
+        "        run.state = params,",
+        "        run.finish()",
+        "        break",
+        "    print(loss)",
+        "    run.state = params,",
+        "else:",
+        "    print('all')",
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -204,7 +377,7 @@ def test_a_script_that_is_written_otherwise_gets_its_patch(name: str) -> None:
         "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nl = loader()\nfor e in range(3):\n"
         "    for i, x in enumerate(l):\n        if i % 4 == 3:\n            o.step()\n            o.zero_grad()\n",
         "import torch\nfrom accelerate import Accelerator\na = Accelerator()\nl = loader()\nfor e in range(3):\n"
-        "    for x in l:\n        with a.accumulate(model):\n            o.step()\n",
+        "    for x in l:\n        with a.accumulate(*models):\n            o.step()\n",
         TRAINED_BY_A_FUNCTION.replace("train(m, l)", "train(*all)"),
         TRAINED_BY_A_FUNCTION.replace("train(m, l)", "train(m, l)\n        train(m, l)"),
         TRAINED_BY_A_FUNCTION.replace("train(m, l)", "other.train(m, l)"),

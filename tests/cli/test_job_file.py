@@ -154,7 +154,7 @@ def test_a_job_without_steps_is_accepted_and_its_job_file_has_none(gavel: Run) -
     write("argv: [x]\n")
     code, job, _ = gavel("job", "submit", "-f", "job.yaml", "--json")
     assert code == 0
-    assert (job["total_steps"], job["has_stated_steps"]) == (None, False)
+    assert (job["total_steps"], job["submitted_steps"]) == (None, None)
     _, shown, _ = gavel("job", "show", job["id"])
     assert "0, steps unknown yet" in shown
     _, spec, _ = gavel("job", "spec", job["id"])

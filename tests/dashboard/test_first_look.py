@@ -75,6 +75,28 @@ def test_the_overview_begins_with_what_failed_what_completed_and_what_comes(dash
     assert tab.page.evaluate(CUT) == []
 
 
+@pytest.mark.parametrize("jobs", [2, 18])
+def test_the_overview_s_first_lists_leave_no_blank_area(dashboard: Dashboard, tab: Tab, jobs: int) -> None:
+    tell(dashboard.store, time.time(), jobs=jobs, rounds=2)
+    tab.page.goto("/")
+    expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+    lowest = "Math.max(...[...each.children].map((child) => child.scrollHeight))"
+    blank_px = f"(all) => all.map((each) => each.clientHeight - {lowest})"
+    blank = tab.page.locator("#now section").evaluate_all(blank_px)
+    assert len(blank) == 3 and max(blank) <= 4, blank
+
+
+@pytest.mark.parametrize("width", [1360, 1920])
+def test_log_out_stands_in_one_line_with_the_pages(dashboard: Dashboard, tab: Tab, width: int) -> None:
+    tell(dashboard.store, time.time(), jobs=2, rounds=1)
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    tab.page.goto("/")
+    expect(tab.page.locator("#policy")).to_have_text("hierarchical")
+    boxes = [tab.page.locator(each).bounding_box() for each in (".top nav", "#scheduler", ".status button")]
+    middles = [box["y"] + box["height"] / 2 for box in boxes if box is not None]
+    assert len(middles) == 3 and max(middles) - min(middles) < 8, middles
+
+
 def test_on_a_telephone_every_state_and_button_is_on_the_screen(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=12, rounds=5)
     tab.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})

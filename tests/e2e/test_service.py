@@ -52,6 +52,19 @@ def wait_for_end(client: Client, *job_ids: str) -> None:
     ]
 
 
+FINISHES = (
+    "from gavel_runtime import job\nfor step in job.steps():\n    if step == 3:\n        job.finish()\n        break"
+)
+
+
+def test_a_job_that_finishes_early_is_complete(operator: Client) -> None:
+    job_id = operator.submit(name="finishes", argv=program(FINISHES), total_steps=500)["id"]
+    wait_for_end(operator, job_id)
+    job = operator.job(job_id)
+    assert (job["state"], job["steps_done"], job["total_steps"], job["submitted_steps"]) == ("COMPLETED", 4, 4, 500)
+    assert "ended its training after step 4" in job["message"]
+
+
 @pytest.mark.full  # the loop of kills is in the small profile, too
 @pytest.mark.timeout(240)
 def test_jobs_survive_a_kill_of_the_service_in_mid_round(service: ServiceProcess) -> None:

@@ -67,6 +67,16 @@ def test_a_program_that_never_says_its_length_is_complete_when_it_ends(reports: 
     assert "did not say how many steps" in job.message
 
 
+@pytest.mark.parametrize("submitted", [None, 50])
+def test_a_program_that_ends_its_training_early_is_complete(submitted: int | None) -> None:
+    job = a_job(spec={"total_steps": submitted}, state=JobState.LEASED, generation=1, attempt=1)
+    last = Report(sequence=2, kind=ReportKind.FINISHED, step=20)
+    job, kind = at_its_end(reported(job, a_report(1, 0, None if submitted else 50), last))
+    assert (kind, job.state) == (EventKind.FINISHED, JobState.COMPLETED)
+    assert (job.steps_done, job.total_steps, job.stated_steps) == (20, 20, 50)
+    assert job.message == "The program ended its training after step 20, before the 50 steps it had."
+
+
 def left(total: list[float], kinds: list[str], rates: list[float], done: float = 0.0) -> list[float]:
     return steps_left(
         np.array(total), np.full(len(total), done), kinds=kinds, steps_per_s=np.array(rates)[:, None]

@@ -99,10 +99,10 @@ def test_training_goes_on_while_a_checkpoint_is_written_in_a_thread(gang: Gang) 
     assert sum(report["steps"] for report in gang.reports()) == 11
 
 
-def test_a_loop_that_ends_early_leaves_a_checkpoint_and_does_not_claim_to_be_finished(gang: Gang) -> None:
+def test_a_loop_that_is_finished_early_leaves_a_checkpoint_and_is_finished_there(gang: Gang) -> None:
     assert gang.start(ENDS_EARLY, total=12).finish() == ([0], ["ended at 5\n"])
     assert gang.names() == ["7-5"]
-    assert "finished" not in {report["kind"] for report in gang.reports()}
+    assert [each["step"] for each in gang.reports() if each["kind"] == "finished"] == [5]
 
 
 @pytest.mark.parametrize("library", sorted(TESTED))
@@ -130,6 +130,38 @@ def test_the_runtime_runs_under_python_3_10() -> None:
     if ran is None or "not found" in ran.stderr:
         pytest.skip("there is no python3.10 here")
     assert ran.stdout == "[0, 1, 2]\n", ran.stderr
+
+
+LEFT = """
+from gavel_runtime import job
+
+done = []
+for step in job.steps(checkpoint=lambda path: (path / "state").touch(), restore=lambda path: None, total=12):
+    done.append(step)
+    if step == 4:
+        if FINISHES:
+            job.finish()
+        break
+print("left after", len(done))
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("finishes", [True, False])
+def test_a_loop_that_is_left_is_finished_where_the_program_says_so(tmp_path: Path, ranks: int, finishes: bool) -> None:
+    gang = Gang(tmp_path).start(LEFT.replace("FINISHES", str(finishes)), ranks=range(ranks), total=12)
+    codes, outputs = gang.finish()
+    assert (codes, outputs) == ([0] * ranks, ["left after 5\n"] * ranks)
+    finished = [(each["kind"], each["step"]) for each in gang.reports() if each["kind"] == "finished"]
+    assert finished == ([("finished", 5)] if finishes else [])
+    assert gang.names() == (["7-5"] if finishes else [])
+
+
+def test_a_loop_can_be_finished_only_once_it_has_begun() -> None:
+    from gavel_runtime._job import Job
+
+    with pytest.raises(RuntimeError, match=r"no loop over job\.steps"):
+        Job().finish()
 
 
 def test_metrics_that_a_library_logs_after_a_step_are_reported_with_that_step(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ class Job(TypedDict):
     steps_done: int
     steps_reported: int
     total_steps: int | None  # As submitted, else as the program said; null while nobody has.
-    has_stated_steps: bool  # Whether the submission said `total_steps`.
+    submitted_steps: int | None  # `total_steps` of the submission; null: it had none.
     scale_factor: int
     weight: float
     preemptible: bool

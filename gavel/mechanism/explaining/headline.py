@@ -50,7 +50,8 @@ def _ended(job: Job) -> str:
     lasted_s = max(0.0, (job.finished_at_s or job.submitted_at_s) - job.submitted_at_s)
     after = f"{lasting(lasted_s)} after it was submitted"
     if job.state is JobState.COMPLETED:
-        what = "its program ended" if job.total_steps is None else f"all {job.total_steps} steps were done"
+        whole = "its program ended" if job.total_steps is None else f"all {job.total_steps} steps were done"
+        what = whole if job.last_step is None else f"its program ended its training after step {job.last_step}"
         return f"Completed: {what} {after}."
     verb = "Failed" if job.state is JobState.FAILED else "Stopped"
     return f"{verb} at {job.position}, {after}. {job.explanation}"

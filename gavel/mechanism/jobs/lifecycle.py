@@ -134,6 +134,8 @@ def _after_report(job: Job, report: Report) -> Job:
         values |= phases_and_work(job, report)
     if job.total_steps is None and report.total_steps is not None:
         values["program_steps"] = report.total_steps
+    if report.kind is ReportKind.FINISHED and job.total_steps is not None and report.step < job.total_steps:
+        values["last_step"] = max(1, report.step)
     if report.metrics:
         values["metrics"] = _newest_metrics(job.metrics, report.metrics)
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
@@ -250,7 +252,10 @@ def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, R
 
 def _program_failed(job: Job, end: GangExit, where: str) -> tuple[EventKind, Reason, str]:
     if end.exit_code == 0:
-        message = f"The program exited with code 0 {where}: the loop over job.steps() was left early."
+        message = (
+            f"The program exited with code 0 {where}: its loop was left early. "
+            "If it is meant to end there, call job.finish(), or run.finish() of an adapter, before it leaves the loop."
+        )
         return EventKind.BROKE, Reason.STEPS_MISSING, message
     how = f"exit code {end.exit_code}" if end.exit_code > 0 else f"signal {-end.exit_code}"
     if job.failures < job.spec.max_retries:
@@ -275,4 +280,6 @@ def _did_all_steps(job: Job) -> bool:
 def _completed(job: Job) -> str:
     if job.total_steps is None:
         return "The program has ended with exit code 0; it did not say how many steps it has."
+    if job.last_step is not None:
+        return f"The program ended its training after step {job.last_step}, before the {job.stated_steps} steps it had."
     return f"The job has completed {job.total_steps} steps."
