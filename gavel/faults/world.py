@@ -160,7 +160,9 @@ class World:
         return self.clock.boottime_s()
 
     def close(self) -> None:
-        """Close the stores."""
+        """End the processes, which hold descriptors, and close the stores."""
+        for process in self._processes:
+            process.kill()
         self._stores.close()
 
     # --- the run ---

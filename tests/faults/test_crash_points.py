@@ -6,9 +6,10 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import psutil
 import pytest
 
-from gavel.faults.crash_points import ActKind, CrashCounter, CrashPoint, crash_points
+from gavel.faults.crash_points import ActKind, CrashCounter, CrashPoint, CrashWay, crash_points
 from gavel.faults.scenario import Scenario
 from gavel.faults.search import silenced
 from gavel.faults.stores import InDatabase, InMemory, OnFile, OpenStores
@@ -78,3 +79,13 @@ def test_the_acts_are_the_same_on_every_database(open_stores: OpenStores) -> Non
     with silenced():
         whole, again = counted(SCENES["a job"], open_stores), counted(SCENES["a job"], InMemory)
     assert (whole.began, whole.done) == (again.began, again.done)
+
+
+def test_a_run_leaves_no_descriptor_behind() -> None:
+    """Also one whose process died in its middle."""
+    with silenced():
+        point = CrashPoint(act=ActKind.COMMIT, way=CrashWay.AFTER, number=2)
+        run(SCENES["a job"], crashes=CrashCounter(point), open_stores=OnFile)
+        before = psutil.Process().num_fds()
+        run(SCENES["a job"], crashes=CrashCounter(point), open_stores=OnFile)
+    assert psutil.Process().num_fds() == before
