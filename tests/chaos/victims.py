@@ -12,7 +12,7 @@ from gavel.demo.service import ServiceProcess
 from tests.e2e.processes import SCHEDULER
 from tests.postgresql import Server
 
-SUPERVISOR = "supervisor.py"  # the file that its command line names
+SOLVER, SUPERVISOR = "gavel.runner", "supervisor.py"  # what their command lines name
 PAUSE_S = (0.1, 6.0)  # from within a tick to longer than the leader's lease
 
 
@@ -30,7 +30,9 @@ def processes_of(victim: Victim, service: ServiceProcess, server: Server | None)
     reader: Mapping[Victim, Callable[[], list[psutil.Process]]] = {
         Victim.SERVICE: lambda: [service.process],
         Victim.SCHEDULER: lambda: _schedulers(service),
-        Victim.SOLVER: lambda: [child for each in _schedulers(service) for child in each.children()],
+        Victim.SOLVER: lambda: [
+            child for each in _schedulers(service) for child in each.children() if SOLVER in child.cmdline()
+        ],
         Victim.SUPERVISOR: lambda: [each for each in service.processes_left() if _is_supervisor(each)],
         Victim.RANK: lambda: [each for each in service.processes_left() if not _is_supervisor(each)],
         Victim.DATABASE: lambda: psutil.Process(server.postmaster.pid).children() if server else [],

@@ -1,5 +1,6 @@
 """The checker gives the answer of an exhaustive search, on small histories of a register."""
 
+import os
 from collections.abc import Iterator
 from itertools import combinations, permutations
 from math import inf
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.linearizability.checker import Operation, is_linearizable
+
+IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 
 
 def register_step(state: int, operation: Operation) -> Iterator[int]:
@@ -62,7 +65,7 @@ def operations(draw: st.DrawFn) -> Operation:
     return Operation(name=name, called_s=called_s, returned_s=returned_s, argument=argument, result=result)
 
 
-@settings(max_examples=400)
+@settings(max_examples=5000 if IS_FULL else 150)
 @given(st.lists(operations(), max_size=6))
 def test_the_search_agrees_with_an_exhaustive_one(history: list[Operation]) -> None:
     assert is_linearizable(history, 0, register_step) == by_brute_force(history)

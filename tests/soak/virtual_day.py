@@ -25,7 +25,7 @@ from tests.builders import a_cluster, a_spec
 STAYS = {"audit", "usage"}  # what people decided, and what tiers used, stay for good
 KINDS = ("mlp", "cnn", "rnn")
 RATE = 10.0  # steps per second
-KEPT_S = 600.0
+KEPT_S = 300.0
 CHOICES: Mapping[str, Any] = {
     "round_duration_s": 60.0,
     "keep_jobs_s": KEPT_S,
