@@ -27,7 +27,7 @@ SETTINGS = {
     "GAVEL_CLEAR_INTERVAL_S": "1",
     "GAVEL_KEEP_JOBS_S": "0",
     "GAVEL_KEEP_KEYS_S": "60",
-    "GAVEL_KEEP_ROUNDS": "50",
+    "GAVEL_KEEP_ROUNDS": "10",  # fewer than the warm-up has
 }
 ALLOWED = {"memory_bytes": 0.05, "descriptors": 0.0, "files": 0.1, "disk_bytes": 0.25, "database_bytes": 0.25}
 NOT_CLEARED_YET = {"rows of idempotency_keys"}  # they stay for a minute at the least
