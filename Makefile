@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env faults demo demo-ray test test-full check serve lock format client-types clean
+.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray test test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -28,6 +28,17 @@ serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@.venv/bin/gavel serve
 faults: env      ## simulate faults with the seeds [SEEDS=0:500]; docs/reliability.md
 	@$(PY) -m gavel.faults run --seeds $(or $(SEEDS),0:500)
+soak: env        ## short jobs without end, nothing grows [ROUNDS=600] [ROUND_S=2]
+	@GAVEL_TEST_PROFILE=full GAVEL_SOAK_ROUNDS=$(or $(ROUNDS),600) GAVEL_SOAK_ROUND_S=$(or $(ROUND_S),2) $(PY) -m pytest -q --timeout=0 tests/soak
+chaos: env       ## kill and suspend processes of a real service, fail its disk [KILLS=200] [SEED=1]
+	@GAVEL_TEST_PROFILE=full GAVEL_CHAOS_KILLS=$(or $(KILLS),200) GAVEL_CHAOS_SEED=$(or $(SEED),1) \
+	  $(PY) -m pytest -q --timeout=0 tests/chaos
+histories: env   ## histories of clients under kills, checked for linearizability [COUNT=500] [SEED=1]
+	@GAVEL_TEST_PROFILE=full GAVEL_HISTORIES=$(or $(COUNT),500) GAVEL_HISTORIES_SEED=$(or $(SEED),1) \
+	  $(PY) -m pytest -q --timeout=0 tests/linearizability
+mutation: env    ## change files in small ways, does a test notice: FILES="gavel/.." TESTS="tests/.."; docs/mutants.md
+	@.venv/bin/pip install -q --require-hashes -r requirements-mutation.lock
+	@$(PY) -m scripts.mutation $(FILES) -- $(TESTS)
 bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file]
 	@$(PY) -m benchmarks.$(subst -,_,$*) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON))
 check: env       ## lint, types, floors
@@ -43,6 +54,8 @@ lock:            ## pin the dependencies anew (needs uv)
 	  -c requirements-dev.lock -o requirements.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra postgres pyproject.toml \
 	  -c requirements-dev.lock -o requirements-image.lock --custom-compile-command "make lock"
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --group mutation -c requirements-dev.lock \
+	  -o requirements-mutation.lock --custom-compile-command "make lock"
 	uv pip compile -q --python-version 3.11 --no-annotate --group frameworks -c requirements-dev.lock \
 	  -o requirements-frameworks.lock --custom-compile-command "make lock"
 	sed -i -E '/^(cuda|nvidia|triton)/d' requirements-frameworks.lock  # the build of torch that is installed brings its own

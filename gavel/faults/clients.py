@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from gavel.errors import GavelError, StoreUnavailable
 from gavel.faults.clocks import MachineClock
+from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
 from gavel.faults.scenario import ClientRequest, Program, Request
 from gavel.faults.schedule import Schedule
 from gavel.ports import JobEdit
 from gavel.store.samples import SimulationStore
-from gavel.types import JobSpec, Tier
+from gavel.types import JobId, JobSpec, Tier
 
 RETRY_S = 2.0
 HOLDS_UP = (Request.PAUSE, Request.CORDON, Request.DRAIN)
@@ -25,7 +27,7 @@ TTL_S = 60.0
 class Clients:
     """Sends the requests of a scenario to the store, as the API does for them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each part by its name
         self,
         store: SimulationStore,
         programs: tuple[Program, ...],
@@ -36,13 +38,14 @@ class Clients:
         seed: int,
         is_store_down: Callable[[], bool],
         loses_answer: Callable[[], bool],
+        crashes: CrashCounter,
     ) -> None:
         self._store, self._programs = store, programs
         self._schedule, self._ledger, self._clock = schedule, ledger, clock
         self._chance = Random(f"clients-{seed}")  # noqa: S311 - not for secrets
         self._waiting: list[ClientRequest] = []
         self._is_closed = False
-        self._is_store_down, self._loses_answer = is_store_down, loses_answer
+        self._is_store_down, self._loses_answer, self._crashes = is_store_down, loses_answer, crashes
 
     def create_tiers(self, weights: Mapping[str, float]) -> None:
         """Create tiers with these weights, as an operator does before the first job."""
@@ -76,7 +79,9 @@ class Clients:
         try:
             if self._is_store_down():
                 raise StoreUnavailable("the database cannot be used now")
+            self._fail_if_struck(is_done=False)
             acknowledge = self._perform(request)
+            self._fail_if_struck(is_done=True)
             if self._loses_answer():
                 raise StoreUnavailable("the answer was lost")
         except StoreUnavailable:
@@ -87,12 +92,18 @@ class Clients:
             acknowledge()
             self._schedule.note(f"client {request.kind} {request.target}")
 
+    def _fail_if_struck(self, *, is_done: bool) -> None:
+        if self._crashes.strikes(ActKind.REQUEST, is_done=is_done):
+            raise StoreUnavailable("the API's process died")
+
     def _perform(self, request: ClientRequest) -> Callable[[], None]:
         match request.kind:
             case Request.SUBMIT:
                 return self._submit(request.target)
             case Request.TIER:
-                return self._put_tier(request.amount)
+                return self._put_tier(weight=request.amount)
+            case Request.BUDGET:
+                return self._put_tier(accelerator_hours_per_month=request.amount)
             case Request.CANCEL | Request.PAUSE | Request.RESUME | Request.EDIT:
                 return self._ask(request)
             case _:
@@ -101,10 +112,17 @@ class Clients:
     def _submit(self, job: int) -> Callable[[], None]:
         key = f"key-{job}"
         self._ledger.attempted.add(key)
-        given = self._store.submit(
-            spec_of(self._programs[job], job), key=key, body_hash=key, now_s=self._clock.wall_s()
-        )
+        program = self._programs[job]
+        after = () if program.after is None else (self._job_id(program.after),)
+        spec = replace(spec_of(program, job), after=after)
+        given = self._store.submit(spec, key=key, body_hash=key, now_s=self._clock.wall_s())
         return lambda: self._ledger.acknowledge_submit(key, given.job.id)
+
+    def _job_id(self, job: int) -> JobId:
+        job_id = self._ledger.submitted.get(f"key-{job}")
+        if job_id is None:
+            raise StoreUnavailable("its user waits for the answer of another submit first")
+        return job_id
 
     def _ask(self, request: ClientRequest) -> Callable[[], None]:
         job_id = self._ledger.submitted.get(f"key-{request.target}")
@@ -137,10 +155,10 @@ class Clients:
         if action:
             self._ledger.requests.append((f"job/{job_id}", action))
 
-    def _put_tier(self, weight: float) -> Callable[[], None]:
+    def _put_tier(self, **changes: Any) -> Callable[[], None]:
         stored = {tier.name: tier for tier in self._store.tiers()}
         tier = stored.get("gold", Tier(name="gold", version=0))
-        changed = replace(tier, weight=weight)
+        changed = replace(tier, **changes)
         version = tier.version if "gold" in stored else None
         self._store.put_tier(changed, expected_version=version, by=OPERATOR, now_s=self._clock.wall_s())
         return lambda: self._ledger.requests.append(("tier/gold", "tier.changed"))
@@ -151,6 +169,7 @@ class Clients:
             Request.CORDON: ("node.cordon", {}),
             Request.UNCORDON: ("node.uncordon", {}),
             Request.DRAIN: ("node.drain", {"window_s": DRAIN_WINDOW_S}),
+            Request.POLICY: ("policy.switch", {"policy": "max_min_fairness" if request.target else ""}),
             Request.RESOURCES: ("resources.set", {"resources": [_resource(node, request.amount)]}),
         }
         kind, body = kinds[request.kind]

@@ -113,7 +113,8 @@ def _requests(chance: random.Random, jobs: int, nodes: int, until_s: float) -> t
 
 
 _OF_JOBS = (Request.CANCEL, Request.PAUSE, Request.RESUME, Request.EDIT)
-_KINDS = tuple(kind for kind in Request if kind is not Request.SUBMIT)
+_NOT_DRAWN = (Request.SUBMIT, Request.POLICY, Request.BUDGET)
+_KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 
 def _faults(chance: random.Random, nodes: int, processes: int, until_s: float) -> tuple[Fault, ...]:

@@ -11,14 +11,14 @@ LATE_S = 2.0  # seconds without an answer, after which a node is not waited for
 
 
 class SimulatedLink:
-    """Implements NodeLink. `on_node` runs a call with the node's clock; `strikes` may end the process in the middle."""
+    """Implements NodeLink. `on_node` runs a call with the clock of its node; `strikes` may end the process there."""
 
     def __init__(
         self,
         network: Network,
         schedule: Schedule,
         on_node: Callable[[SimulatedNode, Order], Answer],
-        strikes: Callable[[], None],
+        strikes: Callable[[bool], None],
     ) -> None:
         self._network, self._schedule = network, schedule
         self._on_node, self._strikes = on_node, strikes
@@ -34,13 +34,15 @@ class SimulatedLink:
             self._unanswered.clear()
             self._answers.clear()
             return Seen(nodes=self._nodes, problem="the process that speaks with Ray hung")
+        if wanted.orders:
+            self._strikes(False)
         ready = self._network.reserve(wanted.groups, is_whole=wanted.is_whole)
         for ray_id, order in sorted(wanted.orders.items()):  # their order is that of a set
             node = self._network.node(ray_id)
             if node is not None and ray_id not in self._unanswered:
                 self._send(node, ray_id, order)
         if wanted.orders:
-            self._strikes()
+            self._strikes(True)
         self._nodes = nodes = self._network.listed(self._late())
         listed = {node.ray_id for node in nodes}
         for gone in self._unanswered.keys() - listed:  # the call fails when the node is given up

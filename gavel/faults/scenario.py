@@ -70,6 +70,7 @@ class Program:
     tier: str = "default"
     preemptible: bool = True
     retries: int = 0
+    after: int | None = None  # the number of a job that must have completed first
 
 
 class Request(StrEnum):
@@ -85,6 +86,8 @@ class Request(StrEnum):
     UNCORDON = "uncordon"
     DRAIN = "drain"
     RESOURCES = "resources"
+    POLICY = "policy"  # another one, or that of the settings if `target` is 0
+    BUDGET = "budget"  # tier gold may use `amount` accelerator hours a month
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.reference_profiles import reference_table
 from gavel.faults.clocks import MachineClock
+from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.invariants.violation import Violation
 from gavel.faults.link import SimulatedLink
 from gavel.faults.network import Network
@@ -34,7 +35,7 @@ from gavel.faults.node import SimulatedNode
 from gavel.faults.scenario import FaultKind
 from gavel.faults.schedule import Schedule
 from gavel.faults.solver import SimulatedRunner
-from gavel.faults.stores import ProcessStore, SharedStores
+from gavel.faults.stores import ProcessStore, SharedStores, StrikingElection
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import Changes, ThroughputEstimate
@@ -98,13 +99,13 @@ class Surroundings:
         solver_fault: Callable[[], int | None],
         before_commit: Callable[[], None],
         committed: Callable[[int, Changes, int], None],
-        strikes: Callable[[str], bool],
+        crashes: CrashCounter,
     ) -> None:
         self.schedule, self.network, self.stores = schedule, network, stores
         self.folder, self.checkpoints, self.settings = folder, checkpoints, settings
         self.within, self.on_node, self.run_until = within, on_node, run_until
         self.is_store_down, self.loses_answer, self.solver_fault = is_store_down, loses_answer, solver_fault
-        self.before_commit, self.committed, self.strikes = before_commit, committed, strikes
+        self.before_commit, self.committed, self.crashes = before_commit, committed, crashes
 
 
 class ServiceProcess:
@@ -147,7 +148,8 @@ class ServiceProcess:
         self._incarnation += 1
         settings = self._around.settings
         self._system_clock = SystemClock(self.clock.wall_s, self.clock.boottime_s)
-        inner, self._leadership, check_leads = self._around.stores.open()
+        inner, election, check_leads = self._around.stores.open()
+        self._leadership = StrikingElection(election, self._strikes)
         self._store = ProcessStore(
             inner,
             check_leads=check_leads,
@@ -324,7 +326,8 @@ class ServiceProcess:
     def _befalls(self, where: str) -> None:
         if where == "before_commit":
             self._around.before_commit()
-        if self._around.strikes(where) or self._armed.pop(FaultKind(f"crash_{where}"), None) is not None:
+        self._strikes(ActKind.COMMIT, where == "after_commit")
+        if self._armed.pop(FaultKind(f"crash_{where}"), None) is not None:
             self._around.schedule.note(f"{self.name} dies {where}")
             raise ProcessKilled
         until_s = self._armed.pop(FaultKind(f"pause_{where}"), None)
@@ -337,9 +340,15 @@ class ServiceProcess:
         if where == "after_commit" and self._around.loses_answer():
             raise StoreUnavailable("the answer of the commit was lost")
 
-    def _strikes_in_exchange(self) -> None:
-        if self._around.strikes("in_exchange") or self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
+    def _strikes_in_exchange(self, is_done: bool) -> None:
+        self._strikes(ActKind.EXCHANGE, is_done)
+        if is_done and self._armed.pop(FaultKind.CRASH_IN_EXCHANGE, None) is not None:
             self._around.schedule.note(f"{self.name} dies in an exchange")
+            raise ProcessKilled
+
+    def _strikes(self, act: ActKind, is_done: bool) -> None:
+        if self._around.crashes.strikes(act, is_done=is_done):
+            self._around.schedule.note(f"{self.name} dies {'after' if is_done else 'before'} {act}")
             raise ProcessKilled
 
 

@@ -2,7 +2,7 @@
 
 import atexit
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -10,13 +10,14 @@ from tempfile import mkdtemp
 from typing import Protocol
 
 from gavel.errors import StoreUnavailable
+from gavel.faults.crash_points import ActKind
 from gavel.ports import Changes, Snapshot, ThroughputEstimate
-from gavel.store.leadership_rules import Election
+from gavel.store.leadership_rules import Election, LeaderRow
 from gavel.store.memory import MemoryStore
 from gavel.store.memory_leadership import LeadershipInMemory, SharedRow
 from gavel.store.samples import SimulationStore
 from gavel.store.sql import SqlStore
-from gavel.types import Job, JobId, Prediction
+from gavel.types import Job, JobId, Prediction, Term
 
 BUSY_TIMEOUT_S = 5.0
 
@@ -33,10 +34,14 @@ class SharedStores(Protocol):
         """Close everything."""
 
 
+OpenStores = Callable[[int, Path], SharedStores]
+"""Opens empty stores for a seed and a folder."""
+
+
 class InMemory:
     """One store in memory for all processes."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, _: Path) -> None:
         self.requests: SimulationStore = MemoryStore(random_bits=Random(f"ids-{seed}").getrandbits)  # noqa: S311
         self._row = SharedRow()
 
@@ -49,14 +54,11 @@ class InMemory:
         """Do nothing: nothing is held outside this process."""
 
 
-class OnFile:
-    """A real SQLite database; each process has connections and a writer of its own, as in production."""
+class InDatabase:
+    """A real database; each process has connections and a writer of its own, as in production."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
-        self._seed, self._opened = seed, list[SqlStore]()
-        path = folder / "gavel.db"
-        shutil.copyfile(_migrated(), path)
-        self._url = f"sqlite:///{path}"
+    def __init__(self, seed: int, url: str) -> None:
+        self._seed, self._url, self._opened = seed, url, list[SqlStore]()
         self.requests: SimulationStore = self._store()
 
     def _store(self) -> SqlStore:
@@ -75,6 +77,15 @@ class OnFile:
         """Close every connection."""
         for store in self._opened:
             store.close()
+
+
+class OnFile(InDatabase):
+    """A fresh SQLite database on a file."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        path = folder / "gavel.db"
+        shutil.copyfile(_migrated(), path)
+        super().__init__(seed, f"sqlite:///{path}")
 
 
 @cache
@@ -134,6 +145,31 @@ class ProcessStore:
             raise StoreUnavailable("the database cannot be used now")
 
 
-def jobs_of(store: SimulationStore) -> Mapping[JobId, Job]:
-    """Return every unfinished job."""
-    return store.snapshot().jobs
+class StrikingElection:
+    """An Election; `strikes` is called before and after the leadership is taken, and may end the process there."""
+
+    def __init__(self, election: Election, strikes: Callable[[ActKind, bool], None]) -> None:
+        self._election, self._strikes = election, strikes
+
+    def current(self) -> LeaderRow:
+        """Return the row of the leader as it is now."""
+        return self._election.current()
+
+    def blocked_by(self) -> int | None:
+        """Return the pid of the process that keeps others from writing; None if none is known."""
+        return self._election.blocked_by()
+
+    def take(self, holder: str, *, lease_s: float, seen: LeaderRow) -> Term | None:
+        """Become the leader."""
+        self._strikes(ActKind.LEADERSHIP, False)
+        term = self._election.take(holder, lease_s=lease_s, seen=seen)
+        self._strikes(ActKind.LEADERSHIP, True)
+        return term
+
+    def beat(self) -> None:
+        """Increment the beat."""
+        self._election.beat()
+
+    def resign(self) -> None:
+        """Give up the leadership."""
+        self._election.resign()

@@ -28,7 +28,7 @@ from gavel.faults.scenario import Behaviour, ClientRequest, Request, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.service import ServiceProcess, Surroundings
 from gavel.faults.shard import SimulatedShard
-from gavel.faults.stores import InMemory, OnFile, SharedStores
+from gavel.faults.stores import InMemory, OnFile, OpenStores, SharedStores
 from gavel.ports import Changes
 from gavel.types import OperationState
 
@@ -49,10 +49,20 @@ class RunResult:
     lines: tuple[str, ...] = ()
 
 
-def run(scenario: Scenario, *, keeps_lines: bool = False, crashes: CrashCounter | None = None) -> RunResult:
-    """Return the outcome of the scenario: always the same one. `crashes` counts, and ends the process where it says."""
+def run(
+    scenario: Scenario,
+    *,
+    keeps_lines: bool = False,
+    crashes: CrashCounter | None = None,
+    open_stores: OpenStores | None = None,
+) -> RunResult:
+    """Return the outcome of the scenario: always the same one. `crashes` counts, and ends the process where it says.
+
+    `open_stores` gives the stores for a seed and a folder in place of those that the scenario names.
+    """
     folder = Path(mkdtemp(prefix="gavel-faults-", dir=_fast_dir()))
-    world = World(scenario, folder, crashes or CrashCounter(), keeps_lines=keeps_lines)
+    stores = (open_stores or (OnFile if scenario.is_durable else InMemory))(scenario.seed, folder)
+    world = World(scenario, folder, stores, crashes or CrashCounter(), keeps_lines=keeps_lines)
     try:
         with machine.boottime_from(world.boottime_s):
             violation = world.run()
@@ -72,7 +82,15 @@ def run(scenario: Scenario, *, keeps_lines: bool = False, crashes: CrashCounter 
 class World:
     """Everything there is. `clock` is that of the machine whose code runs now."""
 
-    def __init__(self, scenario: Scenario, folder: Path, crashes: CrashCounter, *, keeps_lines: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: Path,
+        stores: SharedStores,
+        crashes: CrashCounter,
+        *,
+        keeps_lines: bool = False,
+    ) -> None:
         self.scenario, self._crashes = scenario, crashes
         self.schedule = schedule = Schedule(keeps_lines=keeps_lines)
         self.clock = self._api_clock = MachineClock(schedule.true_s)
@@ -83,7 +101,7 @@ class World:
             for index, plan in enumerate(scenario.nodes)
         ]
         self._network = Network(scenario.seed, schedule, nodes)
-        self._stores: SharedStores = OnFile(scenario.seed, folder) if scenario.is_durable else InMemory(scenario.seed)
+        self._stores = stores
         self._ledger = Ledger()
         settings = _settings().model_copy(update={"policy": scenario.policy, "state_dir": folder})
         self._evidence = Evidence(
@@ -94,6 +112,7 @@ class World:
             ledger=self._ledger,
             network=self._network,
             disk=disk,
+            crashes=crashes,
         )
         self._invariants = all_invariants()
         self._has_changed = False
@@ -114,6 +133,7 @@ class World:
             seed=scenario.seed,
             is_store_down=self._injection.is_store_down,
             loses_answer=self._injection.loses_answer,
+            crashes=crashes,
         )
 
     def _surroundings(self, folder: Path, settings: Settings) -> Surroundings:
@@ -132,7 +152,7 @@ class World:
             solver_fault=self._injection.solver_fault,
             before_commit=self._before_commit,
             committed=self._committed,
-            strikes=self._crashes.strikes,
+            crashes=self._crashes,
         )
 
     def boottime_s(self) -> float:
@@ -140,7 +160,9 @@ class World:
         return self.clock.boottime_s()
 
     def close(self) -> None:
-        """Close the stores."""
+        """End the processes, which hold descriptors, and close the stores."""
+        for process in self._processes:
+            process.kill()
         self._stores.close()
 
     # --- the run ---

@@ -18,11 +18,18 @@ def test_a_lease_that_is_over_stays_over_for_the_reason_it_had() -> None:
     assert end_reason("", is_over=False, is_stopped=False) == ""
     assert end_reason("lease", is_over=False, is_stopped=True) == "lease"
     assert end_reason("", is_over=True, is_stopped=True) == "stop"
+    assert end_reason("", is_over=True, is_stopped=False) == "lease"
 
 
 @pytest.mark.parametrize(
     ("exit_code", "is_ending", "is_over", "expected"),
-    [(75, False, True, True), (-15, False, True, True), (1, False, True, False), (75, False, False, False)],
+    [
+        (75, False, True, True),
+        (-15, False, True, True),
+        (1, False, True, False),
+        (0, False, True, False),
+        (75, False, False, False),
+    ],
 )
 def test_a_failure_after_the_lease_is_a_preemption_if_the_code_says_so(
     exit_code: int, is_ending: bool, is_over: bool, expected: bool

@@ -1,6 +1,6 @@
 """Small scenarios, each about one thing that happens to a job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gavel.faults.scenario import (
@@ -27,20 +27,26 @@ def program(size: int = 1, seconds: float = 8.0) -> Program:
 def scene(
     *programs: Program,
     nodes: tuple[NodePlan, ...] = ONE_NODE,
-    asks: Sequence[tuple[float, Request, int]] = (),
+    asks: Sequence[tuple[float, Request, int] | tuple[float, Request, int, float]] = (),
     faults: tuple[Fault, ...] = (),
+    processes: int = 1,
+    tiers: Mapping[str, float] | None = None,
 ) -> Scenario:
     submits = [ClientRequest(at_s=0.5 + job, kind=Request.SUBMIT, target=job) for job in range(len(programs))]
-    others = [ClientRequest(at_s=at_s, kind=kind, target=target, amount=3.0) for at_s, kind, target in asks]
+    others = [
+        ClientRequest(at_s=at_s, kind=kind, target=target, amount=amount[0] if amount else 3.0)
+        for at_s, kind, target, *amount in asks
+    ]
     return Scenario(
         seed=1,
         nodes=nodes,
         programs=programs,
         requests=(*submits, *others),
         faults=faults,
-        faults_until_s=max([10.0, *(at_s + 1.0 for at_s, _, _ in asks), *(fault.at_s + 20.0 for fault in faults)]),
-        processes=1,
-        process_rates=(1.0,),
+        faults_until_s=max([10.0, *(ask[0] + 1.0 for ask in asks), *(fault.at_s + 20.0 for fault in faults)]),
+        processes=processes,
+        process_rates=(1.0,) * processes,
+        tiers=tiers or {},
     )
 
 
@@ -70,6 +76,27 @@ SCENES = {
     "a solver that fails": scene(
         program(), program(), faults=(Fault(at_s=0.1, kind=FaultKind.SOLVER, lasts_s=15.0, amount=1.0),)
     ),
+    "a take-over": scene(
+        program(seconds=25.0),
+        faults=(Fault(at_s=6.0, kind=FaultKind.CRASH, target=0, lasts_s=40.0),),
+        processes=2,
+    ),
+    "a leader that sleeps": scene(
+        program(seconds=25.0),
+        faults=(Fault(at_s=6.0, kind=FaultKind.PAUSE_BEFORE_COMMIT, target=0, lasts_s=30.0),),
+        processes=2,
+    ),
+    "a change of policy": scene(
+        program(seconds=25.0),
+        program(seconds=25.0),
+        asks=[(4.0, Request.POLICY, 1), (30.0, Request.POLICY, 0)],
+    ),
+    "a job after another": scene(program(), replace(program(), after=0)),
+    "a budget that ends": scene(
+        replace(program(seconds=25.0), tier="gold"),
+        asks=[(4.0, Request.BUDGET, 0, 0.001), (70.0, Request.BUDGET, 0, 100.0)],
+        tiers={"gold": 1.0},
+    ),
 }
 FOLLOWED = replace(
     scene(
@@ -87,6 +114,34 @@ FOLLOWED = replace(
 )
 """A node is cut off, the leader dies, and a service with a state folder of its own follows."""
 
+
+_COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the leader, requests
+    "a job": (4, 11, 1, 3),
+    "a renewal": (8, 20, 1, 3),
+    "a hand-over": (12, 30, 1, 5),
+    "a gang over nodes": (4, 11, 1, 4),
+    "a cancellation": (5, 13, 1, 4),
+    "a pause": (6, 14, 1, 4),
+    "a change of weight": (5, 13, 1, 4),
+    "a cordon": (5, 13, 1, 5),
+    "a drain": (7, 18, 1, 5),
+    "a new tier": (5, 13, 1, 4),
+    "resources": (5, 13, 1, 4),
+    "a program that fails": (5, 12, 1, 3),
+    "a node that loses power": (12, 27, 1, 4),
+    "a node that is cut off": (14, 27, 1, 4),
+    "a solver that fails": (7, 16, 1, 5),
+    "a take-over": (8, 19, 2, 3),
+    "a leader that sleeps": (9, 17, 2, 3),
+    "a change of policy": (13, 30, 1, 7),
+    "a job after another": (8, 16, 1, 5),
+    "a budget that ends": (9, 29, 1, 5),
+}
+ACTS = {
+    name: dict(zip(("commit", "exchange", "leadership", "request"), counts, strict=True))
+    for name, counts in _COUNTS.items()
+}
+"""How many acts a scenario has without a crash, by their kind."""
 NOTICED_IN = {
     "a_lost_node_is_taken_for_dead": (
         1,

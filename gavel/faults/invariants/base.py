@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gavel.config import Settings
+from gavel.faults.crash_points import CrashCounter
 from gavel.faults.disk import CheckpointDisk
 from gavel.faults.invariants.violation import Violation
 from gavel.faults.ledger import Ledger
@@ -28,6 +29,7 @@ class Evidence:
     ledger: Ledger
     network: Network
     disk: CheckpointDisk
+    crashes: CrashCounter
     jobs: dict[JobId, Job] = field(default_factory=dict)
 
     @property

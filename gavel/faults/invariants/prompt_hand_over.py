@@ -18,7 +18,7 @@ class PromptHandOver(Invariant):
 
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
         """Take note of new leases, and check those that are due."""
-        if evidence.scenario.faults:
+        if evidence.scenario.faults or evidence.crashes.struck:
             return
         now_s = evidence.schedule.now_s
         started = {shard.launch.key for node in evidence.nodes for shard in node.shards.values()}
