@@ -97,8 +97,8 @@ def of_caller(
     stated = python or wanted.get("python")
     interpreter = python_of(stated, folder, os.environ, is_here=is_here)
     if interpreter and not stated and not is_below(interpreter, limits["folders"]):
-        told = "jobs may not name its folder here, so this one gets a Python of the service, without packages"
-        typer.echo(f"{interpreter}: {told}", err=True)
+        why = "jobs may not name its folder here, so this one gets a Python of the service, without packages"
+        typer.echo(f"{interpreter}: {why}", err=True)
         interpreter = None
     own: dict[str, Any] = {"workdir": None if git_url else str(folder), "python": interpreter}
     if git_url is not None:

@@ -129,7 +129,7 @@ _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the le
     "resources": (5, 13, 1, 4),
     "a program that fails": (5, 12, 1, 3),
     "a node that loses power": (12, 27, 1, 4),
-    "a node that is cut off": (14, 27, 1, 4),
+    "a node that is cut off": (13, 27, 1, 4),
     "a solver that fails": (7, 16, 1, 5),
     "a take-over": (8, 19, 2, 3),
     "a leader that sleeps": (9, 17, 2, 3),
