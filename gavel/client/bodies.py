@@ -66,7 +66,7 @@ class JobSubmit(TypedDict):
     secrets: NotRequired[Sequence[str]]
     # Folder that every rank runs in, on the job's nodes. Default: an empty folder of the job.
     workdir: NotRequired[str | None]
-    # Interpreter for `python` in argv, first on the PATH, on the job's nodes. Default: one without packages.
+    # Interpreter for `python` in argv, first on the PATH, on its nodes. Default: one without packages.
     python: NotRequired[str | None]
     # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
     # content and node, in the job's folder, before the ranks start.

@@ -76,6 +76,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/utilization": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/diff": (404, 404, 404, 404, 404),
     "GET /v1/jobs/{job}/files": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/files/content": (422, 422, 422, 422, 422),
     "GET /v1/jobs/{job}/checkpoints": (404, 200, 200, 404, 200),
@@ -147,6 +148,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/notifications/test": (202, 202, 403, 403, 202),
     "GET /v1/code-versions": (200, 200, 403, 403, 200),
     "POST /v1/code-versions": (200, 200, 403, 403, 200),
+    "POST /v1/code-versions/fetch": (422, 422, 403, 403, 422),
+    "POST /v1/code-diffs": (201, 201, 403, 403, 201),
     f"PUT /v1/code-versions/{NO_DIGEST}/chunks": (404, 404, 403, 403, 404),
 }
 BODIES: dict[str, Any] = {
@@ -164,6 +167,8 @@ BODIES: dict[str, Any] = {
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
+    "POST /v1/code-versions/fetch": {"git_url": "ftp://git.example.org/train.git"},
+    "POST /v1/code-diffs": {},
     "PUT /v1/secrets/TOKEN": {"value": "of the caller"},
     "PUT /v1/users/{user}/link": {"subject": "248289761001"},
     "PUT /v1/users/{user}/notification-settings": {"occasions": ["end"]},

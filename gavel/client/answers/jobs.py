@@ -124,7 +124,7 @@ class Job(TypedDict):
     env: list[str]  # The names only: values may be secrets, and are never shown.
     secrets: list[str]  # Names of the secrets that are variables of the ranks.
     workdir: str  # Empty: the job runs in a folder of its own.
-    python: str  # Empty: an interpreter without packages, or for a kind of the catalogue the service's.
+    python: str  # Empty: one without packages; for a kind of the catalogue the service's.
     image: str  # Container image that it runs in; empty: none.
     setup: str  # What fills its virtual environment; empty: it has none of its own.
     data: dict[str, str]  # Inputs by name: paths, and URLs that nodes fetch.

@@ -181,13 +181,13 @@ def test_a_record_that_a_job_forged_reaches_nothing_outside(tmp_path: Path, url:
 def test_a_part_that_ended_is_lost_with_its_node_while_files_are_missing(tmp_path: Path) -> None:
     gang = a_gang(tmp_path, "n0")
     gang.take("n0", replace(ended(GangOutcome.EXITED), has_more=True, ended_node_boottime_s=1e9), 0.0)
-    gang.look(0.3, {}, silent)
+    gang.look(0.3, {}, silent, silent)
     assert gang.state is GangState.RUNNING
-    gang.look(0.3, {"n0": "Ray lost node n0"}, silent)
+    gang.look(0.3, {"n0": "Ray lost node n0"}, silent, silent)
     assert gang.exit is not None and gang.exit.outcome is GangOutcome.LOST
     slow = a_gang(tmp_path, "n0")
     slow.take("n0", replace(ended(GangOutcome.EXITED), has_more=True), UNTOLD_LIMIT_S + 1e9)
-    slow.look(0.3, {}, silent)
+    slow.look(0.3, {}, silent, silent)
     assert slow.exit is not None and "did not hand over" in slow.exit.message
 
 
