@@ -14,7 +14,7 @@ from api.rules import Rules
 from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import check_code, check_image
-from api.submission.folders import check_folders
+from api.submission.folders import check_folders, program_files
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
@@ -134,9 +134,8 @@ def checked_priority(wanted: int | None, tier: Tier, caller: Identity) -> int:
 
 def refers_to_stored(body: JobSubmit) -> bool:
     """Return whether the job names anything that `check_stored` has to look up."""
-    return any(
-        getattr(body, name) for name in ("after", "code", "data", "image", "notify", "python", "secrets", "workdir")
-    )
+    named = ("after", "code", "data", "image", "notify", "python", "secrets", "workdir")
+    return any(getattr(body, name) for name in named) or bool(program_files(body))
 
 
 def check_stored(body: JobSubmit, caller: Identity, services: Services) -> None:

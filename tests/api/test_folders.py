@@ -19,6 +19,8 @@ def named(path: Path) -> list[tuple[str, dict[str, Any]]]:
         ("workdir", {"workdir": str(path)}),
         ("python", {"python": str(path / "bin" / "python")}),
         ("data.words", {"data": {"words": str(path)}}),
+        ("argv", {"argv": ["python", str(path / "train.py")]}),
+        ("argv", {"argv": [str(path / "run")]}),
     ]
 
 
@@ -38,7 +40,7 @@ def test_without_a_setting_only_the_operator_names_files(start: Callable[..., Se
     for field, fields in named(folder):
         assert operator.post("/v1/jobs", json={**JOB, **fields}).status_code == 201
         refused = ann.post("/v1/jobs", json={**JOB, **fields})
-        assert refused.status_code == 422
+        assert refused.status_code == 422, (field, fields)
         says = refused.json()["detail"]
         assert says.startswith(f"{field}: {folder}") and "yours may name none; " in says and "job_folders" in says
     code = {"code": {"digest": "0" * 64}}

@@ -96,7 +96,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServiceP
     (folder / "train.py").write_text(TRAINS)
     (folder / "broken.py").write_text(FAILS)
     with (
-        ServiceProcess(folder / "state", {"GAVEL_ROUND_DURATION_S": "2"}) as running,
+        ServiceProcess(folder / "state", {"GAVEL_ROUND_DURATION_S": "2", "GAVEL_JOB_FOLDERS": str(folder)}) as running,
         Client(running.url, running.operator_token) as operator,
     ):
         assert wait_until(lambda: bool(operator.cluster()["workers"]), 60)

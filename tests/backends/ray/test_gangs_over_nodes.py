@@ -135,8 +135,8 @@ def test_a_gang_that_moves_goes_on_from_its_checkpoint_on_other_nodes(spread: Ra
 
 
 def test_a_rank_that_fails_on_one_node_ends_the_others(spread: RayHarness) -> None:
-    fails = f"if [ $RANK = 1 ]; then sleep 0.2; exit 9; fi; exec {' '.join(ISOLATED)} trains"
-    spread.backend.execute(gang(spread, ("sh", "-c", fails), ("a-0", "a-2", "a-4")))
+    fails = 'if [ $RANK = 1 ]; then sleep 0.2; exit 9; fi; exec "$@"'
+    spread.backend.execute(gang(spread, ("sh", "-c", fails, "sh", *ISOLATED, "trains"), ("a-0", "a-2", "a-4")))
     end = exit_of(spread, "j1")
     assert (end.outcome, end.exit_code, end.message) == (GangOutcome.EXITED, 9, "rank 1 ended with exit code 9")
     assert spread.processes() == 0
