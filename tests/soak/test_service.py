@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -51,13 +52,21 @@ def soak(member: Member, client: Client) -> Iterator[dict[str, float]]:
     for number in range(1, SAMPLES + 1):
         until = begun + number * ROUNDS // SAMPLES
         while newest_round(client) < until:
-            unfinished = sum(job["state"] not in ("COMPLETED", "FAILED", "CANCELLED") for job in client.jobs())
-            if unfinished < IN_QUEUE:
-                client.submit_array({"argv": ["true"], "total_steps": 1}, count=IN_QUEUE - unfinished)
-                submitted += IN_QUEUE - unfinished
             before = newest_round(client)
-            assert wait_until(lambda: newest_round(client) > before, LIMIT_S, ROUND_S), member.output()  # noqa: B023
+            if missing := IN_QUEUE - unfinished(client):
+                client.submit_array({"argv": ["true"], "total_steps": 1}, count=missing)
+                submitted += missing
+            assert wait_until(partial(has_moved, client, before), LIMIT_S, ROUND_S), member.output()
         yield sample(member) | {"jobs_submitted": float(submitted)}
+
+
+def unfinished(client: Client) -> int:
+    return sum(job["state"] not in ("COMPLETED", "FAILED", "CANCELLED") for job in client.jobs())
+
+
+def has_moved(client: Client, before: int) -> bool:
+    """Whether there is a later round, or room for jobs: without jobs no round comes."""
+    return newest_round(client) > before or unfinished(client) < IN_QUEUE
 
 
 def newest_round(client: Client) -> int:
