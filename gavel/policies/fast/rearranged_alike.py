@@ -62,9 +62,7 @@ def expanded(asked: Asked, kinds: Classes, of_class: FloatArray) -> FloatArray:
     whole = of_class * kinds.count[:, None]
     kept = np.bincount(kinds.of_job, asked.least, len(kinds.first))
     by_least = asked.least / np.where(kept > 0, kept, 1.0)[kinds.of_job]
-    order = np.lexsort((-asked.gain.max(axis=1), kinds.of_job))
-    place = np.empty(len(order))
-    place[order] = np.arange(len(order)) - np.searchsorted(kinds.of_job[order], kinds.of_job[order])
+    place = _place_in_group(kinds.of_job, -asked.gain.max(axis=1))
     ends = whole.cumsum(axis=1)[kinds.of_job]
     begins = ends - whole[kinds.of_job]
     in_order = np.minimum(ends, place[:, None] + 1) - np.maximum(begins, place[:, None])
