@@ -3,20 +3,13 @@
 import json
 import os
 import random
-import sys
 from pathlib import Path
 
 from gavel.client import Client, GavelApiError, ServiceUnreachable
 from gavel.demo.service import wait_until
+from tests.trains import trains
 
-TRAINS = [
-    sys.executable,
-    "-c",
-    "import time\nfrom gavel_runtime import job\n"
-    "save = lambda path: (path / 'weights').write_text('some')\n"
-    "load = lambda path: (path / 'weights').read_text()\n"
-    "for step in job.steps(checkpoint=save, restore=load): time.sleep(0.02)",
-]
+TRAINS = trains(0.02)
 RETRIES = 100  # of a job: the loop kills its ranks
 ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 

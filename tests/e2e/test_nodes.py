@@ -1,6 +1,5 @@
 """Operators' commands on a real service: a drain with real gangs, and kill -9 with commands that were acknowledged."""
 
-import sys
 from collections.abc import Iterator
 
 import httpx
@@ -10,16 +9,10 @@ from sqlalchemy import create_engine, text
 from gavel.client import Client, Node
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.store.sql import SqlStore
+from tests.trains import trains
 
 LIMIT_S = 60
-TRAINS = [
-    sys.executable,
-    "-c",
-    "import time\nfrom gavel_runtime import job\n"
-    "save = lambda path: (path / 'weights').write_text('some')\n"
-    "load = lambda path: (path / 'weights').read_text()\n"
-    "for step in job.steps(checkpoint=save, restore=load): time.sleep(0.02)",
-]
+TRAINS = trains(0.02)
 
 
 @pytest.fixture(scope="module")

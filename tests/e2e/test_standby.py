@@ -1,7 +1,6 @@
 """Several processes on one database: one plans, another takes over when it dies or falls asleep, all serve the API."""
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,18 +13,12 @@ import pytest
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.e2e.processes import LEADS, LIMIT_S, STANDS_BY, Member
 from tests.postgresql import running_server
+from tests.trains import trains
 
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "6", "GAVEL_LEASE_GRACE_S": "1", "GAVEL_LEADER_LEASE_S": "2"}
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 STEPS = 300
-TRAINS = [
-    sys.executable,
-    "-c",
-    "import time\nfrom gavel_runtime import job\n"
-    "save = lambda path: (path / 'weights').write_text('some')\n"
-    "load = lambda path: (path / 'weights').read_text()\n"
-    "for step in job.steps(checkpoint=save, restore=load): time.sleep(0.03)",
-]
+TRAINS = trains(0.03)
 
 
 @pytest.fixture
