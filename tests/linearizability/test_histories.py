@@ -121,10 +121,11 @@ def prepared(pair: Pair) -> Target:
     return Target(urls=pair.urls, token=token, prefix="", blocker=blocker, node=node)
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+@contextmanager
+def a_service(folder: Path) -> Iterator[Service]:
     """One service without a scheduler, whose store a test may break."""
-    yield from serve(tmp_path, cluster=a_cluster(fast=1), requests_per_user_per_s=1e6)
+    folder.mkdir()
+    yield from serve(folder, cluster=a_cluster(fast=1), requests_per_user_per_s=1e6)
 
 
 def history_on(service: Service, seed: int) -> Recorder:
@@ -175,9 +176,13 @@ def a_key_that_makes_two_jobs(service: Service) -> None:
     ("breaks", "kinds"),
     [(None, set()), (stale_reads, {"job"}), (a_lost_write, {"job"}), (a_key_that_makes_two_jobs, {"job"})],
 )
-def test_a_store_that_lies_is_caught(
-    service: Service, breaks: Callable[[Service], None] | None, kinds: set[str]
-) -> None:
-    if breaks is not None:
-        breaks(service)
-    assert {kind for kind, _ in violations(history_on(service, 1).history)} == kinds
+def test_a_store_that_lies_is_caught(tmp_path: Path, breaks: Callable[[Service], None] | None, kinds: set[str]) -> None:
+    """The calls of one history need not meet the moment of a lie, so there are up to ten, each on a new service."""
+    for seed in range(1, 11):
+        with a_service(tmp_path / str(seed)) as service:
+            if breaks is not None:
+                breaks(service)
+            caught = {kind for kind, _ in violations(history_on(service, seed).history)}
+        if breaks is None or caught:
+            break
+    assert caught == kinds
