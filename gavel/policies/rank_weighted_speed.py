@@ -8,7 +8,7 @@ import numpy as np
 from gavel.finish_time import LATE_RHO
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import claim, is_late, rank_weight
+from gavel.policies.tiers.ranks import claim, even_part, is_late, rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]
@@ -23,10 +23,10 @@ class RankWeightedSpeed(TotalOfSpeeds):
     v falls with the rank of W_i from the shortest to the longest:
 
     theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest W of n, equals alike;
-    v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
-    of known size whose speed is their share to the power q. `length` says what is W: `remaining` (steps left at the
-    best rate, g = 3/4), or `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing,
-    g = 1).
+    v = theta^(1-q), mixed with its mean: three tenths where many wait, nine where the cluster has room for all. heSRPT
+    shows that theta are the shares of least mean response time for n jobs of known size whose speed is their share to
+    the power q. `length` says what is W: `remaining` (steps left at the best rate, g = 3/4), or `attained_service`
+    (levels of accelerator hours held, for jobs whose lengths tell nothing, g = 1).
 
     A job is late if it reaches rho_i = (age_i + R_i / T_iso_i) / (t_i + R_i / T_iso_i) >= `rho_limit` even at its
     isolated rate T_iso_i, that of 1/n of every type, from now on; t_i is the isolated time of its done steps. The
@@ -58,9 +58,10 @@ class RankWeightedSpeed(TotalOfSpeeds):
 
     def claim(self, problem: AllocationProblem) -> FloatArray:
         """Return w_i v_i s_i^g, (n,)."""
+        even = even_part(problem)
         if self.length == "remaining":
-            return problem.weight * claim(measures.remaining_time_s(problem), problem.scale_factor)
-        return problem.weight * rank_weight(_service_levels(problem)) * problem.scale_factor
+            return problem.weight * claim(measures.remaining_time_s(problem), problem.scale_factor, even)
+        return problem.weight * rank_weight(_service_levels(problem), even) * problem.scale_factor
 
     def least_speed(self, problem: AllocationProblem) -> FloatArray:
         """Return the isolated rates of late jobs relative to their best rates, 0 for the others, (n,)."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gavel.policies import measures
 from gavel.policies.rank_weighted_speed import RankWeightedSpeed
-from gavel.policies.tiers.ranks import CONCAVITY, EVEN_PART, rank_weight
+from gavel.policies.tiers.ranks import CONCAVITY, EVEN_PART, EVEN_WITH_ROOM, ROOM, even_part, rank_weight
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import an_instance
@@ -26,15 +26,15 @@ def shares(weight: np.ndarray) -> np.ndarray:
 
 def test_two_jobs_share_as_hesrpt_divides_a_cluster() -> None:
     """theta of the longer one of two is (1/2)^(1/(1-q)): section 3 of the paper."""
-    longer, shorter = shares(rank_weight(np.array([9.0, 4.0])))
+    longer, shorter = shares(rank_weight(np.array([9.0, 4.0]), EVEN_PART))
     assert longer / (longer + shorter) == pytest.approx(0.5 ** (1 / (1 - CONCAVITY)))
 
 
-@given(lengths=lengths)
-def test_weights_fall_with_the_length_and_are_one_in_the_mean(lengths: list[float]) -> None:
+@given(lengths=lengths, even=st.sampled_from([EVEN_PART, EVEN_WITH_ROOM]))
+def test_weights_fall_with_the_length_and_are_one_in_the_mean(lengths: list[float], even: float) -> None:
     length = np.array(lengths)
-    weight = rank_weight(length)
-    assert weight.mean() == pytest.approx(1.0) and weight.min() >= EVEN_PART
+    weight = rank_weight(length, even)
+    assert weight.mean() == pytest.approx(1.0) and weight.min() >= even
     for one, other in zip(range(len(length)), range(1, len(length)), strict=False):
         if length[one] == length[other]:
             assert weight[one] == weight[other]
@@ -46,8 +46,28 @@ def test_weights_fall_with_the_length_and_are_one_in_the_mean(lengths: list[floa
 def test_only_the_order_of_lengths_counts(lengths: list[float], seed: int) -> None:
     length = np.array(lengths)
     order = np.random.default_rng(seed).permutation(len(length))
-    assert rank_weight(length)[order] == pytest.approx(rank_weight(length[order]))
-    assert rank_weight(length * 7.0 + 3.0) == pytest.approx(rank_weight(length))
+    weight = rank_weight(length, EVEN_PART)
+    assert weight[order] == pytest.approx(rank_weight(length[order], EVEN_PART))
+    assert rank_weight(length * 7.0 + 3.0, EVEN_PART) == pytest.approx(weight)
+
+
+@given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=12), workers=st.integers(4, 40))
+def test_the_more_jobs_wait_the_more_their_order_counts(sizes: list[int], workers: int) -> None:
+    """A job that can run nowhere makes nobody wait."""
+    some = a_problem([[1.0]] * len(sizes), [workers], scale_factor=sizes)
+    more = a_problem([[1.0]] * len(sizes) * 2, [workers], scale_factor=sizes * 2)
+    stuck = a_problem([[1.0]] * len(sizes) + [[0.0]], [workers], scale_factor=[*sizes, 4])
+    assert EVEN_PART <= even_part(more) <= even_part(some) == even_part(stuck) <= EVEN_WITH_ROOM
+    assert (even_part(some) == EVEN_WITH_ROOM) == (sum(sizes) / workers <= ROOM)
+
+
+def test_where_all_run_at_once_the_fast_workers_go_to_whom_they_help() -> None:
+    """The slow type is two thirds as fast for the shorter job, a third for the longer; of equals the shorter wins."""
+    rates, left = [[3.0, 2.0], [3.0, 1.0]], [300.0, 900.0]
+    room = RankWeightedSpeed().allocate(a_problem(rates, [1, 2], steps_remaining=left)).time_fraction
+    assert room.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+    alike = RankWeightedSpeed().allocate(a_problem(rates[1:] * 2, [1, 2], steps_remaining=left)).time_fraction
+    assert alike.tolist() == [[1.0, 0.0], [0.0, 1.0]]
 
 
 def test_the_shortest_job_has_the_worker_and_a_huge_weight_is_worth_it() -> None:

@@ -7,16 +7,29 @@ from gavel.policies import measures
 from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
 CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
-EVEN_PART = 0.3  # of each job's weight, alike for all
+EVEN_PART = 0.3  # of each job's weight, alike for all, where many wait
+EVEN_WITH_ROOM = 0.9  # the same where nobody waits: ranks then decide between jobs for which a type is worth the same
+ROOM, CROWD = 0.9, 1.5  # workers wanted per worker that there is: nobody waits, many wait
 GANG_POWER = 0.75  # g: at 1 a gang waits no longer than a job of one worker, at 0 the mean counts alone
 
 
-def rank_weight(length: FloatArray) -> FloatArray:
+def even_part(problem: AllocationProblem) -> float:
+    """Return which part of each job's weight is alike for all, by how crowded the cluster is.
+
+    Who is short goes first where jobs wait for each other. Where all run at once, who is fast where decides how soon
+    jobs end, so that the total speed counts.
+    """
+    wanted = problem.scale_factor[measures.runnable(problem)].sum()
+    per_worker = wanted / max(1, problem.capacity_workers.sum())
+    return float(np.interp(per_worker, (ROOM, CROWD), (EVEN_WITH_ROOM, EVEN_PART)))
+
+
+def rank_weight(length: FloatArray, even: float) -> FloatArray:
     """Return v of n jobs of these lengths, (n,), 1 in the mean; equal lengths have equal weights.
 
     theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest length of n, equals alike;
-    v = theta^(1-q), mixed with its mean. heSRPT shows that theta are the shares of least mean response time for n jobs
-    of known size whose speed is their share to the power q.
+    v = theta^(1-q), of which the part `even` is its mean. heSRPT shows that theta are the shares of least mean response
+    time for n jobs of known size whose speed is their share to the power q.
     """
     count = len(length)
     if not count:
@@ -26,17 +39,17 @@ def rank_weight(length: FloatArray) -> FloatArray:
     exponent = 1 / (1 - CONCAVITY)
     theta = np.diff(until**exponent, prepend=0.0) / sizes
     weight = theta[group] ** (1 - CONCAVITY)
-    mixed: FloatArray = (1 - EVEN_PART) * weight / weight.mean() + EVEN_PART
+    mixed: FloatArray = (1 - even) * weight / weight.mean() + even
     return mixed
 
 
-def claim(length: FloatArray, scale_factor: IntArray) -> FloatArray:
+def claim(length: FloatArray, scale_factor: IntArray, even: float) -> FloatArray:
     """Return what the relative speeds of n jobs count by these lengths and gangs, v_i s_i^g, (n,).
 
     A worker of a gang counts s^(g-1) of what that of a job of one worker counts: large gangs use the most worker hours
     for one completion, so they go later, but not by so much that they wait for many jobs as long as themselves.
     """
-    counted: FloatArray = rank_weight(length) * scale_factor.astype(np.float64) ** GANG_POWER
+    counted: FloatArray = rank_weight(length, even) * scale_factor.astype(np.float64) ** GANG_POWER
     return counted
 
 

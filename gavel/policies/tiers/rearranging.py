@@ -6,7 +6,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.tiers.objectives import rearranged_of
-from gavel.policies.tiers.ranks import claim, is_late
+from gavel.policies.tiers.ranks import claim, even_part, is_late
 from gavel.policies.tiers.tree import Node
 from gavel.types import AllocationProblem, FloatArray, IntArray
 
@@ -35,9 +35,9 @@ def kept(problem: AllocationProblem, root: Node, service: FloatArray) -> Kept | 
     if not any(len(own) > 1 for own in groups):
         return None  # what each job has is all that it keeps
     least, claim = service.copy(), np.full(len(service), LEAST_CLAIM)
-    remaining_s = measures.remaining_time_s(problem)
+    remaining_s, even = measures.remaining_time_s(problem), even_part(problem)
     for own in groups:
-        claim[own] = _claim(problem, remaining_s, own)
+        claim[own] = _claim(problem, remaining_s, even, own)
     rearranged = np.concatenate(groups)
     least[rearranged] = np.minimum(service, _of_late_jobs(problem))[rearranged]
     together = np.asarray([service[own].sum() for own in groups])
@@ -51,10 +51,10 @@ def _groups(problem: AllocationProblem, root: Node) -> tuple[IntArray, ...]:
     return tuple(group for part in parts for group in part if len(group))
 
 
-def _claim(problem: AllocationProblem, remaining_s: FloatArray, own: IntArray) -> FloatArray:
+def _claim(problem: AllocationProblem, remaining_s: FloatArray, even: float, own: IntArray) -> FloatArray:
     """As `rank_weighted_speed`, but by rank and by weight among the group's `own` jobs: nothing is raised by more."""
     weight = problem.weight[own] / problem.weight[own].mean()
-    by_rank = claim(remaining_s[own], problem.scale_factor[own])
+    by_rank = claim(remaining_s[own], problem.scale_factor[own], even)
     counted: FloatArray = np.maximum(LEAST_CLAIM, weight * by_rank * np.linspace(1.0, 1.0 - EARLIER, len(own)))
     return counted
 
