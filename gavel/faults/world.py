@@ -279,11 +279,12 @@ class World:
         """Let requests be written between a scheduler's snapshot and its commit."""
         self._within(self._api_clock, self._clients.send_waiting)
 
-    def _committed(self, process: int, changes: Changes, version: int) -> None:
+    def _committed(self, process: int, leader: int, changes: Changes, version: int) -> None:
         evidence = self._evidence
         after = {job.id: evidence.store.job(job.id) for job in changes.jobs}
         commit = Commit(
             process=process,
+            leader=leader,
             version=version,
             changes=changes,
             before={job_id: evidence.jobs[job_id] for job_id in after if job_id in evidence.jobs},

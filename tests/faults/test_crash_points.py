@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gavel.backends.ray.gang import RayGang
 from gavel.faults.crash_points import ActKind, CrashCounter, CrashPoint, CrashWay, crash_points
 from gavel.faults.scenario import Scenario
 from gavel.faults.search import silenced
@@ -79,6 +81,21 @@ def test_the_acts_are_the_same_on_every_database(open_stores: OpenStores) -> Non
     with silenced():
         whole, again = counted(SCENES["a job"], open_stores), counted(SCENES["a job"], InMemory)
     assert (whole.began, whole.done) == (again.began, again.done)
+
+
+@pytest.mark.parametrize("shares_folder", [True, False])
+@pytest.mark.parametrize("name", ["a job", "a gang over nodes"])
+def test_a_launch_that_was_written_down_and_not_sent_is_made_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, name: str, shares_folder: bool
+) -> None:
+    """1. The service dies before it sends the first launch. 2. The next one sends it, or I10 would not hold."""
+    scenario = replace(SCENES[name], shares_folder=shares_folder)
+    point = CrashPoint(act=ActKind.EXCHANGE, way=CrashWay.BEFORE, number=2)
+    with silenced():
+        assert run(scenario, crashes=CrashCounter(point)).violation is None
+        monkeypatch.setattr(RayGang, "never_arrived", lambda *_: False)
+        late = run(scenario, crashes=CrashCounter(point)).violation
+    assert late is not None and late.name == "I10_prompt_hand_over"
 
 
 def test_a_run_leaves_no_descriptor_behind() -> None:
