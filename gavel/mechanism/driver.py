@@ -93,7 +93,7 @@ class Driver:
         self._exchange = Exchange()
         self._index = JobIndex()
         self._clock_step = ClockStep()
-        self._stored = Snapshot(version=0, jobs={}, tiers={})  # the last one, its rounds by the clocks that planned them
+        self._stored = Snapshot(version=0, jobs={}, tiers={})  # its rounds are by the clocks that planned them
         self._busy_at_s = clock.now_s()
         self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
