@@ -67,7 +67,13 @@ def test_a_launch_begins_everything_of_the_gang_anew() -> None:
         reason=Reason.LAUNCHED,
         message=message,
     )
-    assert (line.job_id, line.at_s, line.kind, line.message, line.round_index) == ("j1", 6.0, "gang.launched", message, 8)
+    assert (line.job_id, line.at_s, line.kind, line.message, line.round_index) == (
+        "j1",
+        6.0,
+        "gang.launched",
+        message,
+        8,
+    )
 
 
 @pytest.mark.parametrize(
