@@ -102,6 +102,10 @@ def test_a_gang_that_ends_before_its_job_counts_as_what_it_was(
 def test_a_pause_is_no_preemption_and_a_lease_that_has_saved_is_not_in_vain() -> None:
     paused, _ = step(replace(LEASED, pause_requested=True), an_end(EventKind.PREEMPTED, held_s=9.0))
     assert (paused.preemptions, paused.leases_without_checkpoint) == (5, 1)
+    short, _ = step(LEASED, an_end(EventKind.PREEMPTED, held_s=0.5))
+    assert (short.leases_without_checkpoint, short.longest_without_checkpoint_s) == (2, 8.0)
+    lost, _ = step(replace(LEASED, longest_without_checkpoint_s=0.0), an_end(EventKind.LOST, held_s=9.0))
+    assert lost.longest_without_checkpoint_s == 0.0
     saved, _ = step(replace(LEASED, checkpoint="3-40"), an_end(EventKind.PREEMPTED, held_s=9.0))
     assert (saved.preemptions, saved.leases_without_checkpoint, saved.longest_without_checkpoint_s) == (6, 1, 8.0)
 
@@ -183,6 +187,14 @@ def test_a_checkpoint_at_the_step_that_is_saved_already_forgives_nothing() -> No
     assert taken(LEASED, a_report(10, ReportKind.CHECKPOINT, 39, checkpoint="3-39")).checkpoint == "2-40"
 
 
+def test_phases_and_work_are_added_to_those_of_the_job() -> None:
+    job = taken(LEASED, a_report(10, ReportKind.PROGRESS, 41, phases_s={"load": 0.5}))
+    assert (job.report_sequence, job.phases_s, job.outside_s, job.work.units) == (10, {"load": 0.5}, 2.0, 0.0)
+    job = taken(LEASED, a_report(10, ReportKind.PROGRESS, 41, steps=1, seconds=2.0, work=0.5))
+    assert (job.report_sequence, job.phases_s, job.outside_s) == (10, {}, 1.5)
+    assert (job.work.units, job.work.steps, job.work.seconds) == (0.5, 1, 2.0)
+
+
 def test_training_began_when_it_is_said_or_else_seen() -> None:
     fresh = replace(LEASED, report_sequence=0, training_since_s=None)
     first = a_report(1, ReportKind.PROGRESS, 41, startup_s=2.0)
@@ -245,6 +257,12 @@ def test_time_with_a_partner_is_a_part_of_the_time() -> None:
     assert again.shared_s == {"fast": 5.5}
 
 
+def test_time_without_a_partner_is_shared_with_nobody() -> None:
+    before = replace(LEASED, received_s={}, shared_s={})
+    assert account_time(before, a_gang(), 20.0).shared_s == {}
+    assert account_time(before, a_gang(), 20.0, [a_gang(since_s=19.5)]).shared_s == {"fast": 0.5}
+
+
 def test_no_time_is_counted_of_a_gang_that_is_not_the_jobs_or_has_not_started() -> None:
     assert account_time(LEASED, a_gang(generation=2), 20.0) is LEASED
     assert account_time(LEASED, a_gang(since_s=None), 20.0) is LEASED
@@ -261,6 +279,12 @@ def test_a_lost_gang_costs_a_pause_that_doubles(losses: int, retry_at_s: float, 
     assert end == an_end(EventKind.LOST, retry_at_s=retry_at_s, message=message)
     paused = replace(USED, losses=losses + 1, retry_at_s=1e9)
     assert shortened_pause(paused, 20.0, backoff_s=4.0) == replace(paused, retry_at_s=retry_at_s)
+
+
+def test_a_pause_that_is_short_enough_stays_as_it_is() -> None:
+    for retry_at_s in (3.0, 24.0):
+        paused = replace(USED, losses=2, retry_at_s=retry_at_s)
+        assert shortened_pause(paused, 20.0, backoff_s=4.0) is paused
 
 
 def test_only_losses_are_weighed_and_too_many_break_the_job() -> None:
@@ -310,6 +334,7 @@ def test_the_end_of_a_gang_is_told_with_its_time() -> None:
             "there, call job.finish(), or run.finish() of an adapter, before it leaves the loop.",
         ),
         (GangOutcome.EXITED, -9, {}, "The program ended with signal 9 on fast at step 40 of 100. M."),
+        (GangOutcome.EXITED, 1, {}, "The program ended with exit code 1 on fast at step 40 of 100. M."),
     ],
 )
 def test_each_end_is_told_in_whole_sentences(
@@ -318,6 +343,18 @@ def test_each_end_is_told_in_whole_sentences(
     seen = replace(a_gang(until_s=16.0), exit=GangExit(outcome=outcome, exit_code=code, message="m"))
     end = ended(replace(LEASED, **over), seen, 30.0)
     assert end is not None and end.message == message
+
+
+@pytest.mark.parametrize(
+    ("reported", "sentence"), [("", ""), ("it broke.", " It broke."), ("it has no X", " It has no X.")]
+)
+def test_what_a_backend_reports_of_an_end_is_the_last_sentence_if_there_is_any(reported: str, sentence: str) -> None:
+    seen = replace(a_gang(until_s=16.0), exit=replace(EXIT, message=reported))
+    for retries in (0, 9):
+        end = ended(replace(LEASED, spec=replace(LEASED.spec, max_retries=retries)), seen, 30.0)
+        again = "" if retries == 0 else " Retry 7 of 9 follows."
+        assert end is not None
+        assert end.message == f"The program ended with exit code 3 on fast at step 40 of 100.{again}{sentence}"
 
 
 def test_a_program_that_fails_may_have_retries_left() -> None:
