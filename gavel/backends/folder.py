@@ -106,6 +106,11 @@ class StateFolder:
         """Raise the fence for this service only: the next service reads it from the gang's own directory."""
         self._fences[job_id] = max(fence, self.fence(job_id))
 
+    def withdraw_fence(self, job_id: JobId, generation: int) -> None:
+        """Let the generation start after all, unless the stored fence refuses it: no node has heard of it."""
+        if self.fence(job_id) == generation + 1:
+            self._fences[job_id] = _fence_in(self.places(job_id, 0).gang.with_name("fence.json"))
+
     def raise_fence(self, job_id: JobId, fence: int) -> None:
         """Refuse lower generations from now on, after a restart too."""
         path = self.places(job_id, 0).gang.with_name("fence.json")

@@ -3,6 +3,7 @@
 import random
 
 from gavel.faults.scenario import (
+    CRASHES,
     Behaviour,
     ClientRequest,
     Fault,
@@ -16,16 +17,14 @@ from gavel.faults.scenario import (
 TYPES = ("fast", "slow")
 POLICIES = ("equal_share", "equal_share", "equal_share", "max_min_fairness", "fifo")
 DURABLE_EVERY = 23  # of so many seeds one runs on SQLite
-QUIET_EVERY = 9  # of so many seeds one has no faults at all
+QUIET_EVERY = 9  # of so many seeds one has no faults at all, and the fourth after it has only crashes
+ONLY_CRASHES = 4
 DRIFTS = (0.0, 1e-3, 2e-2)  # of nodes' clocks: at most half a second over a round, as P2 supposes
 CLOCK_STEPS_S = (-3600.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
 SOLVER_FAULTS = 5
 PAUSES = (FaultKind.PAUSE, FaultKind.PAUSE_BEFORE_COMMIT, FaultKind.PAUSE_AFTER_COMMIT)
 OF_A_PROCESS = (
-    FaultKind.CRASH,
-    FaultKind.CRASH_BEFORE_COMMIT,
-    FaultKind.CRASH_AFTER_COMMIT,
-    FaultKind.CRASH_IN_EXCHANGE,
+    *CRASHES,
     *PAUSES,
     FaultKind.CLOCK_STEP,
     FaultKind.BRIDGE_DOWN,
@@ -54,7 +53,7 @@ def draw(seed: int) -> Scenario:
         nodes=nodes,
         programs=programs,
         requests=_requests(chance, len(programs), len(nodes), until_s),
-        faults=_faults(chance, len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
+        faults=_faults(chance, _kinds(seed), len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
         faults_until_s=until_s,
         processes=processes,
         policy=chance.choice(POLICIES),
@@ -117,10 +116,17 @@ _NOT_DRAWN = (Request.SUBMIT, Request.POLICY, Request.BUDGET)
 _KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 
-def _faults(chance: random.Random, nodes: int, processes: int, until_s: float) -> tuple[Fault, ...]:
-    kinds = chance.sample(list(FaultKind), k=chance.randint(1, 6))
+def _kinds(seed: int) -> tuple[FaultKind, ...]:
+    """Return the kinds of fault that the seed may draw: those after which I10 is asked, or all."""
+    return CRASHES if seed % QUIET_EVERY == ONLY_CRASHES else tuple(FaultKind)
+
+
+def _faults(
+    chance: random.Random, drawn: tuple[FaultKind, ...], nodes: int, processes: int, until_s: float
+) -> tuple[Fault, ...]:
+    kinds = chance.sample(drawn, k=min(len(drawn), chance.randint(1, 6)))
     faults = [_fault(chance, chance.choice(kinds), nodes, processes, until_s) for _ in range(chance.randint(1, 12))]
-    if chance.random() < 0.15:
+    if chance.random() < 0.15 and drawn != CRASHES:
         faults += _clogs(chance, nodes, until_s)
     return tuple(sorted(faults, key=lambda each: each.at_s))
 

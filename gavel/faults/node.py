@@ -168,11 +168,11 @@ class SimulatedNode:
         for shard in self.shards.values():
             if shard.has_ranks:
                 shard.run.pause()
-                shard.frozen_until_s = until_s
+                shard.frozen_until_s = max(shard.frozen_until_s, until_s)
                 self._schedule.at(until_s, shard.run.resume)
 
     def pause_supervisors(self, until_s: float) -> None:
         """Suspend the supervisors that run now, and those that start meanwhile."""
-        self.hears_until_s = until_s
+        self.hears_until_s = max(self.hears_until_s, until_s)
         for shard in self.shards.values():
             shard.suspend_supervisor(until_s)

@@ -34,6 +34,14 @@ class FaultKind(StrEnum):
     DISK_TORN = "disk_torn"  # checkpoints that are written cannot be read back
 
 
+CRASHES = (
+    FaultKind.CRASH,
+    FaultKind.CRASH_BEFORE_COMMIT,
+    FaultKind.CRASH_AFTER_COMMIT,
+    FaultKind.CRASH_IN_EXCHANGE,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One fault, from `at_s` on for `lasts_s` seconds of true time."""

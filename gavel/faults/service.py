@@ -98,7 +98,7 @@ class Surroundings:
         loses_answer: Callable[[], bool],
         solver_fault: Callable[[], int | None],
         before_commit: Callable[[], None],
-        committed: Callable[[int, Changes, int], None],
+        committed: Callable[[int, int, Changes, int], None],
         crashes: CrashCounter,
     ) -> None:
         self.schedule, self.network, self.stores = schedule, network, stores
@@ -155,7 +155,9 @@ class ServiceProcess:
             check_leads=check_leads,
             befalls=self._befalls,
             is_down=self._around.is_store_down,
-            committed=lambda changes, version: self._around.committed(self.index, changes, version),
+            committed=lambda changes, version: self._around.committed(
+                self.index, self.generation or 0, changes, version
+            ),
         )
         self._candidate = Candidate(
             self._leadership,

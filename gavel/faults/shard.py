@@ -96,9 +96,9 @@ class SimulatedShard:
             self.condemn("its supervisor did not end it")
 
     def suspend_supervisor(self, until_s: float) -> None:
-        """Let its supervisor do nothing until the instant of true time."""
-        self.paused_until_s = until_s
-        self.excused_until_s = until_s + self.launch.lease_grace_s + 1.0
+        """Let its supervisor do nothing until the instant of true time, or longer if it is suspended already."""
+        self.paused_until_s = max(self.paused_until_s, until_s)
+        self.excused_until_s = self.paused_until_s + self.launch.lease_grace_s + 1.0
 
     def condemn(self, message: str) -> None:
         """Kill all of it; it is lost."""

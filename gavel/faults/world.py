@@ -116,7 +116,8 @@ class World:
         )
         self._invariants = all_invariants()
         self._has_changed = False
-        self._violation: Violation | None = None
+        self._commits = 0
+        self._looked_after = (-1, 0)  # commits and acknowledgements at the last look whether all has ended
         self._injection = Injection(scenario, schedule, self._network, disk)
         around = self._surroundings(folder, settings)
         ended: set[str] = set()
@@ -216,6 +217,11 @@ class World:
         return 300.0 + 3.0 * (slowest_s + ROUND_S * len(self.scenario.programs))
 
     def _is_drained(self) -> bool:
+        """Look, if anything has been committed or acknowledged since it was looked last."""
+        written = (self._commits, len(self._ledger.submitted))
+        if written == self._looked_after:
+            return False
+        self._looked_after = written
         submitted = self._ledger.submitted.keys() >= self._ledger.attempted
         operations = map(self._stores.requests.operation, self._ledger.operations)
         has_ended = all(each.state is not OperationState.PENDING for each in operations)
@@ -279,11 +285,13 @@ class World:
         """Let requests be written between a scheduler's snapshot and its commit."""
         self._within(self._api_clock, self._clients.send_waiting)
 
-    def _committed(self, process: int, changes: Changes, version: int) -> None:
+    def _committed(self, process: int, leader: int, changes: Changes, version: int) -> None:
+        self._commits += 1
         evidence = self._evidence
         after = {job.id: evidence.store.job(job.id) for job in changes.jobs}
         commit = Commit(
             process=process,
+            leader=leader,
             version=version,
             changes=changes,
             before={job_id: evidence.jobs[job_id] for job_id in after if job_id in evidence.jobs},

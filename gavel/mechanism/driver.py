@@ -29,7 +29,7 @@ from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
-from gavel.mechanism.planning.clock_steps import ClockStep, after_step, step_of
+from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
@@ -93,6 +93,7 @@ class Driver:
         self._exchange = Exchange()
         self._index = JobIndex()
         self._clock_step = ClockStep()
+        self._stored = Snapshot(version=0, jobs={}, tiers={})  # its rounds are by the clocks that planned them
         self._busy_at_s = clock.now_s()
         self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
@@ -133,6 +134,7 @@ class Driver:
 
     def _in_time(self, snapshot: Snapshot, now_s: float) -> Snapshot:
         """Return the snapshot with the rounds that a clock has planned which was set back since moved to now."""
+        self._stored = snapshot
         step = step_of(snapshot.round_records, now_s, self._clock_step)
         if step != self._clock_step:
             log.warning("clock.set_back", by_s=round(step.by_s, 3), round=step.round_index)
@@ -318,7 +320,7 @@ class Driver:
             resources=tick.resources if tick.resources != tick.snapshot.resources else None,
             operations=tuple(tick.operations),
             audit=tuple(tick.audit),
-            amended=tick.amended,
+            amended=tick.amended and as_written(tick.amended, self._stored.round_records),
             policy=tick.policy,
             predictions=tick.predictions,
             metric_points=metric_points(tick),

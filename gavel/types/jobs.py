@@ -211,6 +211,11 @@ class Job:
         return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
 
     @property
+    def has_reported(self) -> bool:
+        """True once a report of the newest gang was taken."""
+        return self.report_sequence > 0
+
+    @property
     def has_saved(self) -> bool:
         """True once a checkpoint of the newest gang was accepted; its name begins with the gang's generation."""
         return self.checkpoint is not None and self.checkpoint.startswith(f"{self.generation}-")

@@ -116,3 +116,17 @@ def test_what_is_stored_of_gangs_counts_unless_another_service_has_led_since(
     assert ([gang.key for gang in current], [*outdated]) == (([("j1", 1)], []) if is_current else ([], [("j1", 1)]))
     assert len([*folder.gangs()]) == len(current), "what no longer counts is not read again"
     folder.close()
+
+
+def test_a_fence_is_withdrawn_only_from_what_it_was_assumed_for(tmp_path: Path) -> None:
+    """A stored fence stays, and that of a newer gang."""
+    folder = StateFolder(tmp_path)
+    folder.assume_fence("j1", 4)
+    folder.withdraw_fence("j1", 2)
+    assert folder.fence("j1") == 4
+    folder.withdraw_fence("j1", 3)
+    assert folder.fence("j1") == 0
+    folder.raise_fence("j1", 4)
+    folder.withdraw_fence("j1", 3)
+    assert folder.fence("j1") == 4
+    folder.close()

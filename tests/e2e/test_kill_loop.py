@@ -11,7 +11,7 @@ from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-KILLS = 50 if IS_FULL else 2
+KILLS = 50 if IS_FULL else 1
 KINDS = ("mlp-b256", "rl-b96", "cnn-b64", "recsys-b16384", "rnn-b256")
 DRAIN_LIMIT_S = 120.0 + 12 * KILLS
 

@@ -21,7 +21,7 @@ from tests.linearizability.models import violations
 from tests.postgresql import running_server
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60" if IS_FULL else "5"))
+HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60" if IS_FULL else "2"))
 FIRST_SEED = int(os.environ.get("GAVEL_HISTORIES_SEED", "1"))
 CALLS = 40 if IS_FULL else 20  # of each client
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "4", "GAVEL_LEADER_LEASE_S": "2", "GAVEL_REQUESTS_PER_USER_PER_S": "100000"}

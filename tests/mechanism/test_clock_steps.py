@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from gavel.clock import ManualClock
 from gavel.mechanism.driver import Driver
+from gavel.mechanism.planning.clock_steps import ClockStep, after_step, step_of
 from gavel.ports import ExtendLease, Instruction, LaunchGang, PrepareGang, SetResources
-from gavel.types import JobState, Observation
+from gavel.store.samples import round_record
+from gavel.types import JobState, Observation, RoundRecord
 from tests.mechanism.world import World
 
 ROUND_S = 10.0
@@ -119,6 +121,35 @@ def test_a_step_costs_a_round_at_most(step_s: float, is_restarted: bool) -> None
     assert all(world.job(job).state is not JobState.QUEUED for job in jobs), [world.job(job) for job in jobs]
     world.run_for_s(45 + 2 * ROUND_S)
     assert {world.job(job).state for job in (*jobs, late)} == {JobState.COMPLETED}
+
+
+def test_a_job_that_comes_after_a_step_starts_in_the_round_in_force() -> None:
+    """The amended round is stored as its own clock wrote it: a store refuses one whose start is another."""
+    world = SteppedWorld(round_duration_s=ROUND_S)
+    job = world.submit(1000)
+    world.run_for_s(2.0)
+    world.wall.ahead_s -= 3600.0
+    late = world.submit(10)
+    world.run_for_s(1.0)
+    assert (world.driver.skipped, world.job(late).state) == ("", JobState.LEASED)
+    world.run_for_s(2 * ROUND_S)
+    assert (world.job(late).state, world.job(job).state) == (JobState.COMPLETED, JobState.LEASED)
+
+
+def a_round(round_index: int, starts_at_s: float) -> RoundRecord:
+    record = round_record(round_index, parent=round_index - 1)
+    return replace(record, plan=replace(record.plan, starts_at_s=starts_at_s, duration_s=ROUND_S, leases=()))
+
+
+def test_rounds_of_a_clock_that_is_ahead_are_taken_one_after_the_other() -> None:
+    """Two rounds, with a pause between them in which nobody led. The first one is not taken again for the second."""
+    records, now_s = (a_round(1, 3600.0), a_round(2, 3620.0)), 0.0
+    step = step_of(records, now_s, ClockStep())
+    assert [each.plan.starts_at_s for each in after_step(records, now_s, step)] == [0.0, 20.0]
+    assert step_of(records, now_s + 9.0, step) == step
+    then = step_of(records, now_s + 11.0, step)
+    assert [each.plan.starts_at_s for each in after_step(records, now_s + 11.0, then)] == [-9.0, 11.0]
+    assert step_of(records, now_s + 22.0, then) == then, "both are over: the next round is planned"
 
 
 @settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))

@@ -7,7 +7,7 @@ import pytest
 from gavel.mechanism.jobs.lifecycle import shortened_pause
 from gavel.types import JobState
 from tests.builders import a_job
-from tests.mechanism.world import GRACE_S, World, a_cluster_of_nodes
+from tests.mechanism.world import GRACE_S, RATES, WatchedCluster, World, a_cluster_of_nodes
 
 STATED = {"throughput_steps_per_s": {"fast": 10.0}}
 
@@ -68,6 +68,21 @@ def test_a_durable_step_forgives_earlier_losses() -> None:
     assert world.job(job_id).losses == 1
     world.run(lambda: world.job(job_id).steps_done > 0)
     assert world.job(job_id).losses == 0 and all(world.job(each).losses <= 1 for each in other)
+
+
+def test_a_gang_that_has_reported_and_is_nowhere_is_lost_at_once() -> None:
+    """Its nodes have lost their disks: the same gang must not start again, whose reports would count as old ones."""
+    world = a_world()
+    job_id = world.submit(400, **STATED)
+    world.run(lambda: world.job(job_id).has_reported)
+    before = world.job(job_id).generation
+    world.backend = WatchedCluster(a_cluster_of_nodes(n0="fast", n1="fast"), RATES, world.clock, 0.0, GRACE_S)
+    world.driver = world.new_driver()
+    world.driver.tick()
+    job = world.job(job_id)
+    assert (job.losses, job.generation, job.has_reported) == (1, before + 1, False)
+    world.run(lambda: world.is_done(job_id))
+    assert (world.job(job_id).state, world.job(job_id).steps_done) == (JobState.COMPLETED, 400)
 
 
 def test_who_loses_every_gang_fails_with_a_reason() -> None:

@@ -75,6 +75,7 @@ def test_a_job_that_moves_waits_for_its_old_gang_to_end() -> None:
 def test_a_launch_that_was_committed_but_never_arrived_is_repeated() -> None:
     leased = a_job("a", generation=1, state=JobState.LEASED)
     assert decide([a_plan(a_lease())], [leased]).launches == (a_lease(),)
+    assert decide([a_plan(a_lease())], [replace(leased, report_sequence=1)]).launches == (), "it has run"
 
 
 def test_a_cancelled_job_is_stopped_and_not_launched() -> None:

@@ -26,7 +26,7 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.nodes import Numbering
-from gavel.backends.ray.orders import LaunchSettings, parts_of, ports_in_use, shards_wanted
+from gavel.backends.ray.orders import Forgetting, LaunchSettings, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
     Order,
@@ -104,7 +104,7 @@ class RayBackend(FolderBackend):
         self._keep_code_s = ray.keep_code_s
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
-        self._forgetting: dict[GangKey, dict[str, tuple[int, ...]]] = {}  # forgotten here, not yet on these nodes
+        self._forgetting = Forgetting()
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
@@ -188,8 +188,7 @@ class RayBackend(FolderBackend):
         self._holdings.request(instruction)  # raises if it could never be matched
         if instruction.generation < self._folder.fence(instruction.job_id):
             return
-        lease_boottime_s = self._boottime_s(instruction.lease_expires_at_s)
-        own = self._folder.own_gang(places)
+        own, lease_boottime_s = self._folder.own_gang(places), self._boottime_s(instruction.lease_expires_at_s)
         gang = RayGang(instruction=instruction, directory=own, lease_boottime_s=lease_boottime_s)
         self._remember(gang)
         self._know(gang)
@@ -218,13 +217,17 @@ class RayBackend(FolderBackend):
         if gang is None or gang.state is not GangState.ENDED:
             return
         self._folder.raise_fence(key[0], key[1] + 1)
-        gang.forget()
-        del self._gangs[key]
-        self._forgetting[key] = {node: part.launch.ports for node, part in gang.parts.items()}
-        self._sharing.take(key)
+        self._drop(gang)
+        self._forgetting.add(gang)
         if not any(job_id == key[0] for job_id, _ in self._gangs):
             self._logs.forget(key[0])
             self._retention.forget(key[0])
+
+    def _drop(self, gang: RayGang) -> None:
+        gang.forget()
+        del self._gangs[gang.key]
+        self._holdings.table.release(gang.key)
+        self._sharing.take(gang.key)
 
     def _keep_checkpoint(self, instruction: KeepCheckpoint) -> None:
         self._retention.keep(instruction.job_id, instruction.checkpoint)
@@ -271,14 +274,9 @@ class RayBackend(FolderBackend):
     def _take_shards(self, view: NodeView, shards: Iterable[ShardSeen]) -> None:
         node, offset_s = view.node.name, view.offset_s
         assert offset_s is not None, "a node that answered has a clock"
-        reported = {shard.key for shard in shards}
         running = {shard.key for shard in shards if shard.state is not GangState.ENDED}
         self._lost.heard(node, running, self._clock.now_s())
-        for key, nodes in list(self._forgetting.items()):
-            if key not in reported:
-                nodes.pop(node, None)
-            if not nodes:
-                del self._forgetting[key]
+        self._forgetting.heard(node, {shard.key for shard in shards})
         for shard in shards:
             if shard.key in self._forgetting:
                 continue
@@ -293,11 +291,15 @@ class RayBackend(FolderBackend):
 
     def _busy_nodes(self) -> set[str]:
         busy = {node for gang in self._gangs.values() for node, part in gang.parts.items() if not part.is_over}
-        return busy.union(*self._forgetting.values())
+        return busy | self._forgetting.nodes()
 
     # --- gangs --------------------------------------------------------------------------------------------------
 
     def _look(self, gang: RayGang) -> None:
+        if gang.never_arrived(self._fleet.has_answered):  # the scheduler launches it again, for the rest of its lease
+            self._drop(gang)
+            self._folder.withdraw_fence(*gang.key)
+            return
         was, grace_s = (gang.state, gang.is_stopping), self._settings.lease_grace_s
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
@@ -361,8 +363,7 @@ class RayBackend(FolderBackend):
         )
 
     def _waiting_for(self, gang: RayGang, now_s: float) -> str:
-        node = self._lost.may_run(gang.key)
-        if node:
+        if node := self._lost.may_run(gang.key):
             return f"an earlier gang of the job may still run on lost node {node} until its lease ends"
         return self._holdings.missing(gang, now_s)
 
@@ -392,9 +393,8 @@ class RayBackend(FolderBackend):
             self._holdings.hold(gang, self._clock.now_s())
 
     def _know(self, gang: RayGang) -> None:
-        job_id, generation = gang.key
         self._gangs[gang.key] = gang
-        self._folder.assume_fence(job_id, generation + 1)
+        self._folder.assume_fence(gang.key[0], gang.key[1] + 1)
 
     def _remember(self, gang: RayGang) -> None:
         gang.remember(self._clock.now_s())

@@ -135,6 +135,21 @@ class RayGang:
         started = [at_s for at_s in starts if at_s is not None]
         return max(started) if starts and len(started) == len(starts) else None
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Return True for a gang of an earlier service, none of whose parts any node has reported to this one."""
+        parts = self.parts.values()
+        return bool(parts) and all(part.live_boottime_s is not None and not part.is_known for part in parts)
+
+    def never_arrived(self, has_answered: Callable[[str], bool]) -> bool:
+        """Return True if an earlier service wrote the launch down, and each node has answered that it has no part.
+
+        Those nodes refuse what that service has sent them, should it arrive now.
+        """
+        is_live = self.state is GangState.RUNNING and not self.is_stopping
+        may_start = is_live and machine.boottime_s() < self.lease_boottime_s and self.is_doubtful
+        return may_start and all(not part.is_foreign and has_answered(part.node) for part in self.parts.values())
+
     # --- files: a restarted service finds it again, even while it only waits ---
 
     def remember(self, now_s: float) -> None:

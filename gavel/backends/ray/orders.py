@@ -32,15 +32,39 @@ class LaunchSettings:
     preparation: Preparation = PREPARATION
 
 
-Forgetting = Mapping[GangKey, Mapping[str, tuple[int, ...]]]
-"""The ports of gangs that are forgotten, by each node that may have them still."""
+class Forgetting:
+    """Gangs that are forgotten here, and that some of their nodes may have still."""
+
+    def __init__(self) -> None:
+        self._ports: dict[GangKey, dict[str, tuple[int, ...]]] = {}  # of each gang on each of these nodes
+
+    def __contains__(self, key: GangKey) -> bool:
+        return key in self._ports
+
+    def add(self, gang: RayGang) -> None:
+        """Let the nodes of the gang forget it."""
+        self._ports[gang.key] = {node: part.launch.ports for node, part in gang.parts.items()}
+
+    def heard(self, node: str, reported: Collection[GangKey]) -> None:
+        """Take which gangs a node still has."""
+        for key in [key for key in self._ports if key not in reported]:
+            self._ports[key].pop(node, None)
+            if not self._ports[key]:
+                del self._ports[key]
+
+    def nodes(self) -> set[str]:
+        """Return the nodes that may have any."""
+        return {node for nodes in self._ports.values() for node in nodes}
+
+    def on(self, node: str) -> Mapping[GangKey, tuple[int, ...]]:
+        """Return the gangs that the node may have, each with the ports that it has there."""
+        return {key: nodes[node] for key, nodes in self._ports.items() if node in nodes}
 
 
 def ports_in_use(node: str, gangs: Iterable[RayGang], forgetting: Forgetting) -> set[int]:
     """Return the ports that gangs have there. A node offers those of a gang that it has not started, too."""
     launched = [gang.parts[node].launch.ports for gang in gangs if node in gang.parts]
-    left = [ports[node] for ports in forgetting.values() if node in ports]
-    return {port for ports in (*launched, *left) for port in ports}
+    return {port for ports in (*launched, *forgetting.on(node).values()) for port in ports}
 
 
 def parts_of(
@@ -97,11 +121,7 @@ def shards_wanted(view: NodeView, gangs: Iterable[RayGang], forgetting: Forgetti
     """Return every shard that a node has to know; once sent, the node may hold the leases that they name."""
     node = view.node.name
     wanted = [_wanted(gang, gang.parts[node], view) for gang in gangs if node in gang.parts]
-    gone = [
-        ShardWanted(key=key, lease_node_boottime_s=0.0, forget=True)
-        for key, nodes in forgetting.items()
-        if node in nodes
-    ]
+    gone = [ShardWanted(key=key, lease_node_boottime_s=0.0, forget=True) for key in forgetting.on(node)]
     return (*wanted, *gone)
 
 
@@ -114,7 +134,7 @@ def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
         lease_node_boottime_s=part.lease_node_boottime_s,
         stop=gang.is_stopping and part.state is not GangState.ENDED,
         reason=gang.reason,
-        launch=None if part.is_known or part.is_foreign or gang.lacks_secrets else part.launch,
+        launch=None if part.is_known or part.is_foreign or gang.lacks_secrets or gang.is_doubtful else part.launch,
         secrets={} if part.is_known else gang.secrets or {},
         go=all(each.is_ready for each in gang.parts.values()),
         reports_after=part.reports_after,

@@ -14,8 +14,8 @@ class AcknowledgedSubmits(Invariant):
         self._job_of: dict[str, JobId] = {}
 
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
-        """Check that no two unfinished jobs come from one key."""
-        for job in evidence.store.snapshot().jobs.values():
+        """Check that no two jobs come from one key, of those that a scheduler has committed."""
+        for job in commit.after.values():
             if self._job_of.setdefault(job.spec.name, job.id) != job.id:
                 raise self.fail(f"{job.spec.name} made the jobs {self._job_of[job.spec.name]} and {job.id}")
 

@@ -44,9 +44,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit of a scheduler: what it wrote, and the jobs of it before and after."""
+    """One commit of a scheduler: what it wrote, and the jobs of it before and after. `leader`: its generation."""
 
     process: int
+    leader: int
     version: int
     changes: Changes
     before: dict[JobId, Job]

@@ -1,7 +1,10 @@
-"""I10: without faults a gang of the round in force starts promptly."""
+"""I10: without faults other than crashes a gang of the round in force starts promptly."""
+
+from collections import Counter
 
 from gavel.backends.gang import GangKey
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
+from gavel.faults.scenario import CRASHES
 from gavel.types import JobState, Lease
 
 TICKS = 3  # the old gang's end is seen, committed, and the new one is launched
@@ -9,19 +12,24 @@ SAVE_S = 1.0
 
 
 class PromptHandOver(Invariant):
-    """The gang of a new lease starts within a few ticks of the lease's beginning."""
+    """The gang of a new lease starts, whole, within a few ticks of the lease's beginning, or of the next leader's."""
 
     name = "I10_prompt_hand_over"
 
     def __init__(self) -> None:
         self._due: dict[GangKey, tuple[float, Lease]] = {}  # until when (true time) the gang of each lease has to start
+        self._leader = 0  # the generation of the leader that committed last
 
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
         """Take note of new leases, and check those that are due."""
-        if evidence.scenario.faults or evidence.crashes.struck:
+        if any(fault.kind not in CRASHES for fault in evidence.scenario.faults):
             return
-        now_s = evidence.schedule.now_s
-        started = {shard.launch.key for node in evidence.nodes for shard in node.shards.values()}
+        now_s, settings = evidence.schedule.now_s, evidence.settings
+        prompt_s = TICKS * settings.tick_s + settings.lease_grace_s + SAVE_S
+        if commit.leader != self._leader:
+            self._leader = commit.leader
+            self._due = {key: (max(due_s, now_s + prompt_s), lease) for key, (due_s, lease) in self._due.items()}
+        started = self._started(evidence)
         self._due = {
             key: (due_s, lease)
             for key, (due_s, lease) in self._due.items()
@@ -33,12 +41,17 @@ class PromptHandOver(Invariant):
         if commit.changes.round is not None:
             plan = commit.changes.round.plan
             lead_s = plan.starts_at_s - commit.changes.round.problem.now_s
-            within_s = max(0.0, lead_s) + TICKS * evidence.settings.tick_s + evidence.settings.lease_grace_s + SAVE_S
             self._due = {
-                key: (now_s + within_s, lease)
+                key: (now_s + max(0.0, lead_s) + prompt_s, lease)
                 for lease in plan.leases
                 if (key := (lease.job_id, lease.generation)) not in started
             }
+
+    def _started(self, evidence: Evidence) -> set[GangKey]:
+        """Return the gangs of which every rank has been started."""
+        launches = [shard.launch for node in evidence.nodes for shard in node.shards.values()]
+        ranks = Counter(launch.key for launch in launches for _ in launch.ranks)
+        return {launch.key for launch in launches if ranks[launch.key] == len(launch.instruction.worker_ids)}
 
     def _waits(self, evidence: Evidence, key: GangKey) -> bool:
         """Return True while the job of the gang still wants to run, and has no newer gang."""

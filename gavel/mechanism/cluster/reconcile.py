@@ -163,12 +163,15 @@ def _by_job(gangs: Iterable[GangSeen]) -> dict[JobId, list[GangSeen]]:
 
 
 def _may_start(job: Job, lease: Lease, gangs: Mapping[JobId, list[GangSeen]]) -> bool:
-    """True if the gang has not been started, and every older gang of its job has ended and that is committed."""
+    """True if the gang has not been started, and every older gang of its job has ended and that is committed.
+
+    A launch that was committed and that no node has heard of is repeated. A gang that has reported was started.
+    """
     for gang in gangs.get(job.id, ()):
         if gang.state is not GangState.ENDED or gang.generation >= lease.generation:
             return False
-    unknown_to_backend = job.state is JobState.LEASED and job.generation == lease.generation
-    return unknown_to_backend or (job.state is JobState.QUEUED and job.generation < lease.generation)
+    is_repeated = job.state is JobState.LEASED and job.generation == lease.generation and not job.has_reported
+    return is_repeated or (job.state is JobState.QUEUED and job.generation < lease.generation)
 
 
 def _endings(

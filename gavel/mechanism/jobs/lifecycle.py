@@ -111,7 +111,7 @@ def take_reports(job: Job, event: Reported) -> Job:
         total_steps = job.total_steps or report.total_steps
         if report.sequence <= job.report_sequence or (total_steps is not None and report.step > total_steps):
             continue
-        since_s = job.training_since_s if job.report_sequence else _training_since_s(report, event)
+        since_s = job.training_since_s if job.has_reported else _training_since_s(report, event)
         job = changed(_after_report(job, report), training_since_s=since_s)
     return job
 
@@ -274,7 +274,7 @@ def _sentence(text: str) -> str:
 def _did_all_steps(job: Job) -> bool:
     # A program that never reported does not use the runtime: its own exit code 0 is all there is to go by.
     # So it is for one that has not said how long it is.
-    return job.total_steps is None or job.steps_done >= job.total_steps or job.report_sequence == 0
+    return job.total_steps is None or job.steps_done >= job.total_steps or not job.has_reported
 
 
 def _completed(job: Job) -> str:

@@ -156,7 +156,11 @@ class _JobUpdates:
         tick = self.tick
         away = gangs_away(tick.round_plans, tick.seen.cluster, tick.now_s, lease_grace_s=self.lease_grace_s)
         unseen = [job for job in unseen if (job.id, job.generation) not in away]
-        return [job for job in unseen if not (job.is_wanted and (job.id, job.generation) in self._planned)]
+        return [job for job in unseen if not (self._may_start(job) and (job.id, job.generation) in self._planned)]
+
+    def _may_start(self, job: Job) -> bool:
+        """Return True unless the job is not to run, or its gang has started before: what has reported is lost."""
+        return job.is_wanted and not job.has_reported
 
     @cached_property
     def _planned(self) -> set[tuple[JobId, int]]:

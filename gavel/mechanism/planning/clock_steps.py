@@ -28,8 +28,8 @@ def step_of(records: Sequence[RoundRecord], now_s: float, newest: ClockStep) -> 
     is_ahead = any(plan.starts_at_s <= now_s < plan.ends_at_s for plan in plans)
     if not plans or plans[-1].starts_at_s <= now_s or is_ahead:
         return newest
-    written = next(each.plan.starts_at_s for each in records if each.plan.starts_at_s > now_s)
-    return ClockStep(round_index=plans[-1].round_index, by_s=written - now_s)
+    first = next(index for index, plan in enumerate(plans) if plan.starts_at_s > now_s)
+    return ClockStep(round_index=plans[-1].round_index, by_s=records[first].plan.starts_at_s - now_s)
 
 
 def after_step(records: Sequence[RoundRecord], now_s: float, step: ClockStep) -> tuple[RoundRecord, ...]:
@@ -40,6 +40,14 @@ def after_step(records: Sequence[RoundRecord], now_s: float, step: ClockStep) ->
         else each
         for each in records
     )
+
+
+def as_written(plan: RoundPlan, records: Sequence[RoundRecord]) -> RoundPlan:
+    """Return the plan by the clock that planned its round, to be stored again. `records`: the rounds as stored."""
+    stored = next((each.plan for each in records if each.plan.round_index == plan.round_index), plan)
+    if stored.starts_at_s == plan.starts_at_s:
+        return plan
+    return replace(_earlier(plan, plan.starts_at_s - stored.starts_at_s), starts_at_s=stored.starts_at_s)
 
 
 def _earlier(plan: RoundPlan, by_s: float) -> RoundPlan:

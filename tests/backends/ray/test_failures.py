@@ -14,6 +14,7 @@ from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, stat
 from gavel.backends.ray.backend import ANSWER_LIMIT_S, RayBackend
 from gavel.backends.ray.gang import LOST_MARGIN_S
 from gavel.backends.ray.local_cluster import LocalRayCluster
+from gavel.backends.ray.protocol import Seen, Wanted
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
@@ -163,6 +164,31 @@ def test_a_service_that_lost_its_folder_adopts_what_the_nodes_know(running: RayH
     assert state_of(running, "next") is GangState.WAITING
     running.backend.execute(stop("pair"))
     running.wait_until(is_in(GangState.RUNNING, "next"))
+
+
+def test_a_launch_that_was_written_down_and_not_sent_can_be_made_again(
+    ray_harness: RayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 a service dies before it sends a launch, 2 for the next one there is no such gang, 3 it launches it, once."""
+    send = ray_harness.backend._link.exchange
+
+    def dies(wanted: Wanted) -> Seen:
+        if any(shard.launch for order in wanted.orders.values() for shard in order.shards):
+            raise BackendUnavailable("it died")
+        return send(wanted)
+
+    monkeypatch.setattr(ray_harness.backend._link, "exchange", dies)
+    launch = gang(ray_harness, "pair", "a-0", "a-1", lasts_s=120)
+    with pytest.raises(BackendUnavailable):
+        while True:  # until its group is reserved
+            ray_harness.backend.execute(launch)
+            ray_harness.backend.observe()
+    ray_harness.crash()
+    ray_harness.recover()
+    assert find(ray_harness.backend.observe(), "pair") is None
+    ray_harness.backend.execute(launch)
+    ray_harness.wait_until(is_in(GangState.RUNNING, "pair"))
+    eventually(lambda: ray_harness.processes() == 2)
 
 
 def test_the_service_that_started_last_has_the_cluster(running: RayHarness) -> None:

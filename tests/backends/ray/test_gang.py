@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from gavel.backends import machine
 from gavel.backends.ray.fleet import NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
 from gavel.backends.ray.lost import LostParts
-from gavel.backends.ray.orders import ports_in_use, shards_wanted
+from gavel.backends.ray.orders import Forgetting, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import Answer, RayNode, ShardSeen
 from gavel.types import GangExit, GangOutcome, GangState
 from tests.backends.ray.test_agent import a_launch
@@ -230,7 +231,7 @@ def test_a_part_that_another_service_launched_is_not_launched_again(tmp_path: Pa
     assert again is not None
     for each in (gang, again):
         view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={}, offset_s=0.0)
-        (wanted,) = shards_wanted(view, [each], {})
+        (wanted,) = shards_wanted(view, [each], Forgetting())
         assert (wanted.key, wanted.launch) == (gang.key, None)
 
 
@@ -251,6 +252,59 @@ def test_what_an_adopted_gang_wrote_before_another_service_had_it_is_not_written
     assert (gang.parts["n1"].log_offset, gang.parts["n1"].samples_offset) == (17, 5)
 
 
+# --- launches that never arrived --------------------------------------------------------------------------------
+
+
+def written_down(folder: Path, *, lasts_s: float = 60.0, is_stopping: bool = False) -> RayGang:
+    """A gang of two nodes as a service reads it that the one before left; it died before, or while, it sent it."""
+    gang = a_gang(folder, "n0", "n1", lasts_s=lasts_s)
+    gang.is_stopping = is_stopping
+    gang.remember(0.0)
+    again = read_gang(gang.directory, 0.0)
+    assert again is not None
+    return again
+
+
+def test_a_launch_that_no_node_has_heard_of_never_arrived(tmp_path: Path) -> None:
+    """That is certain once every node of the gang has answered."""
+    gang = written_down(tmp_path)
+    assert not gang.never_arrived(silent) and not gang.never_arrived(lambda node: node == "n0")
+    assert gang.never_arrived(lambda node: True)
+
+
+def test_a_launch_of_which_one_node_has_its_part_has_arrived(tmp_path: Path) -> None:
+    gang = written_down(tmp_path)
+    gang.take("n1", ended(EXITED), 0.0)
+    assert not gang.never_arrived(lambda node: True)
+
+
+@pytest.mark.parametrize("over", [{"lasts_s": -1.0}, {"is_stopping": True}])
+def test_a_launch_that_is_over_is_not_made_again(tmp_path: Path, over: dict[str, Any]) -> None:
+    assert not written_down(tmp_path, **over).never_arrived(lambda node: True)
+
+
+def test_neither_own_launches_nor_those_of_another_service_are_taken_for_lost_on_their_way(tmp_path: Path) -> None:
+    """Of its own launch a service has had no answer yet; a part that it adopted has been on a node."""
+    own = a_gang(tmp_path, "n0", "n1")
+    for part in own.parts.values():
+        part.is_known = False
+    other = adopted(tmp_path)
+    other.remember(0.0)
+    again = read_gang(other.directory, 0.0)
+    assert again is not None
+    for each in (own, other, again):
+        assert not each.never_arrived(lambda node: True)
+
+
+def test_a_doubtful_gang_is_not_launched_by_the_orders_to_its_nodes(tmp_path: Path) -> None:
+    """Else one node could start its part while the scheduler launches the whole gang again."""
+    gang = written_down(tmp_path)
+    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={}, offset_s=0.0)
+    assert shards_wanted(view, [gang], Forgetting())[0].launch is None
+    gang.take("n0", replace(ended(EXITED), state=GangState.RUNNING, exit=None, ended_node_boottime_s=None), 0.0)
+    assert shards_wanted(view, [gang], Forgetting())[0].launch == gang.parts["n1"].launch
+
+
 # --- ports ------------------------------------------------------------------------------------------------------
 
 
@@ -261,10 +315,15 @@ def test_a_port_has_one_gang_until_its_node_has_forgotten_it(tmp_path: Path) -> 
     gang.remember(0.0)
     again = read_gang(gang.directory, 0.0)
     assert again is not None
-    assert ports_in_use("n0", [again], {}) == {10, 11}
-    assert ports_in_use("n1", [again], {}) == set()
-    assert ports_in_use("n0", [], {gang.key: {"n0": (10, 11)}}) == {10, 11}
-    assert ports_in_use("n0", [], {}) == set()
+    forgetting = Forgetting()
+    assert ports_in_use("n0", [again], forgetting) == {10, 11}
+    assert ports_in_use("n1", [again], forgetting) == set()
+    assert ports_in_use("n0", [], forgetting) == set()
+    forgetting.add(gang)
+    forgetting.heard("n1", [])
+    assert (ports_in_use("n0", [], forgetting), forgetting.nodes()) == ({10, 11}, {"n0"})
+    forgetting.heard("n0", [])
+    assert ports_in_use("n0", [], forgetting) == set() and gang.key not in forgetting
 
 
 # --- lost parts -------------------------------------------------------------------------------------------------
