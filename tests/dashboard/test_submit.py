@@ -140,6 +140,8 @@ def test_code_of_a_git_repository_is_submitted_and_what_cannot_be_fetched_is_sai
     ref.fill("v1")
     submit(form)
     assert refusal_of(url) == "name the repository that has it"
+    hint, label = (form.locator(each).bounding_box() for each in ("#submit-argv-hint", "[for=submit-git_url]"))
+    assert hint is not None and label is not None and label["y"] - (hint["y"] + hint["height"]) > 10
     with git_server(tmp_path / "served") as served:
         right = {"Git repository": served.url("repo.git"), "Branch, tag or commit": "v1", "Secrets": ""}
         for label, wrong, refusal in (
