@@ -8,7 +8,7 @@ import os
 import statistics
 import tempfile
 import venv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def hand_overs_s(*, is_warm: bool, count: int) -> tuple[str, list[float]]:
             warm_starts=is_warm,
             warm_memory_bytes=1 << 28,
         )
-        with closing(Turns(settings, [python, str(script)])) as turns:
+        with closing(Turns(settings, python, script)) as turns:
             return library, turns.idle_s(count)
 
 
@@ -98,7 +98,7 @@ class Watched(LocalBackend):
 class Turns:
     """Two jobs on one worker, and the production driver that lets them take turns."""
 
-    def __init__(self, settings: Settings, argv: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, python: str, script: Path) -> None:
         self._clock = SystemClock()
         cpu = sorted(os.sched_getaffinity(0))[:1]
         self._backend = Watched(
@@ -125,7 +125,14 @@ class Turns:
             settings=settings,
         )
         for _ in range(2):
-            spec = JobSpec(kind="bench", user="bench", tier="default", argv=tuple(argv), total_steps=10**9)
+            spec = JobSpec(
+                kind="bench",
+                user="bench",
+                tier="default",
+                argv=("python", str(script)),
+                python=python,
+                total_steps=10**9,
+            )
             self._store.submit(spec, key=None, body_hash="", now_s=self._clock.now_s())
 
     def idle_s(self, count: int) -> list[float]:

@@ -301,6 +301,7 @@ class Settings(BaseSettings):
         max_length=4000,
         description="Hosts that code is fetched from with git, * for any part; separated by spaces.",
     )
+    git_known_hosts: str = Field("/etc/ssh/ssh_known_hosts", pattern=r"^/[\w./-]+$", description="Keys of ssh hosts.")
     git_limit_s: float = Field(600.0, ge=1, le=86_400, description="Most that a fetch of code with git may take.")
     notification_webhook_url: str = Field(
         "",

@@ -16,12 +16,13 @@ from urllib.parse import urlsplit
 
 from gavel.backends.code_store import CodeStore, code_dir
 from gavel.backends.durable import write_durable
+from gavel.backends.git_ssh import SSH_KEY, has_passphrase, ssh_command, ssh_cure
 from gavel.backends.output import Mask
 from gavel.client.worktree import Worktree, worktree_at
 from gavel.code_tree import digest_of, megabytes, packed
 from gavel.errors import InvalidRequest, NotFound
 
-SECRETS = ("GIT_TOKEN", "GIT_USERNAME", "GIT_SSH_KEY")
+SECRETS = ("GIT_TOKEN", "GIT_USERNAME", SSH_KEY)
 """The secrets that git is given: the password and the user for https, and a private key for ssh."""
 POLL_S = 0.1
 LEFT_ALONE_S = 5.0  # what git lasts longer than its limit where nobody ends it
@@ -34,10 +35,10 @@ SCP_FORM = re.compile(r"([\w.-]+@)?([\w.-]+):(?!//|:)(\S+)")
 OF_PROXIES = re.compile(r"(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_\w+|GIT_SSL_CAINFO")
 ISOLATED = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
 NO_REDIRECTS = ("-c", "http.followRedirects=false", "-c", "credential.helper=")
-SSH = (
-    "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null"
-    " -o IdentitiesOnly=yes -o IdentityAgent=none -i '{key}'"
+NO_WORDS = re.compile(
+    r"Load key|ssh-keygen|remove with|fatal: Could not read from remote|Please make sure you have|and the repository ex"
 )
+PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
 ASK = """#!/bin/sh
 case "$1" in Username*) printf '%s\\n' "$GIT_USERNAME";; *) printf '%s\\n' "$GIT_TOKEN";; esac
 """
@@ -49,12 +50,13 @@ class GitFailed(InvalidRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitLimits:
-    """Which repositories the service fetches from, and how much of them: the settings `git_*` and `code_bytes`."""
+    """From where the service fetches, how, and how much: the settings `git_*` and `code_bytes`."""
 
     schemes: Sequence[str]
     hosts: Sequence[str]
     limit_s: float
     limit_bytes: int
+    known_hosts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,9 @@ def git_code(
 
     Raises InvalidRequest with git's words, OSError.
     """
+    if has_passphrase(secrets.get(SSH_KEY, "")):
+        message = f"the key in {SSH_KEY} has a passphrase, which nobody can type: store one without a passphrase"
+        raise InvalidRequest("secrets", message)
     with tempfile.TemporaryDirectory(prefix="gavel-git-") as temporary:
         repository = _Repository(Path(temporary), limits, url, secrets)
         wanted, commit = repository.resolved(ref)
@@ -143,10 +148,12 @@ class _Repository:
 
     def __init__(self, temporary: Path, limits: GitLimits, url: str, secrets: Mapping[str, str]) -> None:
         self.folder = temporary / "repository"
-        self._limits, self._url, self._mask = limits, url, Mask(secrets.values())
+        self._limits, self._url, self._secrets, self._mask = limits, url, secrets, Mask(secrets.values())
         self._ends_s = time.monotonic() + limits.limit_s
         self._environment = _environment(temporary, limits, secrets)
         self._output, self._errors = temporary / "output", temporary / "errors"
+        if urlsplit(url).scheme == "ssh":
+            self._program("ssh")
         self._git("init", "--quiet", str(self.folder), at=temporary)
 
     def resolved(self, ref: str) -> tuple[str, str]:
@@ -180,9 +187,7 @@ class _Repository:
 
     def _git(self, *arguments: str, at: Path | None = None) -> str:
         """Return what git prints. Raises InvalidRequest with its words if it fails, or a limit is reached."""
-        program = shutil.which("git", path=self._environment["PATH"])
-        if program is None:
-            raise InvalidRequest("git_url", "git is not on the service's machine; an operator installs it there")
+        program = self._program("git")
         last_s = self._limits.limit_s + LEFT_ALONE_S  # where the service has ended before git
         ends = ("timeout", "--kill-after=1", f"{last_s:g}")
         command = [*ends, program, *NO_REDIRECTS, *arguments]
@@ -200,6 +205,12 @@ class _Repository:
         if process.returncode:
             raise GitFailed("git_url", self._words(process.returncode))
         return self._output.read_text(encoding="utf-8", errors="replace")
+
+    def _program(self, name: str) -> str:
+        program = shutil.which(name, path=PROGRAMS)
+        if program is None:
+            raise InvalidRequest("git_url", f"{name} is not on the service's machine; an operator installs it there")
+        return program
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> None:
         look_s = time.monotonic() + LOOK_EVERY_S
@@ -219,28 +230,36 @@ class _Repository:
                 return
 
     def _words(self, code: int) -> str:
-        """Return what git said at its end, without secrets."""
-        text = self._errors.read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in self._mask.text(text).splitlines() if line.strip()]
-        words = " ".join(lines[-3:])[:WORDS_LETTERS] or f"git ended with {code}"
-        needs = re.search(r"could not read (Username|Password)|Authentication failed|Permission denied", words)
-        return f"git: {words}" + (f"; name secrets for it: --secret {' or '.join(SECRETS[::2])}" if needs else "")
+        """Return what git printed at its end, without secrets, and what to do about it."""
+        text = self._mask.text(self._errors.read_text(encoding="utf-8", errors="replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        words = " ".join([line for line in lines if not NO_WORDS.match(line)][-3:])[:WORDS_LETTERS]
+        cure = self._cure(text)
+        return f"git: {words or f'it ended with {code}'}" + (f"; {cure}" if cure else "")
+
+    def _cure(self, errors: str) -> str:
+        if urlsplit(self._url).scheme == "ssh":
+            return ssh_cure(errors, self._limits.known_hosts, has_key=SSH_KEY in self._secrets)
+        if not re.search(r"could not read (Username|Password)|Authentication failed", errors):
+            return ""
+        if "GIT_TOKEN" in self._secrets:
+            return "the server does not take the secret GIT_TOKEN; store one that it takes"
+        return "name a secret for it: --secret GIT_TOKEN"
 
 
 def _environment(temporary: Path, limits: GitLimits, secrets: Mapping[str, str]) -> dict[str, str]:
     """Return all that git is told: nothing of the service's user, whose keys and settings are not the job's."""
-    ask, key = temporary / "ask", temporary / "key"
-    for path, text in ((ask, ASK), (key, secrets.get("GIT_SSH_KEY", "").strip() + "\n")):
-        path.touch(mode=0o700 if path is ask else 0o600)
-        path.write_text(text, encoding="utf-8")
+    ask = temporary / "ask"
+    ask.touch(mode=0o700)
+    ask.write_text(ASK, encoding="utf-8")
     given = {name: value for name, value in os.environ.items() if OF_PROXIES.fullmatch(name)}
     token = {"GIT_USERNAME": "git", **secrets, "GIT_ASKPASS": str(ask)} if "GIT_TOKEN" in secrets else {}
-    token.pop("GIT_SSH_KEY", None)
+    token.pop(SSH_KEY, None)
     return given | ISOLATED | token | {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PATH": PROGRAMS,
         "HOME": str(temporary),
         "GIT_ALLOW_PROTOCOL": ":".join(limits.schemes),
-        "GIT_SSH_COMMAND": SSH.format(key=key),
+        "GIT_SSH_COMMAND": ssh_command(temporary, limits.known_hosts, secrets.get(SSH_KEY)),
     }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ def git_limits(settings: Settings) -> GitLimits:
         hosts=tuple(settings.git_hosts.split()),
         limit_s=settings.git_limit_s,
         limit_bytes=settings.code_bytes,
+        known_hosts=settings.git_known_hosts,
     )
 
 

@@ -60,7 +60,7 @@ def keras(script: Script) -> Advice:
         "Keras",
         "from gavel_runtime.keras import GavelCallback\n"
         "gavel = GavelCallback(model, epochs=N)    # after model.compile\n"
-        "model.fit(.., epochs=N, initial_epoch=gavel.initial_epoch, callbacks=[gavel])",
+        "model.fit(.., epochs=N, initial_epoch=gavel.initial_epoch, callbacks=gavel.after([..]))",
     )
     fits = [
         (node.func.value, node)
@@ -74,8 +74,13 @@ def keras(script: Script) -> Advice:
     script.add_import("from gavel_runtime.keras import GavelCallback")
     line = f"gavel = GavelCallback({ast.unparse(model)}, epochs={ast.unparse(epochs)})"
     script.insert(script.statement_with(fit), line)
+    callbacks = keyword_of(fit, "callbacks")
+    has_others = isinstance(callbacks, ast.Name) or (isinstance(callbacks, ast.List) and bool(callbacks.elts))
+    if callbacks is not None and has_others:
+        script.insert_ahead(callbacks, "gavel.after(")
+        script.insert_behind(callbacks, ")")
     script.add_argument(fit, "initial_epoch", "gavel.initial_epoch")
-    return _advice(script, name, hint, fit)
+    return Advice(name, script.changed(), hint) if has_others else _advice(script, name, hint, fit)
 
 
 def _training_loader(fit: ast.Call) -> ast.expr | None:

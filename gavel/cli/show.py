@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gavel.cli.needs import where_it_runs, worker_needs
 from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
@@ -160,24 +161,12 @@ def _startup(each: Job) -> str:
     return ", ".join(f"{name}{seconds:.1f} s" for name, seconds in durations if seconds is not None)
 
 
-def where_it_runs(each: Job) -> str:
-    """Return what the job needs of accelerators and nodes, as it was stated; "" if it needs nothing."""
-    memory_bytes = each["accelerator_memory_bytes"]
-    labels = ", ".join(f"{key}={value}" for key, value in each["node_labels"].items())
-    parts = (
-        ", ".join(each["accelerator_types"]),
-        f"accelerators with {memory_bytes} bytes of memory" if memory_bytes else "",
-        f"nodes with {labels}" if labels else "",
-    )
-    return "; ".join(part for part in parts if part)
-
-
 def _submitted(each: Job) -> list[tuple[str, str]]:
     """Return what was submitted and is not shown elsewhere."""
     return [
         *((name, harmless(text)) for name, text in program_rows(each)),
         ("labels", harmless(", ".join(f"{name}={value}" for name, value in each["labels"].items()))),
-        ("each worker needs", f"{each['cpu_cores']} CPU cores, {each['memory_bytes']} bytes of memory"),
+        ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),
         ("runs only on", harmless(where_it_runs(each))),
         ("weight, priority", f"{each['weight']:g}, {each['priority']}"),
         ("preemptible", "yes" if each["preemptible"] else "no"),

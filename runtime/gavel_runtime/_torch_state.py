@@ -25,7 +25,9 @@ class TorchState:
     def __init__(self, objects: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         for name, each in {**objects, **own}.items():
             if _is_flattened(each):
-                raise TypeError(f"{name}: FullyShardedDataParallel has no state of one rank; shard with fully_shard")
+                raise TypeError(
+                    f"{name}: FullyShardedDataParallel has no state of one rank; use fully_shard(model) in its place"
+                )
             if not (hasattr(each, "state_dict") and hasattr(each, "load_state_dict")):
                 raise TypeError(f"{name}: a {type(each).__name__} has no state_dict and load_state_dict")
         sharded = {name for name, each in objects.items() if _is_sharded(each)}
@@ -179,8 +181,9 @@ def _is_sharded(each: Any) -> bool:
 
 
 def _is_flattened(each: Any) -> bool:
-    """Return whether FSDP has put its parameters into flat ones, with the older FullyShardedDataParallel."""
-    return any(base.__name__ == "FullyShardedDataParallel" for base in type(each).__mro__)
+    """Return whether FSDP has put parameters of it into flat ones, with the older FullyShardedDataParallel."""
+    parts = each.modules() if isinstance(each, torch.nn.Module) else ()
+    return any(base.__name__ == "FullyShardedDataParallel" for part in parts for base in type(part).__mro__)
 
 
 def _save_shards(objects: Mapping[str, Any], folder: Path) -> None:

@@ -30,7 +30,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
     `loader` wraps the training loader so that it continues in the middle of an epoch. Given a data module, it wraps the
     loader that this makes for training, and `loader` is the data module. One training batch is one step.
     What the module logs is reported as metrics. `total`: the number of batches, where the Trainer has no number of
-    epochs. Leases must last for an evaluation between two epochs, where the job does not stop.
+    epochs. Leases must last for a validation, before which the job does not stop.
     """
 
     def __init__(
@@ -45,7 +45,6 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._total = total
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None
-        self._is_after_last_batch = False
 
     @property
     def checkpoint(self) -> str | None:
@@ -64,17 +63,17 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
         self._next(trainer)
 
     def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, index: int) -> None:
-        """Count the step. The job may stop here, but after the last batch of an epoch only one batch later.
+        """Count the step. The job may stop here, but where an epoch ends or a validation follows one batch later.
 
-        A Trainer that resumes between two epochs does not do the schedulers' step of the epoch that ended.
+        A Trainer that resumes between two epochs does not do the schedulers' step of the epoch that ended, and one that
+        resumes before a validation leaves it out. Where the training ends early the job stops no more: it is done.
         """
         assert self._loop is not None
         if self._loop.is_ended:
             return
         _report(trainer)
         self._loop.step_done()
-        self._is_after_last_batch = trainer.is_last_batch
-        if not self._is_after_last_batch:
+        if not (trainer.is_last_batch or _validates(trainer, index, self._loop.step) or _ends(trainer)):
             self._next(trainer)
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
@@ -120,6 +119,18 @@ def _batches(trainer: Any) -> int | None:
     """Return the number of training batches of all epochs; None if there is no end."""
     per_epoch, epochs = trainer.num_training_batches, trainer.max_epochs
     return None if math.isinf(per_epoch) or epochs in (None, -1) else int(per_epoch) * int(epochs)
+
+
+def _validates(trainer: Any, index: int, step: int) -> bool:
+    """Return whether a validation follows the batch of this index in its epoch, which was the step before `step`."""
+    done = step if trainer.check_val_every_n_epoch is None else index + 1
+    return trainer.enable_validation and not math.isinf(trainer.val_check_batch) and done % trainer.val_check_batch == 0
+
+
+def _ends(trainer: Any) -> bool:
+    """Return whether the Trainer heeds that it should stop: it does not before its least number of epochs and steps."""
+    epochs, steps = trainer.min_epochs or 0, trainer.min_steps or 0
+    return bool(trainer.should_stop and trainer.current_epoch >= epochs and trainer.global_step >= steps)
 
 
 def _report(trainer: Any) -> None:

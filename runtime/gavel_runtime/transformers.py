@@ -40,6 +40,10 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
         """The folder for `trainer.train(resume_from_checkpoint=..)`; None at the beginning."""
         return None if job.checkpoint is None else str(job.checkpoint)
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Have the Trainer restore its callbacks, too: early stopping counts on from where it was."""
+        args.restore_callback_states_from_checkpoint |= self.checkpoint is not None
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Join the gang. Raises RuntimeError if the Trainer did not load the checkpoint."""
         self._loop = job.loop(
@@ -60,7 +64,7 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
         """Count the step, and wait for the next one, or have the Trainer save first."""
         if self._loop is not None and not self._loop.is_ended:
             self._loop.step_done(logs_later=True)
-            self._ask(control)
+            self._ask_unless_ended(state, control)
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Hand the checkpoint to Gavel that the Trainer has written because Gavel asked for it."""
@@ -68,7 +72,7 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
             self._is_saving = False
             written = Path(args.output_dir, f"checkpoint-{state.global_step}")
             self._loop.save(lambda folder: self._hand_over(written, folder))
-            self._ask(control)
+            self._ask_unless_ended(state, control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Report the loss, the learning rate and the norm of the gradient where the Trainer logs them."""
@@ -80,6 +84,11 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
         if self._loop is not None:
             self._loop.finish(saves=False)
             self._loop.close()
+
+    def _ask_unless_ended(self, state: Any, control: Any) -> None:
+        """Ask for the next step. After the one where a callback ends the training the job stops no more: it is done."""
+        if not control.should_training_stop or state.global_step >= state.max_steps:
+            self._ask(control)
 
     def _ask(self, control: Any) -> None:
         assert self._loop is not None

@@ -126,6 +126,22 @@ WRITTEN_OTHERWISE = {
             "trainer.fit(model, datamodule=gavel.loader, ckpt_path=gavel.checkpoint)",
         ],
     ),
+    "a model that is fitted with callbacks": (
+        "import keras\nmodel = build()\n"
+        "model.fit(x, y, epochs=9, callbacks=[keras.callbacks.EarlyStopping(patience=3)])\n",
+        [
+            "gavel = GavelCallback(model, epochs=9)",
+            "model.fit(x, y, epochs=9, callbacks=gavel.after([keras.callbacks.EarlyStopping(patience=3)]), "
+            "initial_epoch=gavel.initial_epoch)",
+        ],
+    ),
+    "a model that is fitted with a list of callbacks": (
+        "import keras\nmodel = build()\ncallbacks = own()\nmodel.fit(x, y, callbacks=callbacks, epochs=9)\n",
+        [
+            "gavel = GavelCallback(model, epochs=9)",
+            "model.fit(x, y, callbacks=gavel.after(callbacks), epochs=9, initial_epoch=gavel.initial_epoch)",
+        ],
+    ),
     "a model that is fitted for its history": (
         "import keras\nmodel = build()\nhistory = model.fit(\n    x,\n    y,\n    epochs=EPOCHS,\n)\n",
         [

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from gavel.cli import matrices, show
 from gavel.cli.admin import audit_table
+from gavel.cli.needs import where_it_runs, worker_needs
 from gavel.cli.overview import placement_table, queue_table
 from gavel.cli.table import GAP, Rows
 from gavel.types import Scope
@@ -295,3 +296,9 @@ def test_a_real_terminal_of_80_columns_holds_the_list_of_jobs(service: Service, 
     text = re.sub(r"\x1b\[[0-9;]*m", "", os.read(leader, 100_000).decode())
     os.close(leader)
     assert job in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_what_a_worker_needs_is_said_as_people_say_it() -> None:
+    assert [worker_needs(1, 0), worker_needs(2, 1_500_000_000)] == ["1 CPU core", "2 CPU cores, 1,500.0 MB of memory"]
+    where = {"accelerator_types": ["v100"], "accelerator_memory_bytes": 16_000_000_000, "node_labels": {"disk": "nvme"}}
+    assert where_it_runs(a_job(**where)) == "v100; accelerators with 16,000.0 MB of memory; nodes with disk=nvme"

@@ -4,7 +4,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from api.dashboard.pages import PAGES
 from gavel.ports import Changes
@@ -117,6 +117,39 @@ def test_on_a_telephone_every_state_and_button_is_on_the_screen(dashboard: Dashb
     assert colour is not None and name is not None and 0 < name["x"] - (colour["x"] + colour["width"]) < 16
     for label in ("State", "Progress", "Why"):
         expect(card.locator(f"[data-label={label}]")).to_be_visible()
+    assert width(card.locator("[data-label=Why]")) > 0.95 * width(card), "a sentence has the whole card"
+    assert (tab.page.get_by_role("button", name="Log out").bounding_box() or {"height": 0})["height"] >= 24
+
+
+def width(place: Locator) -> float:
+    """Return how wide it is on the screen, in pixels."""
+    box = place.bounding_box()
+    return box["width"] if box else 0.0
+
+
+@pytest.mark.parametrize("wide", [390, 800, 1360, 1920])
+def test_the_tiles_of_a_job_leave_no_blank_place(dashboard: Dashboard, tab: Tab, wide: int) -> None:
+    jobs = tell(dashboard.store, time.time(), jobs=2, rounds=1)
+    tab.page.set_viewport_size({"width": wide, "height": 900})
+    tab.page.goto(f"/jobs/{jobs[0].id}")
+    last, tiles = tab.page.locator(".tiles > .tile").last.bounding_box(), tab.page.locator(".tiles").bounding_box()
+    assert last is not None and tiles is not None
+    assert last["x"] + last["width"] == pytest.approx(tiles["x"] + tiles["width"], abs=1)
+
+
+def test_the_ticks_of_an_axis_are_told_apart(tab: Tab) -> None:
+    """A rank whose memory hardly changes had one number at all of them."""
+    tab.page.goto("/")
+    script = """async ([values, name]) => {
+      const format = await import('/static/format.js'); return format.ticks(values, format[name]); }"""
+    cases = {
+        ("bytes", (15_410_000, 15_412_000, 15_415_000)): ["15.41 MB", "15.412 MB", "15.415 MB"],
+        ("bytes", (1e9, 2e9)): ["1 GB", "2 GB"],
+        ("quantity", (1817.2, 1817.3)): ["1817.2", "1817.3"],
+        ("quantity", (1817, 1818)): ["1\u202f817", "1\u202f818"],
+    }
+    for (name, values), texts in cases.items():
+        assert tab.page.evaluate(script, [list(values), name]) == texts
 
 
 def test_a_job_keeps_its_colour_on_other_pages_and_later(dashboard: Dashboard, tab: Tab) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import time
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -10,8 +11,10 @@ from api.access.auth import SESSION_COOKIE, digest, new_token
 from gavel.ports import Changes, JobFilter
 from gavel.types import Job, Scope, User
 from tests.builders import a_cluster
+from tests.client.test_worktree import git, write
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import TIERS
+from tests.git_server import git_server
 from tests.sessions import a_session
 
 pytestmark = pytest.mark.browser
@@ -117,6 +120,69 @@ def test_an_open_quote_and_a_missing_program_are_said_beside_the_program(form: P
     program.fill("")
     submit(form)
     assert refusal_of(program) == "this is needed"
+
+
+def overflow(page: Page) -> int:
+    """How many pixels the page is wider than its window."""
+    return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("width", [1360, 390])
+def test_code_of_a_git_repository_is_submitted_and_what_cannot_be_fetched_is_said_beside_its_field(
+    dashboard: Dashboard, tab: Tab, form: Page, tmp_path: Path, width: int
+) -> None:
+    """1 each refusal stands beside its field, and the page keeps its width, 2 the job runs the commit of the tag."""
+    form.set_viewport_size({"width": width, "height": 844})
+    commit = repository(tmp_path)
+    form.get_by_label("a program of my own").check()
+    form.get_by_label("Program and arguments").fill("./train.py --rate 0.1")
+    url, ref = form.get_by_label("Git repository"), form.get_by_label("Branch, tag or commit")
+    ref.fill("v1")
+    submit(form)
+    assert refusal_of(url) == "name the repository that has it"
+    hint, label = (form.locator(each).bounding_box() for each in ("#submit-argv-hint", "[for=submit-git_url]"))
+    assert hint is not None and label is not None and label["y"] - (hint["y"] + hint["height"]) > 10
+    with git_server(tmp_path / "served") as served:
+        right = {"Git repository": served.url("repo.git"), "Branch, tag or commit": "v1", "Secrets": ""}
+        for label, wrong, refusal in (
+            ("Git repository", served.url("gone.git"), "not found"),
+            ("Git repository", "https://ann:pass@git.example.org/x", "store them as secrets"),
+            ("Branch, tag or commit", "v2", "has no branch or tag v2"),
+            ("Secrets", "GIT_TOKEN", "gavel secret set GIT_TOKEN"),
+        ):
+            for each, value in (right | {label: wrong}).items():
+                form.get_by_label(each, exact=True).fill(value)
+            submit(form)
+            field = form.get_by_label(label, exact=True)
+            expect(field).to_be_focused()
+            assert refusal in refusal_of(field) and overflow(form) == 0, (label, wrong)
+        form.get_by_label("Secrets").fill("")
+        served.delay.clear()
+        submit(form)
+        expect(form.locator("#submit-progress")).to_have_text("The service fetches the repository")
+        served.delay.set()
+        expect(form.locator("#job-state")).to_have_text("QUEUED")
+    spec = only_job(dashboard).spec
+    assert spec.code and (spec.code.commit, spec.code.git_url, spec.code.git_ref) == (
+        commit,
+        right["Git repository"],
+        "v1",
+    )
+    assert spec.argv == ("python", "./train.py", "--rate", "0.1")
+    tab.errors[:] = [text for text in tab.errors if "422" not in text]
+
+
+def repository(folder: Path) -> str:
+    """Make served/repo.git with a commit that has the tag v1; return the commit."""
+    work = folder / "work"
+    work.mkdir()
+    git(work, "init", "-q", "-b", "main")
+    write(work, train_py="print(1)")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "first")
+    git(work, "tag", "v1")
+    git(folder, "clone", "-q", "--bare", str(work), str(folder / "served" / "repo.git"))
+    return git(work, "rev-parse", "main")
 
 
 def test_a_second_try_after_a_lost_answer_makes_no_second_job(dashboard: Dashboard, tab: Tab, form: Page) -> None:

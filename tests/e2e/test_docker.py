@@ -50,6 +50,13 @@ def test_compose_accepts_its_file_and_asks_for_the_password() -> None:
     assert refused.returncode != 0 and "set it in .env" in refused.stderr
 
 
+def test_the_image_has_the_programs_that_the_service_calls() -> None:
+    (installed,) = re.findall(
+        r"^RUN apt-get update && apt-get install -y --no-install-recommends (.*?) &&", DOCKERFILE, re.M
+    )
+    assert set(installed.split()) == {"git", "openssh-client"}
+
+
 def test_all_that_is_copied_is_there_and_reaches_the_build() -> None:
     admitted = {line[1:] for line in (DOCKER / "Dockerfile.dockerignore").read_text().splitlines() if line[0] == "!"}
     copied = {

@@ -5,6 +5,7 @@ import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def changed_lines(kind: str) -> list[str]:
 
 @dataclass
 class Journey:
-    """The changed script of one kind as a job: gang after gang, each stopped before a step."""
+    """The changed script of one kind, or any script, as a job: gang after gang, each stopped before a step."""
 
     kind: str
     root: Path
@@ -45,6 +46,7 @@ class Journey:
     checkpoint: str = ""
     generation: int = 0
     outputs: list[str] = field(default_factory=list)
+    reports: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, stop_step: int | None = None) -> list[int]:
         """Exit codes of one gang that resumes from the last checkpoint, and stops before the step."""
@@ -53,6 +55,7 @@ class Journey:
         port = _free_port()
         ranks = [self._start(gang, rank, stop_step, port) for rank in range(self.world_size)]
         self.outputs = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
+        self.reports += gang.reports()
         kept = [report for report in gang.reports() if report.get("checkpoint")]
         if kept:
             self.step, self.checkpoint = kept[-1]["step"], str(gang.checkpoints / kept[-1]["checkpoint"])
@@ -80,7 +83,7 @@ class Journey:
         if stop_step is not None:
             environment["GAVEL_STOP_STEP"] = str(stop_step)
         return subprocess.Popen(
-            (PYTHON, SCRIPTS / self.kind / "changed.py"),
+            (PYTHON, SCRIPTS / self.kind if self.kind.endswith(".py") else SCRIPTS / self.kind / "changed.py"),
             env=environment,
             cwd=self.root,
             stdout=subprocess.PIPE,

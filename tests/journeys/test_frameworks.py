@@ -50,3 +50,26 @@ def test_a_preempted_script_ends_as_one_that_was_not(kind: str, tmp_path: Path) 
         assert by_hand_alone.returncode == 0, by_hand_alone.stderr
         figures = [line for line in by_hand_alone.stdout.splitlines() if line.startswith("final")]
         assert [float(each) for each in figures[0].split()[1:]] == pytest.approx(whole.final(), rel=1e-6)
+
+
+WRAPPED = """import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+from gavel_runtime.torch import checkpointed
+
+dist.init_process_group("gloo")
+loader = torch.utils.data.DataLoader([torch.ones(8)])
+checkpointed(loader=loader, epochs=1, model=MODEL)
+"""
+
+
+@pytest.mark.parametrize("model", ["WRAPPER", "torch.nn.Sequential(WRAPPER)"])
+@WITH_LIBRARIES
+def test_a_model_of_the_older_fsdp_is_refused_with_what_to_use_instead(model: str, tmp_path: Path) -> None:
+    """Also where the wrapper is around a part of the model."""
+    script = tmp_path / "train.py"
+    wrapper = 'FullyShardedDataParallel(torch.nn.Linear(8, 1), device_id=torch.device("cpu"))'
+    script.write_text(WRAPPED.replace("MODEL", model.replace("WRAPPER", wrapper)))
+    journey = Journey(str(script), tmp_path)
+    assert journey.run() == [1]
+    assert "model: FullyShardedDataParallel" in journey.outputs[0] and "fully_shard(model)" in journey.outputs[0]

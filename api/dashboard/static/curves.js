@@ -58,7 +58,7 @@ export class Curves {
     byId("curves-plots").append(figure); // it has a width from now on
     const plot = new LinePlot(place, {
       x: this.isTime() ? "time" : "step",
-      y: (value) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(1) : quantity(value)),
+      y: (value, digits = 3) => (value !== 0 && Math.abs(value) < 1e-3 ? value.toExponential(digits - 2) : quantity(value, digits)),
       group: "curves",
       options: () => ({ increments: STEP_INCREMENTS, isTime: this.isTime(), behind: (drawn) => this.leases(drawn) }),
     });

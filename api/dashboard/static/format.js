@@ -8,11 +8,20 @@ export const fixed = (value, digits = 2) => (value === null || value === undefin
 /** 0.713 -> "71 %". */
 export const percent = (part) => (Number.isFinite(part) ? `${Math.round(part * 100)} %` : DASH);
 
-/** Three significant digits, thousands grouped: 12.5, 1 817. */
-export function quantity(value) {
+/** Three significant digits or more, thousands grouped: 12.5, 1 817. */
+export function quantity(value, digits = 3) {
   if (!Number.isFinite(value)) return DASH;
-  if (Math.abs(value) >= 100) return count(Math.round(value));
-  return String(Number(value.toPrecision(3)));
+  if (Math.abs(value) >= 10 ** (digits - 1)) return count(Math.round(value));
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** The values of an axis as `write(value, digits)` writes them, with as many digits as tell them apart. */
+export function ticks(values, write) {
+  for (let digits = 3; digits < 10; digits++) {
+    const texts = values.map((value) => write(value, digits));
+    if (new Set(texts).size === texts.length) return texts;
+  }
+  return values.map((value) => write(value));
 }
 
 /** 1234567 -> "1 234 567", with narrow spaces. */
@@ -42,7 +51,7 @@ export function instant(atS) {
 export const labelOf = (job) => job.name || job.id || job.job_id;
 
 /** 3200000 -> "3.2 MB". */
-export function bytes(value) {
+export function bytes(value, digits = 3) {
   const power = Math.min(4, Math.floor(Math.log10(Math.max(1, value)) / 3));
-  return `${quantity(value / 1000 ** power)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
+  return `${quantity(value / 1000 ** power, digits)} ${["B", "kB", "MB", "GB", "TB"][power]}`;
 }

@@ -44,7 +44,7 @@ function showTiles({ jobs, round, solve, workers, busy_workers: busy, worst }) {
   const all = Object.values(jobs).reduce((total, number) => total + number, 0);
   tile("running", count(running), jobs.PROFILING ? `${jobs.PROFILING} profiling` : "");
   tile("queued", count(all - running - (jobs.CANCELLING ?? 0)), jobs.PREEMPTED ? `${jobs.PREEMPTED} preempted` : "");
-  tile("utilisation", workers ? percent(busy / workers) : "–", `${busy} of ${workers} workers`);
+  tile("utilization", workers ? percent(busy / workers) : "–", `${busy} of ${workers} workers`);
   tile("rho", worst ? fixed(worst.rho) : "–", worst ? worst.name || worst.id : "", worst && worst.rho > 2 ? "warn" : "");
   showSolve(solve);
   const renewed = round?.leases ? percent(round.renewed_leases / round.leases) : "–";

@@ -1,6 +1,6 @@
 // Line charts by uPlot, in the page's colours: hover for values, drag for a part, double-click for all of it.
 
-import { instant } from "./format.js";
+import { instant, ticks } from "./format.js";
 import { onThemeChange, themed } from "./palette.js";
 
 const HEIGHT = 240;
@@ -12,7 +12,7 @@ function around(instantS) {
 }
 
 /**
- * One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. `y(value)` writes a
+ * One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. `y(value, digits)` writes a
  * value, `range` is the scale's (by default that of the data). `options()`, asked at each new plot, may set `increments`
  * between ticks, `isTime`, and `behind(plot)`, which paints behind the lines. Plots of one `group` share the pointer.
  */
@@ -57,7 +57,7 @@ export class LinePlot {
       ...this.size(),
       scales: { x: { time: isTime, range: (plot, from, to) => (isTime && plot.data[0].length === 1 ? around(from) : [from, to]) }, y: this.range ? { range: this.range } : {} },
       axes: [{ ...axis, ...(isTime ? { space: 90, values: (_, instants) => instants.map(instant) } : { incrs: increments }) },
-        { ...axis, size: 62, values: (_, values) => values.map(this.y) }],
+        { ...axis, size: 62, values: (_, values) => ticks(values, this.y) }],
       cursor: this.group ? { sync: { key: this.group } } : {},
       hooks: { drawClear: [behind] },
       series: [

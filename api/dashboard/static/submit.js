@@ -17,6 +17,7 @@ const READ = {
   scale_factor: Number,
   priority: Number,
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
+  secrets: (text) => text.trim().split(/[\s,]+/),
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
 
@@ -41,6 +42,7 @@ function read() {
       faults.push({ field: field.name, message: error.message });
     }
   }
+  if (job.git_ref && !job.git_url) faults.push({ field: "git_url", message: "name the repository that has it" });
   return { job, faults };
 }
 
@@ -48,7 +50,7 @@ function read() {
 function show(faults) {
   const messages = new Map();
   for (const { field = "", message } of faults) {
-    const name = field.replace(/^body\./, "").split(".")[0];
+    const name = field.replace(/^(body\.)?(code\.)?/, "").split(".")[0];
     const isKnown = fields.some((each) => each.name === name && isMeant(each));
     messages.set(isKnown ? name : "", message);
   }
@@ -65,6 +67,23 @@ function refuse(id, text = "") {
   say(id, text);
 }
 
+/** The job with the code of its git repository, once the service has fetched it; a Python file is run by `python`. */
+async function withCode({ git_url, git_ref, ...job }) {
+  if (!git_url) return job;
+  const argv = job.argv[0].endsWith(".py") ? ["python", ...job.argv] : job.argv;
+  const script = argv === job.argv ? "" : argv[1].replace(/^(\.\/)+/, "");
+  const wanted = { git_url, git_ref: git_ref || "HEAD", secrets: job.secrets ?? [], script };
+  say("submit-progress", "The service fetches the repository");
+  try {
+    let code;
+    do code = await send("POST", "/v1/code-versions/fetch", wanted);
+    while (!code.digest); // the service answers after a while, also where the fetch goes on
+    return { ...job, argv, code };
+  } finally {
+    say("submit-progress", "");
+  }
+}
+
 async function submit(event) {
   event.preventDefault();
   const { job, faults } = read();
@@ -72,7 +91,7 @@ async function submit(event) {
   if (faults.length) return;
   button.disabled = true;
   try {
-    const made = await send("POST", "/v1/jobs", job, { "Idempotency-Key": key });
+    const made = await send("POST", "/v1/jobs", await withCode(job), { "Idempotency-Key": key });
     location.assign(`/jobs/${encodeURIComponent(made.id)}`);
   } catch (error) {
     show(error.faults?.length ? error.faults : [{ message: error.message }]);

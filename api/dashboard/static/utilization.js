@@ -9,10 +9,10 @@ import { LinePlot } from "./plot.js";
 const EVERY_MS = 10_000; // as often as a sample is taken
 const TABLE_ROWS = 40;
 const KINDS = [
-  ["cpu_cores", "CPU cores", (value) => fixed(value)],
-  ["memory_bytes", "Memory", (value) => bytes(value)],
+  ["cpu_cores", "CPU cores", (value, digits = 3) => fixed(value, digits - 1)],
+  ["memory_bytes", "Memory", bytes],
   ["accelerator_busy", "Accelerator busy", (value) => percent(value)],
-  ["accelerator_memory_bytes", "Accelerator memory", (value) => bytes(value)],
+  ["accelerator_memory_bytes", "Accelerator memory", bytes],
 ];
 const plots = new Map();
 let askedAt = -Infinity;

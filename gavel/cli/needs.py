@@ -1,0 +1,22 @@
+"""What a job needs of workers and nodes, in words."""
+
+from gavel.client import Job
+from gavel.code_tree import megabytes
+
+
+def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
+    """Return what each worker of a job gets of its node: CPU cores, and memory if a limit was stated."""
+    memory = f", {megabytes(memory_bytes)} of memory" if memory_bytes else ""
+    return f"{cpu_cores} CPU {'core' if cpu_cores == 1 else 'cores'}{memory}"
+
+
+def where_it_runs(each: Job) -> str:
+    """Return what the job needs of accelerators and nodes, as it was stated; "" if it needs nothing."""
+    memory_bytes = each["accelerator_memory_bytes"]
+    labels = ", ".join(f"{key}={value}" for key, value in each["node_labels"].items())
+    parts = (
+        ", ".join(each["accelerator_types"]),
+        f"accelerators with {megabytes(memory_bytes)} of memory" if memory_bytes else "",
+        f"nodes with {labels}" if labels else "",
+    )
+    return "; ".join(part for part in parts if part)
