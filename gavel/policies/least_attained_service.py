@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from gavel.policies import measures
 from gavel.policies._serving import ServingInOrder
 from gavel.policies.programs.filling import jobs_by
 from gavel.types import SECONDS_PER_HOUR, AllocationProblem, FloatArray, IntArray
@@ -37,7 +38,7 @@ class LeastAttainedService(ServingInOrder):
 
     def order(self, problem: AllocationProblem) -> IntArray:
         """Return the rows of the jobs in the order in which they are served, (n,)."""
-        return jobs_by(self._queue(problem.attained_service_s))
+        return jobs_by(self._queue(measures.attained_service_s(problem)))
 
     def _queue(self, attained_service_s: FloatArray) -> FloatArray:
         if self.queues == "continuous":

@@ -82,7 +82,7 @@ FEATURES = MappingProxyType(
     {
         "remaining_time": _remaining_time,
         "workers": lambda problem: np.log(problem.scale_factor),
-        "attained_service": lambda problem: np.log1p(problem.attained_service_s),
+        "attained_service": lambda problem: np.log1p(measures.attained_service_s(problem)),
         "age": lambda problem: problem.age_s / SECONDS_PER_HOUR,
         "relative_speed": _relative_speed,
         "tier_lag": _tier_lag,

@@ -207,7 +207,7 @@ class LeftOut:
 class Survey:
     """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `needs_driver`: some wait for others, or may not be moved. `at_once`: the measured jobs if all arrive at the same
+    `needs_driver`: some wait for others. `at_once`: the measured jobs if all arrive at the same
     instant, else empty; if not empty, all of them are active anyway.
     """
 
@@ -223,7 +223,7 @@ class Survey:
         """Count one more job."""
         spec = job.spec
         self.jobs += 1
-        self.needs_driver = self.needs_driver or bool(spec.after) or not spec.preemptible
+        self.needs_driver = self.needs_driver or bool(spec.after)
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate
         if spec.kind != UNIT_KIND and not spec.throughput_steps_per_s:

@@ -46,6 +46,12 @@ def test_a_job_goes_to_the_back_queue_at_the_threshold_and_each_queue_is_first_i
     assert later.time_fraction[:, 0] == pytest.approx([1.0, 0.0, 0.0])
 
 
+def test_the_roundings_of_what_was_held_do_not_decide_who_goes_first() -> None:
+    problem = a_problem([[1.0], [1.0]], [1], attained_service_s=np.asarray([10.000000000000002, 10.0]))
+    for spec in ("least_attained_service?queues=continuous", "weighted_priority?attained_service=-1"):
+        assert registry.load(spec).allocate(problem).time_fraction[:, 0] == pytest.approx([1.0, 0.0])
+
+
 def test_backfill_serves_a_small_job_past_a_gang_that_must_wait() -> None:
     problem = a_problem([[1.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [2, 1], scale_factor=[1, 2, 1])
     with_backfill, without = (Fifo(backfill=each).allocate(problem) for each in (True, False))
