@@ -9,10 +9,9 @@ import numpy as np
 
 from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.lengths import steps_left
-from gavel.mechanism.planning.placing import needs_of
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
-from gavel.types import FloatArray, IntArray, Needs, WorkerId
+from gavel.types import NO_NEEDS, FloatArray, IntArray, Needs, WorkerId
 from workloads.traces.job import TraceJob
 
 SCALARS = (
@@ -90,6 +89,9 @@ class Active:
         self.indices: list[int] = []  # place of each job in the trace
         self.ids: list[str] = []
         self.sizes: list[int] = []
+        self.all_needs: list[Needs] = []  # equal ones are one object, which is quicker to look up
+        self._needing = 0  # how many of them need more than a worker
+        self._different: dict[Needs, Needs] = {}
         self.workers: list[tuple[WorkerId, ...]] = []
         self.partner: list[int] = []
         self.orders: list[int] = []  # the sort key of each job
@@ -105,7 +107,6 @@ class Active:
         self.changes += 1
         self._fastest_first: list[int] | None = None
         self._isolated_rate: FloatArray | None = None
-        self._needs: Sequence[Needs] | None = None
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
@@ -139,9 +140,7 @@ class Active:
     @property
     def needs(self) -> Sequence[Needs]:
         """Return what the ranks of each job need, (n,); () if no job needs more than workers."""
-        if self._needs is None:
-            self._needs = needs_of([job.spec.needs for job in self.jobs])
-        return self._needs
+        return self.all_needs if self._needing else ()
 
     @property
     def isolated_time_s(self) -> FloatArray:
@@ -234,6 +233,9 @@ class Active:
         self.indices.insert(row, index)
         self.ids.insert(row, f"{index:08d}")
         self.sizes.insert(row, spec.scale_factor)
+        needs = spec.needs
+        self.all_needs.insert(row, self._different.setdefault(needs, needs))
+        self._needing += needs != NO_NEEDS
         self.workers.insert(row, ())
         self.partner.insert(row, -1)
         self._look()
@@ -244,7 +246,8 @@ class Active:
         for name in COUNTS:
             setattr(self, name, np.delete(getattr(self, name), rows))
         lists: tuple[list[Any], ...] = (self.jobs, self.indices, self.ids, self.sizes, self.workers, self.partner)
+        self._needing -= sum(self.all_needs[row] != NO_NEEDS for row in rows.tolist())
         for row in sorted(rows.tolist(), reverse=True):
-            for each in (*lists, self.orders):
+            for each in (*lists, self.orders, self.all_needs):
                 del each[row]
         self._look()

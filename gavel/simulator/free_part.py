@@ -34,8 +34,10 @@ class FreePart:
         """Return the steps/s of each row on each type of this part, (k, p); 0 where gangs that stay leave no room."""
         if isinstance(self.rows, slice):
             return active.rates
-        specs = [job.spec for job in active.of(self.rows, active.jobs)]
-        return np.where(self.layout.feasibility.mask(specs), self.cells(active.rates), 0.0)
+        fits = self.layout.feasibility.mask_of(
+            active.of(self.rows, active.all_needs), active.of(self.rows, active.sizes)
+        )
+        return np.where(fits, self.cells(active.rates), 0.0)
 
     def jobs(self, active: Active) -> JobColumns:
         """Return the part's jobs as columns of an allocation problem."""
@@ -64,8 +66,8 @@ def free_part(active: Active, whole: Layout, cluster: ClusterColumns) -> FreePar
         return FreePart(rows=slice(None), kept={}, layout=whole, cluster=cluster, columns=every)
     kept = {row: active.workers[row] for row in np.flatnonzero(stays).tolist()}
     rows = np.flatnonzero(~stays)
-    held = [(workers, active.jobs[row].spec.needs) for row, workers in kept.items()]
-    others = [job.spec.needs for job in active.of(rows, active.jobs)]
+    held = [(workers, active.all_needs[row]) for row, workers in kept.items()]
+    others = active.of(rows, active.all_needs)
     left = usable(whole.cluster, {}, [worker for workers in kept.values() for worker in workers])
     layout = Layout(left, used_of_kept(held, others, whole.cluster))
     columns = np.array([whole.types.index(name) for name in layout.types], dtype=np.int64)
