@@ -30,6 +30,13 @@ def test_a_gang_goes_first_only_if_all_its_workers_together_have_less_to_do() ->
     assert LeastRemainingWork().allocate(problem).time_fraction[:, 0] == pytest.approx([1.0, 0.5])
 
 
+def test_the_set_of_tasks_with_the_least_left_together_goes_first() -> None:
+    users = ("ann", "bob", "bob", "bob", "ann")
+    problem = a_problem([[1.0]] * 5, [2], users=users, steps_remaining=[50.0, 40.0, 40.0, 40.0, 50.0])
+    answers = [LeastRemainingWork(work_of=each).allocate(problem) for each in ("job", "user")]
+    assert [each.time_fraction[:, 0].tolist() for each in answers] == [[0, 1, 1, 0, 0], [1, 0, 0, 0, 1]]
+
+
 def test_the_smallest_gang_goes_first_whatever_it_has_to_do() -> None:
     problem = a_problem([[1.0], [1.0], [1.0]], [2], scale_factor=[2, 1, 1], steps_remaining=[1.0, 90.0, 80.0])
     assert SmallestGangFirst().allocate(problem).time_fraction[:, 0] == pytest.approx([0.0, 1.0, 1.0])
