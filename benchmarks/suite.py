@@ -8,7 +8,6 @@ within a round go to waiting tasks at once. For each metric and portfolio of pol
 workloads, by geometric mean, and what the best one of each workload brings over it.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from gavel.simulator.lean import simulate
 from gavel.simulator.outcome import Scenario
 from workloads.traces.suite import KIND, STEPS_PER_S, TYPE, WORKLOADS, cluster, suite, task_sets
 
-JOBS, QUICK_JOBS = 24, 8
+JOBS, QUICK_JOBS, SEEDS = 12, 8, 1
 SLOWDOWN_LEAST_S = 10.0
 ROUND_S = {"coarse": 10.0, "fine": 1.0, "mixed": 2.0}
 FOUR = {
@@ -77,7 +76,7 @@ Results = Mapping[Cell, Sequence[float]]
 def rows(quick: bool) -> Iterator[Row]:
     """Yield each run's figures, then what the best policy of each workload brings."""
     workloads, jobs = (("coarse-both", "fine-batch", "mixed-memory"), QUICK_JOBS) if quick else (WORKLOADS, JOBS)
-    instances = list(product(workloads, range(1 if quick else int(os.environ.get("SEEDS", "1")))))
+    instances = list(product(workloads, range(SEEDS)))
     cells = [Cell(name, seed, jobs, policy) for (name, seed), policy in product(instances, FOUR | MORE)]
     results = dict[Cell, Sequence[float]]()
     with ProcessPoolExecutor() as processes:

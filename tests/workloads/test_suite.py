@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from benchmarks.suite import FOUR, Cell, gains
 from gavel.cli import app
 from gavel.errors import InvalidRequest
 from gavel.mechanism.cluster.feasibility import Feasibility
@@ -89,3 +90,24 @@ def test_tasks_run_to_their_end_without_a_preemption_within_the_cores_and_memory
         running = [spec for begin_s, end_s, spec in spans if begin_s <= at_s + 1e-6 < end_s]
         assert sum(spec.cpu_cores for spec in running) <= 40
         assert sum(spec.memory_bytes for spec in running) <= 5 * 16 * 2**30
+
+
+def test_what_the_best_policy_of_each_workload_brings_is_over_the_best_single_one() -> None:
+    """Fair memory is best by geometric mean; FIFO takes half of it on the first workload, and twice on the second."""
+    cells = {(name, policy): Cell(name, 0, 8, policy) for name in ("coarse-cpu", "fine-cpu") for policy in FOUR}
+    results = {cell: (100.0, 1.0, 1.0) for cell in cells.values()}
+    results[cells["coarse-cpu", "FIFO"]] = (45.0, 1.0, 1.0)
+    results[cells["fine-cpu", "FIFO"]] = (180.0, 1.0, 1.0)
+    results[cells["coarse-cpu", "fair memory"]] = (90.0, 1.0, 1.0)
+    results[cells["fine-cpu", "fair memory"]] = (89.0, 1.0, 1.0)
+    gained, most, wrong = gains(results, "the four", list(FOUR), "mean JCT")
+    assert gained.name.endswith("over fair memory")
+    assert (gained.value, most.value) == pytest.approx((100 * (1 - 0.5**0.5), 50.0))
+    assert wrong.value == pytest.approx((100 / 45 * 180 / 89) ** 0.5)
+
+
+def test_a_run_of_the_suite_counts_a_set_until_its_last_task() -> None:
+    jct_s, slowdown, p95_slowdown = Cell("coarse-cpu", 0, 1, "FIFO").measured()
+    (_, alone) = task_sets("coarse-cpu", jobs=1, seed=0)[0]
+    assert jct_s >= alone.alone_s()
+    assert slowdown == p95_slowdown == pytest.approx(jct_s / alone.alone_s())
