@@ -31,6 +31,7 @@ from gavel.cli import (
     secrets,
     service,
     simulate,
+    suite,
     why,
 )
 from gavel.cli.connection import app, explain
@@ -61,6 +62,7 @@ __all__ = [
     "secrets",
     "service",
     "simulate",
+    "suite",
     "why",
 ]
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from gavel.client import Job, Throughput
     from gavel.simulator.compare import Comparison
 
-Trace = Annotated[str, typer.Option(help="A file, or published?jobs=900&per_hour=5.2 or bursty?jobs=900&per_hour=20.")]
+Trace = Annotated[
+    str,
+    typer.Option(help="A file, or a generator: published?jobs=900&per_hour=5.2, bursty?.., suite?workload=..&jobs=24."),
+]
 Throughputs = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")]
 ClusterText = Annotated[
     str | None,

@@ -129,6 +129,14 @@ def remaining_time_s(problem: AllocationProblem) -> FloatArray:
     return _ratio(np.maximum(1.0, problem.steps_remaining), best, np.inf)
 
 
+def attained_service_s(problem: AllocationProblem) -> FloatArray:
+    """Return the worker seconds that each job has held, (n,), to the millisecond.
+
+    They are added up of many pieces, whose roundings may not decide which of two jobs that held the same goes first.
+    """
+    return np.round(problem.attained_service_s, 3)
+
+
 def slice_of_each_type(problem: AllocationProblem, share: FloatArray) -> FloatArray:
     """Return the time fractions (c, m) of jobs that each have the fraction `share` (n,) of every type, as for T_iso.
 

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 import gavel.policies
 from gavel.errors import InvalidRequest, did_you_mean
 from gavel.policies._own import FilesVersion, files_version, own_policies
+from gavel.policies._parameters import AnySign
 from gavel.policies.programs.variants import Agnostic
 from gavel.policies.tiers import objectives
 from gavel.ports import Policy
@@ -38,11 +39,12 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyParameter:
-    """A parameter as users write it. `choices` is empty where any positive number will do."""
+    """A parameter as users write it. `choices` is empty where any positive number will do, or any if `is_signed`."""
 
     name: str
     default: str
     choices: tuple[str, ...] = ()
+    is_signed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +180,7 @@ def _check_known(policy: Any, key: str) -> None:
 
 @cache
 def _info(policy: Any) -> PolicyInfo:
-    hints = get_type_hints(policy)
+    hints = get_type_hints(policy, include_extras=True)
     own = tuple(_parameter(field, hints[field.name]) for field in fields(policy))
     everyone = PolicyParameter(name=AGNOSTIC, default="false", choices=tuple(_TRUTH))
     return PolicyInfo(
@@ -192,7 +194,8 @@ def _info(policy: Any) -> PolicyInfo:
 
 def _parameter(field: Field[Any], kind: Any) -> PolicyParameter:
     assert field.default is not MISSING, f"parameter {field.name} of a policy needs a default"
-    return PolicyParameter(name=field.name, default=_text(field.default), choices=_choices(kind))
+    default = _text(field.default)
+    return PolicyParameter(name=field.name, default=default, choices=_choices(kind), is_signed=kind == AnySign)
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
@@ -208,20 +211,20 @@ def _value(policy: Any, key: str, text: str) -> Any:
         if text not in parameter.choices:
             raise InvalidRequest("policy", f"{key}={text!r}: choose one of {', '.join(parameter.choices)}")
         return _TRUTH.get(text, text)
-    return _positive(key, text)
+    return _number(key, text, is_signed=parameter.is_signed)
 
 
 def _value_of_default(parameter: PolicyParameter) -> Any:
     return _TRUTH.get(parameter.default, parameter.default) if parameter.choices else float(parameter.default)
 
 
-def _positive(key: str, text: str) -> float:
+def _number(key: str, text: str, *, is_signed: bool) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not (math.isfinite(number) and number > 0):
-        raise InvalidRequest("policy", f"{key}={text!r}: give a positive number")
+    if not (math.isfinite(number) and (is_signed or number > 0)):
+        raise InvalidRequest("policy", f"{key}={text!r}: give a {'finite' if is_signed else 'positive'} number")
     return number
 
 

@@ -3,16 +3,15 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import nan
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.lengths import steps_left
-from gavel.mechanism.planning.placing import needs_of
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
-from gavel.types import FloatArray, IntArray, Needs, WorkerId
+from gavel.types import NO_NEEDS, FloatArray, IntArray, Needs, WorkerId
 from workloads.traces.job import TraceJob
 
 SCALARS = (
@@ -38,7 +37,11 @@ SCALARS = (
     "has_trained",
 )
 BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
-COUNTS = ("column", "scale_factor", "priority", "tier")
+COUNTS = ("column", "scale_factor", "priority", "tier", "preemptible")
+
+Rows = IntArray | slice
+"""Rows of the active jobs; `slice(None)` for all of them, which copies nothing."""
+Each = TypeVar("Each")
 
 
 class Active:
@@ -79,12 +82,16 @@ class Active:
     scale_factor: IntArray
     priority: IntArray
     tier: IntArray
+    preemptible: IntArray  # 0: no plan moves its gang
 
     def __init__(self, types: int) -> None:
         self.jobs: list[TraceJob] = []
         self.indices: list[int] = []  # place of each job in the trace
         self.ids: list[str] = []
         self.sizes: list[int] = []
+        self.all_needs: list[Needs] = []  # equal ones are one object, which is quicker to look up
+        self._needing = 0  # how many of them need more than a worker
+        self._different: dict[Needs, Needs] = {}
         self.workers: list[tuple[WorkerId, ...]] = []
         self.partner: list[int] = []
         self.orders: list[int] = []  # the sort key of each job
@@ -100,7 +107,6 @@ class Active:
         self.changes += 1
         self._fastest_first: list[int] | None = None
         self._isolated_rate: FloatArray | None = None
-        self._needs: Sequence[Needs] | None = None
         self._names: tuple[tuple[str, ...], tuple[str, ...]] | None = None
         for index, name in enumerate(SCALARS):
             setattr(self, name, self._numbers[:, index])
@@ -116,9 +122,13 @@ class Active:
         """Return the planner's ledger, (n, types), which it keeps from round to round."""
         return self._ledger
 
-    @ledger.setter
-    def ledger(self, rounds: FloatArray) -> None:
-        self._ledger[:] = rounds
+    def keep_ledger(self, rows: Rows, columns: IntArray, rounds: FloatArray) -> None:
+        """Keep `rounds` (k, p) of these rows and columns until the next round, and nothing of all others."""
+        if isinstance(rows, slice):
+            self._ledger[:] = rounds
+            return
+        self._ledger[:] = 0.0
+        self._ledger[np.ix_(rows, columns)] = rounds
 
     @property
     def fastest_first(self) -> list[int]:
@@ -130,9 +140,7 @@ class Active:
     @property
     def needs(self) -> Sequence[Needs]:
         """Return what the ranks of each job need, (n,); () if no job needs more than workers."""
-        if self._needs is None:
-            self._needs = needs_of([job.spec.needs for job in self.jobs])
-        return self._needs
+        return self.all_needs if self._needing else ()
 
     @property
     def isolated_time_s(self) -> FloatArray:
@@ -146,37 +154,44 @@ class Active:
             self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share)
         return self._isolated_rate
 
-    def columns(self) -> JobColumns:
-        """Return the jobs' part of an allocation problem. What keeps changing is copied."""
-        if self._names is None:
-            self._names = tuple(self.ids), tuple([job.spec.user for job in self.jobs])
-        ids, users = self._names
+    def of(self, rows: Rows, each: Sequence[Each]) -> Sequence[Each]:
+        """Return the items of these rows, of a sequence with one for each job."""
+        return each if isinstance(rows, slice) else [each[row] for row in rows.tolist()]
+
+    def columns(self, rows: Rows, steps_per_s: FloatArray) -> JobColumns:
+        """Return the part of these rows in a problem, with these rates (k, m). What keeps changing is copied."""
+        ids, users = self._ids_and_users()
         return JobColumns(
-            job_ids=ids,
-            users=users,
-            tier_of_job=self.tier,
-            scale_factor=self.scale_factor,
-            steps_per_s=self.rates,
-            stated_weight=self.stated_weight,
-            priority=self.priority,
-            steps_left=self._steps_left(),
-            submitted_at_s=self.submitted_at_s,
-            attained_service_s=self.received_s.sum(axis=1) * self.scale_factor,
-            isolated_time_s=self.isolated_time_s,
-            deadline_at_s=self.deadline_at_s,
-            cpu_cores=self.cpu_cores,
-            memory_bytes=self.memory_bytes,
+            job_ids=tuple(self.of(rows, ids)),
+            users=tuple(self.of(rows, users)),
+            tier_of_job=self.tier[rows],
+            scale_factor=self.scale_factor[rows],
+            steps_per_s=steps_per_s,
+            stated_weight=self.stated_weight[rows],
+            priority=self.priority[rows],
+            steps_left=self._steps_left(rows, steps_per_s),
+            submitted_at_s=self.submitted_at_s[rows],
+            attained_service_s=self.received_s[rows].sum(axis=1) * self.scale_factor[rows],
+            isolated_time_s=self.isolated_time_s[rows],
+            deadline_at_s=self.deadline_at_s[rows],
+            cpu_cores=self.cpu_cores[rows],
+            memory_bytes=self.memory_bytes[rows],
         )
 
-    def _steps_left(self) -> FloatArray:
-        """Return how many steps each job has left, (n,), as far as rounds know: programs say it at their start."""
-        is_said = self.has_trained > 0
-        total_steps = self.total_steps
-        if unsaid := [row for row, job in enumerate(self.jobs) if job.spec.total_steps is None and not is_said[row]]:
+    def _ids_and_users(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        if self._names is None:
+            self._names = tuple(self.ids), tuple([job.spec.user for job in self.jobs])
+        return self._names
+
+    def _steps_left(self, rows: Rows, steps_per_s: FloatArray) -> FloatArray:
+        """Return how many steps each row has left, (k,), as far as rounds know: programs say it when they start."""
+        is_said, jobs = self.has_trained[rows] > 0, self.of(rows, self.jobs)
+        total_steps = self.total_steps[rows]
+        if unsaid := [row for row, job in enumerate(jobs) if job.spec.total_steps is None and not is_said[row]]:
             total_steps = total_steps.copy()
             total_steps[unsaid] = nan
-        kinds = [job.spec.kind for job in self.jobs] if unsaid else []
-        return steps_left(total_steps, self.steps_done, kinds=kinds, steps_per_s=self.rates)
+        kinds = [job.spec.kind for job in jobs] if unsaid else []
+        return steps_left(total_steps, self.steps_done[rows], kinds=kinds, steps_per_s=steps_per_s)
 
     def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:
         """Return when each of these gangs would end at its present rate, in simulated seconds, (rows,)."""
@@ -209,6 +224,7 @@ class Active:
         row = bisect_right(self.orders, -spec.priority)
         self._numbers = np.concatenate([self._numbers[:row], numbers[None, :], self._numbers[row:]])
         counts = {"column": -1, "scale_factor": spec.scale_factor, "priority": spec.priority, "tier": tier}
+        counts["preemptible"] = int(spec.preemptible)
         for name in COUNTS:
             before = getattr(self, name)
             setattr(self, name, np.concatenate([before[:row], [counts[name]], before[row:]]))
@@ -217,6 +233,9 @@ class Active:
         self.indices.insert(row, index)
         self.ids.insert(row, f"{index:08d}")
         self.sizes.insert(row, spec.scale_factor)
+        needs = spec.needs
+        self.all_needs.insert(row, self._different.setdefault(needs, needs))
+        self._needing += needs != NO_NEEDS
         self.workers.insert(row, ())
         self.partner.insert(row, -1)
         self._look()
@@ -227,7 +246,8 @@ class Active:
         for name in COUNTS:
             setattr(self, name, np.delete(getattr(self, name), rows))
         lists: tuple[list[Any], ...] = (self.jobs, self.indices, self.ids, self.sizes, self.workers, self.partner)
+        self._needing -= sum(self.all_needs[row] != NO_NEEDS for row in rows.tolist())
         for row in sorted(rows.tolist(), reverse=True):
-            for each in (*lists, self.orders):
+            for each in (*lists, self.orders, self.all_needs):
                 del each[row]
         self._look()

@@ -17,7 +17,7 @@ from gavel.finish_time import finish_time_fairness, isolated_rate
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
-from gavel.mechanism.planning.placing import chosen_and_placed
+from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
 from gavel.mechanism.planning.planner import Shares, pinned_rows, shares_of, stay_rounds
 from gavel.mechanism.planning.problem import ClusterColumns, problem_of
 from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, SelectionProblem
@@ -25,6 +25,7 @@ from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
+from gavel.simulator.free_part import FreePart, free_part
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
 from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
@@ -49,6 +50,7 @@ from gavel.types import (
 )
 from workloads.traces.job import TraceJob
 
+Gangs = tuple[tuple[WorkerId, ...], ...]
 Plan = tuple[float, Mapping[int, tuple[WorkerId, ...]]]
 """When a round starts, and the workers of each row's gang."""
 
@@ -84,7 +86,7 @@ class LeanWorld:
         self._active = Active(len(self._types))
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
-        self._solved_at_change: int | None = None  # `_active.changes` when the policy solved it; None: it failed
+        self._solved_for: tuple[int, Gangs] | None = None  # `_active.changes`, and the gangs that stayed; None: failed
         self._shares = Shares(of_job=np.zeros((0, 0)), pairs=[], of_pair=np.zeros((0, 0)))
         self._rows = Rows()
         self._tally = Tally(busy_s=np.zeros((len(scenario.tiers), len(self._types))))
@@ -152,70 +154,80 @@ class LeanWorld:
     # --- decide: production functions only ----------------------------------------------------------------------
 
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
-        active, count = self._active, len(self._active.jobs)
-        selection = self._selection_problem(now_s, is_new=self._allocate(now_s))
-        held = {row: workers for row, workers in enumerate(active.workers) if workers}
-        chosen, active.ledger, placed = chosen_and_placed(selection, self._layout, held, active.needs)
+        active, part = self._active, free_part(self._active, self._layout, self._cluster)
+        selection = self._selection_problem(now_s, part, is_new=self._allocate(now_s, part))
+        held = {index: active.workers[row] for index, row in enumerate(part.row_of(active)) if active.workers[row]}
+        needs = needs_of(active.of(part.rows, active.needs)) if active.needs else ()
+        chosen, ledger, placed = chosen_and_placed(selection, part.layout, held, needs)
+        active.keep_ledger(part.rows, part.columns, ledger)
+        row_of, count = part.row_of(active), len(selection.rates)
         pairs = {count + index: pair for index, pair in enumerate(selection.pairs)}
-        members = {row: pairs.get(row, (row,)) for row in chosen}
-        taken = [worker for workers in placed.values() for worker in workers]
+        members = {index: pairs.get(index, (index,)) for index in chosen}
+        taken = [worker for workers in (*set(part.kept.values()), *placed.values()) for worker in workers]
         if len(set(taken)) != len(taken):
             raise InvariantViolated("one_lease_per_worker", f"round {self._tally.rounds} leases a worker twice")
-        return {job: workers for row, workers in placed.items() for job in members[row]}
+        return part.kept | {row_of[job]: workers for index, workers in placed.items() for job in members[index]}
 
-    def _allocate(self, now_s: float) -> bool:
+    def _allocate(self, now_s: float, part: FreePart) -> bool:
         """Take the decider's allocation for this round's problem. Return True unless the previous one was reused.
 
         The problem is not made where the last one had the same jobs and its answer holds whatever their progress.
         """
-        if self._solved_at_change == self._active.changes and self._decider.serves_after_progress(now_s):
+        shared = self._active.changes, tuple(part.kept.values())
+        if self._solved_for == shared and self._decider.serves_after_progress(now_s):
             return False
-        problem = self._problem(now_s)
+        problem = self._problem(now_s, part)
         self._allocation, outcome = self._decider.allocation_of(problem, self._allocation)
         self._shares = shares_of(self._allocation, problem)
         if outcome != REUSED:  # a reused answer may be that of other jobs, restricted to these
-            self._solved_at_change = self._active.changes if outcome == SOLVED else None
+            self._solved_for = shared if outcome == SOLVED else None
         self._tally.solves += outcome == SOLVED
         self._tally.failed_solves += outcome not in (SOLVED, REUSED)
         return outcome != REUSED
 
-    def _selection_problem(self, now_s: float, *, is_new: bool) -> SelectionProblem:
-        active = self._active
-        staying = rows_staying(active, now_s, start_limit_s=self._settings.start_limit_s)
-        shares, pinned = pinned_rows(staying, self._shares, len(active.jobs)) if staying else (self._shares, ())
+    def _selection_problem(self, now_s: float, part: FreePart, *, is_new: bool) -> SelectionProblem:
+        active, rates = self._active, part.steps_per_s(self._active)
+        staying = self._staying(now_s, part)
+        shares, pinned = pinned_rows(staying, self._shares, len(rates)) if staying else (self._shares, ())
         self._tally.rounds += 1
         return SelectionProblem(
-            rates=active.rates,
-            scale_factor=active.scale_factor,
-            capacity_workers=self._capacity,
+            rates=rates,
+            scale_factor=active.scale_factor[part.rows],
+            capacity_workers=part.layout.capacity,
             target_fraction=shares.of_job,
-            ledger=active.ledger,
-            kept=active.column,
+            ledger=part.cells(active.ledger),
+            kept=part.column_held(active),
             round_index=self._tally.rounds,
             planner=self._settings.planner,
             is_new_allocation=is_new,
             pairs=shares.pairs,
             pair_target_fraction=shares.of_pair,
             pinned=pinned,
-            stay_rounds=self._stay_rounds(),
-            fastest_first=active.fastest_first,
-            may_fill=self._may_fill(),
+            stay_rounds=self._stay_rounds(part),
+            fastest_first=active.fastest_first if isinstance(part.rows, slice) else None,
+            may_fill=self._may_fill()[part.rows],
         )
 
-    def _stay_rounds(self) -> FloatArray:
+    def _staying(self, now_s: float, part: FreePart) -> list[tuple[int, ...]]:
+        """The rows of the part, counted in it, whose gangs have not trained for long enough to stop."""
+        together = rows_staying(self._active, now_s, start_limit_s=self._settings.start_limit_s)
+        index_of = part.index_of(self._active) if together else {}
+        return [tuple(index_of[row] for row in rows) for rows in together if index_of.keys() >= set(rows)]
+
+    def _stay_rounds(self, part: FreePart) -> FloatArray:
         costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
-        kinds = [job.spec.kind for job in self._active.jobs] if costs else []
+        kinds = [job.spec.kind for job in self._active.of(part.rows, self._active.jobs)] if costs else []
         return stay_rounds(kinds, costs, self._settings.round_duration_s)
 
-    def _problem(self, now_s: float) -> AllocationProblem:
-        specs = [job.spec for job in self._active.jobs] if self._packing else []
+    def _problem(self, now_s: float, part: FreePart) -> AllocationProblem:
+        specs = [job.spec for job in self._active.of(part.rows, self._active.jobs)] if self._packing else []
         return problem_of(
-            self._active.columns(),
-            self._cluster,
+            part.jobs(self._active),
+            part.cluster,
             tiers=tuple(self._scenario.tiers),
             now_s=now_s,
             round_duration_s=self._settings.round_duration_s,
-            pair_rates=self._packing.rates(specs) if self._packing else None,
+            pair_rates=self._packing.rates(specs, part.columns) if self._packing else None,
             warm_start=self._allocation.warm_start if self._allocation else {},
         )
 

@@ -24,12 +24,12 @@ def placed_now(
 
     def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         cells = np.ix_(waiting[rows], np.array([layout.types.index(name) for name in free.types]))
-        fits = free.feasibility.mask([active.jobs[row].spec for row in waiting[rows].tolist()])
+        fits = free.feasibility.mask_of([needs[row] for row in rows], [sizes[row] for row in rows])
         return np.where(fits, active.rates[cells], 0.0), lag[cells]
 
     sizes = active.scale_factor[waiting].tolist()
     is_behind = (lag[waiting].max(axis=1) > 0).tolist()
-    needs = [active.jobs[row].spec.needs for row in waiting.tolist()]
+    needs = [active.all_needs[row] for row in waiting.tolist()]
     workers = FreeWorkers(cluster=layout.cluster, taken=frozenset(taken), held=_held(active))
     placed = fill(sizes, is_behind, cells_of, workers=workers, needs=needs)
     return {int(waiting[row]): workers for row, workers in placed.items()}
@@ -39,4 +39,4 @@ def _held(active: Active) -> tuple[Held, ...]:
     """What the running gangs hold; () while no job needs more than workers."""
     if not active.needs:
         return ()
-    return (*((ids, active.jobs[row].spec.needs) for row, ids in enumerate(active.workers) if ids), ((), NO_NEEDS))
+    return (*((ids, active.all_needs[row]) for row, ids in enumerate(active.workers) if ids), ((), NO_NEEDS))

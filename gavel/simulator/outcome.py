@@ -35,7 +35,7 @@ class Scenario:
     `switch_cost_s`: seconds that each start of a gang costs before its first step, by job kind (key `""`: all other
     kinds). `colocated`: steps/s of a gang that shares its workers with another (None: gangs never share).
 
-    Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others, or may not be moved. A tier
+    Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others. A tier
     may have a monthly limit. `is_estimated`: throughputs are hidden from the service, which has to measure them.
     `outages`: nodes go away and come back; what gangs did there since their last checkpoint is lost.
     """

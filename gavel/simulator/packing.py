@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gavel.types import JobSpec, PairRates
+from gavel.types import IntArray, JobSpec, PairRates
 from workloads.traces.throughputs import PairThroughput
 
 
@@ -20,7 +20,10 @@ class Packing:
             if name in column_of:
                 self._steps_per_s[self._index[kind, size], self._index[other, size], column_of[name]] = rate
 
-    def rates(self, specs: Sequence[JobSpec]) -> PairRates:
-        """Return the rates at which these jobs, the rows of a problem, run when they share workers."""
+    def rates(self, specs: Sequence[JobSpec], columns: IntArray | slice = slice(None)) -> PairRates:
+        """Return the rates at which these jobs, the rows of a problem, run when they share workers.
+
+        The problem's types are those at `columns`.
+        """
         kinds = [self._index.get((spec.kind, spec.scale_factor), -1) for spec in specs]
-        return PairRates(kind_of_job=np.array(kinds, dtype=np.int64), steps_per_s=self._steps_per_s)
+        return PairRates(kind_of_job=np.array(kinds, dtype=np.int64), steps_per_s=self._steps_per_s[:, :, columns])

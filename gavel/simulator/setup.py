@@ -1,23 +1,26 @@
 """What to simulate, read from texts: clusters, workloads, tiers. An error says what would be accepted."""
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from gavel.errors import InvalidRequest
 from gavel.simulator.outcome import NodeOutage
 from gavel.types import AcceleratorType, Cluster, Node, Tier, Worker
 from workloads.traces import generators
+from workloads.traces import suite as task_suite
 from workloads.traces.history import Surroundings, surroundings
 from workloads.traces.job import Lines, TraceJob, number
 from workloads.traces.readers import read_trace
 from workloads.traces.throughputs import UNIT_KIND, ScaledRates, ThroughputTable, UnitRates, with_kinds
 
+Number = TypeVar("Number", int, float)
 PER_NODE = 4
 PRICES_USD_PER_HOUR = {"v100": 0.74, "p100": 0.43, "k80": 0.135}  # as published; any other type: 1
-GENERATORS = ("published", "bursty")
+GENERATORS = ("published", "bursty", "suite")
 
 
 def cluster_of(text: str) -> Cluster:
@@ -124,7 +127,7 @@ def _outage(text: str, field: str, nodes: Collection[str], *, is_drain: bool) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The jobs of a file, of `published?jobs=900&per_hour=5.2&gangs=true` or of `bursty?jobs=..&per_hour=..&users=..`.
+    """The jobs of a file, or of a generator with parameters, such as `published?jobs=900&per_hour=5.2&gangs=true`.
 
     They are read anew for each run, one job at a time. A job that names no kind gets one of the table's. With
     `tier_shares` each job's tier is drawn in these proportions. With `capacity_workers` of each type, a gang larger
@@ -151,7 +154,9 @@ class Workload:
             yield replace(job, spec=replace(job.spec, tier=draw.choices(names, parts)[0])) if names else job
 
     def surroundings(self) -> Surroundings:
-        """Return the cluster and tiers that the file names; none for a generator."""
+        """Return the cluster and tiers that the file names; none for a generator but that of the suite."""
+        if self.text.partition("?")[0] == "suite":
+            return Surroundings(cluster=task_suite.cluster())
         path = Path(self.text)
         is_history = self.form in ("", "history") and path.is_file()
         return surroundings(path) if is_history else Surroundings()
@@ -207,7 +212,7 @@ class LeftOut:
 class Survey:
     """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `needs_driver`: some wait for others, or may not be moved. `at_once`: the measured jobs if all arrive at the same
+    `needs_driver`: some wait for others. `at_once`: the measured jobs if all arrive at the same
     instant, else empty; if not empty, all of them are active anyway.
     """
 
@@ -223,7 +228,7 @@ class Survey:
         """Count one more job."""
         spec = job.spec
         self.jobs += 1
-        self.needs_driver = self.needs_driver or bool(spec.after) or not spec.preemptible
+        self.needs_driver = self.needs_driver or bool(spec.after)
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate
         if spec.kind != UNIT_KIND and not spec.throughput_steps_per_s:
@@ -261,17 +266,31 @@ def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRate
 
 
 def _generated(name: str, query: str, table: ThroughputTable | None, seed: int) -> Iterator[TraceJob]:
+    given = dict(parse_qsl(query))
+    if name == "suite":
+        _check_parameters(name, given, needed={"workload", "jobs"})
+        return task_suite.suite(given["workload"], jobs=_number(query, given["jobs"], int), seed=seed)
     if table is None:
         raise InvalidRequest("throughputs", f"the {name} workload is drawn from a throughput table; give one")
-    given = dict(parse_qsl(query))
-    parameters = {"jobs", "per_hour", "gangs" if name == "published" else "users"}
-    if set(given) - parameters or not {"jobs", "per_hour"} <= set(given):
-        raise InvalidRequest("trace", f"{name} takes {', '.join(sorted(parameters))}; got {query!r}")
-    try:
-        jobs, per_hour = int(given["jobs"]), float(given["per_hour"])
-        users = int(given.get("users", 12))
-    except ValueError as error:
-        raise InvalidRequest("trace", f"cannot read {query!r}: {error}") from None
+    _check_parameters(name, given, needed={"jobs", "per_hour"}, others={"gangs" if name == "published" else "users"})
+    jobs, per_hour = _number(query, given["jobs"], int), _number(query, given["per_hour"], float)
     if name == "bursty":
+        users = _number(query, given.get("users", "12"), int)
         return generators.bursty(jobs, table, per_hour=per_hour, seed=seed, users=users)
     return generators.published(jobs, table, per_hour=per_hour, seed=seed, has_gangs=given.get("gangs") == "true")
+
+
+def _check_parameters(
+    name: str, given: Mapping[str, str], *, needed: Collection[str], others: Collection[str] = ()
+) -> None:
+    if set(given) - {*needed, *others} or not set(needed) <= set(given):
+        raise InvalidRequest(
+            "trace", f"{name} takes {', '.join(sorted((*needed, *others)))}; got {', '.join(given) or 'nothing'}"
+        )
+
+
+def _number(query: str, text: str, kind: Callable[[str], Number]) -> Number:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise InvalidRequest("trace", f"cannot read {query!r}: {error}") from None

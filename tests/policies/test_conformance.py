@@ -23,7 +23,8 @@ SPECS = [
     "rank_weighted_speed?length=attained_service",
     "min_cost?deadlines=false",
     "dominant_resource_fairness?share=accelerators",
-    "dominant_resource_fairness?share=memory",
+    "fair_by_memory?among=users",
+    "least_attained_service?queues=continuous",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Dominant resource fairness against the example of its paper, max-min fairness and an independent linear program."""
+"""Fair shares of resources against the example of the paper, max-min fairness and an independent linear program."""
 
 from dataclasses import replace
 
@@ -8,7 +8,10 @@ from scipy.optimize import linprog
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies.dominant_resource_fairness import Counted, DominantResourceFairness
+from gavel.policies._fair_shares import FairShares
+from gavel.policies.dominant_resource_fairness import DominantResourceFairness
+from gavel.policies.fair_by_cores import FairByCores
+from gavel.policies.fair_by_memory import FairByMemory
 from gavel.policies.max_min_fairness import MaxMinFairness
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
@@ -40,14 +43,35 @@ def test_where_accelerators_are_all_that_is_scarce_it_is_max_min_fairness(seed: 
     assert services[2] == pytest.approx(services[0], abs=1e-5)
 
 
-def test_the_naive_share_by_memory_favours_jobs_that_need_little_of_it() -> None:
-    problem = a_problem([[1.0], [1.0]], [1], memory_bytes=[30.0, 10.0], cluster_memory_bytes=100.0)
-    by_memory, by_accelerator = (
-        DominantResourceFairness(share=share).allocate(problem).time_fraction[:, 0]
-        for share in ("memory", "accelerators")
+def test_the_naive_shares_favour_jobs_that_need_little_of_the_resource_that_counts() -> None:
+    needs = {"memory_bytes": [30.0, 10.0], "cpu_cores": [1.0, 4.0]}
+    problem = a_problem([[1.0], [1.0]], [1], **needs, cluster_memory_bytes=100.0, cluster_cpu_cores=8.0)
+    by_accelerator = DominantResourceFairness(share="accelerators")
+    expected = {FairByMemory(): [0.25, 0.75], FairByCores(): [0.8, 0.2], by_accelerator: [0.5, 0.5]}
+    for policy, time in expected.items():
+        assert policy.allocate(problem).time_fraction[:, 0] == pytest.approx(time), policy.name
+
+
+@pytest.mark.parametrize("policy", [FairByMemory, FairByCores])
+def test_a_job_that_states_no_need_counts_with_its_part_of_the_workers(policy: type[FairShares]) -> None:
+    problem = a_problem([[1.0], [1.0]], [1], cluster_cpu_cores=8.0)
+    assert policy().allocate(problem).time_fraction[:, 0] == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize("policy", [DominantResourceFairness, FairByMemory, FairByCores])
+def test_among_users_it_does_not_matter_how_many_alike_jobs_a_user_has(policy: type[FairShares]) -> None:
+    """ann has one job and bob four, all of one core and one byte; each of the two has one of the two workers."""
+    problem = a_problem(
+        [[1.0]] * 5,
+        [2],
+        users=("ann", "bob", "bob", "bob", "bob"),
+        cpu_cores=[1.0] * 5,
+        memory_bytes=[1.0] * 5,
+        cluster_cpu_cores=2.0,
+        cluster_memory_bytes=2.0,
     )
-    assert by_memory == pytest.approx([0.25, 0.75])
-    assert by_accelerator == pytest.approx([0.5, 0.5])
+    assert policy(among="users").allocate(problem).time_fraction[:, 0] == pytest.approx([1.0, *[0.25] * 4])
+    assert policy().allocate(problem).time_fraction[:, 0] == pytest.approx([0.4] * 5)
 
 
 def test_a_job_too_large_for_the_cluster_gets_nothing_and_is_told_so() -> None:
@@ -57,9 +81,17 @@ def test_a_job_too_large_for_the_cluster_gets_nothing_and_is_told_so() -> None:
     assert allocation.notes == (("j0", "needs more CPU cores or memory than the cluster has"),)
 
 
-@pytest.mark.parametrize("share", ["dominant", "accelerators", "memory"])
-def test_prices_and_program_find_the_same_shares_whether_cores_and_memory_are_scarce_or_not(share: Counted) -> None:
-    policy = DominantResourceFairness(share=share)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DominantResourceFairness(),
+        DominantResourceFairness(share="accelerators"),
+        FairByMemory(),
+        FairByCores(among="users"),
+    ],
+    ids=repr,
+)
+def test_prices_and_program_find_the_same_shares_whether_cores_and_memory_are_scarce_or_not(policy: FairShares) -> None:
     for seed in seeds(8, 150):
         for plenty in (1.0, 2.0, 100.0):
             scarce = with_demands(seed)

@@ -43,6 +43,7 @@ def test_a_name_with_parameters_loads_that_policy() -> None:
         ("fifo?time_limit_s=5&backfill=false", "fifo?backfill=false&time_limit_s=5"),
         ("fifo?agnostic=false", "fifo"),
         ("hierarchical?agnostic=true", "hierarchical?agnostic=true"),
+        ("weighted_priority?age=0&remaining_time=-1.50", "weighted_priority?remaining_time=-1.5"),
     ],
 )
 def test_specs_that_mean_the_same_policy_are_written_the_same(spec: str, canonical: str) -> None:
@@ -59,6 +60,9 @@ def test_specs_that_mean_the_same_policy_are_written_the_same(spec: str, canonic
         ("fifo?backfill=maybe", "choose one of true, false"),
         ("fifo?time_limit_s=-1", "positive number"),
         ("fifo?time_limit_s=nan", "positive number"),
+        ("weighted_priority?age=inf", "finite number"),
+        ("weighted_priority?height=1", "no parameter 'height'; choose one of"),
+        ("short_and_long_apart?reserved=2", "between 0 and 1, as 0.2"),
         ("fifo?backfill", "write parameter=value"),
         ("fifo?backfill=true&backfill=false", "twice"),
     ],

@@ -94,7 +94,7 @@ def test_all_that_a_decision_reads_of_a_job_is_in_the_trace(exported: tuple[list
     assert [replace(tier, version=1) for tier in recorded.tiers if tier.name != "default"] == [
         replace(tier, version=1) for tier in sorted(TIERS, key=lambda tier: tier.name)
     ]
-    assert survey(Workload(text=str(path)), None).needs_driver  # one waits for another, and one may not be moved
+    assert survey(Workload(text=str(path)), None).needs_driver  # one waits for another
 
 
 def scenario_of(path: Path, policy: str) -> Scenario:

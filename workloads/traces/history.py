@@ -68,6 +68,22 @@ def written(
         yield json.dumps(_line(job, jobs[0]["submitted_at_s"], steps_per_s.get(job["id"], {}))) + "\n"
 
 
+def lines_of(jobs: Iterable[TraceJob], around: Surroundings) -> Iterator[str]:
+    """Yield the lines of a history of `jobs`, in order of arrival, in these surroundings; `history` reads them."""
+    if around.cluster is not None:
+        nodes, workers = map(_each_as_dict, (around.cluster.nodes, around.cluster.workers))
+        tiers = _each_as_dict(around.tiers)
+        yield json.dumps({"cluster": {"nodes": nodes, "workers": workers}, "tiers": tiers}) + "\n"
+    for job in jobs:
+        spec = {name: getattr(job.spec, name) for name in (*COPIED, "deadline_at_s", "after", "throughput_steps_per_s")}
+        row = {"id": job.id, "submitted_at_s": job.submitted_at_s, **spec, "total_steps": job.total_steps}
+        yield json.dumps(row, default=dict) + "\n"
+
+
+def _each_as_dict(nouns: Iterable[Any]) -> list[dict[str, Any]]:
+    return [{field.name: getattr(each, field.name) for field in fields(each)} for each in nouns]
+
+
 def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, float]) -> dict[str, Any]:
     deadline_at_s = job["deadline_at_s"]
     return {

@@ -6,6 +6,7 @@ gang has. Placement asks the same `Room` node by node.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -70,6 +71,15 @@ class Room:
         self.cores = np.array([_cores_left(node, on_node[node.name], used.get(node.name)) for node in self.nodes])
         self.memory = np.array([_memory_left(node, used.get(node.name)) for node in self.nodes])
         self._allowed: dict[Needs, BoolArray] = {}
+        self._fits: dict[tuple[AcceleratorType, Needs], IntArray] = {}  # answers of `ranks` since the last change
+
+    def copy(self) -> "Room":
+        """Return a room with the same free workers, cores and memory; either may change without the other."""
+        other = copy(self)
+        other.free = {name: list(nodes) for name, nodes in self.free.items()}
+        other.count = {name: count.copy() for name, count in self.count.items()}
+        other.cores, other.memory, other._fits = self.cores.copy(), self.memory.copy(), dict(self._fits)
+        return other
 
     def _add(self, worker: Worker) -> None:
         name, node = worker.accelerator_type, self.index_of[worker.node]
@@ -83,7 +93,12 @@ class Room:
         self._type_of[worker.id], self._node_of[worker.id] = name, node
 
     def ranks(self, name: AcceleratorType, needs: Needs) -> IntArray:
-        """Return how many ranks fit on the free workers of the type on each node, (N,)."""
+        """Return how many ranks fit on the free workers of the type on each node, (N,), not to be written to."""
+        if (name, needs) not in self._fits:
+            self._fits[name, needs] = self._ranks(name, needs)
+        return self._fits[name, needs]
+
+    def _ranks(self, name: AcceleratorType, needs: Needs) -> IntArray:
         if name not in self.count or not needs.allows_type(name):
             return np.zeros(len(self.nodes), dtype=np.int64)
         fits: FloatArray = np.minimum(self.count[name], np.floor(self.cores / needs.cpu_cores))
@@ -148,6 +163,7 @@ class Room:
             self._use(node, name, [worker, *self.free[name][node]], needs, -1)
 
     def _use(self, node: int, name: AcceleratorType, ids: list[WorkerId], needs: Needs, ranks: int) -> None:
+        self._fits.clear()
         self.free[name][node] = ids
         self.count[name][node] = len(ids)
         self.cores[node] -= ranks * needs.cpu_cores
@@ -200,6 +216,13 @@ class Feasibility:
 
     def mask(self, specs: Sequence[JobSpec]) -> BoolArray:
         """Return where the gang of each of n jobs can run, (n, m) bool."""
-        ranks = np.array([[*self.ranks(spec.needs).values()] for spec in specs], dtype=np.int64)
-        sizes = np.array([spec.scale_factor for spec in specs], dtype=np.int64)
-        return np.asarray(ranks.reshape(len(specs), len(self.types)) >= sizes[:, None])
+        return self.mask_of([spec.needs for spec in specs], [spec.scale_factor for spec in specs])
+
+    def mask_of(self, needs: Sequence[Needs], sizes: Sequence[int]) -> BoolArray:
+        """Return where each of n gangs of these sizes, whose ranks have these needs, can run, (n, m) bool."""
+        ranks = np.array([[*self.ranks(each).values()] for each in needs], dtype=np.int64)
+        return np.asarray(ranks.reshape(len(needs), len(self.types)) >= np.array(sizes, dtype=np.int64)[:, None])
+
+    def has_place(self, needs: Needs, size: int) -> bool:
+        """Return True if the gang can run on some type."""
+        return any(ranks >= size for ranks in self.ranks(needs).values())

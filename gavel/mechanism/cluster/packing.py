@@ -92,6 +92,7 @@ def _sizes(problem: PackingProblem) -> dict[int, float]:
 def _placed(problem: PackingProblem, order: Sequence[Gang], stays: bool) -> dict[int, Workers]:
     """The workers of each gang that fits when it is its turn."""
     room, placed = problem.new_room(), dict[int, Workers]()
+    too_large: set[tuple[AcceleratorType, Needs, int]] = set()  # the room only shrinks here
     pinned = [gang for gang in problem.gangs if gang[0] in problem.pinned]
     for row, name, size in (*pinned, *order):
         if row in placed:
@@ -99,8 +100,12 @@ def _placed(problem: PackingProblem, order: Sequence[Gang], stays: bool) -> dict
         held, needs = problem.staying.get(row, ()), problem.needs[row]
         if held and (stays or row in problem.pinned) and room.hold(held, needs):
             placed[row] = held
+        elif (name, needs, size) in too_large:
+            continue
         elif (workers := room.take(name, needs, size)) is not None:
             placed[row] = workers
+        else:
+            too_large.add((name, needs, size))
     for row, name, _ in problem.gangs:
         if row in problem.gathers and placed.get(row) == problem.staying.get(row, ()):
             placed[row] = _gathered(room, name, problem.needs[row], placed[row])

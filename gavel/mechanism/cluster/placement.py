@@ -38,9 +38,13 @@ class Layout:
         """Return where jobs can run on these workers."""
         return Feasibility(self.cluster, self.used)
 
-    def room(self) -> Room:
-        """Return what is free if no gang is placed yet."""
+    @cached_property
+    def _empty(self) -> Room:
         return Room(self.cluster, self.used)
+
+    def room(self) -> Room:
+        """Return what is free if no gang is placed yet, for the caller to place gangs in."""
+        return self._empty.copy()
 
     def nodes(self, workers: Workers) -> int:
         """Return the number of nodes that the workers are on."""

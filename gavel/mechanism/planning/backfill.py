@@ -6,6 +6,7 @@ round's own end. These leases come on top of the target fractions, so nothing is
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from operator import attrgetter
 
 import numpy as np
@@ -217,19 +218,21 @@ def fill(
     """Return the workers for each row that gets a gang, from those that are free (row -> workers).
 
     A row is a waiting job; rows are in order of arrival. Jobs that lag on any type (`is_behind`) go before the others.
-    Rows after those that fill all free workers are not looked at. `sizes`: workers of each row's gang; `needs`: of its
-    ranks.
+    Rows after those that fill all free workers, and those for which no node has room, are not looked at. `sizes`:
+    workers of each row's gang; `needs`: of its ranks.
     """
     placed: dict[int, tuple[WorkerId, ...]] = {}
     free = workers.layout()
     most = max(free.capacity_workers.values(), default=0)
-    rest = sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: not is_behind[row])
-    while rest and free.types:
-        count = max(LOOKED_AT_ONCE, 4 * len(free.type_of))
-        more = _filled(rest[:count], sizes, free, rates_and_lag, needs)
-        rest = rest[count:]
+    rest = iter(sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: not is_behind[row]))
+    while free.types:
+        count, has_place = max(LOOKED_AT_ONCE, 4 * len(free.type_of)), free.feasibility.has_place
+        rows = list(islice((row for row in rest if not workers.held or has_place(needs[row], sizes[row])), count))
+        if not rows:
+            break
+        more = _filled(rows, sizes, free, rates_and_lag, needs)
         placed |= more
-        if more and rest:
+        if more:
             workers = workers.without([(ids, needs[row]) for row, ids in more.items()])
             free = workers.layout()
     return placed

@@ -95,7 +95,8 @@ class Decider:
         free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
         cluster = nodes.usable(tick.usable, {}, [w for lease in kept for w in lease.worker_ids])
         # 2. how the rest shares it
-        used = used_of_kept(kept, tick, free_jobs)
+        held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
+        used = used_of_kept(held, (job.spec.needs for job in free_jobs), tick.seen.cluster)
         if (self._layout.cluster, self._layout.used) != (cluster, used):
             self._layout = Layout(cluster, used)
         problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last)

@@ -3,13 +3,13 @@
 While the disk is nearly full these are all gangs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gavel.mechanism.cluster import nodes
-from gavel.mechanism.cluster.feasibility import used_by
+from gavel.mechanism.cluster.feasibility import Workers, used_by
 from gavel.mechanism.tick import Tick
-from gavel.types import NO_NEEDS, Job, JobState, Lease, RoundPlan, Used
+from gavel.types import NO_NEEDS, Cluster, JobState, Lease, Needs, RoundPlan, Used
 
 
 def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: float) -> tuple[Lease, ...]:
@@ -31,12 +31,11 @@ def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: flo
     return tuple(leases)
 
 
-def used_of_kept(kept: Sequence[Lease], tick: Tick, others: Sequence[Job]) -> dict[str, Used]:
-    """Return what the `kept` leases hold of each node; empty while no job needs more than workers."""
-    held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
-    if all(needs == NO_NEEDS for _, needs in held) and all(job.spec.needs == NO_NEEDS for job in others):
+def used_of_kept(held: Sequence[tuple[Workers, Needs]], others: Iterable[Needs], cluster: Cluster) -> dict[str, Used]:
+    """Return what gangs that stay hold of each node; empty while neither they nor `others` need more than workers."""
+    if all(needs == NO_NEEDS for _, needs in held) and all(needs == NO_NEEDS for needs in others):
         return {}
-    return used_by(held, {worker.id: worker.node for worker in tick.seen.cluster.workers})
+    return used_by(held, {worker.id: worker.node for worker in cluster.workers})
 
 
 def _holds_on(tick: Tick, lease: Lease) -> bool:

@@ -63,7 +63,7 @@ def _placed(
         pinned=selection.pinned,
         gathers=gathers(selection),
         needs=of_row,
-        worth={row: _worth(selection, members[row], column) for row, column in chosen.items()} if needs else {},
+        worth=_worth(selection, members, chosen) if needs else {},
     )
 
 
@@ -71,11 +71,17 @@ def _together(needs: Sequence[Needs]) -> Needs:
     return needs[0] if len(needs) == 1 else needs[0].colocated_with(needs[1])
 
 
-def _worth(selection: SelectionProblem, jobs: Sequence[int], column: int) -> float:
-    """What a gang is worth if not all can be placed: its workers, more for jobs that lag more."""
-    lag = max(0.0, float(selection.ledger[list(jobs), column].max())) if selection.planner == "lag" else 0.0
-    target = float(selection.target_fraction[list(jobs), column].max())
-    return (1e-3 + target + lag) * float(selection.scale_factor[jobs[0]])
+def _worth(selection: SelectionProblem, members: Mapping[int, tuple[int, ...]], chosen: Chosen) -> dict[int, float]:
+    """What each chosen gang is worth if not all can be placed: its workers, more for jobs that lag more."""
+    rows, columns = list(chosen), list(chosen.values())
+    ends = [np.array([members[row][end] for row in rows], dtype=np.int64) for end in (0, -1)]  # one job, or a pair
+    lag, target = (
+        np.max([of_job[jobs, columns] for jobs in ends], axis=0)
+        for of_job in (selection.ledger, selection.target_fraction)
+    )
+    counted = np.maximum(0.0, lag) if selection.planner == "lag" else 0.0
+    worth = (1e-3 + target + counted) * selection.scale_factor[ends[0]]
+    return dict(zip(rows, worth.tolist(), strict=True))
 
 
 def _without(selection: SelectionProblem, failed: Sequence[tuple[int, int]]) -> SelectionProblem:
