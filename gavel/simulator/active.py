@@ -1,7 +1,8 @@
 """The active jobs of a simulation (arrived, not ended): one row of numbers per job, in the order that rounds serve."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import nan
 from typing import Any
 
@@ -18,6 +19,7 @@ from workloads.traces.job import TraceJob
 SCALARS = (
     "stated_weight",
     "total_steps",
+    "stated_steps",
     "steps_done",
     "base_steps",
     "training_from_s",
@@ -41,6 +43,21 @@ BLOCKS = ("rates", "ledger", "received_s", "shared_s", "rounds_received")
 COUNTS = ("column", "scale_factor", "priority", "tier")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ActiveState:
+    """All that `Active` knows of its n jobs at one instant, as plain values that another process can be sent.
+
+    `numbers` (n, scalars and blocks) and `counts` (name -> (n,)) are copies.
+    """
+
+    jobs: tuple[TraceJob, ...]
+    indices: tuple[int, ...]
+    workers: tuple[tuple[WorkerId, ...], ...]
+    partner: tuple[int, ...]
+    numbers: FloatArray
+    counts: Mapping[str, IntArray]
+
+
 class Active:
     """n jobs and their numbers, of the highest priority and earliest arrival first (as `schedulable` has them).
 
@@ -53,6 +70,7 @@ class Active:
 
     stated_weight: FloatArray
     total_steps: FloatArray
+    stated_steps: FloatArray  # what submission or program say, and policies see
     steps_done: FloatArray
     base_steps: FloatArray
     training_from_s: FloatArray
@@ -108,6 +126,32 @@ class Active:
             start = len(SCALARS) + index * self._types
             attribute = "_ledger" if name == "ledger" else name
             setattr(self, attribute, self._numbers[:, start : start + self._types])
+
+    @classmethod
+    def of(cls, state: ActiveState, types: int) -> "Active":
+        """Return the jobs of `state`, on so many accelerator types, to go on from there."""
+        active = cls(types)
+        active.jobs, active.indices = list(state.jobs), list(state.indices)
+        active.workers, active.partner = list(state.workers), list(state.partner)
+        active.ids = [_id(index) for index in state.indices]
+        active.sizes = [job.spec.scale_factor for job in state.jobs]
+        active.orders = [-job.spec.priority for job in state.jobs]
+        active._numbers = state.numbers.copy()
+        for name in COUNTS:
+            setattr(active, name, state.counts[name].copy())
+        active._look()
+        return active
+
+    def state(self) -> ActiveState:
+        """Return a copy of all that is here."""
+        return ActiveState(
+            jobs=tuple(self.jobs),
+            indices=tuple(self.indices),
+            workers=tuple(self.workers),
+            partner=tuple(self.partner),
+            numbers=self._numbers.copy(),
+            counts={name: getattr(self, name).copy() for name in COUNTS},
+        )
 
     _ledger: FloatArray
 
@@ -171,7 +215,7 @@ class Active:
     def _steps_left(self) -> FloatArray:
         """Return how many steps each job has left, (n,), as far as rounds know: programs say it at their start."""
         is_said = self.has_trained > 0
-        total_steps = self.total_steps
+        total_steps = self.stated_steps
         if unsaid := [row for row, job in enumerate(self.jobs) if job.spec.total_steps is None and not is_said[row]]:
             total_steps = total_steps.copy()
             total_steps[unsaid] = nan
@@ -197,6 +241,7 @@ class Active:
         values: dict[str, Any] = {
             "stated_weight": spec.weight,
             "total_steps": job.total_steps,
+            "stated_steps": job.stated_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
             "whole_rate": whole_rate,
@@ -215,7 +260,7 @@ class Active:
         self.orders.insert(row, -spec.priority)
         self.jobs.insert(row, job)
         self.indices.insert(row, index)
-        self.ids.insert(row, f"{index:08d}")
+        self.ids.insert(row, _id(index))
         self.sizes.insert(row, spec.scale_factor)
         self.workers.insert(row, ())
         self.partner.insert(row, -1)
@@ -231,3 +276,8 @@ class Active:
             for each in (*lists, self.orders):
                 del each[row]
         self._look()
+
+
+def _id(index: int) -> str:
+    """Return the id of the job at this place in the trace; ids sort as the places do."""
+    return f"{index:08d}"
