@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
 
@@ -56,6 +56,13 @@ class ActiveState:
     partner: tuple[int, ...]
     numbers: FloatArray
     counts: Mapping[str, IntArray]
+
+    def ending_at(self, steps: Sequence[int]) -> "ActiveState":
+        """Return the same jobs, which end at these steps (n,), whatever they state."""
+        numbers = self.numbers.copy()
+        numbers[:, SCALARS.index("total_steps")] = steps
+        jobs = tuple(replace(job, ends_at_step=end) for job, end in zip(self.jobs, steps, strict=True))
+        return replace(self, jobs=jobs, numbers=numbers)
 
 
 class Active:
@@ -128,9 +135,9 @@ class Active:
             setattr(self, attribute, self._numbers[:, start : start + self._types])
 
     @classmethod
-    def of(cls, state: ActiveState, types: int) -> "Active":
-        """Return the jobs of `state`, on so many accelerator types, to go on from there."""
-        active = cls(types)
+    def of(cls, state: ActiveState) -> "Active":
+        """Return the jobs of `state`, to go on from there."""
+        active = cls((state.numbers.shape[1] - len(SCALARS)) // len(BLOCKS))
         active.jobs, active.indices = list(state.jobs), list(state.indices)
         active.workers, active.partner = list(state.workers), list(state.partner)
         active.ids = [_id(index) for index in state.indices]

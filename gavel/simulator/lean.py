@@ -88,7 +88,7 @@ class LeanWorld:
         self._tier_index = {name: index for index, name in enumerate(tiers)}
         self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
         self._rates: dict[tuple[str, int, Needs], FloatArray] = {}
-        self._active = Active.of(resumed.active, len(self._types)) if resumed else Active(len(self._types))
+        self._active = Active.of(resumed.active) if resumed else Active(len(self._types))
         self._resumed = resumed
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
