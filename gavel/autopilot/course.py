@@ -40,11 +40,15 @@ class Course:
     def until(self, until_s: float, jobs_seen: int) -> "Course":
         """Return the course up to an earlier instant, of the first `jobs_seen` jobs of the trace only.
 
-        Money is not cut: it is that of the whole course.
+        Money is cut as if it were spent evenly until a job's end.
         """
         rows = self.indices < jobs_seen
         columns = {name: getattr(self, name)[rows] for name in COLUMNS}
-        columns["ended_at_s"] = np.minimum(columns["ended_at_s"], until_s)
+        began_s, whole_s = np.maximum(self.from_s, columns["submitted_at_s"]), columns["ended_at_s"]
+        columns["ended_at_s"] = np.maximum(began_s, np.minimum(whole_s, until_s))
+        columns["cost_usd"] = columns["cost_usd"] * np.clip(
+            (columns["ended_at_s"] - began_s) / np.maximum(whole_s - began_s, 1e-9), 0.0, 1.0
+        )
         return replace(self, until_s=until_s, **columns)
 
 

@@ -15,7 +15,7 @@ from workloads.traces.job import TraceJob
 
 BLOCK = 8  # jobs that are drawn together, with the times between them
 HISTORY = 200  # the last arrivals are those that future ones are drawn from
-ARRIVALS_MAX = 2000  # in one future
+ARRIVALS_MAX = 400  # in one future, so that a decision is in time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ def _arrivals(
         first = int(random.integers(len(gaps_s)))
         for place in range(first, min(first + BLOCK, len(gaps_s))):
             at_s += float(gaps_s[place])
-            if at_s > until_s:
+            if at_s > until_s or len(arrivals) == ARRIVALS_MAX:
                 return arrivals
             arrivals.append(_arriving(last[place + 1], model, at_s, len(arrivals), float(random.uniform())))
     return arrivals
