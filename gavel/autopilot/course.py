@@ -88,6 +88,14 @@ def course_of(
     return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
 
 
+def course_of_rows(rows: Iterable[JobResult]) -> Course:
+    """Return the course of a whole run, whose jobs have all ended."""
+    lines = sorted(_of_row(row) for row in rows)
+    columns: dict[str, Any] = dict(zip(COLUMNS, np.array(lines, dtype=np.float64).T, strict=True))
+    from_s, until_s = float(columns["submitted_at_s"].min()), float(columns["ended_at_s"].max())
+    return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
+
+
 def _of_row(row: JobResult) -> tuple[float, ...]:
     """Return the columns of a job that has ended."""
     jct_s, ideal_s = row.jct_s or 0.0, max(row.fastest_s or 0.0, 1e-9)
