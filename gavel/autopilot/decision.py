@@ -146,7 +146,7 @@ class _Race:
         )
         self.incumbent = question.candidates.index(question.incumbent)
         self.courses: list[list[Course]] = [[] for _ in self._compositions]
-        self._alive = np.ones(len(self._compositions), dtype=bool)
+        self.is_left = np.ones(len(self._compositions), dtype=bool)
         self.corrections = self._corrections()
 
     def _corrections(self) -> FloatArray:
@@ -166,18 +166,18 @@ class _Race:
             self._drop()
 
     def _running(self) -> list[tuple[list[Course], Composition]]:
-        pairs = zip(self.courses, self._compositions, self._alive, strict=True)
+        pairs = zip(self.courses, self._compositions, self.is_left, strict=True)
         return [(courses, composition) for courses, composition, is_alive in pairs if is_alive]
 
     def _drop(self) -> None:
         """Drop those that break a limit, and those that are behind."""
         for row, courses in enumerate(self.courses):
             admits = all(self._question.goal.admits(course) for course in courses)
-            self._alive[row] &= admits or row == self.incumbent
-        rows = np.flatnonzero(self._alive)
+            self.is_left[row] &= admits or row == self.incumbent
+        rows = np.flatnonzero(self.is_left)
         table = np.array([self.costs(int(row)) for row in rows])
         stays = surviving(table, rows.tolist().index(self.incumbent))
-        self._alive[rows] = stays
+        self.is_left[rows] = stays
 
     def costs(self, row: int) -> FloatArray:
         """Return the corrected cost of a candidate in each future that it was tried on."""
@@ -227,10 +227,10 @@ def _chosen(question: Question, race: _Race, scores: Sequence[Score]) -> tuple[s
     safe, own = question.candidates[0], question.incumbent
     if question.experience.is_fallen_back:
         return safe, f"the last epochs cost more than {safe} would have: the safe composition is in force for a while"
-    able = [score for score in scores if score.keeps_limits and score.composition != own]
-    best = max(able, key=lambda score: score.gain + score.preference, default=None)
+    left = [score for score, is_left in zip(scores, race.is_left, strict=True) if is_left and score.composition != own]
+    best = max(left, key=lambda score: score.gain + score.preference, default=None)
     if best is None:
-        return own, "no other composition keeps the limits" if len(scores) > 1 else "there is no other composition"
+        return own, "every other composition is behind, or breaks a limit" if len(scores) > 1 else "there is no other"
     row = question.candidates.index(best.composition)
     cost = float(race.costs(race.incumbent).mean())
     breaks = not scores[race.incumbent].keeps_limits

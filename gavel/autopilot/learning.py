@@ -33,7 +33,9 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Experience:
-    """`residuals` and `weights` (they sum to 1) by composition. `cool_down` epochs are left to the safe composition."""
+    """`residuals` of what all compositions have not in common, and `weights` (they sum to 1), by composition.
+
+    `cool_down` epochs are left to the safe composition."""
 
     residuals: Mapping[str, Residual] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
@@ -67,6 +69,8 @@ class Experience:
         """Return the experience after one more epoch."""
         errors = _errors(epoch)
         error, rate = self.error.followed_by(errors.get(epoch.in_force, 0.0)), self.rate.followed_by(epoch.ln_rate)
+        common = float(np.mean([*errors.values()])) if errors else 0.0  # it changes no choice
+        errors = {name: each - common for name, each in errors.items()}
         is_drift = error.is_alarm or rate.is_alarm
         epochs = (*self.epochs, EpochCost(real=epoch.real, safe=epoch.replayed[safe]))[-EPOCHS:]
         falls_back = not self.cool_down and epoch.in_force != safe and must_fall_back(epochs)

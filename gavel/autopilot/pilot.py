@@ -142,8 +142,9 @@ class Pilot:
     # --- what an epoch has taught --------------------------------------------------------------------------------
 
     def _learn(self, question: Question, decision: Decision, state: WorldState, history: tuple[Arrival, ...]) -> None:
-        real = self._real(question, state)
-        future = _as_it_was(question.state, history)
+        ends = _believed(history, state.active)
+        real = self._real(question, state, ends)
+        future = _as_it_was(question.state, history, ends)
         situation = Situation(state=question.state, scenario=self._service, horizon_s=state.at_s)
         service, seen = self._service.settings, question.state.jobs_seen
         courses = {
@@ -161,10 +162,10 @@ class Pilot:
         )
         self._experience = self._experience.after(epoch, question.candidates[0])
 
-    def _real(self, question: Question, state: WorldState) -> Course:
+    def _real(self, question: Question, state: WorldState, ends: tuple[int, ...]) -> Course:
         return course_of(
             self._world.result().rows,
-            state.active,
+            state.active.ending_at([ends[index] for index in state.active.indices]),
             capacity_workers=self._columns.capacity_workers,
             price_usd_per_hour=self._columns.price_usd_per_hour,
             from_s=question.state.at_s,
@@ -180,18 +181,22 @@ def _arrival(job: TraceJob, s_per_step: float | None, fastest_s: float | None) -
     return Arrival(job=job, s_per_step=fastest_s / job.total_steps, made_steps=job.total_steps)
 
 
-def _as_it_was(state: WorldState, history: tuple[Arrival, ...]) -> Future:
-    """Return what happened after `state`: jobs that have ended as they did, others as they state."""
-    later = [_as_it_came(each) for each in history[state.jobs_seen :]]
-    return Future(ends_at_step=_ends(state.active, history), arrivals=tuple(later))
+def _believed(history: tuple[Arrival, ...], active: ActiveState) -> tuple[int, ...]:
+    """Return how many steps each job of the history makes, as anybody can know now, when those of `active` are left.
+
+    What has ended is as long as it was, all else as it states, or longer than it is by now.
+    """
+    done = dict(zip(active.indices, Active.of(active).steps_done.tolist(), strict=True))
+    return tuple(
+        each.made_steps or max(each.job.stated_steps, int(done.get(index, 0.0)) + 1)
+        for index, each in enumerate(history)
+    )
 
 
-def _as_it_came(arrival: Arrival) -> TraceJob:
-    steps = arrival.made_steps or arrival.job.stated_steps
-    return replace(arrival.job, ends_at_step=steps)
-
-
-def _ends(active: ActiveState, history: tuple[Arrival, ...]) -> tuple[int, ...]:
-    done = Active.of(active).steps_done.tolist()
-    ends = (history[index].made_steps or history[index].job.stated_steps for index in active.indices)
-    return tuple(max(end, int(steps) + 1) for end, steps in zip(ends, done, strict=True))
+def _as_it_was(state: WorldState, history: tuple[Arrival, ...], ends: tuple[int, ...]) -> Future:
+    """Return what happened after `state`, where the jobs of the history end at these steps."""
+    later = zip(history[state.jobs_seen :], ends[state.jobs_seen :], strict=True)
+    return Future(
+        ends_at_step=tuple(ends[index] for index in state.active.indices),
+        arrivals=tuple(replace(arrival.job, ends_at_step=end) for arrival, end in later),
+    )

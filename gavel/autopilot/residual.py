@@ -11,8 +11,8 @@ import numpy as np
 from gavel.types import FloatArray
 
 FORGETTING = 0.98
-RIDGE = 1.0
-MOST = np.log(2.0)  # of the correction, up or down
+RIDGE = 5.0
+MOST = np.log(1.25)  # of the correction, up or down
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,6 +39,6 @@ class Residual:
         return Residual(part * self.weight + rest, part * self.moment)
 
     def correction(self, features: FloatArray) -> float:
-        """Return the factor by which a predicted cost is multiplied, between a half and two."""
+        """Return the factor by which a predicted cost is multiplied, between 0.8 and 1.25."""
         expected = float(features @ np.linalg.solve(self.weight, self.moment))
         return float(np.exp(np.clip(expected, -MOST, MOST)))

@@ -83,8 +83,8 @@ def test_without_experience_a_prediction_is_believed() -> None:
 def test_a_steady_error_is_learned_and_a_new_one_replaces_it() -> None:
     residual = Residual.of(3)
     for _ in range(100):
-        residual = residual.learned(PHI, 0.3)
-    assert residual.correction(PHI) == pytest.approx(np.exp(0.3), rel=0.02)
+        residual = residual.learned(PHI, 0.15)
+    assert residual.correction(PHI) == pytest.approx(np.exp(0.15), rel=0.03)
     for _ in range(200):
         residual = residual.learned(PHI, -0.2)
     assert residual.correction(PHI) == pytest.approx(np.exp(-0.2), rel=0.05)
@@ -103,7 +103,7 @@ def test_a_correction_is_bounded_and_forgetting_leads_back_to_none(
     residual = Residual.of(3)
     for phi, error in errors:
         residual = residual.learned(phi, error)
-    assert 0.5 - 1e-9 <= residual.forgotten(part).correction(PHI) <= 2 + 1e-9
+    assert 0.8 - 1e-9 <= residual.forgotten(part).correction(PHI) <= 1.25 + 1e-9
     assert residual.forgotten(0.0).correction(PHI) == 1.0
 
 

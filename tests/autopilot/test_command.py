@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from gavel.cli import app
 
-LINES = [f"{index * 300},{9000 if index % 4 == 0 else 300},1" for index in range(16)]
+LINES = [f"{index * 300},{9000 if index % 4 == 0 else 300},1" for index in range(12)]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def ran(trace: Path, *options: str) -> Any:
 def test_the_autopilot_is_compared_with_each_composition_fixed_for_all_of_the_run(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     candidates = ["--candidate", "fifo", "--candidate", "shortest_job_first/backfill=off"]
-    flown = ran(trace, "--autopilot", "--goal", "mean_slowdown", "--epoch", "2400", *candidates, "--out", str(out))
+    flown = ran(trace, "--autopilot", "--goal", "mean_slowdown", "--epoch", "3000", *candidates, "--out", str(out))
     assert flown.exit_code == 0, flown.output
     assert "goal mean_slowdown; regret is the cost over that of the best fixed composition" in flown.output
     decisions = json.loads((out / "decisions.json").read_text())

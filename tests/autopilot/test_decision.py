@@ -12,7 +12,6 @@ from gavel.autopilot import goals
 from gavel.autopilot.decision import Question, decide, verify
 from gavel.autopilot.digest import digest
 from gavel.autopilot.features import COUNT
-from gavel.autopilot.goals import costs
 from gavel.autopilot.learning import Epoch, Experience
 from gavel.autopilot.pilot import Flight, Pilot
 from gavel.autopilot.safety import COOL_DOWN_EPOCHS
@@ -106,7 +105,7 @@ def test_there_is_no_switch_too_soon_after_another_one() -> None:
 def test_a_composition_that_breaks_a_limit_is_not_chosen_and_one_that_does_is_left() -> None:
     """No job may get less than a given part of an equal share: shortest first would win, but one of both breaks it."""
     kept = decide(a_question(goal=goals.read("mean_slowdown,longest_wait_s<=1")), RUNNER)
-    assert kept.chosen == "fifo" and kept.reason == "no other composition keeps the limits"
+    assert kept.chosen == "fifo" and kept.reason.endswith("or breaks a limit")
     waits = [decide(a_question(goal=goals.read(f"makespan,longest_wait_s<={limit}")), RUNNER) for limit in (60, 10_000)]
     assert not waits[0].scores[0].keeps_limits and waits[1].scores[0].keeps_limits
 
@@ -144,8 +143,9 @@ def test_what_a_composition_really_costs_corrects_what_is_predicted_of_it() -> N
     experience = Experience()
     for _ in range(20):
         experience = experience.after(an_epoch(14.0, safe=10.0), safe="a")
-    assert experience.correction("b", np.ones(COUNT)) == pytest.approx(1.4, rel=0.1)
-    assert experience.correction("a", np.ones(COUNT)) == pytest.approx(1.0, rel=0.05)
+    half = np.sqrt(1.4)  # what both have in common changes no choice
+    assert experience.correction("b", np.ones(COUNT)) == pytest.approx(half, rel=0.05)
+    assert experience.correction("a", np.ones(COUNT)) == pytest.approx(1 / half, rel=0.05)
     assert experience.preference("a", "b") > 1.0
 
 
@@ -158,7 +158,7 @@ def test_a_drift_makes_all_compositions_alike_again() -> None:
         if experience.is_drift:
             break
     assert experience.is_drift and experience.preference("a", "b") == 0.0
-    assert experience.correction("b", np.ones(COUNT)) < 1.4
+    assert experience.correction("b", np.ones(COUNT)) < np.sqrt(1.4)
 
 
 # --- a run ------------------------------------------------------------------------------------------------------
@@ -210,10 +210,16 @@ def test_a_decision_knows_nothing_of_the_future() -> None:
     assert before == other.decisions[: len(before)]
 
 
-def test_the_experience_of_a_run_counts_what_was_real() -> None:
-    """Where statements are exact and nothing is left to chance, the replay of what was in force is what was real."""
-    pilot = flown(MIXED, a_flight(candidates=("shortest_job_first", "fifo")))
-    experience = pilot.questions[-1].experience
-    assert experience.epochs
-    assert all(each.real == pytest.approx(each.safe, rel=0.02) for each in experience.epochs)
-    assert costs(pilot._real(pilot.questions[-1], pilot._world.state(1e4)))["mean_jct"] > 0
+@pytest.mark.parametrize("error", [0.0, 1.5])
+def test_the_replay_of_what_was_in_force_costs_what_it_really_cost(error: float) -> None:
+    """However wrong statements are: jobs that have not ended are as long as anybody can know, here and there."""
+    random = np.random.default_rng(3)
+    stated = [max(1, round(job.total_steps * float(np.exp(error * random.normal())))) for job in MIXED]
+    jobs = [
+        replace(job, spec=replace(job.spec, total_steps=steps), ends_at_step=job.total_steps)
+        for job, steps in zip(MIXED, stated, strict=True)
+    ]
+    pilot = flown(jobs, a_flight(candidates=("shortest_job_first",), stages=(1,)))
+    epochs = [each for asked in pilot.questions for each in asked.experience.epochs]
+    assert len(epochs) > 3
+    assert all(each.real == pytest.approx(each.safe, rel=0.02) for each in epochs)
