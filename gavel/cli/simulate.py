@@ -122,35 +122,10 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
 
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
     """
-    from gavel.cli.simulation import Choices, compared
+    options = dict(locals())
+    from gavel.cli.simulation import choices_of, compared
 
-    choices = Choices(
-        trace=trace,
-        cluster=cluster,
-        throughputs=throughputs,
-        policies=tuple(policy or ()),
-        policy_dir=policy_dir,
-        round_s=round_s,
-        measure=measure,
-        seed=seed,
-        form=form,
-        lenient=lenient,
-        parity=parity,
-        solve_on=solve_on,
-        planner=planner,
-        backfill=backfill,
-        tiers=tuple(tier or ()),
-        tier_shares=tier_shares,
-        within_user=within_user,
-        switch_cost_s=tuple(switch_cost_s or ()),
-        consolidation=consolidation,
-        packing=packing,
-        estimate=estimate,
-        outages=tuple(outage or ()),
-        drains=tuple(drain or ()),
-        checkpoint_period_s=checkpoint_period_s,
-        length_error=length_error,
-    )
+    choices = choices_of(options)
     if autopilot:
         from gavel.cli.autopilot import Goals
 

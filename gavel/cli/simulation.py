@@ -1,8 +1,8 @@
 """What `gavel simulate` does: it reads workload and scenarios from options, runs them, and compares the results."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -101,6 +101,18 @@ class Choices:
         }
         given = {name: value for name, value in options.items() if value is not None}
         return settings(policy=policy, planning_lead_fraction=0.0, **(PARITY | shuffled if self.parity else {}) | given)
+
+
+RENAMED = {"policy": "policies", "tier": "tiers", "outage": "outages", "drain": "drains"}
+REPEATED = frozenset(["policies", "tiers", "switch_cost_s", "outages", "drains"])
+
+
+def choices_of(options: Mapping[str, Any]) -> Choices:
+    """Return the options of the command as they were written, by their names there; those of no simulation are left."""
+    named = {RENAMED.get(name, name): value for name, value in options.items()}
+    values: dict[str, Any] = {field.name: named[field.name] for field in fields(Choices)}
+    values |= {name: tuple(values[name] or ()) for name in REPEATED}
+    return Choices(**values)
 
 
 class World(Protocol):
