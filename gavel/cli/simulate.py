@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from gavel.cli.connection import app, connect, refusals
+from gavel.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from gavel.cli.autopilot import Goals
+    from gavel.cli.simulation import Choices
     from gavel.client import Job, Throughput
     from gavel.simulator.compare import Comparison
 
@@ -66,6 +69,20 @@ Estimate = Annotated[bool, typer.Option("--estimate", help="Hide the throughputs
 Outage = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node fails; repeatable.")]
 Drain = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node is drained; repeatable.")]
 Checkpoints = Annotated[float, typer.Option("--checkpoint-period", min=1.0, help="Seconds from one to the next.")]
+LengthError = Annotated[
+    float, typer.Option(min=0.0, max=5.0, help="Lengths that jobs state are off by exp(N(0, this)); 0: exact.")
+]
+Autopilot = Annotated[bool, typer.Option("--autopilot", help="Choose among candidates again and again, for --goal.")]
+GoalText = Annotated[str, typer.Option(help="What the autopilot makes small: mean_jct, or mean_jct=2,money=1, ..")]
+Candidates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--candidate", metavar="POLICY[/PART=VALUE..]", help="Of the autopilot; repeatable. First: the start."
+    ),
+]
+EpochS = Annotated[
+    float, typer.Option("--epoch", min=1.0, help="Seconds from one decision of the autopilot to the next.")
+]
 
 
 @app.command()
@@ -96,6 +113,11 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     outage: Outage = None,
     drain: Drain = None,
     checkpoint_period_s: Checkpoints = 3600.0,
+    length_error: LengthError = 0.0,
+    autopilot: Autopilot = False,
+    goal: GoalText = "mean_jct",
+    candidate: Candidates = None,
+    epoch_s: EpochS = 28_800.0,
 ) -> None:
     """Simulate a workload on a virtual cluster: which policy, which size, which settings.
 
@@ -103,39 +125,35 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
 
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
     """
-    from gavel.cli.simulation import Choices, compared
+    options = dict(locals())
+    from gavel.cli.simulation import choices_of, compared
 
-    choices = Choices(
-        trace=trace,
-        cluster=cluster,
-        throughputs=throughputs,
-        policies=tuple(policy or ()),
-        policy_dir=policy_dir,
-        round_s=round_s,
-        measure=measure,
-        seed=seed,
-        form=form,
-        lenient=lenient,
-        parity=parity,
-        solve_on=solve_on,
-        planner=planner,
-        backfill=backfill,
-        tiers=tuple(tier or ()),
-        tier_shares=tier_shares,
-        within_user=within_user,
-        switch_cost_s=tuple(switch_cost_s or ()),
-        consolidation=consolidation,
-        packing=packing,
-        estimate=estimate,
-        outages=tuple(outage or ()),
-        drains=tuple(drain or ()),
-        checkpoint_period_s=checkpoint_period_s,
-    )
+    choices = choices_of(options)
+    if autopilot:
+        from gavel.cli.autopilot import Goals
+
+        _fly(choices, Goals(goal=goal, candidates=tuple(candidate or ()), epoch_s=epoch_s), out)
+        return
     with refusals():
+        if candidate:
+            raise InvalidRequest("candidate", "is for the autopilot; add --autopilot, or name a --policy")
         comparison = compared(choices)
     _show(comparison)
     if out:
         _write(comparison, out)
+
+
+def _fly(choices: "Choices", wanted: "Goals", out: Path | None) -> None:
+    """Run the simulation under the autopilot, and show what it did."""
+    from gavel.cli.autopilot import flown
+
+    with refusals():
+        done = flown(choices, wanted)
+    _show(done.comparison)
+    typer.echo("\n".join(done.lines))
+    if out:
+        _write(done.comparison, out)
+        done.write(out)
 
 
 def _write(comparison: "Comparison", out: Path) -> None:

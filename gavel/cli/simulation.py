@@ -1,8 +1,8 @@
 """What `gavel simulate` does: it reads workload and scenarios from options, runs them, and compares the results."""
 
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,12 @@ PARITY = {
 }
 """Settings of the published mechanism that differ from the service's."""
 
+WITH_THE_SERVICE = (
+    "with --estimate, --outage, --drain, a monthly limit of a tier, minimum_run_s, or jobs that wait for others or may "
+    "not be moved; leave those out"
+)
+"""What only the whole service can simulate, as the end of a sentence."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
@@ -67,6 +73,7 @@ class Choices:
     outages: tuple[str, ...]
     drains: tuple[str, ...]
     checkpoint_period_s: float
+    length_error: float = 0.0
 
     def scenario(self) -> dict[str, Any]:
         """Return the options that were given, without the service's settings and without folders."""
@@ -96,20 +103,70 @@ class Choices:
         return settings(policy=policy, planning_lead_fraction=0.0, **(PARITY | shuffled if self.parity else {}) | given)
 
 
-class _World(Protocol):
-    """A run: the lean simulation, or that of the whole service."""
+RENAMED = {"policy": "policies", "tier": "tiers", "outage": "outages", "drain": "drains"}
+REPEATED = frozenset(["policies", "tiers", "switch_cost_s", "outages", "drains"])
 
-    def rounds(self) -> Iterator[object]: ...
+
+def choices_of(options: Mapping[str, Any]) -> Choices:
+    """Return the options of the command as they were written, by their names there; those of no simulation are left."""
+    named = {RENAMED.get(name, name): value for name, value in options.items()}
+    values: dict[str, Any] = {field.name: named[field.name] for field in fields(Choices)}
+    values |= {name: tuple(values[name] or ()) for name in REPEATED}
+    return Choices(**values)
+
+
+class World(Protocol):
+    """A run: the lean simulation, that of the whole service, or one under the autopilot."""
+
+    def rounds(self) -> Iterator[object]:
+        """Go from round to round."""
+
     @property
-    def completed(self) -> int: ...
-    def result(self) -> SimulationOutcome: ...
+    def completed(self) -> int:
+        """Return how many measured jobs have ended so far."""
+
+    def result(self) -> SimulationOutcome:
+        """Return the outcome so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the options mean: the workload, and the scenario of each policy that was asked for."""
+
+    choices: Choices
+    workload: setup.Workload
+    survey: setup.Survey
+    scenarios: tuple[Scenario, ...]
+    table: ThroughputTable | None
+
+    def comparison(self, outcomes: dict[str, SimulationOutcome], scenarios: Sequence[Scenario]) -> Comparison:
+        """Return the comparison of these runs, which had these scenarios."""
+        first, survey = self.scenarios[0], self.survey
+        is_bounded = survey.at_once and not any(each.colocated for each in scenarios)
+        return Comparison(
+            scenario=self.choices.scenario(),
+            rules=rules_of(scenarios),
+            left_out=survey.left_out,
+            outcomes=outcomes,
+            tiers=[tier.name for tier in first.tiers],
+            makespan_bound_h=makespan_bound_h(survey.at_once, first.cluster, first.throughput) if is_bounded else None,
+        )
 
 
 def compared(choices: Choices) -> Comparison:
     """Return every policy's run on the same workload. Raise InvalidRequest for a mistake before the first run."""
+    ready = prepared(choices, choices.policies or (settings().policy,))
+    outcomes = {
+        each.settings.policy: run(world_of(ready.workload, each), each.settings.policy, ready.survey.measured)
+        for each in ready.scenarios
+    }
+    return ready.comparison(outcomes, ready.scenarios)
+
+
+def prepared(choices: Choices, policies: Sequence[str]) -> Prepared:
+    """Return what the options mean with these policies. Raise InvalidRequest for a mistake."""
     table = read_throughputs(choices.throughputs) if choices.throughputs else None
     shares = setup.tier_shares_of(choices.tier_shares) if choices.tier_shares else {}
-    policies = choices.policies or (settings().policy,)
     workload = setup.Workload(
         text=choices.trace,
         table=table,
@@ -117,6 +174,7 @@ def compared(choices: Choices) -> Comparison:
         is_lenient=choices.lenient,
         seed=choices.seed,
         tier_shares=shares,
+        length_error=choices.length_error,
     )
     around = workload.surroundings()
     if choices.cluster is None and around.cluster is None:
@@ -128,21 +186,16 @@ def compared(choices: Choices) -> Comparison:
     for note in survey.left_out:
         typer.echo(note, err=True)
     throughput = setup.rates(survey, table)
-    results = {
-        each.settings.policy: _run(
-            workload, replace(each, throughput=throughput, needs_driver=survey.needs_driver), survey.measured
-        )
-        for each in scenarios
-    }
-    is_bounded = survey.at_once and not any(each.colocated for each in scenarios)
-    return Comparison(
-        scenario=choices.scenario(),
-        rules=rules_of(scenarios),
-        left_out=survey.left_out,
-        outcomes=results,
-        tiers=[tier.name for tier in scenarios[0].tiers],
-        makespan_bound_h=makespan_bound_h(survey.at_once, cluster, throughput) if is_bounded else None,
+    ready = Prepared(
+        choices=choices,
+        workload=workload,
+        survey=survey,
+        scenarios=tuple(replace(each, throughput=throughput, needs_driver=survey.needs_driver) for each in scenarios),
+        table=table,
     )
+    if choices.length_error and any(each.needs_service for each in ready.scenarios):
+        raise InvalidRequest("length-error", f"cannot be simulated {WITH_THE_SERVICE}")
+    return ready
 
 
 def _within_users(tiers: tuple[Tier, ...], order: str | None) -> tuple[Tier, ...]:
@@ -177,13 +230,20 @@ def _scenario(
     )
 
 
-def _run(workload: setup.Workload, scenario: Scenario, count: int) -> SimulationOutcome:
-    load = partial(registry.load, folder=scenario.settings.policy_dir)
-    world: _World = (DrivenWorld if scenario.needs_service else LeanWorld)(
-        workload.jobs(), scenario, InlineRunner(load)
-    )
+def world_of(workload: setup.Workload, scenario: Scenario) -> World:
+    """Return the lean simulation of the scenario, or that of the whole service where only that can run it."""
+    return (DrivenWorld if scenario.needs_service else LeanWorld)(workload.jobs(), scenario, runner_of(scenario))
+
+
+def runner_of(scenario: Scenario) -> InlineRunner:
+    """Return a runner of the policies that the scenario's settings know."""
+    return InlineRunner(partial(registry.load, folder=scenario.settings.policy_dir))
+
+
+def run(world: World, name: str, count: int) -> SimulationOutcome:
+    """Run the world until its end, and show its progress on a terminal: of `count` jobs."""
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task(scenario.settings.policy, total=count)
+        task = progress.add_task(name, total=count)
         for index, _ in enumerate(world.rounds()):
             if index % 50 == 0:
                 progress.update(task, completed=world.completed)

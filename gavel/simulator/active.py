@@ -1,7 +1,8 @@
 """The active jobs of a simulation (arrived, not ended): one row of numbers per job, in the order that rounds serve."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from workloads.traces.job import TraceJob
 SCALARS = (
     "stated_weight",
     "total_steps",
+    "stated_steps",
     "steps_done",
     "base_steps",
     "training_from_s",
@@ -44,6 +46,28 @@ Rows = IntArray | slice
 Each = TypeVar("Each")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ActiveState:
+    """All that `Active` knows of its n jobs at one instant, as plain values that another process can be sent.
+
+    `numbers` (n, scalars and blocks) and `counts` (name -> (n,)) are copies.
+    """
+
+    jobs: tuple[TraceJob, ...]
+    indices: tuple[int, ...]
+    workers: tuple[tuple[WorkerId, ...], ...]
+    partner: tuple[int, ...]
+    numbers: FloatArray
+    counts: Mapping[str, IntArray]
+
+    def ending_at(self, steps: Sequence[int]) -> "ActiveState":
+        """Return the same jobs, which end at these steps (n,), whatever they state."""
+        numbers = self.numbers.copy()
+        numbers[:, SCALARS.index("total_steps")] = steps
+        jobs = tuple(replace(job, ends_at_step=end) for job, end in zip(self.jobs, steps, strict=True))
+        return replace(self, jobs=jobs, numbers=numbers)
+
+
 class Active:
     """n jobs and their numbers, of the highest priority and earliest arrival first (as `schedulable` has them).
 
@@ -56,6 +80,7 @@ class Active:
 
     stated_weight: FloatArray
     total_steps: FloatArray
+    stated_steps: FloatArray  # what submission or program say, and policies see
     steps_done: FloatArray
     base_steps: FloatArray
     training_from_s: FloatArray
@@ -115,6 +140,37 @@ class Active:
             attribute = "_ledger" if name == "ledger" else name
             setattr(self, attribute, self._numbers[:, start : start + self._types])
 
+    @classmethod
+    def of(cls, state: ActiveState) -> "Active":
+        """Return the jobs of `state`, to go on from there."""
+        active = cls((state.numbers.shape[1] - len(SCALARS)) // len(BLOCKS))
+        active.jobs, active.indices = list(state.jobs), list(state.indices)
+        active.workers, active.partner = list(state.workers), list(state.partner)
+        active.ids = [_id(index) for index in state.indices]
+        active.sizes = [job.spec.scale_factor for job in state.jobs]
+        active.orders = [-job.spec.priority for job in state.jobs]
+        active.all_needs = [active._one_object(job.spec.needs) for job in state.jobs]
+        active._needing = sum(needs != NO_NEEDS for needs in active.all_needs)
+        active._numbers = state.numbers.copy()
+        for name in COUNTS:
+            setattr(active, name, state.counts[name].copy())
+        active._look()
+        return active
+
+    def state(self) -> ActiveState:
+        """Return a copy of all that is here."""
+        return ActiveState(
+            jobs=tuple(self.jobs),
+            indices=tuple(self.indices),
+            workers=tuple(self.workers),
+            partner=tuple(self.partner),
+            numbers=self._numbers.copy(),
+            counts={name: getattr(self, name).copy() for name in COUNTS},
+        )
+
+    def _one_object(self, needs: Needs) -> Needs:
+        return self._different.setdefault(needs, needs)
+
     _ledger: FloatArray
 
     @property
@@ -154,7 +210,7 @@ class Active:
             self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share)
         return self._isolated_rate
 
-    def of(self, rows: Rows, each: Sequence[Each]) -> Sequence[Each]:
+    def of_rows(self, rows: Rows, each: Sequence[Each]) -> Sequence[Each]:
         """Return the items of these rows, of a sequence with one for each job."""
         return each if isinstance(rows, slice) else [each[row] for row in rows.tolist()]
 
@@ -162,8 +218,8 @@ class Active:
         """Return the part of these rows in a problem, with these rates (k, m). What keeps changing is copied."""
         ids, users = self._ids_and_users()
         return JobColumns(
-            job_ids=tuple(self.of(rows, ids)),
-            users=tuple(self.of(rows, users)),
+            job_ids=tuple(self.of_rows(rows, ids)),
+            users=tuple(self.of_rows(rows, users)),
             tier_of_job=self.tier[rows],
             scale_factor=self.scale_factor[rows],
             steps_per_s=steps_per_s,
@@ -185,8 +241,8 @@ class Active:
 
     def _steps_left(self, rows: Rows, steps_per_s: FloatArray) -> FloatArray:
         """Return how many steps each row has left, (k,), as far as rounds know: programs say it when they start."""
-        is_said, jobs = self.has_trained[rows] > 0, self.of(rows, self.jobs)
-        total_steps = self.total_steps[rows]
+        is_said, jobs = self.has_trained[rows] > 0, self.of_rows(rows, self.jobs)
+        total_steps = self.stated_steps[rows]
         if unsaid := [row for row, job in enumerate(jobs) if job.spec.total_steps is None and not is_said[row]]:
             total_steps = total_steps.copy()
             total_steps[unsaid] = nan
@@ -212,6 +268,7 @@ class Active:
         values: dict[str, Any] = {
             "stated_weight": spec.weight,
             "total_steps": job.total_steps,
+            "stated_steps": job.stated_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
             "whole_rate": whole_rate,
@@ -231,10 +288,10 @@ class Active:
         self.orders.insert(row, -spec.priority)
         self.jobs.insert(row, job)
         self.indices.insert(row, index)
-        self.ids.insert(row, f"{index:08d}")
+        self.ids.insert(row, _id(index))
         self.sizes.insert(row, spec.scale_factor)
         needs = spec.needs
-        self.all_needs.insert(row, self._different.setdefault(needs, needs))
+        self.all_needs.insert(row, self._one_object(needs))
         self._needing += needs != NO_NEEDS
         self.workers.insert(row, ())
         self.partner.insert(row, -1)
@@ -251,3 +308,8 @@ class Active:
             for each in (*lists, self.orders, self.all_needs):
                 del each[row]
         self._look()
+
+
+def _id(index: int) -> str:
+    """Return the id of the job at this place in the trace; ids sort as the places do."""
+    return f"{index:08d}"

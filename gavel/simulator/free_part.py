@@ -35,7 +35,7 @@ class FreePart:
         if isinstance(self.rows, slice):
             return active.rates
         fits = self.layout.feasibility.mask_of(
-            active.of(self.rows, active.all_needs), active.of(self.rows, active.sizes)
+            active.of_rows(self.rows, active.all_needs), active.of_rows(self.rows, active.sizes)
         )
         return np.where(fits, self.cells(active.rates), 0.0)
 
@@ -67,7 +67,7 @@ def free_part(active: Active, whole: Layout, cluster: ClusterColumns) -> FreePar
     kept = {row: active.workers[row] for row in np.flatnonzero(stays).tolist()}
     rows = np.flatnonzero(~stays)
     held = [(workers, active.all_needs[row]) for row, workers in kept.items()]
-    others = active.of(rows, active.all_needs)
+    others = active.of_rows(rows, active.all_needs)
     left = usable(whole.cluster, {}, [worker for workers in kept.values() for worker in workers])
     layout = Layout(left, used_of_kept(held, others, whole.cluster))
     columns = np.array([whole.types.index(name) for name in layout.types], dtype=np.int64)

@@ -6,12 +6,13 @@ is a few operations on it. A test checks that both plan the same rounds.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import inf
 
 import numpy as np
 
+from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated
 from gavel.finish_time import finish_time_fairness, isolated_rate
 from gavel.mechanism.cluster.placement import Layout
@@ -35,6 +36,7 @@ from gavel.simulator.rows import Rows
 from gavel.simulator.starting import rows_staying
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
+from gavel.simulator.world_state import WorldState
 from gavel.types import (
     SECONDS_PER_HOUR,
     AcceleratorType,
@@ -67,9 +69,14 @@ def simulate(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunn
 
 
 class LeanWorld:
-    """One simulation. `rounds` goes from round to round and yields the plan of each."""
+    """One simulation. `rounds` goes from round to round and yields the plan of each.
 
-    def __init__(self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner) -> None:
+    With `resumed` it goes on from the state of another one, and `jobs` are those that arrive later.
+    """
+
+    def __init__(
+        self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner, resumed: WorldState | None = None
+    ) -> None:
         self._jobs = iter(jobs)
         scenario = replace(scenario, tiers=sorted(scenario.tiers, key=lambda tier: tier.name))
         self._scenario = scenario
@@ -83,29 +90,35 @@ class LeanWorld:
         self._tier_index = {name: index for index, name in enumerate(tiers)}
         self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
         self._rates: dict[tuple[str, int, Needs], FloatArray] = {}
-        self._active = Active(len(self._types))
+        self._active = Active.of(resumed.active) if resumed else Active(len(self._types))
+        self._resumed = resumed
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
         self._solved_for: tuple[int, Gangs] | None = None  # `_active.changes`, and the gangs that stayed; None: failed
         self._shares = Shares(of_job=np.zeros((0, 0)), pairs=[], of_pair=np.zeros((0, 0)))
         self._rows = Rows()
         self._tally = Tally(busy_s=np.zeros((len(scenario.tiers), len(self._types))))
+        if resumed:
+            self._tally.jobs_seen, self._tally.rounds = resumed.jobs_seen, resumed.rounds
         self._runner = TimedRunner(runner, self._tally.solve_s)
-        self._decider = Decider(runner=self._runner, fallback=EqualShare(), settings=scenario.settings)
+        self._decider = self._decider_by(scenario.settings)
         self._timeline = Timeline()
         self._motion = Motion(scenario, self._layout, self._active, self._tally, self._timeline)
-        self._packing = None if scenario.colocated is None else Packing(scenario.colocated, self._types)
+        self._packing = self._packing_by(scenario.settings)
         first, last = scenario.measure or (0, 0)
         self._measured = range(first, last)
         self._left = last - first if scenario.measure else -1
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
-    def rounds(self) -> Iterator[Plan]:
-        """Yield each round's start and gangs, until every measured job has ended."""
+    def rounds(self, before_round: Callable[[float], None] = lambda now_s: None) -> Iterator[Plan]:
+        """Yield each round's start and gangs, until every measured job has ended.
+
+        `before_round` is called at the boundary, before the round is planned; there `state` and `follow` may be called.
+        """
         self._runner.warm()
         began_s = time.process_time()
-        now_s = self._tally.began_at_s = self._next.submitted_at_s if self._next else 0.0
+        now_s = self._tally.began_at_s = self._first_s()
         while self._left != 0:
             self._admit(now_s)
             if not self._active.jobs:
@@ -113,11 +126,35 @@ class LeanWorld:
                     break
                 now_s = self._next.submitted_at_s
                 continue
+            before_round(now_s)
             placed = self._plan(now_s)
             yield now_s, placed
             now_s = self._pass(now_s, placed)
         self._tally.cpu_s = time.process_time() - began_s
         self._tally.ended_at_s = now_s
+
+    def _first_s(self) -> float:
+        if self._resumed:
+            return self._resumed.at_s
+        return self._next.submitted_at_s if self._next else 0.0
+
+    def state(self, now_s: float) -> WorldState:
+        """Return the jobs and their progress at the boundary of a round, for another simulation to go on from."""
+        tally = self._tally
+        return WorldState(at_s=now_s, active=self._active.state(), jobs_seen=tally.jobs_seen, rounds=tally.rounds)
+
+    def follow(self, settings: Settings) -> None:
+        """Decide by these settings from the next round on. Gangs stay where they are until a round moves them."""
+        self._settings = settings
+        self._decider, self._packing = self._decider_by(settings), self._packing_by(settings)
+        self._solved_at_change = None
+
+    def _decider_by(self, settings: Settings) -> Decider:
+        return Decider(runner=self._runner, fallback=EqualShare(), settings=settings)
+
+    def _packing_by(self, settings: Settings) -> Packing | None:
+        colocated = self._scenario.colocated
+        return Packing(colocated, self._types) if colocated is not None and settings.space_sharing else None
 
     def named(self, plan: Plan) -> dict[int, tuple[AcceleratorType, tuple[WorkerId, ...]]]:
         """Return the type and workers of each gang of this plan, by the place of its job in the trace."""
@@ -157,7 +194,7 @@ class LeanWorld:
         active, part = self._active, free_part(self._active, self._layout, self._cluster)
         selection = self._selection_problem(now_s, part, is_new=self._allocate(now_s, part))
         held = {index: active.workers[row] for index, row in enumerate(part.row_of(active)) if active.workers[row]}
-        needs = needs_of(active.of(part.rows, active.needs)) if active.needs else ()
+        needs = needs_of(active.of_rows(part.rows, active.needs)) if active.needs else ()
         chosen, ledger, placed = chosen_and_placed(selection, part.layout, held, needs)
         active.keep_ledger(part.rows, part.columns, ledger)
         row_of, count = part.row_of(active), len(selection.rates)
@@ -216,11 +253,11 @@ class LeanWorld:
 
     def _stay_rounds(self, part: FreePart) -> FloatArray:
         costs = self._scenario.switch_cost_s if self._settings.price_moves else {}
-        kinds = [job.spec.kind for job in self._active.of(part.rows, self._active.jobs)] if costs else []
+        kinds = [job.spec.kind for job in self._active.of_rows(part.rows, self._active.jobs)] if costs else []
         return stay_rounds(kinds, costs, self._settings.round_duration_s)
 
     def _problem(self, now_s: float, part: FreePart) -> AllocationProblem:
-        specs = [job.spec for job in self._active.of(part.rows, self._active.jobs)] if self._packing else []
+        specs = [job.spec for job in self._active.of_rows(part.rows, self._active.jobs)] if self._packing else []
         return problem_of(
             part.jobs(self._active),
             part.cluster,

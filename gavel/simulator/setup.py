@@ -1,5 +1,6 @@
 """What to simulate, read from texts: clusters, workloads, tiers. An error says what would be accepted."""
 
+import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -130,8 +131,9 @@ class Workload:
     """The jobs of a file, or of a generator with parameters, such as `published?jobs=900&per_hour=5.2&gangs=true`.
 
     They are read anew for each run, one job at a time. A job that names no kind gets one of the table's. With
-    `tier_shares` each job's tier is drawn in these proportions. With `capacity_workers` of each type, a gang larger
-    than all of them is refused, or left out if `is_lenient`.
+    `tier_shares` each job's tier is drawn in these proportions. With `length_error` s, jobs state lengths that are off
+    by a factor exp(s z), z standard normal; they end where they do without it. With `capacity_workers` of each type, a
+    gang larger than all of them is refused, or left out if `is_lenient`.
     """
 
     text: str
@@ -140,6 +142,7 @@ class Workload:
     is_lenient: bool = False
     seed: int = 0
     tier_shares: Mapping[str, float] = field(default_factory=dict)
+    length_error: float = 0.0
     capacity_workers: Mapping[AcceleratorType, int] = field(default_factory=dict)
 
     def jobs(self) -> Iterator[TraceJob]:
@@ -166,7 +169,8 @@ class Workload:
         name, _, query = self.text.partition("?")
         if name in GENERATORS:
             left_out = LeftOut(lines=(), too_large=[])
-            return self._fitting(self.in_tiers(_generated(name, query, self.table, self.seed)), left_out), left_out
+            drawn = _generated(name, query, self.table, self.seed)
+            return self._fitting(self._misstated(self.in_tiers(drawn)), left_out), left_out
         path = Path(self.text)
         if not path.is_file():
             generators = ", ".join(GENERATORS)
@@ -175,7 +179,14 @@ class Workload:
         jobs = read_trace(lines, self.form)
         left_out = LeftOut(lines=lines.skipped, too_large=[])
         kinds = with_kinds(jobs, self.table, seed=self.seed) if self.table else jobs
-        return self._fitting(self.in_tiers(kinds), left_out), left_out
+        return self._fitting(self._misstated(self.in_tiers(kinds)), left_out), left_out
+
+    def _misstated(self, jobs: Iterator[TraceJob]) -> Iterator[TraceJob]:
+        """Yield the jobs with wrong lengths in their statements, if that is wanted."""
+        draw = random.Random(f"lengths {self.seed}")  # noqa: S311 - not for secrets
+        for job in jobs:
+            factor = math.exp(self.length_error * draw.gauss(0.0, 1.0)) if self.length_error else 1.0
+            yield job if factor == 1 else _stating(job, factor)
 
     def _fitting(self, jobs: Iterator[TraceJob], left_out: "LeftOut") -> Iterator[TraceJob]:
         """Yield the jobs whose gangs fit the largest type. Raise InvalidRequest for others, unless it is lenient."""
@@ -263,6 +274,12 @@ def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRate
     if seen.unknown_kind:
         raise InvalidRequest("throughputs", f"nobody states how fast {seen.unknown_kind!r} is; give --throughputs")
     return seen.stated or UnitRates()
+
+
+def _stating(job: TraceJob, factor: float) -> TraceJob:
+    """Return the job with a statement of its length that is `factor` times as long as it is."""
+    stated = job.spec.total_steps and max(1, round(job.spec.total_steps * factor))
+    return replace(job, spec=replace(job.spec, total_steps=stated), ends_at_step=job.total_steps)
 
 
 def _generated(name: str, query: str, table: ThroughputTable | None, seed: int) -> Iterator[TraceJob]:

@@ -1,9 +1,9 @@
 """What a change would do: the live state and the changed state through the service's own code, compared.
 
 Both are estimated, solved and capped by the production functions. When jobs would end comes from the lean simulation,
-which runs rounds as the service does from now on. It has no leases and lags of the round in force and no later
-arrivals, and its rounds are long enough to answer in time. Jobs that do not end within the simulation get their ends
-from the fluid model (gavel/mechanism/explaining/forecast.py).
+which runs rounds as the service does from now on: with what jobs have done and held, and with the leases and lags of
+the round in force. It has no later arrivals, and its rounds are long enough to answer in time. Jobs that do not end
+within the simulation get their ends from the fluid model (gavel/mechanism/explaining/forecast.py).
 """
 
 import time
@@ -29,6 +29,7 @@ from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.ports import ThroughputEstimate
 from gavel.simulator.lean import LeanWorld
+from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
 from gavel.types import (
     AcceleratorType,
@@ -46,7 +47,6 @@ from gavel.types import (
     Worker,
     workers_promised,
 )
-from workloads.traces.job import TraceJob
 
 NEW_JOB = "what-if"  # the id of a job that was not submitted
 WORKERS_MAX = 10_000  # that are added
@@ -280,17 +280,12 @@ def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict
 def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -> dict[JobId, float]:
     """Return the seconds from now to the end of each job that ends in the simulation, within `cpu_s` of CPU time."""
     rows = [row for row in range(len(decided.jobs)) if isfinite(left_s[row])]
-    longest_s = max((float(left_s[row]) for row in rows), default=0.0)
-    rates, types = decided.problem.throughput_steps_per_s[:, 0], decided.problem.accelerator_types
-    specs = [decided.jobs[row].spec for row in rows]
-    throughput: dict[tuple[str, int, AcceleratorType], float] = {}  # of any job of the kind that can run there
-    for row, spec in zip(rows, specs, strict=True):
-        for column, name in enumerate(types):
-            key = (spec.kind, spec.scale_factor, name)
-            throughput[key] = max(throughput.get(key, 0.0), float(rates[row, column]))
+    if not rows:
+        return {}
+    longest_s = max(float(left_s[row]) for row in rows)
     scenario = Scenario(
         cluster=decided.cluster,
-        throughput=throughput,
+        throughput={},  # jobs have their rates, and none arrives
         settings=live.settings.model_copy(
             update={
                 "policy": live.policy,
@@ -301,23 +296,12 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
         tiers=tuple(live.tiers.values()),
         switch_cost_s=live.last.switch_cost_s if live.last else {},
     )
-    world = LeanWorld([_trace_job(decided, row, live.now_s) for row in rows], scenario, decided.runner)
+    state = world_state(decided.jobs, decided.problem, rows, cluster=decided.cluster, last=live.last, now_s=live.now_s)
+    world = LeanWorld([], scenario, decided.runner, state)
     give_up_at_s = time.process_time() + cpu_s
     with suppress(InvariantViolated):  # no gang can run any more: keep the ends until then
         for _ in world.rounds():
             if time.process_time() > give_up_at_s:
                 break
-    return {row.name: row.jct_s for row in world.result().rows if row.jct_s is not None}
-
-
-def _trace_job(decided: _Decided, row: int, now_s: float) -> TraceJob:
-    """Return the rest of the job as a job that arrives now, with its id as its name."""
-    job, problem = decided.jobs[row], decided.problem
-    deadline_at_s = None if job.spec.deadline_at_s is None else job.spec.deadline_at_s - now_s
-    spec = replace(
-        job.spec,
-        name=job.id,
-        total_steps=int(problem.steps_remaining[row]),
-        deadline_at_s=deadline_at_s,
-    )
-    return TraceJob(submitted_at_s=0.0, spec=spec)
+    ended = ((row.name, row.finished_at_s) for row in world.result().rows)
+    return {name: at_s for name, at_s in ended if at_s is not None}

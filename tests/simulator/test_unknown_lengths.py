@@ -52,3 +52,16 @@ def test_a_simulated_job_needs_a_length_from_somebody() -> None:
     job = TraceJob(submitted_at_s=0.0, spec=a_spec(name="endless", total_steps=None))
     with pytest.raises(InvalidRequest, match="total_steps: job endless: say how many steps"):
         _ = job.total_steps
+
+
+def test_a_job_may_end_before_or_after_the_length_that_policies_see() -> None:
+    """1. Shortest first on one worker: the job that states 10 steps makes 200, the one that states 100 makes 20.
+
+    2. The one that seems short goes first, and each ends where it really does.
+    """
+    long, short = a_trace_job(0, "steep", 10), a_trace_job(1, "steep", 100)
+    jobs = [replace(long, ends_at_step=200), replace(short, ends_at_step=20)]
+    result = simulate(jobs, a_scenario(a_cluster_of_nodes(fast=1), "shortest_job_first"), runner=RUNNER)
+    ended = {row.name: row.finished_at_s or 0.0 for row in result.rows}
+    rate = 4.0 * 1.00371
+    assert ended["job-0"] == pytest.approx(200 / rate) and ended["job-1"] == pytest.approx(220 / rate)

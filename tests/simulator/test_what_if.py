@@ -171,3 +171,18 @@ def test_the_forecast_of_a_live_state_is_near_what_the_service_then_does() -> No
         ended_s = world.store.job(job_id).finished_at_s
         assert ended_s and job.finish_at_s
         assert abs(job.finish_at_s - ended_s) <= 0.35 * (ended_s - now_s) + 3 * world.settings.round_duration_s
+
+
+def test_what_jobs_have_held_so_far_counts_in_the_simulation() -> None:
+    """1. One worker; the job that came first has held it for an hour, the other one has held nothing.
+
+    2. The policy serves first who has held the least: the second job ends first, as it would in the service.
+    """
+    first, second = jobs("gold", "gold", total_steps=4000)
+    first = replace(first, steps_done=2000, steps_reported=2000, received_s={"fast": 3600.0})
+    second = replace(second, spec=replace(second.spec, total_steps=2000))
+    policy = "rank_weighted_speed?length=attained_service"
+    state = live(jobs=[first, second], cluster=a_cluster(fast=1), policy=policy)
+    outcome = tried(state).before.jobs
+    assert all(job.is_simulated for job in outcome.values())
+    assert (outcome[second.id].finish_at_s or 0) < (outcome[first.id].finish_at_s or 0)

@@ -13,17 +13,24 @@ class TraceJob:
     """A job and its time of submission, in seconds since the trace began; deadlines count from the same instant.
 
     Other jobs of the trace refer to it by `id`, in `spec.after`. Where the submission does not say how many steps the
-    job has (`spec.total_steps` None), its program says `program_steps` when it starts.
+    job has (`spec.total_steps` None), its program says `program_steps` when it starts. A job with `ends_at_step` ends
+    there, whatever its submission and its program say.
     """
 
     submitted_at_s: float
     spec: JobSpec
     id: str = ""
     program_steps: int | None = None
+    ends_at_step: int | None = None
 
     @property
     def total_steps(self) -> int:
-        """Return how many steps the job has. Raises InvalidRequest if nothing says it."""
+        """Return how many steps the job makes. Raises InvalidRequest if nothing says it."""
+        return self.stated_steps if self.ends_at_step is None else self.ends_at_step
+
+    @property
+    def stated_steps(self) -> int:
+        """Return how many steps submission or program say that the job has. Raises InvalidRequest if neither does."""
         total_steps = self.program_steps if self.spec.total_steps is None else self.spec.total_steps
         if total_steps is None:
             raise InvalidRequest("total_steps", f"job {self.id or self.spec.name}: say how many steps it has")

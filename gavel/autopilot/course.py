@@ -1,0 +1,136 @@
+"""What became of a set of jobs over a stretch of time, real or simulated, as numbers that goals are computed from."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gavel.finish_time import isolated_rate
+from gavel.simulator.active import Active, ActiveState
+from gavel.simulator.report import JobResult
+from gavel.types import SECONDS_PER_HOUR, FloatArray, IntArray, worker_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Course:
+    """n jobs from `from_s` to `until_s`, in order of arrival; arrays (n,), instants in seconds.
+
+    `ended_at_s`: their end, or `until_s` if that is earlier. `ideal_s`: the whole job alone on its fastest type;
+    `isolated_s`: on an equal share of the cluster. `cost_usd`: for the workers held in this time. `longest_wait_s`:
+    of a job, from its submission to its first start.
+    """
+
+    from_s: float
+    until_s: float
+    indices: IntArray
+    submitted_at_s: FloatArray
+    ended_at_s: FloatArray
+    ideal_s: FloatArray
+    isolated_s: FloatArray
+    deadline_at_s: FloatArray
+    cost_usd: FloatArray
+    longest_wait_s: float = 0.0
+
+    def elapsed_s(self, at_s: FloatArray) -> FloatArray:
+        """Return the time since each job's submission, (n,), at these instants (n,); 0 before."""
+        return np.maximum(0.0, at_s - self.submitted_at_s)
+
+    def until(self, until_s: float, jobs_seen: int) -> "Course":
+        """Return the course up to an earlier instant, of the first `jobs_seen` jobs of the trace only.
+
+        Money is cut as if it were spent evenly until a job's end.
+        """
+        rows = self.indices < jobs_seen
+        columns = {name: getattr(self, name)[rows] for name in COLUMNS}
+        began_s, whole_s = np.maximum(self.from_s, columns["submitted_at_s"]), columns["ended_at_s"]
+        columns["ended_at_s"] = np.maximum(began_s, np.minimum(whole_s, until_s))
+        columns["cost_usd"] = columns["cost_usd"] * np.clip(
+            (columns["ended_at_s"] - began_s) / np.maximum(whole_s - began_s, 1e-9), 0.0, 1.0
+        )
+        return replace(self, until_s=until_s, **columns)
+
+
+COLUMNS = (
+    "indices",
+    "submitted_at_s",
+    "ended_at_s",
+    "ideal_s",
+    "isolated_s",
+    "deadline_at_s",
+    "cost_usd",
+)
+
+
+def course_of(
+    rows: Iterable[JobResult],
+    left: ActiveState,
+    *,
+    capacity_workers: IntArray,
+    price_usd_per_hour: FloatArray,
+    from_s: float,
+    until_s: float,
+    spent: ActiveState | None = None,
+) -> Course:
+    """Return the course of the jobs that ended (`rows`) and of those that are `left` at `until_s`.
+
+    What jobs had cost before, as `spent` has it, is taken off. Capacity and prices are (m,), by accelerator type.
+    """
+    ended = [_of_row(row) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
+    rest = _of_left(left, capacity_workers, price_usd_per_hour, until_s)
+    lines = sorted([*ended, *rest])
+    table = np.array(lines, dtype=np.float64).reshape(len(lines), len(COLUMNS))
+    columns: dict[str, Any] = dict(zip(COLUMNS, table.T, strict=True))
+    before = _cost_so_far(spent, price_usd_per_hour) if spent else {}
+    columns["cost_usd"] = columns["cost_usd"] - np.array([before.get(int(each), 0.0) for each in columns["indices"]])
+    columns["ended_at_s"] = np.minimum(columns["ended_at_s"], until_s)
+    return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
+
+
+def course_of_rows(rows: Iterable[JobResult]) -> Course:
+    """Return the course of a whole run, whose jobs have all ended."""
+    lines = sorted(_of_row(row) for row in rows)
+    columns: dict[str, Any] = dict(zip(COLUMNS, np.array(lines, dtype=np.float64).T, strict=True))
+    from_s, until_s = float(columns["submitted_at_s"].min()), float(columns["ended_at_s"].max())
+    return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
+
+
+def _of_row(row: JobResult) -> tuple[float, ...]:
+    """Return the columns of a job that has ended."""
+    jct_s, ideal_s = row.jct_s or 0.0, max(row.fastest_s or 0.0, 1e-9)
+    isolated_s = jct_s / row.rho if row.rho else ideal_s
+    deadline_at_s = math.inf if row.deadline_at_s is None else row.deadline_at_s
+    end_s = row.submitted_at_s + jct_s
+    return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd
+
+
+def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, until_s: float) -> list[tuple[float, ...]]:
+    """Return the columns of the jobs that have not ended."""
+    if not left.jobs:
+        return []
+    active = Active.of(left)
+    share = np.full(len(left.jobs), 1 / len(left.jobs))
+    slow = isolated_rate(active.rates, capacity, active.scale_factor, share)
+    ideal_s = active.total_steps / active.rates.max(axis=1)
+    costs = _cost_so_far(left, price)
+    return [
+        (index, submitted_s, math.inf, alone_s, steps / rate, deadline_s, costs[index])
+        for index, submitted_s, alone_s, steps, rate, deadline_s in zip(
+            left.indices,
+            active.submitted_at_s.tolist(),
+            ideal_s.tolist(),
+            active.total_steps.tolist(),
+            slow.tolist(),
+            active.deadline_at_s.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _cost_so_far(state: ActiveState, price: FloatArray) -> dict[int, float]:
+    """Return what the workers of each job have cost so far, USD by the job's place in the trace."""
+    active = Active.of(state)
+    held_s = worker_s(active.received_s, active.shared_s, active.scale_factor[:, None])
+    usd = held_s @ price / SECONDS_PER_HOUR
+    return dict(zip(state.indices, usd.tolist(), strict=True))
