@@ -15,7 +15,7 @@ from gavel.backends.gang_files import TEMPORARY, job_files
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.backends.runtime import bare_python
-from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox import bubblewrap, is_sandboxed
 from gavel.backends.sandbox_mounts import (
     common_folders,
     data_folders,
@@ -223,7 +223,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
 
 def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
     """Return what the job may have of its node, and its sandbox, if it gets one."""
-    is_sandboxed = preparation.isolation != "none" and not gang.image and not bubblewrap().problem
+    has_sandbox = not gang.image and is_sandboxed(preparation.isolation)
     return {
         "named": _named(gang),
         "interpreter": _interpreter(gang),
@@ -232,7 +232,7 @@ def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], prep
         "own": _own_folders(gang, places)
         | _own_interpreter(gang, launch["python"])
         | dict.fromkeys(data_folders(launch), "ro"),
-        "sandbox": _sandbox(gang, places, launch, preparation) if is_sandboxed else None,
+        "sandbox": _sandbox(gang, places, launch, preparation) if has_sandbox else None,
     }
 
 

@@ -53,6 +53,11 @@ def bubblewrap() -> Bubblewrap:
     return Bubblewrap(path, version, f"{path} makes no sandbox here: {words}" if tried.returncode else "")
 
 
+def is_sandboxed(isolation: str) -> bool:
+    """Return whether jobs without an image run in a sandbox here, or else not at all."""
+    return isolation == "sandbox" or (isolation == "auto" and not bubblewrap().problem)
+
+
 def missing_sandbox(isolation: str) -> str:
     """Return why no job can run on this node, whose jobs must run in a sandbox; "" if they can, or need none."""
     problem = bubblewrap().problem if isolation == "sandbox" else ""

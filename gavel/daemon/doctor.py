@@ -16,7 +16,7 @@ from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.meeting import DEVICES
 from gavel.backends.nameable_folders import ANYWHERE, is_bounded
 from gavel.backends.ray.shared_folder import is_mounted
-from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox import bubblewrap, is_sandboxed
 from gavel.config import Settings
 from gavel.daemon.doctor_doors import ways_in
 from gavel.errors import GavelError
@@ -124,7 +124,7 @@ def _job_folders(settings: Settings) -> Finding:
 def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:
     """Return what ends the processes that a job leaves, also where its program hides them and kills its supervisor."""
     group = "" if (problem := problem_of_groups(groups)) else f"control group (version {groups[PROCESSES].version})"
-    sandbox = "" if isolation == "none" or bubblewrap().problem else "sandbox"
+    sandbox = "sandbox" if is_sandboxed(isolation) else ""
     if ends := " and its ".join(filter(None, (group, sandbox))):
         return Finding(about="leftovers", verdict="ok", text=f"what a job leaves running ends with its {ends}")
     text = f"a job that kills its supervisor can leave processes: it has no sandbox, and {problem}"
