@@ -115,7 +115,8 @@ class Sandbox:
         """Start a program as `processes.begin` does; the pid is that outside. Raises OSError if there is no sandbox."""
         output, output_end = os.pipe2(os.O_CLOEXEC)
         status, status_end = os.pipe2(os.O_CLOEXEC)
-        text = _memory_file({"argv": argv, "cwd": cwd, "cpus": spec["cpus"], "env": spec["env"]})
+        given = {"cpus": spec["cpus"], "env": spec["env"], "runs_as": spec.get("runs_as")}
+        text = _memory_file({"argv": argv, "cwd": cwd, **given})
         self._number += 1
         try:
             ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]

@@ -13,6 +13,7 @@ from gavel.backends.containers import SEARCH
 from gavel.backends.containers import image_command as command_for_images
 from gavel.backends.control_groups import PROCESSES, Hierarchy, hierarchies, problem_of_groups, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
+from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.meeting import DEVICES
 from gavel.backends.nameable_folders import ANYWHERE, is_bounded
 from gavel.backends.ray.shared_folder import is_mounted
@@ -38,6 +39,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
     yield _job_folders(settings)
+    yield _job_users(settings)
     groups = hierarchies()
     yield _limits(groups)
     yield _leftovers(settings.isolation, groups)
@@ -119,6 +121,18 @@ def _job_folders(settings: Settings) -> Finding:
         return Finding(about=name, verdict="ok", text=f"jobs may name what is in {' '.join(folders)} (job_folders)")
     text = f"jobs of {OPERATOR} may name any file here, those of other users none but their own (job_folders)"
     return Finding(about=name, verdict="ok", text=text)
+
+
+def _job_users(settings: Settings) -> Finding:
+    """Return which Unix users jobs run as."""
+    name = "job users"
+    if problem := problem_of_job_users(settings.job_users, settings.state_dir, settings.isolation):
+        return Finding(about=name, verdict="problem", text=problem)
+    if settings.job_users:
+        text = f"the jobs of each user run as a Unix user of their own, of {settings.job_users} (job_users)"
+        return Finding(about=name, verdict="ok", text=text)
+    text = f"jobs of all users run as the user of the service, uid {os.geteuid()} (job_users is not set)"
+    return Finding(about=name, verdict="ok" if is_sandboxed(settings.isolation) else "note", text=text)
 
 
 def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:

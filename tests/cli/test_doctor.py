@@ -120,3 +120,16 @@ def test_it_says_which_files_jobs_may_name(tmp_path: Path, monkeypatch: pytest.M
     assert report(job_folders="/home/{user}") == ("ok", "jobs may name what is in /home/{user} (job_folders)")
     assert report(job_folders="/")[0] == "note"
     assert report(isolation="none")[0] == "note"
+
+
+def test_it_says_which_unix_users_jobs_run_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(**over: str) -> tuple[str, str]:
+        (finding,) = of("job users", Settings(state_dir=tmp_path, **over))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    assert report(isolation="none")[0] == "note"
+    monkeypatch.setattr("gavel.backends.job_users.os.geteuid", lambda: 0)
+    ok = "the jobs of each user run as a Unix user of their own, of 2000000-2000009 (job_users)"
+    assert report(job_users="2000000-2000009", isolation="sandbox") == ("ok", ok)
+    monkeypatch.setattr("gavel.backends.job_users.os.geteuid", lambda: 1000)
+    assert report(job_users="2000000-2000009")[0] == "problem"

@@ -26,7 +26,7 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.nodes import Numbering
-from gavel.backends.ray.orders import LaunchSettings, parts_of, ports_in_use, shards_wanted
+from gavel.backends.ray.orders import LaunchSettings, order_to_node, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
     Order,
@@ -248,8 +248,8 @@ class RayBackend(FolderBackend):
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
         folder = None if self._shared is None else self._shared.wanted()
-        kept, isolation = self._keep_code_s, self._settings.preparation.isolation
-        return Order(epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder, isolation=isolation)
+        kept = self._keep_code_s
+        return order_to_node(self._settings, epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
@@ -333,11 +333,11 @@ class RayBackend(FolderBackend):
         parts = parts_of(gang, self._fleet, self._settings, in_use)
         if parts is None:
             return False
-        gang.read_secrets(self._settings.preparation.secrets_of)
+        gang.read_of_user(self._settings.preparation)
         if gang.state is GangState.ENDED:
             self._holdings.table.release(gang.key)
         else:
-            gang.parts, gang.state = parts, GangState.RUNNING
+            gang.begin(parts)
         self._remember(gang)  # before any node hears of it
         return gang.state is GangState.RUNNING
 
