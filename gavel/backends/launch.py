@@ -12,7 +12,7 @@ from typing import Any
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
-from gavel.backends.gang_files import TEMPORARY, give_gang_folder, job_files
+from gavel.backends.gang_files import TEMPORARY, give_gang_folder, job_files, make_gang_folder
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.backends.runtime import bare_python
@@ -74,8 +74,9 @@ class Places:
     def make(self, uid: int = 0) -> None:
         """Make every folder, open to this user only; what is the job's own belongs to `uid`. Raises OSError."""
         own = tuple(filter(None, (self.work, self.checkpoints, self.outputs)))
-        for folder in (self.gang, self.log.parent, *own):
+        for folder in (self.gang.parent, self.log.parent, *own):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_gang_folder(self.gang)
         if os.geteuid() == 0:
             around = (self.gang.parents[1], self.gang.parent, *(each.parent for each in own))
             if uid:

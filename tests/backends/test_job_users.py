@@ -21,9 +21,9 @@ from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.machine import write_json
 from gavel.backends.sandbox import bubblewrap
 from gavel.errors import LimitReached
-from gavel.ports import ExtendLease
+from gavel.ports import ExtendLease, PrepareGang
 from gavel.types import GangOutcome, GangState
-from tests.backends.clusters import LocalHarness, directory, eventually, script
+from tests.backends.clusters import LocalHarness, command_of, directory, eventually, processes_of, script
 
 ANN, BOB = 2_000_001, 2_000_002
 UIDS = {"ann": ANN, "bob": BOB, "eve": BOB + 1}
@@ -211,6 +211,28 @@ def test_a_user_for_whom_there_is_no_uid_has_no_job_started(cluster: LocalHarnes
     cluster.backend.execute(script(cluster, "true"))
     end = exit_of(cluster, "j1")
     assert (end.outcome, end.message) == (GangOutcome.NOT_STARTED, "all 2 uids of job_users are given")
+
+
+@isolations
+def test_a_program_that_starts_before_its_lease_is_its_user_s(cluster: LocalHarness, isolation: str) -> None:
+    """1 its process waits as that user, 2 the same one runs when the lease begins."""
+    reopen(cluster, isolation)
+    (cluster.folder.parent / "train.py").write_text("import os\nprint(os.getuid(), os.getpid())")
+    (cluster.folder.parent / "train.py").chmod(0o644)
+    over = {"argv": (PYTHON, str(cluster.folder.parent / "train.py"))}
+    set_resource, launched = script(cluster, "", **over)
+    cluster.backend.execute([PrepareGang(gang=launched, until_s=cluster.now_s() + 60)])  # type: ignore[arg-type]
+
+    def waiting() -> list[int]:
+        pids = [pid for pid in processes_of(cluster.folder) if b"gavel_runtime._warm" in command_of(pid)]
+        return [pid for pid in pids if Path(f"/proc/{pid}").stat().st_uid == ANN]
+
+    eventually(lambda: len(waiting()) == 1)
+    (pid,) = waiting()
+    cluster.backend.execute([set_resource, launched])
+    end = exit_of(cluster, "j1")
+    assert end.log_tail.split()[0] == str(ANN) and end.exit_code == 0, end
+    assert isolation == "sandbox" or end.log_tail.split()[1] == str(pid)
 
 
 CHECKED = [check for check in CHECKS if IS_FULL or check.__name__ in IN_BOTH_PROFILES]
