@@ -171,8 +171,8 @@ class NodeAgent:
                 continue
             if shard is not None:
                 self._know(shard)
-        for home in alive - {str(self._folder.places(*key).gang) for key in self._shards}:
-            gang_processes.kill_all(Path(home))
+        ours = {str(self._folder.places(*key).gang) for key in self._shards}
+        gang_processes.end_all(self._folder.gangs_dir, alive - ours)
 
     def _know(self, shard: Shard) -> None:
         self._shards[shard.key] = shard
