@@ -23,6 +23,7 @@ THREAD_VARIABLES = (
 )
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -99,6 +100,11 @@ def die_with(parent_pid: int) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:  # it ended before we asked
         raise SystemExit("the process that started this one has ended")
+
+
+def gain_no_privileges() -> None:
+    """Let no program that this process executes be more than it is: bits of set-uid and capabilities of files."""
+    _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def adopt_orphans(adopt: bool = True) -> None:

@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from gavel.types.job_uids import checked_uids
 
 CONFIGURATION = "gavel.toml"
 FORMER_NAMES = {
@@ -224,9 +226,7 @@ class Settings(BaseSettings):
     keep_checkpoints_s: float = Field(
         30 * 86_400.0, ge=0, le=3e9, description="How long the checkpoints of a job stay after its end."
     )
-    keep_logs_s: float = Field(
-        90 * 86_400.0, ge=0, le=3e9, description="How long the log of a job stays after its end."
-    )
+    keep_logs_s: float = Field(90 * 86_400.0, ge=0, le=3e9, description="How long a job's log stays after its end.")
     keep_jobs_s: float = Field(
         365 * 86_400.0, ge=0, le=3e9, description="How long a job stays after its end, with all that it has left."
     )
@@ -281,6 +281,9 @@ class Settings(BaseSettings):
         pattern=r"^(/\S*(\s+|$))*$",
         description="Where jobs may name files and folders: folders, {user} for their user, / for anywhere; default: "
         "nowhere but in what is their own, and anywhere for the jobs of the operator.",
+    )
+    job_users: Annotated[str, AfterValidator(checked_uids)] = Field(
+        "", max_length=21, description="Uids FIRST-LAST that jobs run as, one for each user; default: as the service."
     )
     setup_limit_s: float = Field(3_600.0, ge=1, le=86_400, description="Most that the setup of a job may take.")
     data_cache_bytes: int = Field(

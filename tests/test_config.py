@@ -81,3 +81,19 @@ def test_a_wrong_line_of_the_settings_file_ends_the_command_with_its_name(here: 
     (here / "gavel.toml").write_text(line + "\n")
     ran = CliRunner().invoke(app, ["db", "check"], env={"GAVEL_URL": ""})
     assert (ran.exit_code, ran.stderr) == (2, message)
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("0-70000", "0 is root"),
+        ("999-2000", "uids of the system"),
+        ("2000", "FIRST-LAST"),
+        ("5000-4000", "is empty"),
+        ("60000-70000", "stand for nobody"),
+        ("1000000-3000000000", "above 2147483647"),
+    ],
+)
+def test_a_range_of_uids_that_no_job_may_have_is_refused(setting: str, why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Settings(job_users=setting)

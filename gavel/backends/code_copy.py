@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 
+from gavel.backends.unix_users import give
 from gavel.code_tree import CHUNK_BYTES, TreeFile, read_tree
 
 UNSUPPORTED = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -19,8 +20,10 @@ def tree_path(store: str, digest: str) -> str:
     return os.path.join(store, "trees", f"{digest}.json")
 
 
-def copy_code(store: str, digest: str, target: str) -> None:
+def copy_code(store: str, digest: str, target: str, staging: str, uid: int = 0) -> None:
     """Write the code version into `target`, whole or not at all; what is there already is kept. Raises OSError.
+
+    It is made in the folder `staging`, on the same disk, which no job writes; then it belongs to `uid`.
 
     The kernel copies: a file system that can share blocks until one side is changed does so. Hard links would not do,
     because a job that changes a file in place would change it for every other job, and for the store.
@@ -29,11 +32,13 @@ def copy_code(store: str, digest: str, target: str) -> None:
         return
     with open(tree_path(store, digest), "rb") as file:
         files = read_tree(file.read())
-    temporary = target + ".tmp"
+    temporary = os.path.join(staging, "code.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary, mode=0o700)
     for each in files:
         _write(store, each, os.path.join(temporary, each.path))
+    if os.geteuid() == 0:
+        give(temporary, uid)
     os.rename(temporary, target)
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from gavel.backends.apptainer import PROGRAMS, exec_command, handed_over, is_apptainer
 from gavel.backends.machine import descendants, stat_fields
+from gavel.backends.unix_users import uid_of
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 REMOVE_LIMIT_S = 30.0
@@ -37,6 +38,8 @@ def _is_here(program: str) -> bool:
 def missing_command(launch: Mapping[str, Any]) -> str:
     """Return why no image can run here: the program for it is missing; "" if it is here."""
     program = image_command(launch["image"]["command"])[0]
+    if is_apptainer([program]) and uid_of(launch):
+        return f"{program} runs no image as a Unix user of the job's own (job_users); install Podman on its node"
     return "" if _is_here(program) else f"{program} is not on its node; install it there, or leave the image out"
 
 
@@ -59,13 +62,16 @@ def in_container(launch: Mapping[str, Any], name: str, spec: Mapping[str, Any]) 
     words += ["--label", f"gavel.job={_label(launch)}", "--log-driver", "none", "--workdir", launch["cwd"]]
     words += [word for each in named for word in ("--env", each)]
     words += [word for each, value in stated.items() for word in ("--env", f"{each}={value}")]
+    if user := spec.get("runs_as"):
+        words += ["--user", f"{user['uid']}:{user['uid']}", "--security-opt", "no-new-privileges"]
+        words += [word for group in user["groups"] for word in ("--group-add", str(group))]
     for limit, (number, most) in LIMITS.items():  # Podman's own may be above what this process may give
         hard = resource.getrlimit(number)[1]
         words += ["--ulimit", f"{limit}={most if hard == resource.RLIM_INFINITY else min(hard, most)}"]
     for folder, access in image["folders"].items():
         words += ["--volume", f"{folder}:{folder}:{access}"]
     whole = [*command, "run", *words, *image["options"], "--entrypoint", "", image["name"], *argv]
-    return {**spec, "argv": whole, "env": {**named, "PATH": SEARCH}}
+    return {**spec, "argv": whole, "env": {**named, "PATH": SEARCH}, "runs_as": None}  # Podman itself needs root
 
 
 def programs(launch: Mapping[str, Any]) -> list[int]:

@@ -232,6 +232,18 @@ def remove_groups(prefix: str) -> None:
                 os.rmdir(f"{place}/{name}")
 
 
+def remove_left(gangs: str) -> None:
+    """Remove the empty groups of gangs whose folders were below `gangs`, and whose supervisors are gone.
+
+    One whose supervisor lives may be empty just before its first program enters it.
+    """
+    start = prefix_of_all(gangs)
+    names = {name for each in hierarchies().values() for name in _names(each.parent) if name.startswith(start)}
+    for name in names:
+        if not os.path.exists(f"/proc/{name.rpartition('-')[2]}"):
+            remove_groups(name)
+
+
 def has_group(directory: str, supervisor: int) -> bool:
     """Return whether the group is there that a supervisor has made for the gang: it removes it at its own end."""
     name = f"{prefix_of(directory)}{supervisor}"

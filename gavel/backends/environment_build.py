@@ -19,6 +19,7 @@ from gavel.backends.environments import Environment, activated
 from gavel.backends.machine import boottime_s, descendants, read_json
 from gavel.backends.processes import Process, begin, start_task
 from gavel.backends.sandbox import Sandbox
+from gavel.backends.unix_users import give, let_pass, uid_of
 from gavel.child_processes import adopt_orphans, exit_text
 
 NICENESS = 10  # what trains beside it goes first
@@ -55,20 +56,18 @@ class Build:
                 [uv, "venv", "--quiet", "--allow-existing", "--python", python, self._folder], self._env
             )
         for name in ("pip", "pip3") if uv and not problem else ():
-            path = os.path.join(os.path.realpath(self._folder), "bin", name)
-            if os.path.realpath(os.path.dirname(path)) != os.path.dirname(path):
+            try:
+                write_program(os.path.join(self._folder, "bin"), name, UV_PIP.format(uv=uv), uid_of(self._launch))
+            except OSError:
                 return "made no virtual environment"
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755), "w", encoding="utf-8") as file:
-                file.write(UV_PIP.format(uv=uv))
         return problem
 
     def _call(self, argv: list[str], env: dict[str, str]) -> str:
         """Run a program to its end, and end all that it started; return "" or what happened, for a sentence."""
         self._sandbox = self._enter_sandbox()
+        runs_as = self._launch["ranks"][0].get("runs_as")
         process = start_task(
-            {"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env},
+            {"task": "setup", "argv": argv, "cwd": self._launch["cwd"], "cpus": [], "env": env, "runs_as": runs_as},
             self._launch["secrets"].values(),
             self._sandbox.begin if self._sandbox else begin,
         )
@@ -90,14 +89,23 @@ class Build:
 
     def _enter_sandbox(self) -> Sandbox | None:
         """Return a sandbox that sees what the job sees, and may write the environment; None if the job has none."""
-        if not self._launch.get("sandbox"):
-            return None
         cache = os.path.join(self._launch["setup"]["root"], "cache", self._launch["user"])
         temporary = temporary_of(self._folder)  # not the gang's, which the build outlives
-        for folder in (self._folder, cache, temporary):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._make_folders(self._folder, cache, temporary)
+        if not self._launch.get("sandbox"):
+            return None
         launch = {**self._launch, "sandbox": {**self._launch["sandbox"], "tmp": temporary}}
         return Sandbox(launch, {self._folder: "rw", cache: "rw"})
+
+    def _make_folders(self, *folders: str) -> None:
+        """Make folders for what the setup writes, which belong to its user. Raises OSError."""
+        uid, root = uid_of(self._launch), self._launch["setup"]["root"]
+        for folder in folders:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.geteuid() == 0:
+                give(folder, uid)
+        if uid:
+            let_pass((root, *map(os.path.dirname, folders)))
 
     def _exit_code(self, process: Process) -> int | None:
         """Return the exit code of the program once it has ended; reap what it left."""
@@ -131,6 +139,22 @@ class Build:
                     os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, 0)
+
+
+def write_program(folder: str, name: str, text: str, uid: int) -> None:
+    """Write a program of a user into a folder of its, whatever links it has put there meanwhile. Raises OSError."""
+    bin_folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=bin_folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(name, flags, 0o755, dir_fd=bin_folder), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o755)
+            if os.geteuid() == 0:
+                os.fchown(file.fileno(), uid, uid)
+            file.write(text)
+    finally:
+        os.close(bin_folder)
 
 
 def temporary_of(folder: str) -> str:

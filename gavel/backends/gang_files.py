@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from gavel.backends.machine import JOB_FILES
+from gavel.backends.unix_users import give, show
 
 FOR_THE_JOB = ("lease.json", "waits.json", "starts.jsonl", "ends.jsonl", "previous.failed")
 TEMPORARY = "tmp"
@@ -20,6 +21,14 @@ def make_gang_folder(folder: Path) -> None:
     for name in FOR_THE_JOB:
         if not (folder / JOB_FILES / name).is_symlink():
             (folder / JOB_FILES / name).symlink_to(os.path.join("..", name))
+
+
+def give_gang_folder(folder: Path, uid: int) -> None:
+    """Let a user write the job's parts of the folder, and read the rest. Raises OSError."""
+    if uid:
+        show(str(folder), uid)
+    for part in (JOB_FILES, TEMPORARY):
+        give(str(folder / part), uid)
 
 
 def job_files(folder: Path) -> Path:

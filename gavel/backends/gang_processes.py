@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +37,13 @@ def kill_all(home: Path) -> bool:
     if not members:
         control_groups.remove_groups(control_groups.prefix_of(str(home)))
     return bool(members)
+
+
+def end_all(gangs: Path, homes: Iterable[str]) -> None:
+    """Kill what is left of gangs that nobody adopts, whose folders are `homes`, and remove empty groups of any."""
+    for home in homes:
+        kill_all(Path(home))
+    control_groups.remove_left(str(gangs))
 
 
 def has_left(home: Path, supervisor: int) -> bool:

@@ -9,6 +9,7 @@ from gavel.backends.gang_lease import Lease
 from gavel.backends.machine import GO, READY, boottime_s, write_json
 from gavel.backends.output import Log
 from gavel.backends.sandbox_view import refusal
+from gavel.backends.unix_users import lend, uid_of
 
 POLL_S = 0.05
 
@@ -31,6 +32,7 @@ class Readiness:
         Return whether the ranks can start. Changes the launch, as it is then written again.
         """
         self._copy_code()
+        self._lend_checkpoint()
         is_ready = not self.lost and self._may_start() and self._has_all() and self._await_nodes()
         return is_ready and not self._lease.check()
 
@@ -42,9 +44,17 @@ class Readiness:
         from gavel.backends.code_copy import copy_code  # it loads more than a supervisor needs otherwise
 
         try:
-            copy_code(code["store"], code["digest"], code["copy"])
+            copy_code(code["store"], code["digest"], code["copy"], self._directory, uid_of(self._launch))
         except OSError as problem:
             self.lost = f"cannot copy its code: {problem}"
+
+    def _lend_checkpoint(self) -> None:
+        """Let the job's user read the checkpoint of another job, which is in FOLDER/JOB/NAME."""
+        try:
+            for copy in self._launch.get("lent", ()):
+                lend(copy, uid_of(self._launch), os.path.dirname(os.path.dirname(copy)))
+        except OSError as problem:
+            self.lost = f"its user cannot be given the checkpoint that it begins with: {problem}"
 
     def _may_start(self) -> bool:
         """Return whether what runs the program is on the node, and it may have the folders that it names."""

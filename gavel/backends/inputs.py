@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 from gavel.backends.input_cache import CachedInput
 from gavel.backends.output import Log
 from gavel.backends.preparation import POLL_S, PreparationFailed, job_record, locked, start_detached
+from gavel.backends.unix_users import lend, uid_of
 
 _HELD: list[int] = []  # descriptors of the versions that this supervisor's gang reads, open until it ends
 
@@ -54,6 +55,7 @@ def wait_for_inputs(launch: dict[str, Any], directory: str, log: Log, is_over: C
                     return False
                 mounted = cached.place(used["version"])
                 path = os.path.join(mounted, file_name(source))
+                lend(mounted, uid_of(launch), data["root"])
             _tell(launch, name, path, mounted)
     return True
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -60,5 +59,4 @@ def adopted_gangs(folder: StateFolder, *, lease_grace_s: float) -> Iterator[Loca
         if gang is not None:
             alive.discard(str(directory))
             yield gang
-    for home in alive:
-        gang_processes.kill_all(Path(home))
+    gang_processes.end_all(folder.gangs_dir, alive)

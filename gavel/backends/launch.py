@@ -1,5 +1,6 @@
 """The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
+import os
 import re
 import secrets
 import sys
@@ -11,20 +12,22 @@ from typing import Any
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
-from gavel.backends.gang_files import TEMPORARY, job_files
+from gavel.backends.gang_files import TEMPORARY, give_gang_folder, job_files, make_gang_folder
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.backends.runtime import bare_python
-from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox import bubblewrap, is_sandboxed
 from gavel.backends.sandbox_mounts import (
     common_folders,
     data_folders,
+    device_groups,
     device_nodes,
     interpreter_folders,
     named_paths,
     private_files,
 )
 from gavel.backends.sandbox_view import OF_ALL
+from gavel.backends.unix_users import give, let_pass, open_state
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -68,10 +71,20 @@ class Places:
         """Return where the job's own copy of its code is."""
         return self.work / "code"
 
-    def make(self) -> None:
-        """Make every folder, open to this user only."""
-        for folder in filter(None, (self.gang, self.work, self.checkpoints, self.log.parent, self.outputs)):
+    def make(self, uid: int = 0) -> None:
+        """Make every folder, open to this user only; what is the job's own belongs to `uid`. Raises OSError."""
+        own = tuple(filter(None, (self.work, self.checkpoints, self.outputs)))
+        for folder in (self.gang.parent, self.log.parent, *own):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_gang_folder(self.gang)
+        if os.geteuid() == 0:
+            around = (self.gang.parents[1], self.gang.parent, *(each.parent for each in own))
+            if uid:
+                open_state(str(self.state))
+                let_pass(map(str, around))
+            give_gang_folder(self.gang, uid)
+            for folder in own:
+                give(str(folder), uid)
 
 
 def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
@@ -79,6 +92,11 @@ def no_secrets(user: str, names: Sequence[str]) -> Mapping[str, str]:
     if names:
         raise NotFound(f"there is no secret {names[0]}")
     return {}
+
+
+def as_service(user: str) -> int:
+    """Return 0: the jobs of the user run as the user of the service."""
+    return 0
 
 
 def anywhere(user: str) -> Sequence[str]:
@@ -95,7 +113,8 @@ class Preparation:
     `image_options` are those of its `run`. `secrets_of` returns the values of a user's secrets by their names, and
     raises NotFound. `isolation`: `sandbox`, `none`, or `auto`, a sandbox where this node can make one. In it every job
     sees `shown_folders` (PATH or PATH:rw), and none sees `hidden_paths`. What jobs of a user name lies in the folders
-    that `job_folders` returns.
+    that `job_folders` returns. Programs of its jobs run as the uid that `uid_of` returns (0: as the service); it
+    raises LimitReached if there is none for them. `job_users`: the setting with the uids that there are.
     """
 
     setup_limit_s: float = 3600.0
@@ -117,6 +136,8 @@ class Preparation:
     hidden_paths: Sequence[str] = ()
     job_folders: Callable[[str], Sequence[str]] = anywhere
     secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]] = no_secrets
+    job_users: str = ""
+    uid_of: Callable[[str], int] = as_service
 
 
 PREPARATION = Preparation()
@@ -205,7 +226,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "data": _data(gang, places, theirs, secret, preparation) if gang.data else None,
         "secrets": secret,
         "image": _image(gang, places, preparation) if gang.image else None,
-        "ranks": [rank(index) for index in range(len(gang.worker_ids))],
+        "ranks": _as_user(preparation.uid_of(gang.user), [rank(index) for index in range(len(gang.worker_ids))]),
         "reserve_port": True,
         "lease_expires_boottime_s": lease_expires_boottime_s,
         "lease_grace_s": lease_grace_s,
@@ -221,18 +242,26 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
     return launch | _isolation(gang, places, launch, preparation)
 
 
+def _as_user(uid: int, ranks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the ranks with the Unix user that their programs become; 0: that of the supervisor."""
+    groups = [device_groups(each["env"]) if uid else [] for each in ranks]
+    users = [{"uid": uid, "groups": each} if uid else None for each in groups]
+    return [{**rank, "runs_as": user} for rank, user in zip(ranks, users, strict=True)]
+
+
 def _isolation(gang: LaunchGang, places: Places, launch: Mapping[str, Any], preparation: Preparation) -> dict[str, Any]:
     """Return what the job may have of its node, and its sandbox, if it gets one."""
-    is_sandboxed = preparation.isolation != "none" and not gang.image and not bubblewrap().problem
+    has_sandbox = not gang.image and is_sandboxed(preparation.isolation)
     return {
         "named": _named(gang),
+        "lent": [launch["checkpoint"]] if launch["checkpoint"] and gang.checkpoint is None else [],
         "interpreter": _interpreter(gang),
         "job_folders": list(preparation.job_folders(gang.user)),
         "hidden": _hidden(places, preparation),
         "own": _own_folders(gang, places)
         | _own_interpreter(gang, launch["python"])
         | dict.fromkeys(data_folders(launch), "ro"),
-        "sandbox": _sandbox(gang, places, launch, preparation) if is_sandboxed else None,
+        "sandbox": _sandbox(gang, places, launch, preparation) if has_sandbox else None,
     }
 
 

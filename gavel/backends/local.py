@@ -25,12 +25,13 @@ from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sandbox import missing_sandbox
 from gavel.backends.sharing import CoreSharing
 from gavel.backends.tasks import GangTasks
+from gavel.backends.unix_users import uid_of
 from gavel.backends.warm_starts import WarmStarts
 from gavel.backends.watch import Watch
 from gavel.ephemeral.matcher import Match, match
 from gavel.ephemeral.names import WORKER_UNITS
 from gavel.ephemeral.resources import GangRequest, ResourceTable
-from gavel.errors import BackendUnavailable, Conflict, NotFound, StaleVersion
+from gavel.errors import BackendUnavailable, Conflict, LimitReached, NotFound, StaleVersion
 from gavel.ports import (
     Clock,
     ExtendLease,
@@ -262,11 +263,11 @@ class LocalBackend(FolderBackend):
         places = self._folder.places(*gang.key)
         warm = self._warm.take(gang.instruction)
         try:
-            places.make()
             launch = self._launch_json(gang.instruction, places, gang.lease_boottime_s)
+            places.make(uid_of(launch))
             pid = gang.start_warm(launch, warm.begin) if warm else None
             pid = gang.start(launch, self._base) if pid is None else pid
-        except NotFound as problem:
+        except (NotFound, LimitReached) as problem:
             gang.end(GangOutcome.NOT_STARTED, str(problem))
             self._table.release(gang.key)
         except (OSError, BackendUnavailable) as problem:  # this machine's fault, not the job's: it may try again
@@ -295,9 +296,9 @@ class LocalBackend(FolderBackend):
         is_known = key in self._gangs or gang.generation < self._folder.fence(gang.job_id)
         if is_known or not self._accelerators.keys() >= set(gang.worker_ids) or not self._warm.can_prepare(gang):
             return
-        with suppress(NotFound, OSError):
-            places.work.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(NotFound, LimitReached, OSError):
             launch = self._launch_json(gang, places, self._boottime_s(gang.lease_expires_at_s))
+            places.make(uid_of(launch))
             self._warm.prepare(gang, places.gang, launch, self._base, self._boottime_s(instruction.until_s))
 
     def _running(self) -> Iterator[LocalGang]:

@@ -67,7 +67,11 @@ def write_json(path: str, value: object) -> None:
 
 
 def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    """Open a file of this user's; one of root's is also read by whom its folder is shown to (unix_users.py)."""
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    if os.geteuid() == 0 and os.fstat(file).st_gid != os.getegid():
+        os.fchmod(file, 0o640)
+    return file
 
 
 def open_plain(path: str, folder: int | None = None) -> int:
@@ -140,8 +144,7 @@ def finite(value: object) -> float:
 def append_json(path: str, value: object) -> None:
     """Append one line to a file, in one write, so that several processes may append. Raises OSError."""
     line = json.dumps(value).encode() + b"\n"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    file = os.open(path, flags, 0o600)
+    file = _open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK)
     try:
         if os.write(file, line) != len(line):
             raise OSError(f"{path}: a line was cut short, the disk is full")

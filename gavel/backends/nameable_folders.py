@@ -6,7 +6,7 @@ what this account can read, unless the setting says otherwise. Those of other us
 
 import os
 
-from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox import is_sandboxed
 from gavel.backends.sandbox_mounts import common_folders
 from gavel.backends.sandbox_view import is_in
 from gavel.config import Settings
@@ -24,8 +24,7 @@ def job_folders_of(setting: str, user: str) -> tuple[str, ...]:
 
 def is_bounded(settings: Settings, *, has_image: bool = False) -> bool:
     """Return whether anything keeps a job to these folders on this machine: a sandbox, or a container."""
-    makes_sandbox = settings.isolation == "sandbox" or (settings.isolation == "auto" and not bubblewrap().problem)
-    return has_image or makes_sandbox
+    return has_image or is_sandboxed(settings.isolation)
 
 
 def nameable_folders(settings: Settings, user: str, *, has_image: bool = False) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gavel.backends.output import Mask, shortened
 from gavel.backends.program_start import become
-from gavel.child_processes import die_with
+from gavel.child_processes import die_with, gain_no_privileges
 
 LINE_BYTES = 1 << 16
 MESSAGE_CHARACTERS = 1000
@@ -51,11 +51,18 @@ def begin(argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = N
     supervisor = os.getpid()
     pid = os.fork()
     if pid == 0:
-        become(argv, cwd, spec, (stdin, output_end, status_end), lambda: die_with(supervisor))
+        become(argv, cwd, spec, (stdin, output_end, status_end), lambda: None, lambda: _settle(spec, supervisor))
     os.close(output_end)
     os.close(status_end)
     os.set_blocking(output, False)
     return pid, output, status
+
+
+def _settle(spec: dict[str, Any], supervisor: int) -> None:
+    """In a child: end with the supervisor, which a change of the user undoes, and never be more than that user."""
+    die_with(supervisor)
+    if spec.get("runs_as"):
+        gain_no_privileges()
 
 
 def start_ranks(launch: dict[str, Any], start: Begin = begin) -> list[Process]:

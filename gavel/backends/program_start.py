@@ -15,11 +15,17 @@ PROBLEM_BYTES = 1 << 14
 
 
 def become(
-    argv: list[str], cwd: str, spec: dict[str, Any], ends: tuple[int | None, int, int], first: Callable[[], object]
+    argv: list[str],
+    cwd: str,
+    spec: dict[str, Any],
+    ends: tuple[int | None, int, int],
+    first: Callable[[], object],
+    as_user: Callable[[], object] = lambda: None,
 ) -> NoReturn:
-    """In a child: execute the program, after `first`. `ends`: its input (None: nothing to read), its output, a pipe.
+    """In a child: execute the program. `ends`: its input (None: nothing to read), its output, a pipe.
 
-    An error is written to the pipe, which closes when the program executes.
+    It calls `first` at once, and `as_user` when it is the user that `spec` names, if it names one. An error is written
+    to the pipe, which closes when the program executes.
     """
     stdin, output_end, status_end = ends
     doing = "prepare"
@@ -35,6 +41,10 @@ def become(
         doing = f"pin to cpus {spec['cpus']}"
         if spec["cpus"]:
             os.sched_setaffinity(0, spec["cpus"])
+        if user := spec.get("runs_as"):
+            doing = f"become user {user['uid']}"
+            _become_user(user["uid"], user["groups"])
+        as_user()
         doing = f"enter the working directory {cwd!r}"
         os.chdir(cwd)
         doing = f"run the program {argv[0]!r} (PATH is {spec['env'].get('PATH', '')!r})"
@@ -44,6 +54,14 @@ def become(
         os.write(status_end, f"cannot {doing}: {reason}".encode("utf-8", "replace")[:PROBLEM_BYTES])
     finally:
         os._exit(127)
+
+
+def _become_user(uid: int, groups: list[int]) -> None:
+    """Give up what this process may do as root, for good."""
+    os.umask(0o077)
+    os.setgroups(groups)
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
 
 
 def _offer_to_kernel() -> None:

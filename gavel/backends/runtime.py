@@ -27,6 +27,7 @@ def runtime_dir(state_dir: Path) -> Path:
     folder = state_dir / "runtime" / digest
     if not folder.is_dir():
         _write(folder, files)
+    _let_all_read(folder)
     return folder
 
 
@@ -50,6 +51,7 @@ def bare_python(state_dir: Path) -> Path:
     folder = state_dir / "interpreters" / hashlib.sha256(version.encode()).hexdigest()[:12]
     if not (folder / "bin" / "python").exists():
         _make(folder, lambda temporary: _Bare().create(temporary))
+    _let_all_read(folder)
     return folder / "bin" / "python"
 
 
@@ -71,6 +73,16 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
         compileall.compile_dir(temporary, quiet=2)  # a job cannot store what Python makes of it
 
     _make(folder, write)
+
+
+def _let_all_read(folder: Path) -> None:
+    """Let users of jobs read the folder, whatever the umask of the service was: nothing in it is secret."""
+    if folder.stat().st_mode & 0o005 != 0o005:
+        for path in folder.rglob("*"):
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+        folder.parent.chmod(0o711)
+        folder.chmod(0o755)
 
 
 def _make(folder: Path, write: Callable[[Path], object]) -> None:

@@ -53,6 +53,11 @@ def bubblewrap() -> Bubblewrap:
     return Bubblewrap(path, version, f"{path} makes no sandbox here: {words}" if tried.returncode else "")
 
 
+def is_sandboxed(isolation: str) -> bool:
+    """Return whether jobs without an image run in a sandbox here, or else not at all."""
+    return isolation == "sandbox" or (isolation == "auto" and not bubblewrap().problem)
+
+
 def missing_sandbox(isolation: str) -> str:
     """Return why no job can run on this node, whose jobs must run in a sandbox; "" if they can, or need none."""
     problem = bubblewrap().problem if isolation == "sandbox" else ""
@@ -110,7 +115,8 @@ class Sandbox:
         """Start a program as `processes.begin` does; the pid is that outside. Raises OSError if there is no sandbox."""
         output, output_end = os.pipe2(os.O_CLOEXEC)
         status, status_end = os.pipe2(os.O_CLOEXEC)
-        text = _memory_file({"argv": argv, "cwd": cwd, "cpus": spec["cpus"], "env": spec["env"]})
+        given = {"cpus": spec["cpus"], "env": spec["env"], "runs_as": spec.get("runs_as")}
+        text = _memory_file({"argv": argv, "cwd": cwd, **given})
         self._number += 1
         try:
             ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]

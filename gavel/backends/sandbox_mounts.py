@@ -107,6 +107,12 @@ def device_nodes(env: Mapping[str, str]) -> list[str]:
     return sorted({path for path in nodes if os.path.exists(path)})
 
 
+def device_groups(env: Mapping[str, str]) -> list[int]:
+    """Return the groups that a user needs for the devices which the variables of a rank grant."""
+    states = map(os.stat, device_nodes(env))
+    return sorted({state.st_gid for state in states if state.st_mode & 0o060 == 0o060} - {0})
+
+
 def _gpus(named: Sequence[str]) -> list[str]:
     """Return the node of each GPU; those of all where one is named otherwise than by its UUID, as parts of GPUs are."""
     minors = _minors()

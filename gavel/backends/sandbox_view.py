@@ -7,9 +7,14 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gavel.backends.unix_users import uid_of
+
 NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--die-with-parent", "--as-pid-1", "--cap-drop", "ALL")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/sys", "/nix")
 """Folders of the operating system and of what is installed for all: visible to every job, and read-only."""
+
+FOR_USERS = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_DAC_READ_SEARCH")
+"""Of root's rights what the first process keeps where programs are users of their own: to start, signal and check."""
 
 OF_THE_KERNEL = ("/proc/sys", "/proc/acpi", "/proc/scsi", "/proc/fs")
 OF_ALL = (
@@ -97,15 +102,17 @@ def _check_place(launch: Mapping[str, Any], extra: Mapping[str, str], path: str,
 def arguments(launch: Mapping[str, Any], view: Mapping[str, str]) -> Iterator[str]:
     """Yield the arguments of bubblewrap: namespaces, then what is mounted, a folder before what is in it."""
     sandbox = launch["sandbox"]
-    yield from (*NAMESPACES, "--proc", "/proc")
+    users = FOR_USERS if uid_of(launch) else ()
+    yield from (*NAMESPACES, *(word for each in users for word in ("--cap-add", each)), "--proc", "/proc")
     for path in filter(os.path.exists, OF_THE_KERNEL):  # bubblewrap leaves some that root may write
         yield from ("--ro-bind", path, path)
-    yield from ("--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/run")  # noqa: S108
+    yield from ("--dev", "/dev", *(("--perms", "1777") if users else ()), "--tmpfs", "/dev/shm", "--tmpfs", "/run")  # noqa: S108
     for place in ("/tmp", "/var/tmp"):  # noqa: S108  the job's own
         yield from ("--bind", sandbox["tmp"], place)
     for path in sandbox["devices"]:
         yield from ("--dev-bind", path, path)
     for path in sorted(view, key=lambda each: each.split("/")):
+        yield from _made_around(path, view) if users else ()
         yield from _mounted(path, view[path])
     for path in ("/", *(path for path, kind in view.items() if kind == "hidden" and os.path.isdir(path))):
         yield from ("--remount-ro", path)
@@ -157,6 +164,15 @@ def _kind_above(path: str, view: Mapping[str, str]) -> str:
         if path in view:
             return view[path]
     return ""
+
+
+def _made_around(path: str, view: Mapping[str, str]) -> Iterator[str]:
+    """Yield what makes the folders around a mount such that every user may pass them: bubblewrap closes its own."""
+    parts = path.split("/")
+    for count in range(2, len(parts)):
+        around = "/".join(parts[:count])
+        if around not in view and _kind_above(around, view) not in ("ro", "rw"):
+            yield from ("--perms", "0755", "--dir", around)
 
 
 def _mounted(path: str, kind: str) -> tuple[str, ...]:

@@ -85,6 +85,7 @@ class GangTasks:
             "argv": list(task.argv),
             "cwd": launch["cwd"],
             "cpus": sorted({cpu for rank in ranks for cpu in rank["cpus"]}),
+            "runs_as": ranks[0].get("runs_as"),
             "env": {**ranks[0]["env"], **task.env, "GAVEL_TASK": task.name},
         }
         append_json(self._paths["starts"], record)

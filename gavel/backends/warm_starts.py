@@ -15,7 +15,8 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.gang import SUPERVISE, GangKey, spawn
-from gavel.backends.gang_files import make_gang_folder, remove_gang_folder
+from gavel.backends.gang_files import give_gang_folder, make_gang_folder, remove_gang_folder
+from gavel.backends.unix_users import uid_of
 from gavel.backends.warm_ranks import GO, WAITING
 from gavel.ports import LaunchGang
 
@@ -79,6 +80,8 @@ class WarmStarts:
         remove_gang_folder(home)
         home.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_gang_folder(home)  # the sandbox of its programs shows it
+        if os.geteuid() == 0:
+            give_gang_folder(home, uid_of(launch))
         folder = self._folder / secrets.token_hex(8)
         folder.mkdir(mode=0o700, parents=True)
         warm = {"service_pid": os.getpid(), "until_boottime_s": until_boottime_s, "launch": launch}

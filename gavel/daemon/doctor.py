@@ -13,10 +13,11 @@ from gavel.backends.containers import SEARCH
 from gavel.backends.containers import image_command as command_for_images
 from gavel.backends.control_groups import PROCESSES, Hierarchy, hierarchies, problem_of_groups, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
+from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.meeting import DEVICES
 from gavel.backends.nameable_folders import ANYWHERE, is_bounded
 from gavel.backends.ray.shared_folder import is_mounted
-from gavel.backends.sandbox import bubblewrap
+from gavel.backends.sandbox import bubblewrap, is_sandboxed
 from gavel.config import Settings
 from gavel.daemon.doctor_doors import ways_in
 from gavel.errors import GavelError
@@ -38,6 +39,7 @@ def findings(settings: Settings) -> Iterator[Finding]:
     yield _podman(settings.image_command)
     yield _sandbox(settings.isolation)
     yield _job_folders(settings)
+    yield _job_users(settings)
     groups = hierarchies()
     yield _limits(groups)
     yield _leftovers(settings.isolation, groups)
@@ -121,10 +123,22 @@ def _job_folders(settings: Settings) -> Finding:
     return Finding(about=name, verdict="ok", text=text)
 
 
+def _job_users(settings: Settings) -> Finding:
+    """Return which Unix users jobs run as."""
+    name = "job users"
+    if problem := problem_of_job_users(settings.job_users, settings.state_dir, settings.isolation):
+        return Finding(about=name, verdict="problem", text=problem)
+    if settings.job_users:
+        text = f"the jobs of each user run as a Unix user of their own, of {settings.job_users} (job_users)"
+        return Finding(about=name, verdict="ok", text=text)
+    text = f"jobs of all users run as the user of the service, uid {os.geteuid()} (job_users is not set)"
+    return Finding(about=name, verdict="ok" if is_sandboxed(settings.isolation) else "note", text=text)
+
+
 def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:
     """Return what ends the processes that a job leaves, also where its program hides them and kills its supervisor."""
     group = "" if (problem := problem_of_groups(groups)) else f"control group (version {groups[PROCESSES].version})"
-    sandbox = "" if isolation == "none" or bubblewrap().problem else "sandbox"
+    sandbox = "sandbox" if is_sandboxed(isolation) else ""
     if ends := " and its ".join(filter(None, (group, sandbox))):
         return Finding(about="leftovers", verdict="ok", text=f"what a job leaves running ends with its {ends}")
     text = f"a job that kills its supervisor can leave processes: it has no sandbox, and {problem}"

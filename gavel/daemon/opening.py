@@ -10,6 +10,7 @@ from gavel.config import Settings
 from gavel.daemon.wake import Doorbell
 from gavel.store.database import checked_url
 from gavel.store.sql import SqlStore
+from gavel.types.job_uids import uids_of
 
 YOUNG, MIDDLE, ALL = 20_000, 10, 100  # thresholds of gc.set_threshold: new objects, then counts of younger collections
 
@@ -33,6 +34,7 @@ def open_store(settings: Settings, stack: ExitStack, on_change: Callable[[], Non
         keep_rounds=settings.keep_rounds,
         keep_events_s=settings.keep_events_s,
         jobs_per_user=settings.unfinished_jobs_per_user,
+        job_uids=uids_of(settings.job_users),
     )
     store = opened() if on_change is None else opened(on_change=on_change)
     stack.callback(store.close)

@@ -39,6 +39,7 @@ from gavel.runner import SubprocessRunner
 from gavel.simulator.simulated_backend import SimulatedBackend, simulated_cluster
 from gavel.store.sql import SqlStore
 from gavel.types import JobId, Term
+from gavel.types.job_uids import uids_of
 
 ServedBackend = LocalBackend | RayBackend | SimulatedBackend
 
@@ -111,7 +112,7 @@ class Parts:
             lease_grace_s=settings.lease_grace_s,
             log_bytes_per_job=settings.job_log_bytes,
             output_bytes_per_job=settings.output_bytes,
-            preparation=_preparation(settings),
+            preparation=self._preparation(),
             environment=self._environment(),
             term=term,
             node_of=node_of_workers(self.store.cluster(), [each.plan for each in self.store.snapshot().round_records]),
@@ -132,10 +133,14 @@ class Parts:
             output_bytes_per_job=settings.output_bytes,
             warm_memory_bytes=settings.warm_memory_bytes,
             on_change=self.clock.wake,
-            preparation=_preparation(settings),
+            preparation=self._preparation(),
             environment=self._environment(),
             term=term,
         )
+
+    def _preparation(self) -> Preparation:
+        prepared, uids = _preparation(self.settings), uids_of(self.settings.job_users)
+        return replace(prepared, uid_of=lambda user: self.store.job_users.uid_of(user, uids)) if uids else prepared
 
     def _environment(self) -> dict[str, str]:
         return {"GAVEL_URL": self.settings.public_url or self.url}
@@ -175,6 +180,7 @@ def _preparation(settings: Settings) -> Preparation:
         shown_folders=tuple(settings.sandbox_folders.split()),
         job_folders=partial(job_folders_of, settings.job_folders),
         hidden_paths=_private_paths(settings),
+        job_users=settings.job_users,
         secrets_of=secret_store(settings).values,
     )
 

@@ -13,6 +13,7 @@ import structlog
 
 from gavel.backends.folder import log_path
 from gavel.backends.folder_backend import logged
+from gavel.backends.job_users import problem_of_job_users
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.child import Order, SchedulerProcess
@@ -20,7 +21,7 @@ from gavel.daemon.doctor import findings
 from gavel.daemon.keys import TOKEN_FILE, Address, operator_token
 from gavel.daemon.leading import Candidate
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
-from gavel.errors import GavelError
+from gavel.errors import BackendUnavailable, GavelError
 from gavel.logs import claim_log, configure_logs
 from gavel.policies.registry import load
 from gavel.store.sql import SqlStore
@@ -56,6 +57,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_
 
 
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack, is_api_only: bool) -> int:
+    _check_job_users(settings)
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     configure_logs(stack.enter_context(claim_log(settings.state_dir, "service")))
     listener = _listen(settings, stack)
@@ -76,6 +78,19 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     _run(services, listener)
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
+
+
+def _check_job_users(settings: Settings) -> None:
+    """Raise BackendUnavailable if jobs are to run as users of their own and cannot.
+
+    Else close to others what this process makes from now on, as these users pass its state folder.
+    On a Ray cluster each node says for itself whether its jobs can pass its folders.
+    """
+    if settings.job_users:
+        isolation = settings.isolation if settings.backend == "local" else "sandbox"
+        if problem := problem_of_job_users(settings.job_users, settings.state_dir, isolation):
+            raise BackendUnavailable(problem)
+        os.umask(0o077)
 
 
 def _begin_to_schedule(

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from gavel.ports.estimator import ThroughputEstimate
 from gavel.ports.federated import FederatedStore
+from gavel.ports.job_users import JobUserStore
 from gavel.ports.notifications import NotificationStore
 from gavel.types import (
     ApplicationResource,
@@ -303,6 +304,10 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     @property
     def federated(self) -> FederatedStore:
         """Which user each person at an OpenID provider is."""
+
+    @property
+    def job_users(self) -> JobUserStore:
+        """Which uid the jobs of each user run as."""
 
     @property
     def cache_version(self) -> int:

@@ -147,7 +147,7 @@ class LeanWorld:
         """Decide by these settings from the next round on. Gangs stay where they are until a round moves them."""
         self._settings = settings
         self._decider, self._packing = self._decider_by(settings), self._packing_by(settings)
-        self._solved_at_change = None
+        self._solved_for = None
 
     def _decider_by(self, settings: Settings) -> Decider:
         return Decider(runner=self._runner, fallback=EqualShare(), settings=settings)

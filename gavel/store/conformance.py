@@ -15,6 +15,7 @@ from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store import (
     conformance_api,
     conformance_federated,
+    conformance_job_users,
     conformance_live,
     conformance_notifications,
     conformance_operations,
@@ -351,5 +352,6 @@ API_CHECKS: tuple[Callable[[WholeStore], None], ...] = (
     *conformance_live.CHECKS,
     *conformance_notifications.CHECKS,
     *conformance_federated.CHECKS,
+    *conformance_job_users.CHECKS,
 )
 """Of ApiStore, for a store that passes the others, too."""

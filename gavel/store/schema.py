@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0014")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -293,6 +293,14 @@ class FederatedIdentityRow(Base):
     subject: Mapped[str] = mapped_column(primary_key=True)
     user_name: Mapped[str] = mapped_column(unique=True)
     token_hash: Mapped[str | None]
+
+
+class JobUserRow(Base):
+    """The uid that the jobs of a user run as, for ever."""
+
+    __tablename__ = "job_users"
+    user_name: Mapped[str] = mapped_column(primary_key=True)
+    uid: Mapped[int] = mapped_column(unique=True)
 
 
 class AuditRow(Base):

@@ -40,6 +40,7 @@ from gavel.store import (
 from gavel.store.database import open_database
 from gavel.store.federated import FederatedIdentities
 from gavel.store.feed import feed
+from gavel.store.job_users import JobUsers
 from gavel.store.leadership import Leadership
 from gavel.store.metric_points import metric_points
 from gavel.store.notices import Listener
@@ -83,7 +84,8 @@ class SqlStore:
     neither wait nor raise, since it is the writer's thread that calls it. `busy_timeout_s` bounds
     the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
     are events and decisions of rounds after `keep_events_s`. A user may have `jobs_per_user` unfinished jobs (None: any
-    number). `cache_version`: see `gavel.ports.ApiStore`.
+    number). A user who submits a job is given one of `job_uids`, if there are any. `cache_version`: see
+    `gavel.ports.ApiStore`.
     Raises StoreUnavailable for a database that cannot be opened, is damaged, or was written by a newer Gavel.
     """
 
@@ -95,6 +97,7 @@ class SqlStore:
         keep_rounds: int = KEEP_ROUNDS,
         keep_events_s: float = KEEP_EVENTS_S,
         jobs_per_user: int | None = None,
+        job_uids: Sequence[int] = (),
         busy_timeout_s: float = 5.0,
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
@@ -103,10 +106,11 @@ class SqlStore:
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
         self.notifications = Notifications(self._read, self._writer.write)
         self.federated = FederatedIdentities(self._read, self._write)
+        self.job_users = JobUsers(self._read, self._writer.write)
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
-        self._books = Books(ids=self._ids, jobs_per_user=jobs_per_user)
+        self._books = Books(ids=self._ids, jobs_per_user=jobs_per_user, uids=job_uids)
         self.cache_version = 0
         self._snapshot = queries.SnapshotCache()
         hears_others = on_change is not _nothing and self._write_engine.dialect.name == "postgresql"

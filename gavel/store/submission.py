@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, insert, select
 from gavel.errors import GavelError, KeyReused
 from gavel.ports import JobEvent, JobFilter, Submitted
 from gavel.store import codec, queries
+from gavel.store.job_users import give_uid
 from gavel.store.rules import ACTIVE, JobIds, check_limits, new_jobs, unmet
 from gavel.store.schema import IdempotencyKeyRow, JobRow, TierRow
 from gavel.store.user_requests import add_events, add_labels
@@ -84,6 +85,7 @@ class Books:
 
     ids: JobIds
     jobs_per_user: int | None = None
+    uids: Sequence[int] = ()  # that jobs run as, one for each user
     unfinished: Unfinished = field(default_factory=Unfinished)
 
 
@@ -162,6 +164,8 @@ class _Group:
         waits = unmet({job_id for spec in wanted.specs for job_id in spec.after}, self._states)
         if self._limits:
             self._books.unfinished.check(self._tx, wanted.specs, self._limits, self._made)
+        if self._books.uids:
+            give_uid(self._tx, wanted.specs[0].user, self._books.uids)
         ids, now_s = self._books.ids, wanted.now_s
         jobs = new_jobs(wanted.specs, ids, now_s, waits_for=waits, is_array=wanted.is_array)
         self._books.unfinished.add(wanted.specs)

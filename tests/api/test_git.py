@@ -64,7 +64,7 @@ def server(work: Path) -> Iterator[GitServer]:
 
 
 def files(service: Service, digest: str, to: Path) -> dict[str, str]:
-    copy_code(str(service.settings.state_dir / "code"), digest, str(to))
+    copy_code(str(service.settings.state_dir / "code"), digest, str(to), str(to.parent))
     return {str(each.relative_to(to)): each.read_text() for each in to.rglob("*") if each.is_file()}
 
 

@@ -37,17 +37,18 @@ def test_a_copy_has_what_was_stored(files: dict[str, bytes], tmp_path_factory: p
     whole = {path: files[path] for path in files if not any(other.startswith(f"{path}/") for other in files)}
     folder = tmp_path_factory.mktemp("one")
     digest = stored(CodeStore(folder, limit_bytes=LIMIT_BYTES, kept_s=3600), whole)
-    copy_code(str(folder / "code"), digest, str(folder / "copy"))
+    copy_code(str(folder / "code"), digest, str(folder / "copy"), str(folder))
     assert read(folder / "copy") == whole
 
 
 def test_a_job_that_changes_its_copy_changes_nothing_else(store: CodeStore, tmp_path: Path) -> None:
     digest = stored(store, {"train.py": b"first"})
-    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"))
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"), str(tmp_path))
     with open(tmp_path / "one" / "train.py", "r+b") as file:
         file.write(b"other")
-    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"))  # the job's next gang goes on with its own files
-    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "two"))
+    # The job's next gang goes on with its own files.
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "one"), str(tmp_path))
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "two"), str(tmp_path))
     assert read(tmp_path / "one") == {"train.py": b"other"} and read(tmp_path / "two") == {"train.py": b"first"}
 
 
@@ -55,7 +56,7 @@ def test_links_and_programs_stay_what_they_are(store: CodeStore, tmp_path: Path)
     program = replace(described("run", b"#!/bin/sh\n"), is_executable=True)
     digest, _ = store.put([program, TreeFile(path="latest", target="run")])
     store.put_chunks(digest, packed([b"#!/bin/sh\n"]))
-    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"), str(tmp_path))
     assert os.access(tmp_path / "copy" / "run", os.X_OK) and os.readlink(tmp_path / "copy" / "latest") == "run"
 
 
@@ -114,10 +115,10 @@ def test_a_chunk_that_was_cut_short_is_asked_for_again(store: CodeStore, tmp_pat
     path = Path(chunk_path(str(tmp_path / "code"), digest_of(b"whole")))
     path.write_bytes(b"who")
     with pytest.raises(OSError, match="cut short"):
-        copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+        copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"), str(tmp_path))
     assert not (tmp_path / "copy").exists()
     assert stored(store, {"a": b"whole"}) == digest
-    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"))
+    copy_code(str(tmp_path / "code"), digest, str(tmp_path / "copy"), str(tmp_path))
     assert read(tmp_path / "copy") == {"a": b"whole"}
 
 

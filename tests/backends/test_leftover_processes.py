@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from gavel.backends import machine
 from gavel.backends.control_groups import ControlGroup, Hierarchy, hierarchies, prefix_of, problem_of_groups
 from gavel.backends.harness import exit_of, is_in
 from gavel.backends.sandbox import bubblewrap
 from gavel.types import GangOutcome, GangState
-from tests.backends.clusters import LocalHarness, directory, eventually, script
+from tests.backends.clusters import LocalHarness, directory, eventually, processes_of, script
 
 needs_groups = pytest.mark.skipif(
     bool(problem_of_groups(hierarchies())), reason=problem_of_groups(hierarchies()) or "there are control groups"
@@ -116,6 +117,24 @@ def test_a_restarted_service_ends_what_was_left_meanwhile(harness: LocalHarness,
     eventually(lambda: sleepers(seconds) == [])
 
 
+@needs_groups
+def test_a_restarted_service_removes_the_empty_group_of_a_supervisor_that_was_killed(harness: LocalHarness) -> None:
+    """1 the supervisor is killed, and its rank ends, 2 nothing else names it, 3 the group of one that runs stays."""
+    reopen(harness, isolation="none")
+    harness.backend.execute(script(harness, "exec sleep 60"))
+    harness.backend.execute(script(harness, "exec sleep 60", "b-0", job_id="j2"))
+    harness.wait_until(is_in(GangState.RUNNING, "j1", "j2"))
+    harness.crash()
+    supervisor = machine.read_json(str(directory(harness, "j1") / "supervisor.json"))["pid"]
+    os.kill(supervisor, signal.SIGKILL)
+    os.waitpid(supervisor, 0)
+    eventually(lambda: not processes_of(harness.folder, str(directory(harness, "j1"))))
+    (directory(harness, "j1") / "gang.json").write_text("{")
+    assert groups_of(harness) != []
+    harness.recover()
+    assert groups_of(harness) == [] and groups_of(harness, "j2") != []
+
+
 def after(harness: LocalHarness, program: str, seconds: str, isolation: str) -> Any:
     """The gang of the program, once it has ended."""
     reopen(harness, isolation=isolation)
@@ -130,9 +149,9 @@ def reopen(harness: LocalHarness, isolation: str) -> None:
     harness.backend = harness.open(preparation=harness.preparation(isolation=isolation))
 
 
-def groups_of(harness: LocalHarness) -> list[Path]:
+def groups_of(harness: LocalHarness, job_id: str = "j1") -> list[Path]:
     """The control groups of gangs of this state folder that are there."""
-    start = prefix_of(str(harness.folder / "gangs" / "j1" / "1"))
+    start = prefix_of(str(harness.folder / "gangs" / job_id / "1"))
     return [path for each in hierarchies().values() for path in Path(each.parent).glob(f"{start}*")]
 
 

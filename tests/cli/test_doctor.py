@@ -94,7 +94,7 @@ def test_the_command_prints_a_table_and_ends_with_1_if_something_is_to_be_mended
 
 def test_it_says_what_ends_the_processes_that_a_job_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def report(isolation: str, problem_of_groups: str) -> tuple[str, str]:
-        monkeypatch.setattr("gavel.daemon.doctor.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
+        monkeypatch.setattr("gavel.backends.sandbox.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
         monkeypatch.setattr("gavel.daemon.doctor.problem_of_groups", lambda groups: problem_of_groups)
         monkeypatch.setattr("gavel.daemon.doctor.hierarchies", lambda: {"processes": Hierarchy("processes", 2, "", "")})
         (finding,) = of("leftovers", Settings(state_dir=tmp_path, isolation=isolation))  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_it_says_what_ends_the_processes_that_a_job_leaves(tmp_path: Path, monke
 
 
 def test_it_says_which_files_jobs_may_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gavel.backends.nameable_folders.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
+    monkeypatch.setattr("gavel.backends.sandbox.bubblewrap", lambda: Bubblewrap("/usr/bin/bwrap", "0.8.0"))
 
     def report(**over: str) -> tuple[str, str]:
         (finding,) = of("job folders", Settings(state_dir=tmp_path, **over))  # type: ignore[arg-type]
@@ -120,3 +120,16 @@ def test_it_says_which_files_jobs_may_name(tmp_path: Path, monkeypatch: pytest.M
     assert report(job_folders="/home/{user}") == ("ok", "jobs may name what is in /home/{user} (job_folders)")
     assert report(job_folders="/")[0] == "note"
     assert report(isolation="none")[0] == "note"
+
+
+def test_it_says_which_unix_users_jobs_run_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def report(**over: str) -> tuple[str, str]:
+        (finding,) = of("job users", Settings(state_dir=tmp_path, **over))  # type: ignore[arg-type]
+        return finding.verdict, finding.text
+
+    assert report(isolation="none")[0] == "note"
+    monkeypatch.setattr("gavel.backends.job_users.os.geteuid", lambda: 0)
+    ok = "the jobs of each user run as a Unix user of their own, of 2000000-2000009 (job_users)"
+    assert report(job_users="2000000-2000009", isolation="sandbox") == ("ok", ok)
+    monkeypatch.setattr("gavel.backends.job_users.os.geteuid", lambda: 1000)
+    assert report(job_users="2000000-2000009")[0] == "problem"

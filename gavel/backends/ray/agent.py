@@ -5,6 +5,7 @@ Ray: when the agent, Ray or the service is gone, gangs run on to the end of thei
 adopts them. `NodeAgent` itself does not use Ray.
 """
 
+import os
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT
 from gavel.backends.isolation import isolated
+from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.launch import base_environment
 from gavel.backends.ray.code_fetch import CodeFetches
 from gavel.backends.ray.housekeeping import Housekeeping
@@ -66,6 +68,9 @@ class NodeAgent:
             self._epoch = order.epoch
             machine.write_json(str(self._epoch_path), {"epoch": order.epoch})
         self._problem = self._shared.problem(order.folder) or missing_sandbox(order.isolation)
+        self._problem = self._problem or problem_of_job_users(order.job_users, self._folder.gangs_dir, order.isolation)
+        if order.job_users:
+            os.umask(0o077)  # users of jobs pass the node's folder
         for wanted in order.shards:
             self._obey_alone(wanted)
         self._code.take(order.code)
@@ -166,8 +171,8 @@ class NodeAgent:
                 continue
             if shard is not None:
                 self._know(shard)
-        for home in alive - {str(self._folder.places(*key).gang) for key in self._shards}:
-            gang_processes.kill_all(Path(home))
+        ours = {str(self._folder.places(*key).gang) for key in self._shards}
+        gang_processes.end_all(self._folder.gangs_dir, alive - ours)
 
     def _know(self, shard: Shard) -> None:
         self._shards[shard.key] = shard

@@ -19,6 +19,7 @@ from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import FolderBackend, answering
 from gavel.backends.gang import GangKey
 from gavel.backends.launch import PREPARATION, Preparation
+from gavel.backends.ray import orders
 from gavel.backends.ray.allocations import Holdings
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import LOST_MARGIN_S, RayGang, stored_gangs
@@ -26,7 +27,6 @@ from gavel.backends.ray.job_logs import JobLogs
 from gavel.backends.ray.link import Link
 from gavel.backends.ray.lost import LostParts
 from gavel.backends.ray.nodes import Numbering
-from gavel.backends.ray.orders import Forgetting, LaunchSettings, parts_of, ports_in_use, shards_wanted
 from gavel.backends.ray.protocol import (
     NodeLink,
     Order,
@@ -92,7 +92,7 @@ class RayBackend(FolderBackend):
         open_link: Callable[[RaySettings, Path], NodeLink] = Link,
     ) -> None:
         self._clock = clock
-        self._settings = LaunchSettings(
+        self._settings = orders.LaunchSettings(
             environment=dict(environment or {}),
             lease_grace_s=lease_grace_s,
             log_bytes=log_bytes_per_job,
@@ -104,7 +104,7 @@ class RayBackend(FolderBackend):
         self._keep_code_s = ray.keep_code_s
         self._epoch = epoch_of(term, clock.now_s())
         self._gangs: dict[GangKey, RayGang] = {}
-        self._forgetting = Forgetting()
+        self._forgetting = orders.Forgetting()
         self._sharing = CoreSharing([])
         self._cluster = Cluster()
         self._retention = Retention(self._settings.checkpoints)
@@ -237,7 +237,7 @@ class RayBackend(FolderBackend):
     def _exchange(self, views: Iterable[NodeView], *, limit_s: float, groups: Collection[str] = ()) -> frozenset[str]:
         """Send these nodes their orders and take their answers; return the names of the held groups."""
         gangs = [*self._gangs.values()]
-        shards = {view.node.ray_id: shards_wanted(view, gangs, self._forgetting) for view in views}
+        shards = {view.node.ray_id: orders.shards_wanted(view, gangs, self._forgetting) for view in views}
         wanted = Wanted(
             groups=self._holdings.groups(gangs),
             is_whole=self._fleet.is_met,
@@ -251,8 +251,8 @@ class RayBackend(FolderBackend):
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
         folder = None if self._shared is None else self._shared.wanted()
-        kept, isolation = self._keep_code_s, self._settings.preparation.isolation
-        return Order(epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder, isolation=isolation)
+        kept = self._keep_code_s
+        return orders.order_to_node(self._settings, epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
@@ -331,15 +331,15 @@ class RayBackend(FolderBackend):
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
 
     def _divide(self, gang: RayGang) -> bool:
-        in_use = partial(ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
-        parts = parts_of(gang, self._fleet, self._settings, in_use)
+        in_use = partial(orders.ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
+        parts = orders.parts_of(gang, self._fleet, self._settings, in_use)
         if parts is None:
             return False
-        gang.read_secrets(self._settings.preparation.secrets_of)
+        gang.read_of_user(self._settings.preparation)
         if gang.state is GangState.ENDED:
             self._holdings.table.release(gang.key)
         else:
-            gang.parts, gang.state = parts, GangState.RUNNING
+            gang.begin(parts)
         self._remember(gang)  # before any node hears of it
         return gang.state is GangState.RUNNING
 

@@ -49,6 +49,7 @@ class CheckpointFetch:
         except Exception as problem:  # of whichever storage this is
             with suppress(OSError):  # the disk is full: the job waits to its limit
                 write_durable(self._gang / FAILED, str(problem).encode())
+                (self._gang / FAILED).chmod(0o640)  # the job's user is the group of the gang's folder, if it has one
 
     def _fetch(self) -> None:
         remote = RemoteCheckpoints(self._url)

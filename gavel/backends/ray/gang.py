@@ -2,7 +2,7 @@
 
 import shutil
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from gavel.backends.folder import StateFolder
 from gavel.backends.folder_backend import REPORTS_KEPT
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT, launch_from, record_of
+from gavel.backends.launch import Preparation
 from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
 from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
-from gavel.errors import BackendUnavailable, NotFound
+from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
@@ -101,7 +102,8 @@ class Part:
 class RayGang:
     """A gang from its launch until it is forgotten. `state` moves only forward: WAITING, RUNNING, ENDED.
 
-    `secrets`: the values that its nodes are told; None: they are not read yet, or cannot be.
+    `secrets`: the values that its nodes are told; None: they are not read yet, or cannot be. `uid`: that its programs
+    run as there; 0: that of the node's agent.
     """
 
     instruction: LaunchGang
@@ -117,6 +119,7 @@ class RayGang:
     fresh: list[Report] = field(default_factory=list)  # not returned to the scheduler yet
     remembered_boottime_s: float = 0.0
     secrets: Mapping[str, str] | None = field(default=None, repr=False)
+    uid: int = 0
 
     @property
     def key(self) -> GangKey:
@@ -193,14 +196,20 @@ class RayGang:
         """Return True while the job has secrets whose values are not here."""
         return bool(self.instruction.secrets) and self.secrets is None
 
-    def read_secrets(self, secrets_of: Callable[[str, Sequence[str]], Mapping[str, str]]) -> None:
-        """Read the values of the job's secrets, to be told to its nodes; end a gang that cannot have them."""
+    def read_of_user(self, preparation: Preparation) -> None:
+        """Read secrets and uid of the job's user, to be told to its nodes; end a gang that cannot have them."""
         try:
-            self.secrets = secrets_of(self.instruction.user, self.instruction.secrets)
-        except NotFound as problem:
+            self.secrets = preparation.secrets_of(self.instruction.user, self.instruction.secrets)
+            self.uid = preparation.uid_of(self.instruction.user)
+        except (NotFound, LimitReached) as problem:
             self.end(GangExit(outcome=GangOutcome.NOT_STARTED, message=str(problem)))
         except (OSError, BackendUnavailable) as problem:  # the service's fault, not the job's: it may try again
             self.end(GangExit(outcome=GangOutcome.LOST, message=f"cannot start: {problem}"))
+
+    def begin(self, parts: Mapping[str, Part]) -> None:
+        """Take the parts that it is divided into: from now on its nodes are to run them."""
+        self.parts = {node: replace(each, launch=replace(each.launch, uid=self.uid)) for node, each in parts.items()}
+        self.state = GangState.RUNNING
 
     def stop(self, reason: str) -> None:
         """Ask a running gang to end in good order; end a waiting one."""

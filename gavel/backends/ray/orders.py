@@ -9,7 +9,8 @@ from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.meeting import meeting_place
 from gavel.backends.ray.fleet import Fleet, NodeView
 from gavel.backends.ray.gang import Part, RayGang
-from gavel.backends.ray.protocol import ShardLaunch, ShardWanted
+from gavel.backends.ray.protocol import Order, ShardLaunch, ShardWanted
+from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.types import GangState
 
 PORTS_PER_GANG = 2
@@ -115,6 +116,25 @@ def parts_of(
             node=view.node.name, launch=launch, lease_boottime_s=0.0, lease_node_boottime_s=0.0
         )
     return parts
+
+
+def order_to_node(
+    settings: LaunchSettings,
+    *,
+    epoch: int,
+    shards: tuple[ShardWanted, ...],
+    keep_code_s: float,
+    folder: SharedFolder | None,
+) -> Order:
+    """Return the order to a node that is to have these shards."""
+    return Order(
+        epoch=epoch,
+        shards=shards,
+        keep_code_s=keep_code_s,
+        folder=folder,
+        isolation=settings.preparation.isolation,
+        job_users=settings.preparation.job_users,
+    )
 
 
 def shards_wanted(view: NodeView, gangs: Iterable[RayGang], forgetting: Forgetting) -> tuple[ShardWanted, ...]:

@@ -15,7 +15,7 @@ from gavel.backends.ray.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 5
+PROTOCOL = 6
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 NAMESPACE = "gavel"
@@ -74,6 +74,7 @@ class ShardLaunch:
     isolation: str = "auto"
     shown_folders: tuple[str, ...] = ()
     job_folders: tuple[str, ...] = ()
+    uid: int = 0  # that programs run as; 0: that of the node's agent
     ports: tuple[int, ...] = ()  # of this node, reserved by its agent for the gang
 
     @property
@@ -173,6 +174,7 @@ class Order:
     keep_code_s: float = 30 * 86_400.0
     folder: SharedFolder | None = None
     isolation: str = "auto"
+    job_users: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

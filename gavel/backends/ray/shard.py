@@ -128,7 +128,7 @@ class Shard:
             return
         try:
             if self._has_code() and self._has_checkpoint() and self._has_outputs():
-                self._places.make()
+                self._places.make(self.launch.uid)
                 self.gang.start(self._launch_json(base, node), base)
                 self.secrets = {}
         except CodeRefused as problem:
@@ -341,6 +341,7 @@ class Shard:
             isolation=self.launch.isolation,
             shown_folders=self.launch.shown_folders,
             job_folders=lambda _: self.launch.job_folders,
+            uid_of=lambda _: self.launch.uid,
             secrets_of=lambda _, names: {name: self.secrets[name] for name in names},
         )
 

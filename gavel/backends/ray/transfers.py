@@ -4,6 +4,7 @@ A gang writes its checkpoints to its node's disk; the service sees one only once
 can be restored on any node.
 """
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import BinaryIO, cast
 
 from gavel.backends.checkpoint_retention import keep_checkpoint, older_ones
 from gavel.backends.job_folder import DEPTH_MAX, ENTRIES_MAX
+from gavel.backends.unix_users import give
 from gavel.types import JobId
 
 TRIES = 5
@@ -39,11 +41,16 @@ class RemoteCheckpoints:
         self._files.put(f"{path}/", f"{self._root}/{job_id}/{path.name}/", recursive=True)
 
     def fetch(self, job_id: JobId, path: Path) -> None:
-        """Fetch the checkpoint; the local folder appears only once it is complete."""
-        partial = path.with_name(f".{path.name}.fetching")
+        """Fetch the checkpoint; the local folder appears only once it is complete, and is that of the job's user.
+
+        It is fetched beside the job's folder, in which the job could put a link in its way.
+        """
+        partial = path.parent.with_name(f".{path.parent.name}.{path.name}.fetching")
         shutil.rmtree(partial, ignore_errors=True)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._files.get(f"{self._root}/{job_id}/{path.name}/", f"{partial}/", recursive=True)
+        if os.geteuid() == 0:
+            give(str(partial), path.parent.stat().st_uid)
         partial.rename(path)
 
     def keep(self, job_id: JobId, checkpoint: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -261,3 +262,42 @@ def test_a_service_of_another_protocol_is_told_so(tmp_path: Path) -> None:
 
 def _is_job(pid: int) -> bool:
     return str(JOBS).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+UIDS = "2000001-2000009"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_program_is_a_user_of_its_own_on_a_node_whose_agent_is_root() -> None:
+    """1 its files on the node and in the shared folder are that user's, 2 an agent that is not root says why."""
+    umask = os.umask(0o022)
+    try:
+        with TemporaryDirectory() as name:
+            os.chmod(name, 0o711)
+            agent = NodeAgent("n1", name, PROTOCOL)
+            argv = ("bash", "-c", "id -u; touch $GAVEL_CHECKPOINT_DIR/c")
+            launch = a_launch(Path(name), uid=2000001)
+            ask = wanted(replace(launch, instruction=replace(launch.instruction, argv=argv)))
+            eventually(lambda: any(map(is_ended, agent.exchange(as_users(ask)).shards)))
+            (shard,) = agent.exchange(as_users(ask)).shards
+            assert shard.exit is not None and shard.log == b"2000001\n", shard
+            assert (Path(name) / "checkpoints" / "j1" / "c").stat().st_uid == 2000001
+            assert os.umask(0o077) == 0o077
+            agent.close()
+    finally:
+        os.umask(umask)
+
+
+def as_users(*shards: ShardWanted) -> Order:
+    return Order(epoch=1, shards=shards, job_users=UIDS)
+
+
+def test_a_node_whose_agent_is_not_root_says_why_it_is_not_used(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = agents()
+    monkeypatch.setattr("gavel.backends.job_users.os.geteuid", lambda: 1000)
+    umask = os.umask(0o022)
+    problem = agent.exchange(as_users()).problem
+    os.umask(umask)
+    assert problem.startswith(f"job_users = {UIDS} needs root") and "this is uid 1000: run it as root" in problem
