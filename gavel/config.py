@@ -223,10 +223,8 @@ class Settings(BaseSettings):
     prices_usd_per_hour: dict[str, Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]] = Field(
         {}, description="Price of a worker by accelerator type, USD an hour; 1 for a type that is not named."
     )
-    keep_checkpoints_s: float = Field(
-        30 * 86_400.0, ge=0, le=3e9, description="How long the checkpoints of a job stay after its end."
-    )
     keep_logs_s: float = Field(90 * 86_400.0, ge=0, le=3e9, description="How long a job's log stays after its end.")
+    keep_checkpoints_s: float = Field(30 * 86_400.0, ge=0, le=3e9, description="How long its checkpoints stay then.")
     keep_jobs_s: float = Field(
         365 * 86_400.0, ge=0, le=3e9, description="How long a job stays after its end, with all that it has left."
     )
