@@ -56,6 +56,7 @@ def hand_overs_s(*, is_warm: bool, count: int) -> tuple[str, list[float]]:
             round_duration_s=16.0 if library == "torch" else 6.0,  # half of it is enough for the import
             planning_lead_fraction=0.5,
             price_moves=False,
+            policy="max_min_fairness",  # both jobs at the same speed, and so in turns
             warm_starts=is_warm,
             warm_memory_bytes=1 << 28,
         )
