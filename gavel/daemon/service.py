@@ -14,6 +14,7 @@ import structlog
 from gavel.backends.folder import log_path
 from gavel.backends.folder_backend import logged
 from gavel.backends.job_users import problem_of_job_users
+from gavel.backends.unix_users import open_state
 from gavel.clock import SystemClock
 from gavel.config import Settings
 from gavel.daemon.child import Order, SchedulerProcess
@@ -59,6 +60,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = _say, *, is_api_
 def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack, is_api_only: bool) -> int:
     _check_job_users(settings)
     settings.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if settings.job_users:
+        open_state(str(settings.state_dir))  # also where only the checkpoints of a Ray cluster are in it
     configure_logs(stack.enter_context(claim_log(settings.state_dir, "service")))
     listener = _listen(settings, stack)
     scheme = "https" if settings.tls_cert_file else "http"
