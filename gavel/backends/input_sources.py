@@ -1,6 +1,7 @@
 """Where inputs are fetched from: HTTP servers, and what fsspec's drivers reach."""
 
 import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -17,6 +18,7 @@ PACKAGES = {
     **{"hf": "huggingface_hub", "ftp": "fsspec", "sftp": "paramiko"},
 }
 """The package that each scheme needs on the nodes, besides http and https."""
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 CHUNK_BYTES = 1 << 20
 FILES_MAX = 100_000
 REDIRECTS_MAX = 10
@@ -74,8 +76,12 @@ def _may_reach(host: str, hosts: Sequence[str]) -> bool:
 
 @contextmanager
 def open_source(url: str, hosts: Sequence[str]) -> Iterator[Source]:
-    """Yield what the URL names. Servers may redirect to these hosts only."""
+    """Yield what the URL names. Servers may redirect to these hosts only, and a store's own address has to be one."""
     if urlsplit(url).scheme in PACKAGES:
+        for name in ENDPOINTS:
+            endpoint = urlsplit(os.environ.get(name, ""))
+            if endpoint.netloc and not _may_reach(endpoint.hostname or "", hosts):
+                raise PreparationFailed(f"{name} names {endpoint.hostname}, from where the service fetches nothing")
         yield FilesystemSource(url)
         return
 

@@ -36,7 +36,10 @@ NETWORK = r"(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_\w+|REQ
 INSTALLERS_READ = re.compile(
     rf"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|{NETWORK}|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
 )
-DRIVERS_READ = re.compile(rf"(AWS|S3|GOOGLE|GCS|AZURE|HF|FSSPEC)_\w+|{NETWORK}")
+DRIVERS_READ = re.compile(  # no names of files: what one says may make a driver run programs
+    r"AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|(DEFAULT_)?REGION|ENDPOINT_URL(_S3)?)|HF_TOKEN"
+    rf"|AZURE_(STORAGE_\w+|TENANT_ID|CLIENT_ID|CLIENT_SECRET)|{NETWORK}"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +215,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         env["PYTHONPATH"] = ":".join(filter(None, (str(places.runtime), theirs.get("PYTHONPATH", ""))))
         return {"worker": accelerator.worker.id, "cpus": list(accelerator.cpus), "env": env}
 
+    for_setup = {**base, **search, **theirs}
     launch: dict[str, Any] = {
         "job_id": gang.job_id,
         "generation": gang.generation,
@@ -220,9 +224,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "python": python,
         "cwd": str(places.copy) if gang.code else gang.workdir or str(places.work),
         "code": {"store": str(places.code_store), "digest": gang.code, "copy": str(places.copy)} if gang.code else None,
-        "setup": _setup(gang, places, {**base, **search, **theirs}, secret, preparation.setup_limit_s)
-        if gang.setup
-        else None,
+        "setup": _setup(gang, places, for_setup, secret, preparation.setup_limit_s) if gang.setup else None,
         "data": _data(gang, places, theirs, secret, preparation) if gang.data else None,
         "secrets": secret,
         "image": _image(gang, places, preparation) if gang.image else None,
@@ -364,12 +366,12 @@ def _setup(
 def _data(
     gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], preparation: Preparation
 ) -> dict[str, Any]:
-    """Return where the job's inputs come from. Of its variables only those that drivers read are for the fetch."""
-    given = {name: value for name, value in env.items() if DRIVERS_READ.fullmatch(name)}
+    """Return where the inputs come from. The fetch is outside the sandbox, so its home is none that a job writes."""
+    given = {name: value for name, value in {**env, **secret}.items() if DRIVERS_READ.fullmatch(name)}
     return {
         "sources": dict(gang.data),
         "root": str(places.inputs),
-        "env": {**given, **secret, "HOME": str(places.work)},
+        "env": given | {"HOME": str(places.inputs)},
         "hosts": list(preparation.data_hosts),
         "limit_s": preparation.data_limit_s,
         "cache_bytes": preparation.data_cache_bytes,

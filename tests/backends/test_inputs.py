@@ -1,5 +1,6 @@
 """The inputs of jobs: fetched once for each version, kept by leases that end, never half there, within a bound."""
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -133,6 +134,26 @@ def test_one_of_two_gangs_fetches_and_both_wait(harness: LocalHarness, server: S
     assert exit_of(harness, "j1", 2).log_tail.endswith("0123456789")
     assert exit_of(harness, "j2").log_tail.endswith("0123456789")
     assert len(server.asked) == 3, "looked up, fetched, looked up again; by one process"
+
+
+def test_no_variable_of_a_job_makes_a_driver_run_a_program(harness: LocalHarness, server: Server) -> None:
+    """A fetch runs outside the sandbox: it has no name of a file, and no home that the job writes."""
+    given = {"AWS_ACCESS_KEY_ID": "key", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    files = {name: "/tmp/job" for name in ("AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_CONFIG_DIR")}
+    reading(harness, server.url, env=given | files | {"AWS_PROFILE": "program", "NO_PROXY": "*"})
+    exit_of(harness, "j1")
+    [launch] = harness.folder.glob("gangs/j1/1/launch.json")
+    env = json.loads(launch.read_text())["data"]["env"]
+    assert env == given | {"NO_PROXY": "*", "HOME": str(harness.folder / "inputs")}
+
+
+def test_the_address_of_a_store_has_to_be_an_allowed_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://10.0.0.1:9000/")
+    with (
+        pytest.raises(PreparationFailed, match=r"AWS_ENDPOINT_URL names 10\.0\.0\.1, from where"),
+        open_source("s3://bucket/a", ["bucket", "*.example.org"]),
+    ):
+        pass
 
 
 def test_a_fetch_that_fails_ends_the_job_and_is_not_kept(harness: LocalHarness, server: Server) -> None:
