@@ -11,21 +11,22 @@ from gavel.backends.machine import open_plain
 
 DEPTH_MAX = 32
 ENTRIES_MAX = 10_000
+CHUNK_BYTES = 1 << 20
 
 Entry = tuple[str, os.stat_result]
 """A path below the folder, and the status of what is there; a regular file, or else nothing to be read."""
 
 
-def entries(root: str) -> Iterator[Entry]:
+def entries(root: str, most: int = ENTRIES_MAX) -> Iterator[Entry]:
     """Yield every entry below `root` that is no directory; none if it is no folder.
 
-    At most 10,000 are read, with the directories. Directories deeper than 32 levels are yielded and not opened.
+    At most `most` are read, with the directories. Directories deeper than 32 levels are yielded and not opened.
     """
     try:
         folder = _open_folder(root, None)
     except OSError:
         return
-    yield from _below(folder, "", 1, iter(range(ENTRIES_MAX)))
+    yield from _below(folder, "", 1, iter(range(most)))
 
 
 def _below(folder: int, prefix: str, depth: int, left: Iterator[int]) -> Iterator[Entry]:
@@ -74,6 +75,14 @@ def open_file(root: str, path: str) -> int:
         return open_plain(name, folder)
     finally:
         os.close(folder)
+
+
+def content(file: int, size_bytes: int) -> Iterator[bytes]:
+    """Yield an open file up to the size that it has now: the job may go on writing."""
+    left = size_bytes
+    while left and (chunk := os.read(file, min(left, CHUNK_BYTES))):
+        left -= len(chunk)
+        yield chunk
 
 
 def _open_folder(name: str, inside: int | None) -> int:

@@ -1,11 +1,12 @@
 """The commands `gavel suite list|write`: workloads of sets of tasks, and one of them as a trace; without a service."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gavel.cli.connection import app, refusals
+from gavel.cli.connection import Json, app, refusals
 
 suite_commands = typer.Typer(
     help="Workloads of jobs that are sets of tasks, to compare policies.", no_args_is_help=True
@@ -16,11 +17,11 @@ DEFAULT_JOBS = 24
 
 
 @suite_commands.command("list")
-def list_workloads() -> None:
+def list_workloads(*, as_json: Json = False) -> None:
     """List the workloads of the suite, one a line; what they are: docs/simulating.md."""
     from workloads.traces.suite import WORKLOADS
 
-    typer.echo("\n".join(WORKLOADS))
+    typer.echo(json.dumps(WORKLOADS) if as_json else "\n".join(WORKLOADS))
 
 
 @suite_commands.command("write")

@@ -101,6 +101,8 @@ def test_the_command_line_shows_every_field(
         "scale_factor": "×2",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
+        "memory_bytes": "123.5 MB of memory",
+        "accelerator_memory_bytes": "987.7 MB of memory",
         "accelerator_types": "fast, !slow",
         "node_labels": "nodes with disk=nvme",
         "notify": "end, no-progress",

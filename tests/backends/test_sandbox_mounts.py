@@ -35,6 +35,7 @@ def test_each_folder_is_mounted_as_the_nearest_that_names_it(
     for each in FOLDERS:
         (root / each).mkdir(parents=True, exist_ok=True)
     given_launch = {
+        "ranks": [{}],
         "sandbox": {"tmp": str(root), "devices": [], "mentioned": [], "shown": placed(root, shown)},
         "named": {},
         "cwd": "/nowhere",

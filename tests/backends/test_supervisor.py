@@ -135,6 +135,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
         "program_start",
         "sandbox_view",
         "supervisor",
+        "unix_users",
         "utilization_sampler",
     )
     parts = ["gavel.backends", *(f"gavel.backends.{name}" for name in names)]

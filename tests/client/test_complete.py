@@ -152,6 +152,7 @@ WITHOUT_JSON = {
         "export-metrics",
         "init",
         "run",
+        "suite write",
     ),
     *("db backup", "db check", "db upgrade"),
 }

@@ -17,7 +17,7 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.gang import GangKey
-from gavel.backends.job_folder import entries, open_file
+from gavel.backends.job_folder import content, entries, open_file
 from gavel.backends.machine import read_object
 from gavel.backends.preparation import POLL_S, locked
 from gavel.backends.ray.remote_outputs import CHUNK_BYTES, RemoteFile, RemoteOutputs, is_inside
@@ -150,7 +150,7 @@ class OutputSync:
             return
         try:
             status = os.fstat(file)
-            remote.put(self._key[0], path, _content(file, status.st_size))
+            remote.put(self._key[0], path, content(file, status.st_size))
         finally:
             os.close(file)
         synced[path] = [*_local(status), ""]
@@ -189,14 +189,6 @@ def _tagged(synced: dict[str, list[Any]], changed: list[str], stored: dict[str, 
 
 def _local(status: os.stat_result) -> Local:
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _content(file: int, size_bytes: int) -> Iterator[bytes]:
-    """Yield a file up to the size that it has now: the job may go on writing."""
-    left = size_bytes
-    while left and (chunk := os.read(file, min(left, CHUNK_BYTES))):
-        left -= len(chunk)
-        yield chunk
 
 
 def _has_name(path: str) -> bool:

@@ -6,6 +6,7 @@ can be restored on any node.
 
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from gavel.backends.checkpoint_retention import keep_checkpoint, older_ones
-from gavel.backends.job_folder import DEPTH_MAX, ENTRIES_MAX
+from gavel.backends.job_folder import DEPTH_MAX, ENTRIES_MAX, content, entries, open_file
 from gavel.backends.unix_users import give
 from gavel.types import JobId
 
 TRIES = 5
+CHECKPOINT_ENTRIES_MAX = 1_000_000
 PAUSE_S = 1.0  # seconds after the first failure; doubles each time
 
 
@@ -36,9 +38,20 @@ class RemoteCheckpoints:
         self._files, self._root = url_to_fs(url)
 
     def put(self, job_id: JobId, path: Path) -> None:
-        """Store the folder under its own name."""
-        self._files.makedirs(f"{self._root}/{job_id}", exist_ok=True)
-        self._files.put(f"{path}/", f"{self._root}/{job_id}/{path.name}/", recursive=True)
+        """Store the folder under its own name, without following a link: this is another user than the job's.
+
+        Raises PermissionError for what is no file.
+        """
+        for name, status in entries(str(path), CHECKPOINT_ENTRIES_MAX):
+            if not stat.S_ISREG(status.st_mode):
+                raise PermissionError(f"{name} of checkpoint {path.name} is no file; links are not stored")
+            self._put_file(f"{self._root}/{job_id}/{path.name}/{name}", open_file(str(path), name))
+
+    def _put_file(self, stored: str, descriptor: int) -> None:
+        self._files.makedirs(stored.rpartition("/")[0], exist_ok=True)
+        with open(descriptor, "rb") as source, self._files.open(stored, "wb") as file:
+            for chunk in content(source.fileno(), os.fstat(source.fileno()).st_size):
+                file.write(chunk)
 
     def fetch(self, job_id: JobId, path: Path) -> None:
         """Fetch the checkpoint; the local folder appears only once it is complete, and is that of the job's user.

@@ -49,6 +49,25 @@ def launch_of_program(folder: Path, url: str, program: str, **over: object) -> o
     return replace(launch, instruction=replace(launch.instruction, **given))  # type: ignore[arg-type]
 
 
+def test_a_link_in_a_checkpoint_takes_nothing_of_others_along(tmp_path: Path) -> None:
+    """Whoever stores it may read what the job may not: 1 a link to a file, 2 to a folder, 3 whole without them."""
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service/operator.token").write_text("secret")
+    checkpoint, remote = tmp_path / "j1/1-7", RemoteCheckpoints((tmp_path / "storage").as_uri())
+    (checkpoint / "layers").mkdir(parents=True)
+    (checkpoint / "layers/0").write_text("zero")
+    for name, target in (("weights", "service/operator.token"), ("more", "service")):
+        (checkpoint / name).symlink_to(tmp_path / target)
+        with pytest.raises(PermissionError, match=f"{name} of checkpoint 1-7 is no file; links are not stored"):
+            remote.put("j1", checkpoint)
+        assert not [
+            path for path in (tmp_path / "storage").rglob("*") if path.is_file() and "secret" in path.read_text()
+        ]
+        (checkpoint / name).unlink()
+    remote.put("j1", checkpoint)
+    assert remote.files("j1", "1-7") == {"layers/0": 4}
+
+
 def test_a_checkpoint_is_reported_once_it_is_stored(agent: NodeAgent, tmp_path: Path) -> None:
     """And the reports after it come after it."""
     url = (tmp_path / "storage").as_uri()
