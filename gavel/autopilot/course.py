@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gavel.finish_time import isolated_rate
 from gavel.simulator.active import Active, ActiveState
 from gavel.simulator.report import JobResult
-from gavel.types import SECONDS_PER_HOUR, FloatArray, IntArray, worker_s
+from gavel.types import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -110,9 +109,8 @@ def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, until_s: 
     if not left.jobs:
         return []
     active = Active.of(left)
-    share = np.full(len(left.jobs), 1 / len(left.jobs))
-    slow = isolated_rate(active.rates, capacity, active.scale_factor, share)
-    ideal_s = active.total_steps / active.rates.max(axis=1)
+    slow = active.isolated_rate(capacity)
+    ideal_s = active.total_steps / active.fastest_rate
     costs = _cost_so_far(left, price)
     return [
         (index, submitted_s, math.inf, alone_s, steps / rate, deadline_s, costs[index])
@@ -130,7 +128,4 @@ def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, until_s: 
 
 def _cost_so_far(state: ActiveState, price: FloatArray) -> dict[int, float]:
     """Return what the workers of each job have cost so far, USD by the job's place in the trace."""
-    active = Active.of(state)
-    held_s = worker_s(active.received_s, active.shared_s, active.scale_factor[:, None])
-    usd = held_s @ price / SECONDS_PER_HOUR
-    return dict(zip(state.indices, usd.tolist(), strict=True))
+    return dict(zip(state.indices, Active.of(state).cost_usd(price).tolist(), strict=True))

@@ -41,4 +41,4 @@ def _left_s(active: Active) -> FloatArray:
     if not active.jobs:
         return np.zeros(0)
     stated = np.maximum(active.stated_steps - active.steps_done, 1.0)
-    return np.asarray(stated / active.rates.max(axis=1))
+    return np.asarray(stated / active.fastest_rate)

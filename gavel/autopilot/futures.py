@@ -77,7 +77,7 @@ def drawn(
 def _ends(state: ActiveState, model: LengthModel, random: np.random.Generator) -> list[int]:
     active = Active.of(state)
     uniform = random.uniform(size=len(state.jobs))
-    s_per_step = 1.0 / active.rates.max(axis=1, initial=0.0)
+    s_per_step = 1.0 / active.fastest_rate
     return [
         _end(Arrival(job=job, s_per_step=per_step), model, done, chance)
         for job, per_step, done, chance in zip(

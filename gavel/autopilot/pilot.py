@@ -131,7 +131,7 @@ class Pilot:
     def _history(self, now_s: float) -> tuple[Arrival, ...]:
         """Return the jobs that have arrived, in order, with the steps that those have made which have ended."""
         state = self._world.state(now_s)
-        alone = (1.0 / Active.of(state.active).rates.max(axis=1, initial=0.0)).tolist()
+        alone = (1.0 / Active.of(state.active).fastest_rate).tolist()
         self._s_per_step.update(zip(state.active.indices, alone, strict=True))
         ended = {int(row.id): row.fastest_s or 0.0 for row in self._world.result().rows}
         return tuple(

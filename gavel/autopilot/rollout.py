@@ -87,8 +87,7 @@ class _Run:
 
 def _draining(settings: Settings, state: WorldState, of: Situation) -> Settings:
     """Return the settings with fewer solves, and rounds of which the longest job that is left has DRAIN_ROUNDS."""
-    active = Active.of(state.active)
-    left_s = (active.total_steps - active.steps_done) / active.rates.max(axis=1)
+    left_s = Active.of(state.active).left_alone_s()
     round_s = max(settings.round_duration_s, float(left_s.max(initial=0.0)) / DRAIN_ROUNDS)
     return settings.model_copy(update={"solve_on": "event", "round_duration_s": round_s})
 
@@ -111,5 +110,4 @@ def _left_s(left: WorldState, columns: ClusterColumns) -> float:
     if not left.active.jobs:
         return 0.0
     active = Active.of(left.active)
-    alone_s = (active.total_steps - active.steps_done) / active.rates.max(axis=1)
-    return float((alone_s * active.scale_factor).sum() / columns.capacity_workers.sum())
+    return float((active.left_alone_s() * active.scale_factor).sum() / columns.capacity_workers.sum())

@@ -12,7 +12,7 @@ from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
-from gavel.types import NO_NEEDS, FloatArray, IntArray, Needs, WorkerId
+from gavel.types import NO_NEEDS, SECONDS_PER_HOUR, FloatArray, IntArray, Needs, WorkerId, worker_s
 from workloads.traces.job import TraceJob
 
 SCALARS = (
@@ -210,6 +210,20 @@ class Active:
             self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share)
         return self._isolated_rate
 
+    @property
+    def fastest_rate(self) -> FloatArray:
+        """Return each job's rate alone on its fastest type, (n,) steps/s."""
+        return np.asarray(self.rates.max(axis=1, initial=0.0))
+
+    def left_alone_s(self) -> FloatArray:
+        """Return the seconds to each job's end alone on its fastest type, (n,)."""
+        return np.asarray((self.total_steps - self.steps_done) / self.fastest_rate)
+
+    def cost_usd(self, price_usd_per_hour: FloatArray) -> FloatArray:
+        """Return what the workers that each job has held cost, (n,), at the prices of the types (m,)."""
+        held_s = worker_s(self.received_s, self.shared_s, self.scale_factor[:, None])
+        return np.asarray(held_s @ price_usd_per_hour / SECONDS_PER_HOUR)
+
     def of_rows(self, rows: Rows, each: Sequence[Each]) -> Sequence[Each]:
         """Return the items of these rows, of a sequence with one for each job."""
         return each if isinstance(rows, slice) else [each[row] for row in rows.tolist()]
@@ -262,7 +276,7 @@ class Active:
         self.training_from_s[row] = max(self.training_from_s[row], at_s)
         self.running_rate[row] = rate
 
-    def add(self, job: TraceJob, index: int, *, rates: FloatArray, whole_rate: float, tier: int) -> None:
+    def add(self, job: TraceJob, index: int, *, rates: FloatArray, capacity_workers: IntArray, tier: int) -> None:
         """Add a job that has arrived, behind all jobs of the same or a higher priority."""
         spec = job.spec
         values: dict[str, Any] = {
@@ -271,7 +285,7 @@ class Active:
             "stated_steps": job.stated_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
-            "whole_rate": whole_rate,
+            "whole_rate": isolated_rate(rates[None, :], capacity_workers, np.array([spec.scale_factor]), np.ones(1))[0],
             "cpu_cores": spec.cpu_cores * spec.scale_factor,
             "memory_bytes": spec.memory_bytes * spec.scale_factor,
         }

@@ -14,7 +14,7 @@ import numpy as np
 
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated
-from gavel.finish_time import finish_time_fairness, isolated_rate
+from gavel.finish_time import finish_time_fairness
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
@@ -38,7 +38,6 @@ from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
 from gavel.simulator.world_state import WorldState
 from gavel.types import (
-    SECONDS_PER_HOUR,
     AcceleratorType,
     Allocation,
     AllocationProblem,
@@ -48,7 +47,6 @@ from gavel.types import (
     JobState,
     Needs,
     WorkerId,
-    worker_s,
 )
 from workloads.traces.job import TraceJob
 
@@ -169,9 +167,7 @@ class LeanWorld:
             tier = self._tier_index.get(job.spec.tier)
             if tier is None:
                 raise InvalidRequest("tier", f"job {job.spec.name}: there is no tier {job.spec.tier!r}")
-            size = np.array([job.spec.scale_factor])
-            whole_rate = float(isolated_rate(rates[None, :], self._capacity, size, np.ones(1))[0])
-            self._active.add(job, self._tally.jobs_seen, rates=rates, whole_rate=whole_rate, tier=tier)
+            self._active.add(job, self._tally.jobs_seen, rates=rates, capacity_workers=self._capacity, tier=tier)
             self._tally.jobs_seen += 1
         self._tally.most_active = max(self._tally.most_active, len(self._active.jobs))
 
@@ -334,7 +330,6 @@ class LeanWorld:
 
     def _row(self, row: int, at_s: float) -> JobResult:
         active, job = self._active, self._active.jobs[row]
-        held_worker_s = worker_s(active.received_s[row], active.shared_s[row], job.spec.scale_factor)
         submitted_at_s = job.submitted_at_s
         steps = job.total_steps
         return JobResult(
@@ -358,7 +353,7 @@ class LeanWorld:
             fastest_s=steps / float(active.rates[row].max()),
             lost_s=float(active.lost_s[row]),
             packed_s=float(active.shared_s[row].sum()),
-            cost_usd=float(held_worker_s @ self._cluster.price_usd_per_hour) / SECONDS_PER_HOUR,
+            cost_usd=float(active.cost_usd(self._cluster.price_usd_per_hour)[row]),
             deadline_at_s=job.spec.deadline_at_s,
         )
 

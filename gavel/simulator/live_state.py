@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from gavel.finish_time import isolated_rate
 from gavel.simulator.active import Active
 from gavel.simulator.world_state import WorldState
 from gavel.types import AllocationProblem, Cluster, Job, JobId, RoundRecord, WorkerId
@@ -31,11 +30,9 @@ def world_state(
     """
     active = Active(len(problem.accelerator_types))
     for index, row in enumerate(rows):
-        rates, size = problem.throughput_steps_per_s[row, 0], problem.scale_factor[row : row + 1]
-        whole_rate = isolated_rate(rates[None, :], problem.capacity_workers, size, np.ones(1))
-        tier = int(problem.tier_of_job[row])
+        rates, tier = problem.throughput_steps_per_s[row, 0], int(problem.tier_of_job[row])
         job = _trace_job(jobs[row], int(problem.steps_remaining[row]), now_s)
-        active.add(job, index, rates=rates, whole_rate=float(whole_rate[0]), tier=tier)
+        active.add(job, index, rates=rates, capacity_workers=problem.capacity_workers, tier=tier)
     _set_progress(active, [jobs[row] for row in rows], problem, rows)
     if last:
         _set_lags(active, last, problem)

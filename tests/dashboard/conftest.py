@@ -19,6 +19,7 @@ from gavel.config import Settings
 from gavel.store.sql import SqlStore
 from gavel.types import Scope
 from tests.api.conftest import wait_until
+from tests.quiet_network import quiet_network
 from tests.sessions import a_session
 
 CHROMIUM = next(
@@ -81,6 +82,13 @@ def dashboard(tmp_path: Path) -> Iterator[Dashboard]:
         thread.join(timeout=20)
         listener.close()
         store.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def network() -> Iterator[None]:
+    """Tests beside this one make network interfaces: Chromium ends its requests then (ERR_NETWORK_CHANGED)."""
+    with quiet_network():
+        yield
 
 
 @pytest.fixture(scope="package")  # while it is there, nothing else in this thread may run an event loop

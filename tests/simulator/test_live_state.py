@@ -6,6 +6,7 @@ from gavel.simulator.live_state import world_state
 from gavel.simulator.what_if import Live, _decided
 from gavel.types import Cluster
 from tests.mechanism.world import World
+from tests.simulator.live import live_state_of
 
 
 def a_live_state() -> Live:
@@ -14,19 +15,7 @@ def a_live_state() -> Live:
     for index in range(6):
         world.submit(total_steps=400 + 100 * index)
     world.run(lambda: world.clock.now_s() >= 40.0)
-    snapshot = world.store.snapshot()
-    return Live(
-        jobs=tuple(snapshot.jobs.values()),
-        tiers=snapshot.tiers,
-        cluster=world.store.cluster(),
-        nodes=snapshot.nodes,
-        usage=snapshot.usage,
-        throughputs=world.store.throughputs(),
-        policy=world.settings.policy,
-        settings=world.settings,
-        last=snapshot.round_records[-1],
-        now_s=world.clock.now_s(),
-    )
+    return live_state_of(world)
 
 
 def test_jobs_go_on_with_their_steps_their_workers_and_their_lags() -> None:

@@ -13,6 +13,7 @@ from gavel.simulator.what_if import AddedNodes, Change, Effects, Live, Outcome, 
 from gavel.types import Job, JobState, NodeState, NodeStatus, Tier
 from tests.builders import a_cluster, a_job, a_spec
 from tests.mechanism.world import World
+from tests.simulator.live import live_state_of
 
 NOW_S = 1000.0
 RATES = {"fast": 10.0, "slow": 5.0}
@@ -151,19 +152,7 @@ def test_the_forecast_of_a_live_state_is_near_what_the_service_then_does() -> No
     world = World(round_duration_s=5.0)
     ids = [world.submit(total_steps=400 + 100 * index) for index in range(6)]
     world.run(lambda: world.clock.now_s() >= 40.0)
-    snapshot, now_s = world.store.snapshot(), world.clock.now_s()
-    state = Live(
-        jobs=tuple(snapshot.jobs.values()),
-        tiers=snapshot.tiers,
-        cluster=world.store.cluster(),
-        nodes=snapshot.nodes,
-        usage=snapshot.usage,
-        throughputs=world.store.throughputs(),
-        policy=world.settings.policy,
-        settings=world.settings,
-        last=snapshot.round_records[-1],
-        now_s=now_s,
-    )
+    state, now_s = live_state_of(world), world.clock.now_s()
     forecast = tried(state).before.jobs
     world.run(lambda: all(world.store.job(job_id).state is JobState.COMPLETED for job_id in ids))
     assert forecast

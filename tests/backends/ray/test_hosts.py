@@ -16,6 +16,7 @@ from tests.backends.clusters import GRACE_S, eventually, processes_of
 from tests.backends.ray.clusters import RayHarness, a_service_on
 from tests.backends.ray.networks import CAN_MAKE, Hosts
 from tests.backends.ray.test_gangs_over_nodes import ISOLATED
+from tests.quiet_network import changing_network
 
 pytestmark = [
     pytest.mark.ray,
@@ -26,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Hosts(2) as made:
+    with changing_network(), Hosts(2) as made:
         yield made
 
 
