@@ -322,6 +322,7 @@ class Driver:
             audit=tuple(tick.audit),
             amended=tick.amended and as_written(tick.amended, self._stored.round_records),
             policy=tick.policy,
+            autopilot=tick.autopilot,
             predictions=tick.predictions,
             metric_points=metric_points(tick),
             usage=charges(
