@@ -6,6 +6,7 @@ wrong about before. 3. The best one replaces the incumbent if its gain is clear.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from gavel.simulator.outcome import Scenario
 from gavel.simulator.world_state import WorldState
 from gavel.types import FloatArray
 
+JOBS_MAX = 30_000  # in all simulations of a decision after the first stage, so that it is in time
 PREFERENCE = 0.01  # of the incumbent's cost, for each unit by which the logarithms of two Hedge weights differ
 
 
@@ -79,7 +81,7 @@ class Yardstick:
 
     def cost(self, goal: Goal, course: Course) -> float:
         """Return the goal's cost of the course."""
-        return goal.cost(costs(course, tail_from=self.tail_from), self.scale)
+        return goal.cost(costs(goal.counted(course), tail_from=self.tail_from), self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,14 +158,24 @@ class _Race:
 
     def run(self) -> None:
         """Try the compositions that are left on more futures, stage by stage."""
-        every = futures(self._question)
+        every, first = futures(self._question), self._question.stages[0]
         for stage in self._question.stages:
-            for future in [next(every) for _ in range(stage - len(self.courses[self.incumbent]))]:
+            count = stage - len(self.courses[self.incumbent])
+            for future in islice(every, count if stage == first else self._affordable(count)):
                 for courses, composition in self._running():
                     courses.append(rolled_out(self._situation, composition, future, self._runner))
-            if stage == self._question.stages[0]:
+            if stage == first:
                 self.yardstick = _yardstick(self._question.goal, self.courses, self.incumbent)
             self._drop()
+
+    def _affordable(self, futures: int) -> int:
+        """Return on how many more of these futures to try those that are left: none if one is left, and no limit."""
+        left = int(self.is_left.sum())
+        if left == 1 and not self._question.goal.has_limits:
+            return 0
+        simulated = [len(course.indices) for courses in self.courses for course in courses]
+        each = left * max(1.0, float(np.mean(simulated)))
+        return min(futures, max(0, int((JOBS_MAX - sum(simulated)) / each)))
 
     def _running(self) -> list[tuple[list[Course], Composition]]:
         pairs = zip(self.courses, self._compositions, self.is_left, strict=True)
@@ -214,8 +226,8 @@ class _Race:
 
 def _yardstick(goal: Goal, courses: Sequence[Sequence[Course]], incumbent: int) -> Yardstick:
     """Return what costs are measured by, from the courses of the first stage."""
-    least = tail_from(courses[incumbent])
-    every = [costs(course, tail_from=least) for of_one in courses for course in of_one]
+    least = tail_from([goal.counted(course) for course in courses[incumbent]])
+    every = [costs(goal.counted(course), tail_from=least) for of_one in courses for course in of_one]
     return Yardstick(
         tail_from=least,
         scale={name: float(np.mean([each[name] for each in every])) for name, _ in goal.weights},

@@ -17,10 +17,10 @@ def placed_now(
 
     `lag` (n, m): rounds; `may_start` (n,): enough of the round is left to pay for a start, and no cap forbids it.
     """
-    taken = {worker for workers in active.workers for worker in workers}
     waiting = np.flatnonzero((active.column < 0) & may_start)
-    if not waiting.size or len(taken) == len(layout.cluster.workers):
+    if not waiting.size or not _may_fit(active, layout, int(active.scale_factor[waiting].min())):
         return {}
+    taken = {worker for workers in active.workers for worker in workers}
 
     def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         cells = np.ix_(waiting[rows], np.array([layout.types.index(name) for name in free.types]))
@@ -33,6 +33,11 @@ def placed_now(
     workers = FreeWorkers(cluster=layout.cluster, taken=frozenset(taken), held=_held(active))
     placed = fill(sizes, is_behind, cells_of, workers=workers, needs=needs)
     return {int(waiting[row]): workers for row, workers in placed.items()}
+
+
+def _may_fit(active: Active, layout: Layout, size: int) -> bool:
+    """Return False if a gang of `size` workers surely finds too few of each type free."""
+    return active.is_sharing or int((layout.capacity - active.held_workers()).max(initial=0)) >= size
 
 
 def _held(active: Active) -> tuple[Held, ...]:

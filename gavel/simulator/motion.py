@@ -130,7 +130,7 @@ class Motion:
         """
         active = self._active
         running = np.flatnonzero(active.column >= 0)
-        shared_s = self._part(now_s, end_s) if any(each >= 0 for each in active.partner) else np.zeros(len(active.jobs))
+        shared_s = self._part(now_s, end_s) if active.is_sharing else np.zeros(len(active.jobs))
         finishes_at_s = active.finishes_at_s(running)
         end_s = min(end_s, float(finishes_at_s.max()))
         total, rate = active.total_steps[running], active.running_rate[running]
