@@ -55,7 +55,7 @@ class Course:
             ideal_s=most(self.ideal_s),
             isolated_s=most(self.isolated_s),
             deadline_at_s=most(self.deadline_at_s),
-            cost_usd=np.bincount(of, self.cost_usd),
+            cost_usd=np.bincount(of, self.cost_usd).astype(np.float64),
         )
 
     def until(self, until_s: float, jobs_seen: int) -> "Course":

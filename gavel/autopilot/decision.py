@@ -17,6 +17,7 @@ from gavel.autopilot.features import features
 from gavel.autopilot.futures import Arrival, Future, drawn
 from gavel.autopilot.goals import Goal, costs, tail_from
 from gavel.autopilot.learning import Experience
+from gavel.autopilot.prior import ENDED_LEAST, start
 from gavel.autopilot.racing import STAGES, gains, standard_error, surviving
 from gavel.autopilot.rollout import Situation, rolled_out
 from gavel.autopilot.switch_rule import SwitchRule
@@ -239,6 +240,8 @@ def _chosen(question: Question, race: _Race, scores: Sequence[Score]) -> tuple[s
     safe, own = question.candidates[0], question.incumbent
     if question.experience.is_fallen_back:
         return safe, f"the last epochs cost more than {safe} would have: the safe composition is in force for a while"
+    if prior := start(question.goal, question.candidates, question.history):
+        return prior, f"fewer than {ENDED_LEAST} jobs have ended, too few to simulate by: {prior} is a sound start"
     left = [score for score, is_left in zip(scores, race.is_left, strict=True) if is_left and score.composition != own]
     best = max(left, key=lambda score: score.gain + score.preference, default=None)
     if best is None:
