@@ -5,11 +5,12 @@ wrong about before. 3. The best one replaces the incumbent if its gain is clear.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
 
+from gavel.autopilot import node_losses
 from gavel.autopilot.composition import Composition, read
 from gavel.autopilot.course import Course
 from gavel.autopilot.digest import digest
@@ -22,7 +23,7 @@ from gavel.autopilot.racing import STAGES, gains, standard_error, surviving
 from gavel.autopilot.rollout import Situation, rolled_out
 from gavel.autopilot.switch_rule import SwitchRule
 from gavel.ports import PolicyRunner
-from gavel.simulator.outcome import Scenario
+from gavel.simulator.outcome import NodeOutage, Scenario
 from gavel.simulator.world_state import WorldState
 from gavel.types import FloatArray
 
@@ -51,6 +52,7 @@ class Question:
     switched_at_s: tuple[float, ...] = ()
     rule: SwitchRule = field(default_factory=SwitchRule)
     stages: tuple[int, ...] = STAGES
+    losses: tuple[NodeOutage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,21 @@ def futures(question: Question) -> Iterator[Future]:
     while True:
         random = np.random.default_rng([question.seed, question.number, number])
         until_s = now_s + question.epoch_s
-        yield drawn(question.state.active, question.history, now_s=now_s, until_s=until_s, random=random)
+        future = drawn(question.state.active, question.history, now_s=now_s, until_s=until_s, random=random)
+        yield replace(future, outages=_outages(question, until_s, random))
         number += 1
+
+
+def _outages(question: Question, until_s: float, random: np.random.Generator) -> tuple[NodeOutage, ...]:
+    begins_s = [each.job.submitted_at_s for each in question.history[:1]] + [each.from_s for each in question.losses]
+    return node_losses.drawn(
+        question.losses,
+        [node.name for node in question.scenario.cluster.nodes],
+        since_s=min(begins_s, default=question.state.at_s),
+        now_s=question.state.at_s,
+        until_s=until_s,
+        random=random,
+    )
 
 
 class _Race:

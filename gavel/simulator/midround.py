@@ -1,6 +1,6 @@
 """Which waiting jobs get the workers that are free in the middle of a round, as the service decides it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,16 +11,23 @@ from gavel.types import NO_NEEDS, BoolArray, FloatArray, WorkerId
 
 
 def placed_now(
-    active: Active, layout: Layout, lag: FloatArray, may_start: BoolArray
+    active: Active,
+    layout: Layout,
+    lag: FloatArray,
+    may_start: BoolArray,
+    away: Collection[WorkerId] = frozenset(),
 ) -> dict[int, tuple[WorkerId, ...]]:
     """Return the workers of each waiting row of `active` whose gang starts in the middle of a round.
 
     `lag` (n, m): rounds; `may_start` (n,): enough of the round is left to pay for a start, and no cap forbids it.
+    Workers that are `away` get nobody.
     """
     waiting = np.flatnonzero((active.column < 0) & may_start)
     if not waiting.size or not _may_fit(active, layout, int(active.scale_factor[waiting].min())):
         return {}
-    taken = {worker for workers in active.workers for worker in workers}
+    taken = {worker for workers in active.workers for worker in workers} | set(away)
+    if len(taken) == len(layout.cluster.workers):
+        return {}
 
     def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         cells = np.ix_(waiting[rows], np.array([layout.types.index(name) for name in free.types]))
