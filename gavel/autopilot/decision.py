@@ -255,7 +255,8 @@ def _chosen(question: Question, race: _Race, scores: Sequence[Score]) -> tuple[s
     safe, own = question.candidates[0], question.incumbent
     if question.experience.is_fallen_back:
         return safe, f"the last epochs cost more than {safe} would have: the safe composition is in force for a while"
-    if prior := start(question.goal, question.candidates, question.history):
+    prior = start(question.goal, question.candidates, question.history)
+    if prior and scores[question.candidates.index(prior)].keeps_limits:
         return prior, f"fewer than {ENDED_LEAST} jobs have ended, too few to simulate by: {prior} is a sound start"
     left = [score for score, is_left in zip(scores, race.is_left, strict=True) if is_left and score.composition != own]
     best = max(left, key=lambda score: score.gain + score.preference, default=None)

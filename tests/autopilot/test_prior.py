@@ -49,5 +49,7 @@ def test_a_decision_without_history_takes_the_start_and_tells_why() -> None:
     question = a_question(candidates=("fifo", "least_attained_service"), history=())
     decision = decide(question, RUNNER)
     assert decision.chosen == "least_attained_service" and "a sound start" in decision.reason
+    limited = decide(replace(question, goal=goals.read("mean_slowdown,longest_wait_s<=1")), RUNNER)
+    assert limited.chosen == "fifo" and "a sound start" not in limited.reason
     rested = decide(replace(question, candidates=("fifo", "shortest_job_first")), RUNNER)
     assert "a sound start" not in rested.reason
