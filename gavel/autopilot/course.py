@@ -18,7 +18,7 @@ class Course:
 
     `ended_at_s`: their end, or `until_s` if that is earlier. `ideal_s`: the whole job alone on its fastest type;
     `isolated_s`: on an equal share of the cluster. `cost_usd`: for the workers held in this time. `longest_wait_s`:
-    of a job, from its submission to its first start.
+    of a job, from its submission to its first start. `user`: a number for each user.
     """
 
     from_s: float
@@ -30,11 +30,33 @@ class Course:
     isolated_s: FloatArray
     deadline_at_s: FloatArray
     cost_usd: FloatArray
+    user: IntArray
     longest_wait_s: float = 0.0
 
     def elapsed_s(self, at_s: FloatArray) -> FloatArray:
         """Return the time since each job's submission, (n,), at these instants (n,); 0 before."""
         return np.maximum(0.0, at_s - self.submitted_at_s)
+
+    def by_user(self) -> "Course":
+        """Return the course of users as if each had one job: from their first submission to their last end."""
+        if not len(self.user):
+            return self
+        _, first, of = np.unique(self.user, return_index=True, return_inverse=True)
+
+        def most(values: FloatArray) -> FloatArray:
+            return np.asarray(np.array([values[of == place].max() for place in range(len(first))]))
+
+        return replace(
+            self,
+            indices=self.indices[first],
+            user=self.user[first],
+            submitted_at_s=-most(-self.submitted_at_s),
+            ended_at_s=most(self.ended_at_s),
+            ideal_s=most(self.ideal_s),
+            isolated_s=most(self.isolated_s),
+            deadline_at_s=most(self.deadline_at_s),
+            cost_usd=np.bincount(of, self.cost_usd).astype(np.float64),
+        )
 
     def until(self, until_s: float, jobs_seen: int) -> "Course":
         """Return the course up to an earlier instant, of the first `jobs_seen` jobs of the trace only.
@@ -59,7 +81,9 @@ COLUMNS = (
     "isolated_s",
     "deadline_at_s",
     "cost_usd",
+    "user",
 )
+Users = dict[str, int]
 
 
 def course_of(
@@ -76,35 +100,42 @@ def course_of(
 
     What jobs had cost before, as `spent` has it, is taken off. Capacity and prices are (m,), by accelerator type.
     """
-    ended = [_of_row(row) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
-    rest = _of_left(left, capacity_workers, price_usd_per_hour, until_s)
+    users = Users()
+    ended = [_of_row(row, users) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
+    rest = _of_left(left, capacity_workers, price_usd_per_hour, users)
     lines = sorted([*ended, *rest])
     table = np.array(lines, dtype=np.float64).reshape(len(lines), len(COLUMNS))
     columns: dict[str, Any] = dict(zip(COLUMNS, table.T, strict=True))
     before = _cost_so_far(spent, price_usd_per_hour) if spent else {}
     columns["cost_usd"] = columns["cost_usd"] - np.array([before.get(int(each), 0.0) for each in columns["indices"]])
     columns["ended_at_s"] = np.minimum(columns["ended_at_s"], until_s)
-    return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
+    return Course(from_s=from_s, until_s=until_s, **columns | _integers(columns))
 
 
 def course_of_rows(rows: Iterable[JobResult]) -> Course:
     """Return the course of a whole run, whose jobs have all ended."""
-    lines = sorted(_of_row(row) for row in rows)
+    users = Users()
+    lines = sorted(_of_row(row, users) for row in rows)
     columns: dict[str, Any] = dict(zip(COLUMNS, np.array(lines, dtype=np.float64).T, strict=True))
     from_s, until_s = float(columns["submitted_at_s"].min()), float(columns["ended_at_s"].max())
-    return Course(from_s=from_s, until_s=until_s, **columns | {"indices": columns["indices"].astype(np.int64)})
+    return Course(from_s=from_s, until_s=until_s, **columns | _integers(columns))
 
 
-def _of_row(row: JobResult) -> tuple[float, ...]:
+def _integers(columns: dict[str, Any]) -> dict[str, Any]:
+    return {name: columns[name].astype(np.int64) for name in ("indices", "user")}
+
+
+def _of_row(row: JobResult, users: Users) -> tuple[float, ...]:
     """Return the columns of a job that has ended."""
     jct_s, ideal_s = row.jct_s or 0.0, max(row.fastest_s or 0.0, 1e-9)
     isolated_s = jct_s / row.rho if row.rho else ideal_s
     deadline_at_s = math.inf if row.deadline_at_s is None else row.deadline_at_s
     end_s = row.submitted_at_s + jct_s
-    return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd
+    user = users.setdefault(row.user, len(users))
+    return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd, user
 
 
-def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, until_s: float) -> list[tuple[float, ...]]:
+def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, users: Users) -> list[tuple[float, ...]]:
     """Return the columns of the jobs that have not ended."""
     if not left.jobs:
         return []
@@ -113,9 +144,19 @@ def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, until_s: 
     ideal_s = active.total_steps / active.fastest_rate
     costs = _cost_so_far(left, price)
     return [
-        (index, submitted_s, math.inf, alone_s, steps / rate, deadline_s, costs[index])
-        for index, submitted_s, alone_s, steps, rate, deadline_s in zip(
+        (
+            index,
+            submitted_s,
+            math.inf,
+            alone_s,
+            steps / rate,
+            deadline_s,
+            costs[index],
+            users.setdefault(name, len(users)),
+        )
+        for index, name, submitted_s, alone_s, steps, rate, deadline_s in zip(
             left.indices,
+            [job.spec.user for job in left.jobs],
             active.submitted_at_s.tolist(),
             ideal_s.tolist(),
             active.total_steps.tolist(),

@@ -5,10 +5,12 @@ wrong about before. 3. The best one replaces the incumbent if its gain is clear.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
+from gavel.autopilot import node_losses
 from gavel.autopilot.composition import Composition, read
 from gavel.autopilot.course import Course
 from gavel.autopilot.digest import digest
@@ -16,15 +18,17 @@ from gavel.autopilot.features import features
 from gavel.autopilot.futures import Arrival, Future, drawn
 from gavel.autopilot.goals import Goal, costs, tail_from
 from gavel.autopilot.learning import Experience
+from gavel.autopilot.prior import ENDED_LEAST, start
 from gavel.autopilot.racing import STAGES, gains, standard_error, surviving
 from gavel.autopilot.rollout import Situation, rolled_out
 from gavel.autopilot.switch_rule import SwitchRule
 from gavel.ports import PolicyRunner
-from gavel.simulator.outcome import Scenario
+from gavel.simulator.outcome import NodeOutage, Scenario
 from gavel.simulator.world_state import WorldState
 from gavel.types import FloatArray
 from gavel.types.autopilot import CompositionScore
 
+JOBS_MAX = 30_000  # in all simulations of a decision after the first stage, so that it is in time
 PREFERENCE = 0.01  # of the incumbent's cost, for each unit by which the logarithms of two Hedge weights differ
 
 
@@ -49,6 +53,7 @@ class Question:
     switched_at_s: tuple[float, ...] = ()
     rule: SwitchRule = field(default_factory=SwitchRule)
     stages: tuple[int, ...] = STAGES
+    losses: tuple[NodeOutage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +65,7 @@ class Yardstick:
 
     def cost(self, goal: Goal, course: Course) -> float:
         """Return the goal's cost of the course."""
-        return goal.cost(costs(course, tail_from=self.tail_from), self.scale)
+        return goal.cost(costs(goal.counted(course), tail_from=self.tail_from), self.scale)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +117,21 @@ def futures(question: Question) -> Iterator[Future]:
     while True:
         random = np.random.default_rng([question.seed, question.number, number])
         until_s = now_s + question.epoch_s
-        yield drawn(question.state.active, question.history, now_s=now_s, until_s=until_s, random=random)
+        future = drawn(question.state.active, question.history, now_s=now_s, until_s=until_s, random=random)
+        yield replace(future, outages=_outages(question, until_s, random))
         number += 1
+
+
+def _outages(question: Question, until_s: float, random: np.random.Generator) -> tuple[NodeOutage, ...]:
+    begins_s = [each.job.submitted_at_s for each in question.history[:1]] + [each.from_s for each in question.losses]
+    return node_losses.drawn(
+        question.losses,
+        [node.name for node in question.scenario.cluster.nodes],
+        since_s=min(begins_s, default=question.state.at_s),
+        now_s=question.state.at_s,
+        until_s=until_s,
+        random=random,
+    )
 
 
 class _Race:
@@ -137,14 +155,24 @@ class _Race:
 
     def run(self) -> None:
         """Try the compositions that are left on more futures, stage by stage."""
-        every = futures(self._question)
+        every, first = futures(self._question), self._question.stages[0]
         for stage in self._question.stages:
-            for future in [next(every) for _ in range(stage - len(self.courses[self.incumbent]))]:
+            count = stage - len(self.courses[self.incumbent])
+            for future in islice(every, count if stage == first else self._affordable(count)):
                 for courses, composition in self._running():
                     courses.append(rolled_out(self._situation, composition, future, self._runner))
-            if stage == self._question.stages[0]:
+            if stage == first:
                 self.yardstick = _yardstick(self._question.goal, self.courses, self.incumbent)
             self._drop()
+
+    def _affordable(self, futures: int) -> int:
+        """Return on how many more of these futures to try those that are left: none if one is left, and no limit."""
+        left = int(self.is_left.sum())
+        if left == 1 and not self._question.goal.has_limits:
+            return 0
+        simulated = [len(course.indices) for courses in self.courses for course in courses]
+        each = left * max(1.0, float(np.mean(simulated)))
+        return min(futures, max(0, int((JOBS_MAX - sum(simulated)) / each)))
 
     def _running(self) -> list[tuple[list[Course], Composition]]:
         pairs = zip(self.courses, self._compositions, self.is_left, strict=True)
@@ -195,8 +223,8 @@ class _Race:
 
 def _yardstick(goal: Goal, courses: Sequence[Sequence[Course]], incumbent: int) -> Yardstick:
     """Return what costs are measured by, from the courses of the first stage."""
-    least = tail_from(courses[incumbent])
-    every = [costs(course, tail_from=least) for of_one in courses for course in of_one]
+    least = tail_from([goal.counted(course) for course in courses[incumbent]])
+    every = [costs(goal.counted(course), tail_from=least) for of_one in courses for course in of_one]
     return Yardstick(
         tail_from=least,
         scale={name: float(np.mean([each[name] for each in every])) for name, _ in goal.weights},
@@ -208,6 +236,9 @@ def _chosen(question: Question, race: _Race, scores: Sequence[CompositionScore])
     safe, own = question.candidates[0], question.incumbent
     if question.experience.is_fallen_back:
         return safe, f"the last epochs cost more than {safe} would have: the safe composition is in force for a while"
+    prior = start(question.goal, question.candidates, question.history)
+    if prior and scores[question.candidates.index(prior)].keeps_limits:
+        return prior, f"fewer than {ENDED_LEAST} jobs have ended, too few to simulate by: {prior} is a sound start"
     left = [score for score, is_left in zip(scores, race.is_left, strict=True) if is_left and score.composition != own]
     best = max(left, key=lambda score: score.gain + score.preference, default=None)
     if best is None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from gavel.autopilot.lengths import Class, Length, LengthModel, learned
 from gavel.simulator.active import Active, ActiveState
+from gavel.simulator.outcome import NodeOutage
 from gavel.types import FloatArray
 from workloads.traces.job import TraceJob
 
@@ -43,10 +44,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Future:
-    """`ends_at_step`: of each active job, in their order; `arrivals`: later jobs in order, with their true ends."""
+    """What happens. `ends_at_step`: of each active job, in their order; `arrivals`: later jobs in order, with their
+    true ends; `outages`: of nodes, with those that are away now.
+    """
 
     ends_at_step: tuple[int, ...]
     arrivals: tuple[TraceJob, ...]
+    outages: tuple[NodeOutage, ...] = ()
 
 
 def length_model(history: Sequence[Arrival]) -> LengthModel:

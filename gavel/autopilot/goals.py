@@ -1,7 +1,7 @@
 """What an operator wants of the scheduler: measures with weights, and limits. What each costs a set of jobs.
 
-`mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400`. Each measure grows with time and can be cut at any instant,
-so that what a stretch of time has cost is computed exactly (docs/autopilot.md has the formulas).
+`mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400,per=user`. Each measure grows with time and can be cut at any
+instant, so that what a stretch of time has cost is computed exactly (docs/autopilot.md has the formulas).
 """
 
 import math
@@ -17,28 +17,40 @@ from gavel.types import FloatArray
 
 TAIL = 0.01  # the part of the jobs whose slowdowns are the tail
 FIELD = "goal"
+PER_USER = "per=user"
 LONGEST_WAIT, LEAST_SHARE = "longest_wait_s", "least_share"
 LIMITS = {LONGEST_WAIT: "<=", LEAST_SHARE: ">="}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """`weights`: (measure, weight > 0), sorted. Limits: None where there is none.
+    """What is wanted. `weights`: (measure, weight > 0), sorted. Limits: None where there is none.
 
     `longest_wait_s`: from submission to the first start. `least_share`: of a job, the time that it would have taken on
-    an equal share of the cluster over the time that it took, 1 / rho.
+    an equal share of the cluster over the time that it took, 1 / rho. `per_user`: the jobs of a user count as one.
     """
 
     weights: tuple[tuple[str, float], ...]
     longest_wait_s: float | None = None
     least_share: float | None = None
+    per_user: bool = False
 
     @property
     def text(self) -> str:
         """Return the one string that names it, which `read` reads."""
         parts = [name if weight == 1 else f"{name}={weight:.17g}" for name, weight in self.weights]
         limits = ((name, sign, getattr(self, name)) for name, sign in LIMITS.items())
-        return ",".join([*parts, *(f"{name}{sign}{value:.17g}" for name, sign, value in limits if value is not None)])
+        parts += [f"{name}{sign}{value:.17g}" for name, sign, value in limits if value is not None]
+        return ",".join([*parts, PER_USER] if self.per_user else parts)
+
+    def counted(self, course: Course) -> Course:
+        """Return the course of what counts as a job for this goal."""
+        return course.by_user() if self.per_user else course
+
+    @property
+    def has_limits(self) -> bool:
+        """Return True if some courses are not admitted."""
+        return self.longest_wait_s is not None or self.least_share is not None
 
     def cost(self, costs: Mapping[str, float], scale: Mapping[str, float]) -> float:
         """Return the weighted sum of the measures, each over its scale; a measure whose scale is 0 counts nothing."""
@@ -59,16 +71,19 @@ def read(text: str) -> Goal:
         if limit:
             limits[limit] = _number(part.removeprefix(limit + LIMITS[limit]), part)
             continue
+        if part == PER_USER:
+            continue
         name, equals, weight = part.partition("=")
         if name not in MEASURES:
-            choices = ", ".join((*MEASURES, *(f"{each}{sign}NUMBER" for each, sign in LIMITS.items())))
+            choices = ", ".join((*MEASURES, PER_USER, *(f"{each}{sign}NUMBER" for each, sign in LIMITS.items())))
             raise InvalidRequest(FIELD, f"there is no {part!r}; choose of {choices}{did_you_mean(name, MEASURES)}")
         if name in weights:
             raise InvalidRequest(FIELD, f"names {name} twice; name each measure once")
         weights[name] = _number(weight, part) if equals else 1.0
     if not weights:
         raise InvalidRequest(FIELD, f"has limits only; name what to make small: {', '.join(MEASURES)}")
-    return Goal(weights=tuple(sorted(weights.items())), **limits)
+    per_user = PER_USER in (each.strip() for each in text.split(","))
+    return Goal(weights=tuple(sorted(weights.items())), per_user=per_user, **limits)
 
 
 def _number(text: str, part: str) -> float:

@@ -20,7 +20,7 @@ class Hindsight:
 
 def hindsight(goal: Goal, run: str, outcomes: Mapping[str, SimulationOutcome]) -> dict[str, Hindsight]:
     """Return the regret of each run; all but `run` had one composition throughout."""
-    measured = {name: costs(course_of_rows(outcome.rows)) for name, outcome in outcomes.items()}
+    measured = {name: costs(goal.counted(course_of_rows(outcome.rows))) for name, outcome in outcomes.items()}
     fixed = [each for name, each in measured.items() if name != run]
     scale = {name: float(np.mean([each[name] for each in fixed])) for name, _ in goal.weights}
     cost = {name: goal.cost(each, scale) for name, each in measured.items()}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
+from gavel.autopilot import node_losses
 from gavel.autopilot.composition import read
 from gavel.autopilot.course import Course, course_of
 from gavel.autopilot.decision import Decision, Question, decide
@@ -53,7 +54,7 @@ class Pilot:
         cpu_s: Callable[[], float],
     ) -> None:
         self._flight, self._runner, self._cpu_s = flight, runner, cpu_s
-        self._service = scenario
+        self._service, self._outages = replace(scenario, outages=()), scenario.outages
         self.in_force = flight.candidates[0]
         settings = read(self.in_force, scenario.settings).settings(scenario.settings)
         self._arrived: list[TraceJob] = []
@@ -119,6 +120,7 @@ class Pilot:
             switched_at_s=self._switched_at_s,
             rule=flight.rule,
             stages=flight.stages,
+            losses=node_losses.seen(self._outages, state.at_s),
         )
 
     def _follow(self, decision: Decision) -> None:
@@ -144,7 +146,8 @@ class Pilot:
     def _learn(self, question: Question, decision: Decision, state: WorldState, history: tuple[Arrival, ...]) -> None:
         ends = _believed(history, state.active)
         real = self._real(question, state, ends)
-        future = _as_it_was(question.state, history, ends)
+        outages = node_losses.between(self._outages, question.state.at_s, state.at_s)
+        future = replace(_as_it_was(question.state, history, ends), outages=outages)
         situation = Situation(state=question.state, scenario=self._service, horizon_s=state.at_s)
         service, seen = self._service.settings, question.state.jobs_seen
         courses = {

@@ -40,7 +40,7 @@ def rolled_out(of: Situation, composition: Composition, future: Future, runner: 
     """Return the course of the present and the arriving jobs of `future`, from now until they have ended."""
     settings = composition.settings(of.scenario.settings)
     state = replace(of.state, active=of.state.active.ending_at(future.ends_at_step))
-    scenario = replace(of.scenario, settings=settings, measure=None)
+    scenario = replace(of.scenario, settings=settings, measure=None, outages=future.outages)
     run = _Run(LeanWorld(future.arrivals, scenario, runner, state), settings, of)
     run.to_its_end()
     columns = ClusterColumns.of(scenario.cluster)

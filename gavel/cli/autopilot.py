@@ -15,9 +15,10 @@ from gavel.autopilot.hindsight import Hindsight, hindsight
 from gavel.autopilot.pilot import Flight, Pilot
 from gavel.autopilot.setting import CANDIDATES
 from gavel.cli.connection import settings
-from gavel.cli.simulation import WITH_THE_SERVICE, Choices, Prepared, prepared, run, runner_of, world_of
+from gavel.cli.simulation import BUT_OUTAGES, Choices, Prepared, prepared, run, runner_of
 from gavel.errors import InvalidRequest
 from gavel.simulator.compare import Comparison
+from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Scenario
 
 NAME = "autopilot"
@@ -79,7 +80,8 @@ def flown(choices: Choices, wanted: Goals) -> Flown:
     scenarios = {each.text: replace(base, settings=each.settings(base.settings)) for each in candidates}
     count = ready.survey.measured
     outcomes = {NAME: run(pilot, NAME, count)} | {
-        text: run(world_of(ready.workload, each), text, count) for text, each in scenarios.items()
+        text: run(LeanWorld(ready.workload.jobs(), each, runner_of(each)), text, count)
+        for text, each in scenarios.items()
     }
     return Flown(
         comparison=ready.comparison(outcomes, list(scenarios.values())),
@@ -93,8 +95,9 @@ def flown(choices: Choices, wanted: Goals) -> Flown:
 def _base(ready: Prepared, wanted: Goals) -> tuple[Scenario, tuple[Composition, ...]]:
     """Return the scenario that all runs have but for their compositions, and those, each once."""
     base = ready.scenarios[0]
-    if base.needs_service:
-        raise InvalidRequest("autopilot", f"cannot be simulated {WITH_THE_SERVICE}")
+    drains = [each for each in base.outages if each.is_drain]
+    if replace(base, outages=drains).needs_service:
+        raise InvalidRequest("autopilot", f"cannot be simulated {BUT_OUTAGES}")
     texts = wanted.candidates or (base.settings.policy, *CANDIDATES)
     candidates = tuple(dict.fromkeys(composition.read(text, base.settings) for text in texts))
     if any(each.settings(base.settings).space_sharing for each in candidates):

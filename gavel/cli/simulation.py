@@ -38,10 +38,9 @@ PARITY = {
 }
 """Settings of the published mechanism that differ from the service's."""
 
-WITH_THE_SERVICE = (
-    "with --estimate, --outage, --drain, a monthly limit of a tier, minimum_run_s, or jobs that wait for others or may "
-    "not be moved; leave those out"
-)
+_MORE = "--drain, a monthly limit of a tier, minimum_run_s, or jobs that wait for others; leave those out"
+BUT_OUTAGES = f"with --estimate, {_MORE}"
+WITH_THE_SERVICE = f"with --estimate, --outage, {_MORE}"
 """What only the whole service can simulate, as the end of a sentence."""
 
 

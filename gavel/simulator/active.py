@@ -199,6 +199,17 @@ class Active:
         return self.all_needs if self._needing else ()
 
     @property
+    def is_sharing(self) -> bool:
+        """Return True if any gangs share their workers."""
+        return max(self.partner, default=-1) >= 0
+
+    def held_workers(self) -> IntArray:
+        """Return how many workers of each type gangs hold, (m,), while none share theirs."""
+        column = self.column[self.column >= 0]
+        held = np.bincount(column, self.scale_factor[self.column >= 0], minlength=self._types)
+        return np.asarray(held, dtype=np.int64)
+
+    @property
     def isolated_time_s(self) -> FloatArray:
         """Return the seconds that the steps done would have taken on a 1/n share of the cluster, (n,)."""
         return np.asarray(self.isolated_steps / self.whole_rate)

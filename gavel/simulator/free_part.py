@@ -1,6 +1,6 @@
 """What a round of the lean simulation shares: all but the gangs that no plan moves, and the workers that these hold."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,17 +58,21 @@ class FreePart:
         return range(len(active.jobs)) if isinstance(self.rows, slice) else self.rows.tolist()
 
 
-def free_part(active: Active, whole: Layout, cluster: ClusterColumns) -> FreePart:
-    """Return what is left of `whole` and of the active jobs beside the gangs that no plan moves."""
+def free_part(
+    active: Active, whole: Layout, cluster: ClusterColumns, away: Collection[WorkerId] = frozenset()
+) -> FreePart:
+    """Return what is left of `whole`, without the workers that are `away`, and of the active jobs, besides the gangs
+    that no plan moves.
+    """
     stays = (active.column >= 0) & (active.preemptible == 0)
-    if not stays.any():
+    if not stays.any() and not away:
         every = np.arange(len(whole.types))
         return FreePart(rows=slice(None), kept={}, layout=whole, cluster=cluster, columns=every)
     kept = {row: active.workers[row] for row in np.flatnonzero(stays).tolist()}
     rows = np.flatnonzero(~stays)
     held = [(workers, active.all_needs[row]) for row, workers in kept.items()]
     others = active.of_rows(rows, active.all_needs)
-    left = usable(whole.cluster, {}, [worker for workers in kept.values() for worker in workers])
+    left = usable(whole.cluster, {}, [*away, *(worker for workers in kept.values() for worker in workers)])
     layout = Layout(left, used_of_kept(held, others, whole.cluster))
     columns = np.array([whole.types.index(name) for name in layout.types], dtype=np.int64)
     return FreePart(rows=rows, kept=kept, layout=layout, cluster=ClusterColumns.of(left), columns=columns)

@@ -27,6 +27,7 @@ from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
 from gavel.simulator.free_part import FreePart, free_part
+from gavel.simulator.losses import Losses
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
 from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
@@ -101,6 +102,7 @@ class LeanWorld:
         self._runner = TimedRunner(runner, self._tally.solve_s)
         self._decider = self._decider_by(scenario.settings)
         self._timeline = Timeline()
+        self._losses = Losses(scenario.outages, self._layout)
         self._motion = Motion(scenario, self._layout, self._active, self._tally, self._timeline)
         self._packing = self._packing_by(scenario.settings)
         first, last = scenario.measure or (0, 0)
@@ -119,6 +121,7 @@ class LeanWorld:
         now_s = self._tally.began_at_s = self._first_s()
         while self._left != 0:
             self._admit(now_s)
+            self._lose(now_s)
             if not self._active.jobs:
                 if self._next is None:
                     break
@@ -187,7 +190,7 @@ class LeanWorld:
     # --- decide: production functions only ----------------------------------------------------------------------
 
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
-        active, part = self._active, free_part(self._active, self._layout, self._cluster)
+        active, part = self._active, free_part(self._active, self._layout, self._cluster, self._losses.away)
         selection = self._selection_problem(now_s, part, is_new=self._allocate(now_s, part))
         held = {index: active.workers[row] for index, row in enumerate(part.row_of(active)) if active.workers[row]}
         needs = needs_of(active.of_rows(part.rows, active.needs)) if active.needs else ()
@@ -206,7 +209,7 @@ class LeanWorld:
 
         The problem is not made where the last one had the same jobs and its answer holds whatever their progress.
         """
-        shared = self._active.changes, tuple(part.kept.values())
+        shared = self._active.changes, (*part.kept.values(), tuple(self._losses.away))
         if self._solved_for == shared and self._decider.serves_after_progress(now_s):
             return False
         problem = self._problem(now_s, part)
@@ -277,9 +280,15 @@ class LeanWorld:
         while now_s < end_s and (self._active.column >= 0).any():
             now_s = self._run(now_s, self._next_change_s(end_s))
             self._admit(now_s)
+            self._lose(now_s)
             if self._settings.backfill:
                 self._backfill(now_s, end_s)
         return now_s
+
+    def _lose(self, now_s: float) -> None:
+        """Take nodes away or give them back, whatever is due."""
+        if self._losses.passed(now_s):
+            self._motion.lose(now_s, self._losses.away)
 
     def _run(self, now_s: float, until_s: float) -> float:
         reached_s, over, finished_at_s = self._motion.run(now_s, until_s)
@@ -288,9 +297,9 @@ class LeanWorld:
         return reached_s
 
     def _next_change_s(self, end_s: float) -> float:
-        """Return when the next gang ends or the next job arrives, but no later than the end of the round."""
+        """Return when the next gang ends, job arrives or node goes or comes, no later than the end of the round."""
         arrives_at_s = self._next.submitted_at_s if self._next else inf
-        return min(self._motion.next_end_s(end_s), arrives_at_s)
+        return min(self._motion.next_end_s(end_s), arrives_at_s, self._losses.next_s)
 
     def _backfill(self, now_s: float, end_s: float) -> None:
         """Give free workers to waiting jobs, unless too little of the round is left or no gang runs."""
@@ -298,7 +307,7 @@ class LeanWorld:
         if now_s < end_s and end_s - now_s >= least_s and (self._active.column >= 0).any():
             active, may_start = self._active, self._may_start(end_s - now_s)
             lag = active.ledger if self._settings.planner == "lag" else np.zeros_like(active.ledger)
-            self._motion.add(now_s, placed_now(active, self._layout, lag, may_start))
+            self._motion.add(now_s, placed_now(active, self._layout, lag, may_start, self._losses.away))
 
     def _may_start(self, left_s: float) -> BoolArray:
         """Return which jobs may start now, (n,) bool: tiers without a cap, twice the start cost fits in `left_s`."""
@@ -312,11 +321,12 @@ class LeanWorld:
         return np.asarray(self._is_uncapped[self._active.tier])
 
     def _idle(self, end_s: float) -> float:
-        """Return when the next round begins if no gang runs: at `end_s`, or earlier, when the next job arrives.
+        """Return when the next round begins if no gang runs: at `end_s`, or when a job arrives or a node comes before.
 
-        Raise InvariantViolated if no job is to arrive and no waiting job has a target fraction.
+        Raise InvariantViolated if nothing is to come and no waiting job has a target fraction.
         """
-        if self._next is None and not (self._shares.of_job > TARGET_FRACTION_MIN).any():
+        end_s = min(end_s, self._losses.next_s)
+        if self._next is None and self._losses.next_s == inf and not (self._shares.of_job > TARGET_FRACTION_MIN).any():
             raise InvariantViolated("every_job_ends", f"no gang may start by {end_s:g} s and no job arrives any more")
         return min(end_s, self._next.submitted_at_s) if self._next else end_s
 

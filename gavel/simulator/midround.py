@@ -1,6 +1,6 @@
 """Which waiting jobs get the workers that are free in the middle of a round, as the service decides it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -11,15 +11,22 @@ from gavel.types import NO_NEEDS, BoolArray, FloatArray, WorkerId
 
 
 def placed_now(
-    active: Active, layout: Layout, lag: FloatArray, may_start: BoolArray
+    active: Active,
+    layout: Layout,
+    lag: FloatArray,
+    may_start: BoolArray,
+    away: Collection[WorkerId] = frozenset(),
 ) -> dict[int, tuple[WorkerId, ...]]:
     """Return the workers of each waiting row of `active` whose gang starts in the middle of a round.
 
     `lag` (n, m): rounds; `may_start` (n,): enough of the round is left to pay for a start, and no cap forbids it.
+    Workers that are `away` get nobody.
     """
-    taken = {worker for workers in active.workers for worker in workers}
     waiting = np.flatnonzero((active.column < 0) & may_start)
-    if not waiting.size or len(taken) == len(layout.cluster.workers):
+    if not waiting.size or not _may_fit(active, layout, int(active.scale_factor[waiting].min())):
+        return {}
+    taken = {worker for workers in active.workers for worker in workers} | set(away)
+    if len(taken) == len(layout.cluster.workers):
         return {}
 
     def cells_of(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
@@ -33,6 +40,11 @@ def placed_now(
     workers = FreeWorkers(cluster=layout.cluster, taken=frozenset(taken), held=_held(active))
     placed = fill(sizes, is_behind, cells_of, workers=workers, needs=needs)
     return {int(waiting[row]): workers for row, workers in placed.items()}
+
+
+def _may_fit(active: Active, layout: Layout, size: int) -> bool:
+    """Return False if a gang of `size` workers surely finds too few of each type free."""
+    return active.is_sharing or int((layout.capacity - active.held_workers()).max(initial=0)) >= size
 
 
 def _held(active: Active) -> tuple[Held, ...]:

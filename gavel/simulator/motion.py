@@ -65,6 +65,27 @@ class Motion:
         self._begin(started, now_s)
         self._active.rounds_received[started, self._active.column[started]] += 1
 
+    def lose(self, now_s: float, away: frozenset[WorkerId]) -> None:
+        """End the gangs that hold workers which are away, with what they did since their last checkpoint."""
+        active, period_s = self._active, self._scenario.checkpoint_period_s
+        for row in [row for row, workers in enumerate(active.workers) if not away.isdisjoint(workers)]:
+            trained_s = max(0.0, now_s - float(active.training_from_s[row]))
+            saved_s = trained_s // period_s * period_s if period_s <= trained_s else 0.0
+            saved = np.floor(active.base_steps[row] + saved_s * active.running_rate[row] + ROUNDING)
+            self._undo(row, float(min(active.steps_done[row], saved)))
+            active.lost_s[row] += trained_s - saved_s
+            active.preemptions[row] += 1
+            self._end_lease(row, now_s)
+            self._put(row, ())
+
+    def _undo(self, row: int, steps: float) -> None:
+        """Set the steps of a job back to these."""
+        active = self._active
+        own = active.isolated_rate(self._layout.capacity)[row]
+        undone = active.steps_done[row] - steps
+        active.isolated_steps[row] = max(0.0, active.isolated_steps[row] - undone * active.whole_rate[row] / own)
+        active.steps_done[row] = steps
+
     def _put(self, row: int, workers: tuple[WorkerId, ...]) -> None:
         active = self._active
         active.workers[row] = workers
@@ -130,7 +151,7 @@ class Motion:
         """
         active = self._active
         running = np.flatnonzero(active.column >= 0)
-        shared_s = self._part(now_s, end_s) if any(each >= 0 for each in active.partner) else np.zeros(len(active.jobs))
+        shared_s = self._part(now_s, end_s) if active.is_sharing else np.zeros(len(active.jobs))
         finishes_at_s = active.finishes_at_s(running)
         end_s = min(end_s, float(finishes_at_s.max()))
         total, rate = active.total_steps[running], active.running_rate[running]

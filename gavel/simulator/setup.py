@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -170,7 +170,7 @@ class Workload:
         if name in GENERATORS:
             left_out = LeftOut(lines=(), too_large=[])
             drawn = _generated(name, query, self.table, self.seed)
-            return self._fitting(self._misstated(self.in_tiers(drawn)), left_out), left_out
+            return self._fitting(misstated(self.in_tiers(drawn), self.length_error, self.seed), left_out), left_out
         path = Path(self.text)
         if not path.is_file():
             generators = ", ".join(GENERATORS)
@@ -179,14 +179,7 @@ class Workload:
         jobs = read_trace(lines, self.form)
         left_out = LeftOut(lines=lines.skipped, too_large=[])
         kinds = with_kinds(jobs, self.table, seed=self.seed) if self.table else jobs
-        return self._fitting(self._misstated(self.in_tiers(kinds)), left_out), left_out
-
-    def _misstated(self, jobs: Iterator[TraceJob]) -> Iterator[TraceJob]:
-        """Yield the jobs with wrong lengths in their statements, if that is wanted."""
-        draw = random.Random(f"lengths {self.seed}")  # noqa: S311 - not for secrets
-        for job in jobs:
-            factor = math.exp(self.length_error * draw.gauss(0.0, 1.0)) if self.length_error else 1.0
-            yield job if factor == 1 else _stating(job, factor)
+        return self._fitting(misstated(self.in_tiers(kinds), self.length_error, self.seed), left_out), left_out
 
     def _fitting(self, jobs: Iterator[TraceJob], left_out: "LeftOut") -> Iterator[TraceJob]:
         """Yield the jobs whose gangs fit the largest type. Raise InvalidRequest for others, unless it is lenient."""
@@ -274,6 +267,14 @@ def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRate
     if seen.unknown_kind:
         raise InvalidRequest("throughputs", f"nobody states how fast {seen.unknown_kind!r} is; give --throughputs")
     return seen.stated or UnitRates()
+
+
+def misstated(jobs: Iterable[TraceJob], length_error: float, seed: int) -> Iterator[TraceJob]:
+    """Yield the jobs, whose stated lengths are off by exp(`length_error` z), z standard normal; 0: as they are."""
+    draw = random.Random(f"lengths {seed}")  # noqa: S311 - not for secrets
+    for job in jobs:
+        factor = math.exp(length_error * draw.gauss(0.0, 1.0)) if length_error else 1.0
+        yield job if factor == 1 else _stating(job, factor)
 
 
 def _stating(job: TraceJob, factor: float) -> TraceJob:

@@ -48,7 +48,7 @@ def test_the_autopilot_is_compared_with_each_composition_fixed_for_all_of_the_ru
         (["--autopilot", "--candidate", "fifo/plannr=lag"], "did you mean planner?"),
         (["--autopilot", "--policy", "fifo"], "name candidates with --candidate"),
         (["--autopilot", "--measure", "0:5"], "judged by all jobs"),
-        (["--autopilot", "--outage", "a100-node-0=0:9"], "leave those out"),
+        (["--autopilot", "--drain", "a100-node-0=0:9"], "leave those out"),
         (["--autopilot", "--candidate", "fifo/space_sharing=true"], "space_sharing needs the rates of a table"),
         (["--candidate", "fifo"], "add --autopilot"),
         (["--length-error", "1", "--outage", "a100-node-0=0:9"], "leave those out"),
@@ -65,3 +65,22 @@ def test_lengths_that_are_stated_wrongly_change_decisions_but_not_the_jobs(trace
     bounds = [next(line for line in each.output.splitlines() if "JCT bound" in line) for each in (exact, wrong)]
     means = [next(line for line in each.output.splitlines() if "mean JCT" in line) for each in (exact, wrong)]
     assert bounds[0] == bounds[1] and means[0] != means[1]
+
+
+def test_nodes_may_be_away_for_some_of_the_run(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options = ("--autopilot", "--goal", "mean_jct", "--epoch", "3000", "--candidate", "fifo", "--candidate", "allox")
+    whole = ran(trace, *options)
+    lost = ran(trace, *options, "--outage", "a100-node-0=1000:5000", "--out", str(out))
+    assert whole.exit_code == lost.exit_code == 0, lost.output
+    hours = [
+        float(
+            next(line for line in each.output.splitlines() if line.startswith("fifo: mean_jct"))
+            .split()[2]
+            .rstrip(";")
+            .replace(",", "")
+        )
+        for each in (whole, lost)
+    ]
+    assert hours[1] > hours[0]
+    assert len(json.loads((out / "decisions.json").read_text())) > 2

@@ -223,3 +223,17 @@ def test_the_replay_of_what_was_in_force_costs_what_it_really_cost(error: float)
     epochs = [each for asked in pilot.questions for each in asked.experience.epochs]
     assert len(epochs) > 3
     assert all(each.real == pytest.approx(each.safe, rel=0.02) for each in epochs)
+
+
+def test_a_decision_on_many_jobs_tries_fewer_futures_and_none_where_one_composition_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = a_question(candidates=("fifo", "least_attained_service"), stages=(2, 3, 5))
+    assert max(score.futures for score in decide(question, RUNNER).scores) == 5
+    jobs = len(question.state.active.jobs) + 10  # about: with those that come
+    monkeypatch.setattr("gavel.autopilot.decision.JOBS_MAX", 2 * 3 * jobs)
+    assert {score.futures for score in decide(question, RUNNER).scores} < {3, 4}
+    monkeypatch.setattr("gavel.autopilot.decision.JOBS_MAX", 1)
+    assert [score.futures for score in decide(question, RUNNER).scores] == [2, 2]
+    alone = decide(replace(question, candidates=("fifo",)), RUNNER)
+    assert [score.futures for score in alone.scores] == [2]

@@ -18,7 +18,9 @@ positive = st.floats(1e-3, 1e6)
 goals = st.builds(
     lambda weights, limits: Goal(weights=tuple(sorted(weights.items())), **limits),
     st.dictionaries(st.sampled_from(sorted(MEASURES)), positive, min_size=1),
-    st.fixed_dictionaries({}, optional={"longest_wait_s": positive, "least_share": positive}),
+    st.fixed_dictionaries(
+        {}, optional={"longest_wait_s": positive, "least_share": positive, "per_user": st.booleans()}
+    ),
 )
 
 
@@ -35,6 +37,7 @@ def a_course(*ends_s: float, **over: Any) -> Course:
         "isolated_s": np.full(n, 40.0),
         "deadline_at_s": np.full(n, math.inf),
         "cost_usd": np.ones(n),
+        "user": np.arange(n),
     }
     return Course(**fields | over)
 
@@ -132,3 +135,11 @@ def test_limits_admit_courses_that_keep_them(limit: str, admits: bool) -> None:
     """The slowest job takes 60 s instead of 40 s on an equal share; one waits 30 s for its first start."""
     course = a_course(20.0, 60.0, longest_wait_s=30.0)
     assert read(f"mean_jct,{limit}").admits(course) is admits
+
+
+def test_the_jobs_of_a_user_may_count_as_one_from_the_first_submission_to_the_last_end() -> None:
+    course = a_course(30.0, 50.0, 20.0, user=np.array([0, 0, 1]), submitted_at_s=np.array([5.0, 0.0, 0.0]))
+    of_users = costs(read("mean_jct,per=user").counted(course))
+    assert of_users["mean_jct"] == (50.0 + 20.0) / 2 and of_users["mean_slowdown"] == (5.0 + 2.0) / 2
+    assert of_users["money"] == 1.5
+    assert costs(read("mean_jct").counted(course))["mean_jct"] == (25.0 + 50.0 + 20.0) / 3
