@@ -9,18 +9,16 @@ from math import inf
 
 from gavel.autopilot import node_losses
 from gavel.autopilot.composition import read
-from gavel.autopilot.course import Course, course_of
 from gavel.autopilot.decision import Decision, Question, decide
-from gavel.autopilot.features import features, ln_rate
-from gavel.autopilot.futures import Arrival, Future
+from gavel.autopilot.futures import Arrival
 from gavel.autopilot.goals import Goal
-from gavel.autopilot.learning import Epoch, Experience
+from gavel.autopilot.learning import Experience
+from gavel.autopilot.lesson import Past, lesson
 from gavel.autopilot.racing import STAGES
-from gavel.autopilot.rollout import Situation, rolled_out
 from gavel.autopilot.switch_rule import SwitchRule
 from gavel.mechanism.planning.problem import ClusterColumns
 from gavel.ports import PolicyRunner
-from gavel.simulator.active import Active, ActiveState
+from gavel.simulator.active import Active
 from gavel.simulator.lean import LeanWorld, Plan
 from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.world_state import WorldState
@@ -144,37 +142,17 @@ class Pilot:
     # --- what an epoch has taught --------------------------------------------------------------------------------
 
     def _learn(self, question: Question, decision: Decision, state: WorldState, history: tuple[Arrival, ...]) -> None:
-        ends = _believed(history, state.active)
-        real = self._real(question, state, ends)
-        outages = node_losses.between(self._outages, question.state.at_s, state.at_s)
-        future = replace(_as_it_was(question.state, history, ends), outages=outages)
-        situation = Situation(state=question.state, scenario=self._service, horizon_s=state.at_s)
-        service, seen = self._service.settings, question.state.jobs_seen
-        courses = {
-            text: rolled_out(situation, read(text, service), future, self._runner) for text in question.candidates
-        }
-        goal, yardstick = question.goal, decision.yardstick
-        epoch = Epoch(
+        past = Past(
+            question=question,
             in_force=decision.chosen,
-            real=yardstick.cost(goal, real.until(state.at_s, seen)),
-            predicted={score.composition: score.epoch_cost for score in decision.scores},
-            replayed={text: yardstick.cost(goal, course.until(state.at_s, seen)) for text, course in courses.items()},
-            whole={text: yardstick.cost(goal, course) for text, course in courses.items()},
-            features=features(question.state.active, question.history, len(self._service.cluster.workers)),
-            ln_rate=ln_rate(history),
+            yardstick=decision.yardstick,
+            scores=decision.scores,
+            rows=self._world.result().rows,
+            state=state,
+            history=history,
+            outages=self._outages,
         )
-        self._experience = self._experience.after(epoch, question.candidates[0])
-
-    def _real(self, question: Question, state: WorldState, ends: tuple[int, ...]) -> Course:
-        return course_of(
-            self._world.result().rows,
-            state.active.ending_at([ends[index] for index in state.active.indices]),
-            capacity_workers=self._columns.capacity_workers,
-            price_usd_per_hour=self._columns.price_usd_per_hour,
-            from_s=question.state.at_s,
-            until_s=state.at_s,
-            spent=question.state.active,
-        )
+        self._experience = self._experience.after(lesson(past, self._runner), question.candidates[0])
 
 
 def _arrival(job: TraceJob, s_per_step: float | None, fastest_s: float | None) -> Arrival:
@@ -182,24 +160,3 @@ def _arrival(job: TraceJob, s_per_step: float | None, fastest_s: float | None) -
     if fastest_s is None:
         return Arrival(job=job, s_per_step=s_per_step or 1.0)
     return Arrival(job=job, s_per_step=fastest_s / job.total_steps, made_steps=job.total_steps)
-
-
-def _believed(history: tuple[Arrival, ...], active: ActiveState) -> tuple[int, ...]:
-    """Return how many steps each job of the history makes, as anybody can know now, when those of `active` are left.
-
-    What has ended is as long as it was, all else as it states, or longer than it is by now.
-    """
-    done = dict(zip(active.indices, Active.of(active).steps_done.tolist(), strict=True))
-    return tuple(
-        each.made_steps or max(each.job.stated_steps, int(done.get(index, 0.0)) + 1)
-        for index, each in enumerate(history)
-    )
-
-
-def _as_it_was(state: WorldState, history: tuple[Arrival, ...], ends: tuple[int, ...]) -> Future:
-    """Return what happened after `state`, where the jobs of the history end at these steps."""
-    later = zip(history[state.jobs_seen :], ends[state.jobs_seen :], strict=True)
-    return Future(
-        ends_at_step=tuple(ends[index] for index in state.active.indices),
-        arrivals=tuple(replace(arrival.job, ends_at_step=end) for arrival, end in later),
-    )

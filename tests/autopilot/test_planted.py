@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gavel.autopilot import decision, goals, pilot
+from gavel.autopilot import decision, goals, lesson
 from gavel.autopilot.composition import Composition
 from gavel.autopilot.course import Course
 from gavel.autopilot.rollout import rolled_out
@@ -57,7 +57,7 @@ def test_a_composition_whose_simulations_are_too_rosy_is_left_once_its_real_cost
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(decision, "rolled_out", rosy)
-    monkeypatch.setattr(pilot, "rolled_out", rosy)
+    monkeypatch.setattr(lesson, "rolled_out", rosy)
     jobs = [mixed(i) for i in range(150)]
     flight = a_flight(candidates=tuple(reversed(GANGS)), epoch_s=EPOCH_S)
     ran = flown(jobs, flight, a_scenario(CLUSTER, "fifo"))
