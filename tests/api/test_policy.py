@@ -18,7 +18,7 @@ def test_a_switch_is_a_command_that_names_the_policy_in_its_shortest_form(servic
     assert dict(service.store.operation(back["id"]).body) == {"policy": ""}
 
 
-def test_a_composition_is_set_like_a_policy_and_its_mistakes_are_told(service: Service) -> None:
+def test_a_composition_is_set_like_a_policy_and_its_mistakes_are_refused(service: Service) -> None:
     wanted = {"policy": "fifo/planner=lag/backfill=off"}
     answer = service.operator().put("/v1/policies/current", json=wanted)
     assert dict(service.store.operation(answer.json()["id"]).body) == {"policy": "fifo/backfill=false/planner=lag"}
