@@ -31,15 +31,17 @@ def ask(
     time_limit_s: float,
     memory_limit_bytes: int,
     is_wanted: Callable[[], bool] = lambda: True,
+    niceness: int = 0,
 ) -> A:
     """Return `function(question)`, computed by a new process that imports the function by its name.
 
-    `is_wanted` is called a few times a second; once it is false the process is ended. Raise SolveFailed then, or if the
+    `is_wanted` is called a few times a second; once it is false the process is ended. `niceness`, up to 19, lowers its
+    priority: what else runs on the machine goes first. Raise SolveFailed then, or if the
     process takes too long, needs too much memory or ends without an answer, and InvalidRequest if the function does.
     """
     name, asked = f"{function.__module__}:{function.__qualname__}", pickle.dumps(question)
     with subprocess.Popen(
-        module_command("gavel.simulator.asking", name, os.getpid(), memory_limit_bytes),
+        module_command("gavel.simulator.asking", name, os.getpid(), memory_limit_bytes, niceness),
         env=os.environ | numeric_threads(1),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -83,10 +85,11 @@ def _communicate(
 # --- inside the child -------------------------------------------------------------------------------------------
 
 
-def main(name: str, parent_pid: int, memory_limit_bytes: int) -> None:
+def main(name: str, parent_pid: int, memory_limit_bytes: int, niceness: int) -> None:
     """Read the question and write the answer. Whatever is printed meanwhile goes to standard error."""
     die_with(parent_pid)
     limit_memory(memory_limit_bytes)
+    os.nice(niceness)
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         answers.write(pickle.dumps(_reply(name)))
@@ -106,4 +109,4 @@ def _reply(name: str) -> Reply:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))

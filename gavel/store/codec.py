@@ -70,6 +70,16 @@ def _unpack(body: bytes) -> Json:
     return json.loads(zlib.decompress(body), object_hook=_restore)
 
 
+def pack_value(value: Any) -> bytes:
+    """Return any value of nouns, plain values and numeric arrays, packed: JSON, compressed."""
+    return _pack(value)
+
+
+def unpack_value(body: bytes) -> Json:
+    """Return the plain values and arrays of a packed value; its nouns come back as mappings of their fields."""
+    return _unpack(body)
+
+
 def _plain(value: Any) -> Json:
     """Return a value of a type that the json module does not know, as one that it knows."""
     if isinstance(value, np.ndarray):

@@ -23,6 +23,11 @@ def test_the_answer_comes_from_another_process() -> None:
     assert child != os.path.realpath("/proc/self")
 
 
+def test_a_process_may_have_a_low_priority() -> None:
+    asked = [ask(os.nice, 0, time_limit_s=60, memory_limit_bytes=MEMORY, niceness=each) for each in (0, 5)]
+    assert asked[1] - asked[0] == 5 or asked[1] == 19  # 19: the tests have a low priority themselves
+
+
 def test_a_question_larger_than_a_pipe_reaches_a_process_that_starts_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gavel.simulator.asking.POLL_S", 0.001)
     assert ask(len, bytes(4 << 20), time_limit_s=60, memory_limit_bytes=MEMORY) == 4 << 20
