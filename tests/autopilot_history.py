@@ -44,7 +44,10 @@ def three_decisions(now_s: float, epoch_s: float = 3600.0) -> Iterator[Autopilot
             else "every other composition is behind, or breaks a limit",
             is_followed=number == 0,
             inputs_digest=f"{number:064x}",
-            scores=tuple(map(a_score, COMPOSITIONS, gains)),
+            scores=tuple(
+                a_score(name, gain, error=0.0 if name == incumbent else 0.04)
+                for name, gain in zip(COMPOSITIONS, gains, strict=True)
+            ),
             features=tuple((name, float(number + place)) for place, name in enumerate(FEATURES)),
             replayed=() if number == 0 else tuple(zip(COMPOSITIONS, REPLAYED[number - 1], strict=True)),
             actual=None if number == 0 else 1.0,
