@@ -11,11 +11,10 @@ from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.schemas.autopilot import AutopilotDecisionList, AutopilotDecisionView, AutopilotPut, AutopilotView
 from api.schemas.operations import OperationView
 from api.services import Services, ServicesDep
-from api.views.autopilot import autopilot_view, decision_list, decision_view
+from api.views.autopilot import LOOKED_AT, autopilot_view, decision_list, decision_view
 
 router = APIRouter(prefix="/v1/autopilot", tags=["autopilot"])
 
-LOOKED_AT = 200  # decisions that the answer about the autopilot comes from
 Number = Annotated[int, Path(ge=0, le=2**53, description="The decision's number, counted from 0.")]
 
 

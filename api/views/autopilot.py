@@ -19,6 +19,8 @@ from gavel.ports import Snapshot
 from gavel.types import SECONDS_PER_HOUR
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting, CompositionScore
 
+LOOKED_AT = 200  # decisions, the newest ones, that the state of the autopilot is made of
+
 
 def setting_view(setting: AutopilotSetting) -> AutopilotSettingView:
     """Return what an operator has set."""

@@ -130,3 +130,26 @@ def test_a_score_of_a_single_future_has_no_error(start: Start) -> None:
     keep(service.store, replace(first, scores=(replace(first.scores[0], error=float("inf"), futures=1),)))
     newest = service.operator().get("/v1/autopilot").json()["newest"]
     assert newest["scores"][0]["error"] is None
+
+
+def test_the_metrics_have_mode_decisions_failures_switches_and_cost(start: Start) -> None:
+    service = start()
+
+    def values() -> dict[str, float]:
+        lines = service.operator().get("/metrics").text.splitlines()
+        pairs = (line.removeprefix("gavel_autopilot_").rsplit(" ", 1) for line in lines if "gavel_autopilot_" in line)
+        return {name: float(value) for name, value in pairs if not name.startswith("#")}
+
+    assert values() == {
+        **{'mode{mode="advise"}': 1, 'mode{mode="auto"}': 0, 'mode{mode="off"}': 0, 'mode{mode="pin"}': 0},
+        **dict.fromkeys(("decisions_total", "failures_in_a_row", "failures_last_day", "switches_last_day"), 0),
+        **dict.fromkeys(("cpu_seconds_last_hour", "gain_advised"), 0),
+    }
+    switch, stay, _ = three_decisions(NOW_S)
+    old = replace(switch, at_s=NOW_S - 90_000)
+    keep(service.store, old, replace(stay, failure="killed", scores=()), replace(switch, number=2, at_s=NOW_S - 60))
+    service.change(autopilot=AutopilotSetting(mode=AutopilotMode.AUTO))
+    after = values()
+    assert after['mode{mode="auto"}'] == 1 and after["decisions_total"] == 3 and after["gain_advised"] == 0.31
+    assert (after["failures_last_day"], after["switches_last_day"], after["failures_in_a_row"]) == (1, 1, 0)
+    assert after["cpu_seconds_last_hour"] == 2.5, "of the newest one only"
