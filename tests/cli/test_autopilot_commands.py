@@ -64,3 +64,9 @@ def test_status_advise_and_history_show_what_was_decided(gavel: Run, service: Se
     whole = gavel("autopilot", "history", "0")
     assert "predicted 0.5, actual 1" in whole and "+31.0%" in whole and "arrivals an hour 0" in whole
     assert json.loads(gavel("autopilot", "history", "0", "--json"))["number"] == 0
+
+
+def test_the_list_of_policies_marks_the_policy_of_the_composition_in_force(gavel: Run, service: Service) -> None:
+    service.change(policy="fifo/backfill=false")
+    marked = [line.split()[1] for line in gavel("policy", "list").splitlines() if line.startswith("*")]
+    assert marked == ["fifo"]

@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from api.access.auth import SESSION_COOKIE, digest, new_token
+from api.dashboard import pages
 from gavel.mechanism.commands.autopilot_commands import with_fields
+from gavel.policies.registry import available
 from gavel.ports import Changes
 from gavel.types import Operation, OperationState, Scope
 from gavel.types.autopilot import AutopilotMode, AutopilotSetting
@@ -187,3 +189,36 @@ def test_older_decisions_are_fetched_on_demand(dashboard: Dashboard, tab: Tab) -
     tab.page.get_by_role("button", name="Older decisions").click()
     expect(listed).to_have_count(45)
     expect(tab.page.get_by_role("button", name="Older decisions")).to_be_hidden()
+
+
+def test_the_policy_page_shows_a_composition_and_says_what_a_switch_does_to_the_autopilot(
+    dashboard: Dashboard, tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(dashboard)
+    store = dashboard.store
+    store.commit(store.snapshot().version, Changes(policy="fifo/backfill=false"))
+    monkeypatch.setitem(pages.FEATURES, "what-if", "/nowhere")  # a switch needs no shadow run then
+    tab.page.goto("/policy")
+    expect(tab.page.locator("#current-policy")).to_have_text("fifo/backfill=false")
+    expect(tab.page.locator("#current-when")).not_to_be_empty()
+    tab.page.get_by_role("button", name="Try policy equal_share").click()
+    tab.page.get_by_role("button", name="Switch from the next round on").click()
+    wait_until(lambda: bool(store.snapshot().commands))
+    command = store.snapshot().commands[0]
+    result = {"policy": "equal_share", "note": "the autopilot was in mode auto; it advises from now on"}
+    done = replace(command, state=OperationState.DONE, result=result, finished_at_s=time.time())
+    store.commit(store.snapshot().version, Changes(operations=(done,), policy="equal_share"))
+    expect(tab.page.locator("#outcome")).to_have_text(
+        "equal_share decides from the next round on. Note: the autopilot was in mode auto; it advises from now on."
+    )
+
+
+def test_every_policy_of_the_registry_is_on_the_policy_page(dashboard: Dashboard, tab: Tab) -> None:
+    tab.page.goto("/policy")
+    names = {each.name for each in available(None)}
+    expect(tab.page.locator("#policies-table tbody tr")).to_have_count(len(names))
+    assert set(tab.page.locator("#policies-table tbody th").all_inner_texts()) == names
+    assert names >= {
+        *("least_remaining_work", "least_attained_service", "smallest_gang_first", "short_and_long_apart"),
+        *("fair_by_cores", "fair_by_memory", "weighted_priority"),
+    }
