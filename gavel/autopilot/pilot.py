@@ -39,7 +39,7 @@ class Flight:
 
 
 class Pilot:
-    """One run. As in LeanWorld, `rounds` goes from round to round; `decisions` are those so far.
+    """One run. As in LeanWorld, `rounds` goes from round to round; `decisions` are those so far, `epochs` those over.
 
     `cpu_s` returns the CPU seconds of this process; `decision_s` are those of each decision, with its replays.
     """
@@ -66,6 +66,7 @@ class Pilot:
         self._due_s = -inf
         self.decisions: list[Decision] = []
         self.questions: list[Question] = []
+        self.epochs: list[Epoch] = []
         self.decision_s: list[float] = []
 
     def rounds(self) -> Iterator[Plan]:
@@ -160,6 +161,7 @@ class Pilot:
             features=features(question.state.active, question.history, len(self._service.cluster.workers)),
             ln_rate=ln_rate(history),
         )
+        self.epochs.append(epoch)
         self._experience = self._experience.after(epoch, question.candidates[0])
 
     def _real(self, question: Question, state: WorldState, ends: tuple[int, ...]) -> Course:
