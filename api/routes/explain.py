@@ -73,10 +73,10 @@ def verify_round(
 
 
 def _change(body: WhatIf, caller: Identity, services: Services) -> Change:
-    from gavel.policies.registry import canonical
+    from gavel.autopilot.composition import read
 
     if body.policy is not None:
-        canonical(body.policy, services.settings.policy_dir)  # report a wrong name to the caller
+        read(body.policy, services.settings, "policy")  # report a wrong name to the caller
     for each in body.tiers:
         check_rules(services, each.name, each)
     return Change(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gavel.autopilot import goals
-from gavel.autopilot.composition import Composition, read
+from gavel.autopilot.composition import Composition, read, spelling
 from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.mechanism.commands.autopilot_commands import with_fields
@@ -33,25 +33,15 @@ def checked(body: Mapping[str, Any], *, current: AutopilotSetting, service: Sett
         "goal": lambda: goals.read(after.goal).text,
         "candidates": lambda: [each.text for each in _candidates(after.candidates, service)],
         "epoch_s": lambda: _epoch_s(after.epoch_s, service),
-        "pinned": lambda: after.pinned and _read("pinned", after.pinned, service).text,
+        "pinned": lambda: after.pinned and read(after.pinned, service, "pinned").text,
     }
     return {name: value() for name, value in values.items() if name in given}
 
 
 def candidates(setting: AutopilotSetting, service: Settings) -> tuple[str, ...]:
-    """Return the texts of the candidates, each once, the safe one first; by default the service's and CANDIDATES.
-
-    A text that cannot be read any more, as one whose policy file is gone, is there as it is.
-    """
+    """Return the texts of the candidates, each once, the safe one first; by default the service's and CANDIDATES."""
     texts = setting.candidates or (service.policy, *CANDIDATES)
-    return tuple(dict.fromkeys(_spelling(text, service) for text in texts))
-
-
-def _spelling(text: str, service: Settings) -> str:
-    try:
-        return read(text, service).text
-    except InvalidRequest:
-        return text
+    return tuple(dict.fromkeys(spelling(text, service) for text in texts))
 
 
 def _candidates(texts: tuple[str, ...], service: Settings) -> tuple[Composition, ...]:
@@ -59,7 +49,7 @@ def _candidates(texts: tuple[str, ...], service: Settings) -> tuple[Composition,
         raise InvalidRequest("candidates", f"are {len(texts)}; each is simulated: give at most {CANDIDATES_MAX}")
     each_once = {}
     for index, text in enumerate(texts):
-        composition = _read(f"candidates.{index}", text, service)
+        composition = read(text, service, f"candidates.{index}")
         if ("space_sharing", True) in composition.parts:
             raise InvalidRequest(
                 f"candidates.{index}",
@@ -67,13 +57,6 @@ def _candidates(texts: tuple[str, ...], service: Settings) -> tuple[Composition,
             )
         each_once[composition.text] = composition
     return tuple(each_once.values())
-
-
-def _read(field: str, text: str, service: Settings) -> Composition:
-    try:
-        return read(text, service)
-    except InvalidRequest as error:
-        raise InvalidRequest(field, error.message) from None
 
 
 def _epoch_s(epoch_s: float, service: Settings) -> float:
