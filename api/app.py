@@ -21,6 +21,7 @@ from api.live.listeners import LiveFeed
 from api.metrics import StoreCollector
 from api.routes import (
     audit,
+    autopilot,
     batches,
     code,
     doctor,
@@ -74,6 +75,7 @@ PARTS = (
     operations,
     overview,
     policies,
+    autopilot,
     resources,
     results,
     purging,

@@ -9,6 +9,7 @@ import numpy as np
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from api.autopilot_metrics import autopilot_metrics
 from api.disk_metrics import disk_metrics
 from api.services import Services
 from api.startup_metrics import startup_metrics
@@ -52,6 +53,7 @@ class StoreCollector(Collector):
         yield from _workers(store.cluster(), snapshot)
         yield self._notifications()
         yield from self._scheduler()
+        yield from autopilot_metrics(store, snapshot.autopilot.mode, now_s)
         yield from disk_metrics(self._services.settings)
         if not snapshot.round_records:
             return

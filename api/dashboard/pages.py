@@ -36,10 +36,11 @@ PAGES: Final[Mapping[str, str]] = {
     "/estimator": "Estimator",
     "/nodes": "Nodes",
     "/policy": "Policy",
+    "/autopilot": "Autopilot",
 }
 OPERATORS_PAGES: Final[Mapping[str, str]] = {"/setup": "Setup"}
 IMPORT: Final = re.compile(r'from "\./([a-z]+\.js)"')
-PLOTTED: Final = frozenset({"tiers", "job", "compare"})  # pages that load the plotting library
+PLOTTED: Final = frozenset({"tiers", "job", "compare", "autopilot"})  # pages that load the plotting library
 FEATURES: Final[Mapping[str, str]] = {  # files that pages use only if this service has them
     "explain": "/v1/jobs/{job_id}/explanation",
     "calibration": "/v1/calibration",

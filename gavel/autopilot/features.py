@@ -8,11 +8,21 @@ from gavel.autopilot.futures import HISTORY, Arrival
 from gavel.simulator.active import Active, ActiveState
 from gavel.types import SECONDS_PER_HOUR, FloatArray
 
-COUNT = 7
+NAMES = (
+    "constant",
+    "ln(1 + arrivals an hour)",
+    "ln(1 + jobs)",
+    "demand over workers",
+    "ln(1 + hours left), median",
+    "ln(1 + hours left), spread",
+    "ln(workers), spread",
+)
+"""What each feature is, for people."""
+COUNT = len(NAMES)
 
 
 def features(state: ActiveState, history: Sequence[Arrival], workers: int) -> FloatArray:
-    """Return the features, (COUNT,): 1, arrivals an hour, jobs, demand over workers, length left, spreads."""
+    """Return the features, (COUNT,), in the order of NAMES."""
     active = Active.of(state)
     left_s = _left_s(active)
     sizes = active.scale_factor.astype(float)

@@ -12,7 +12,7 @@ from gavel.autopilot.composition import read
 from gavel.autopilot.decision import Decision, Question, decide
 from gavel.autopilot.futures import Arrival
 from gavel.autopilot.goals import Goal
-from gavel.autopilot.learning import Experience
+from gavel.autopilot.learning import Epoch, Experience
 from gavel.autopilot.lesson import Past, lesson
 from gavel.autopilot.racing import STAGES
 from gavel.autopilot.switch_rule import SwitchRule
@@ -38,7 +38,7 @@ class Flight:
 
 
 class Pilot:
-    """One run. As in LeanWorld, `rounds` goes from round to round; `decisions` are those so far.
+    """One run. As in LeanWorld, `rounds` goes from round to round; `decisions` are those so far, `epochs` those over.
 
     `cpu_s` returns the CPU seconds of this process; `decision_s` are those of each decision, with its replays.
     """
@@ -65,6 +65,7 @@ class Pilot:
         self._due_s = -inf
         self.decisions: list[Decision] = []
         self.questions: list[Question] = []
+        self.epochs: list[Epoch] = []
         self.decision_s: list[float] = []
 
     def rounds(self) -> Iterator[Plan]:
@@ -152,7 +153,8 @@ class Pilot:
             history=history,
             outages=self._outages,
         )
-        self._experience = self._experience.after(lesson(past, self._runner), question.candidates[0])
+        self.epochs.append(lesson(past, self._runner))
+        self._experience = self._experience.after(self.epochs[-1], question.candidates[0])
 
 
 def _arrival(job: TraceJob, s_per_step: float | None, fastest_s: float | None) -> Arrival:

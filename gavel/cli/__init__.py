@@ -11,6 +11,7 @@ import sys
 
 from gavel.cli import (
     admin,
+    autopilot_commands,
     db,
     doctor,
     infeasible,
@@ -41,6 +42,7 @@ from gavel.client import GavelApiError, ServiceUnreachable
 __all__ = [
     "admin",
     "app",
+    "autopilot_commands",
     "db",
     "doctor",
     "infeasible",

@@ -12,7 +12,7 @@ PANELS = {
     "The cluster now": "top watch summary queue allocations placements shares cluster round",
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",
-    "Rules": "policy tier user token secret notification audit",
+    "Rules": "policy autopilot tier user token secret notification audit",
     "Nodes and names": "node resource infeasible operation",
     "The service": "serve demo health doctor metrics version db",
     "Histories": "simulate suite export-trace export-metrics",

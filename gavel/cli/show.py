@@ -1,6 +1,7 @@
 """How answers look on a terminal. Each function returns what Rich prints for one answer."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -330,7 +331,7 @@ def policies(listed: Mapping[str, Any]) -> Rows:
     """Return the policies, the current one marked, then the objectives that a tier may have."""
     table = Rows("", "POLICY", "WHEN", "STATES", "FROM", spare=("FROM", "STATES"), long=("WHEN", "STATES", "FROM"))
     for each in listed["items"]:
-        mark = "*" if each["name"] == listed["current"].partition("?")[0] else ""
+        mark = "*" if each["name"] == re.split("[?/]", listed["current"])[0] else ""
         table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
     table.caption = "\n".join(f"objective {name}: {text}" for name, text in listed["tier_objectives"].items())
     table.caption += "\nwithin a user, where that is fairness: " + ", ".join(listed["within_user"])

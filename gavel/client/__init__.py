@@ -15,6 +15,7 @@ Answers are the API's JSON objects as they came, typed in answers/; bodies.py ty
 
 from gavel.client import answers, bodies
 from gavel.client.answers import *  # noqa: F403  all of them, as its __all__ lists them
+from gavel.client.autopilot import AutopilotCalls
 from gavel.client.bodies import *  # noqa: F403
 from gavel.client.code import CodeCalls
 from gavel.client.errors import GavelApiError, ServiceUnreachable
@@ -47,6 +48,7 @@ class Calls(
     SchedulingCalls,
     OverviewCalls,
     ExplainCalls,
+    AutopilotCalls,
 ):
     """All calls, defined once for both clients."""
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
 
 __all__ = [
+    "AutopilotPut",
     "CancelBatch",
     "CodeFetch",
     "CodeFile",
@@ -268,6 +269,21 @@ class PolicyPut(TypedDict):
     # A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the policy of the
     # settings again.
     policy: str | None
+
+
+class AutopilotPut(TypedDict):
+    """What to set of the autopilot. What is left out, or null, stays as it is."""
+
+    # off: no decisions; advise: decisions, and nothing is changed; auto: what they choose is in force; pin: `pinned` is
+    # in force.
+    mode: NotRequired[Literal["off", "advise", "auto", "pin"] | None]
+    # Measures with weights, and limits: `mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400`.
+    goal: NotRequired[str | None]
+    # Compositions to choose from, `POLICY?parameter=value/PART=VALUE`; the first is the safe one. Empty: the
+    # autopilot's own.
+    candidates: NotRequired[Sequence[str] | None]
+    epoch_s: NotRequired[float | None]  # Seconds from one decision to the next.
+    pinned: NotRequired[str | None]  # The composition of mode `pin`.
 
 
 class ResourcePut(TypedDict):

@@ -134,6 +134,10 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/shares": (200, 200, 403, 403, 200),
     "GET /v1/watch": (200, 200, 403, 403, 200),
     "PUT /v1/policies/current": (403, 403, 403, 403, 202),
+    "GET /v1/autopilot": (200, 200, 403, 403, 200),
+    "PUT /v1/autopilot": (403, 403, 403, 403, 202),
+    "GET /v1/autopilot/decisions": (200, 200, 403, 403, 200),
+    "GET /v1/autopilot/decisions/0": (404, 404, 403, 403, 404),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),
@@ -164,6 +168,7 @@ BODIES: dict[str, Any] = {
     "POST /v1/tiers/gold/preview": {"weight": 2.0},
     "POST /v1/what-if": {},
     "PUT /v1/policies/current": {"policy": "max_min_fairness"},
+    "PUT /v1/autopilot": {"mode": "advise"},
     "POST /v1/nodes/node-0/drain": {"window_s": 60.0},
     "PUT /v1/resources/lb": {"capacity": 1, "nodes": "node-0"},
     "POST /v1/code-versions": {"files": []},
@@ -399,6 +404,7 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}
     names |= {"secrets/TOKEN": "secrets/{name}", "secrets/NONE": "secrets/{name}"}
     names |= {"tokens/0000000000000000": "tokens/{token_id}", NO_DIGEST: "{digest}"}
+    names |= {"decisions/0": "decisions/{number}"}
     names |= {"infeasible-types/0000000000000000": "infeasible-types/{id}"}
     names |= {"checkpoints/1-1": "checkpoints/{checkpoint}"}
     tested = set(MATRIX)

@@ -23,6 +23,7 @@ from gavel.types import InfeasibleType, JobState, NodeStatus, Operation, Operati
 from tests.api.conftest import NOW_S, Service, serve
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
+from tests.autopilot_history import keep, three_decisions
 from tests.client.test_worktree import git
 from tests.git_server import git_server
 
@@ -147,6 +148,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
         user="ann", kind="mlp", scale_factor=1, accelerator_type="fast", evidence="e", job_id=job_id, at_s=NOW_S
     )
     service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),), infeasible=(mark,))
+    keep(service.store, *three_decisions(NOW_S))
     for folder in ("outputs", "checkpoints"):
         place = service.settings.state_dir / folder / job_id / "1-1"
         place.mkdir(parents=True)
@@ -155,6 +157,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     return {
         "job_id": job_id,
         "index": 1,
+        "number": 1,
         "id": mark.id,
         "name": "gold",
         "operation_id": command.id,

@@ -152,6 +152,18 @@ def test_the_ticks_of_an_axis_are_told_apart(tab: Tab) -> None:
         assert tab.page.evaluate(script, [list(values), name]) == texts
 
 
+def test_the_instants_of_an_axis_do_not_meet_where_they_have_dates(tab: Tab) -> None:
+    tab.page.goto("/")
+    script = """async (at) => {
+      const [{ tickSpace }, { instant }] = await Promise.all([import('/static/plot.js'), import('/static/format.js')]);
+      const pen = document.createElement("canvas").getContext("2d");
+      pen.font = "12px system-ui, sans-serif";
+      return [tickSpace(at), pen.measureText(instant(at)).width]; }"""
+    for at_s in (time.time(), time.time() - 3 * 86_400):
+        space, width = tab.page.evaluate(script, at_s)
+        assert space > width + 8
+
+
 def test_a_job_keeps_its_colour_on_other_pages_and_later(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=6, rounds=3)
     colours = "async (ids) => { const { colourOf } = await import('/static/palette.js'); return ids.map(colourOf); }"

@@ -11,6 +11,9 @@ function around(instantS) {
   return [instantS - 30, instantS + 30];
 }
 
+/** Pixels from one instant of an axis to the next, so that their texts do not meet: those of other days have a date. */
+export const tickSpace = (fromS) => Math.max(90, 7 * instant(fromS).length + 20);
+
 /**
  * One line for each series in `element`; `show(xs, series)`: series are {label, colour, values}. `y(value, digits)` writes a
  * value, `range` is the scale's (by default that of the data). `options()`, asked at each new plot, may set `increments`
@@ -56,7 +59,7 @@ export class LinePlot {
     this.plot = new uPlot({
       ...this.size(),
       scales: { x: { time: isTime, range: (plot, from, to) => (isTime && plot.data[0].length === 1 ? around(from) : [from, to]) }, y: this.range ? { range: this.range } : {} },
-      axes: [{ ...axis, ...(isTime ? { space: 90, values: (_, instants) => instants.map(instant) } : { incrs: increments }) },
+      axes: [{ ...axis, ...(isTime ? { space: (_plot, _axis, from) => tickSpace(from), values: (_, instants) => instants.map(instant) } : { incrs: increments }) },
         { ...axis, size: 62, values: (_, values) => ticks(values, this.y) }],
       cursor: this.group ? { sync: { key: this.group } } : {},
       hooks: { drawClear: [behind] },

@@ -25,7 +25,8 @@ async function step() {
   fillFacts(byId("orders"), policies.within_user);
 }
 
-const infoOf = (spec) => policies.items.find((each) => each.name === spec.split("?")[0]);
+/** What is shown of the policy of a composition, NAME?parameter=value/PART=VALUE. */
+const infoOf = (composition) => policies.items.find((each) => each.name === composition.split(/[?/]/)[0]);
 
 function showPolicies() {
   const headings = ["Policy", "Choose it when", "Formula", "Parameters", "From", ...(isOperator ? ["Switch"] : [])];
@@ -71,9 +72,9 @@ async function shadow(signal) {
 async function switchTo() {
   const wanted = byId("switch-form").elements.policy.value;
   await attempt(byId("switch-yes"), async () => {
-    await send("PUT", "/v1/policies/current", { policy: wanted }, { Prefer: "wait=5" });
+    const { result } = await send("PUT", "/v1/policies/current", { policy: wanted }, { Prefer: "wait=5" });
     byId("switch").close();
-    tell(`${wanted} decides from the next round on.`, "good");
+    tell([`${wanted} decides from the next round on.`, ...(result.note ? [`Note: ${result.note}.`] : [])].join(" "), "good");
     refresh();
   });
 }

@@ -80,7 +80,7 @@ function lamp(state, text) {
 }
 
 function showRound() {
-  say("policy", round ? round.policy.split("?")[0].replaceAll("_", " ") : "–");
+  say("policy", round ? round.policy.split(/[?/]/)[0].replaceAll("_", " ") : "–");
   say("round", round ? count(round.round_index) : "–");
   const left = round ? round.starts_at_s + round.duration_s - now() : NaN;
   say("next-round", left > 0 ? `${Math.ceil(left)} s` : "–");

@@ -3,6 +3,7 @@
 Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
 """
 
+from gavel.client.answers.autopilot import Autopilot, AutopilotDecision, AutopilotSetting, CompositionScore, Regret
 from gavel.client.answers.jobs import (
     AuditEntry,
     Cancelled,
@@ -80,6 +81,9 @@ __all__ = [
     "Allocation",
     "AllocationRow",
     "AuditEntry",
+    "Autopilot",
+    "AutopilotDecision",
+    "AutopilotSetting",
     "BearerToken",
     "Binding",
     "Calibration",
@@ -95,6 +99,7 @@ __all__ = [
     "CodeDiffStored",
     "CodeLimits",
     "CodeVersion",
+    "CompositionScore",
     "Deadline",
     "DeadlineOutlook",
     "Effects",
@@ -129,6 +134,7 @@ __all__ = [
     "QueueItem",
     "RankUtilization",
     "Reason",
+    "Regret",
     "Reputation",
     "Resource",
     "Round",
