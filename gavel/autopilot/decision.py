@@ -28,7 +28,7 @@ from gavel.simulator.world_state import WorldState
 from gavel.types import FloatArray
 from gavel.types.autopilot import CompositionScore
 
-JOBS_MAX = 30_000  # in all simulations of a decision after the first stage, so that it is in time
+JOBS_MAX = 25_000  # in all simulations of a decision after the first stage, so that it is in time
 PREFERENCE = 0.01  # of the incumbent's cost, for each unit by which the logarithms of two Hedge weights differ
 
 
