@@ -1,5 +1,7 @@
 """Policies: which ones there are, and which one is in use."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
@@ -12,6 +14,8 @@ from api.schemas.fields import Request, example
 from api.schemas.operations import OperationView
 from api.services import ServicesDep
 from gavel.config import Settings
+from gavel.types import Tier
+from gavel.types.tier_objectives import AUTO, chosen_by, in_force
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -30,7 +34,8 @@ class PolicyPut(Request):
 @router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
 def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
     """Policies for the whole cluster, and what a tier may have: objectives, and orders within one user."""
-    return policy_list(services.settings, services.store.snapshot().policy)
+    snapshot = services.store.snapshot()
+    return policy_list(services.settings, snapshot.policy, tuple(snapshot.tiers.values()))
 
 
 @router.put(
@@ -47,20 +52,23 @@ async def put_policy(
     `POST /v1/what-if` shows what it would do. If the policy fails to give an allocation, the fallback is used, as for
     any failed solve.
     """
-    from gavel.policies.registry import canonical
+    from gavel.policies.registry import canonical, check_objectives
 
     wanted = ""
     if body.policy is not None:
         wanted = await run_in_threadpool(canonical, body.policy, services.settings.policy_dir)
+        check_objectives(wanted, services.store.snapshot().tiers.values())
     operation = await ask(services, "policy.switch", "policy", {"policy": wanted}, caller)
     return await answer(services, operation, response, prefer)
 
 
-def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
+def policy_list(settings: Settings, switched_to: str = "", tiers: Sequence[Tier] = ()) -> PolicyList:
     """Return the answer of `GET /v1/policies`.
 
     `current` is the policy of the settings unless an operator set another one.
     """
+    current = switched_to or settings.policy
+    automatic = [tier for tier in tiers if tier.objective == AUTO]
     from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER, available
 
     items = [
@@ -74,8 +82,9 @@ def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
         for each in available(settings.policy_dir)
     ]
     return PolicyList(
-        current=switched_to or settings.policy,
+        current=current,
         items=items,
         tier_objectives=dict(TIER_OBJECTIVES),
         within_user=dict(WITHIN_USER),
+        auto_objectives={tier.name: tier.objective for tier in in_force(automatic, chosen_by(current))},
     )

@@ -215,11 +215,13 @@ def _scenario(
     if table is None and (rules.space_sharing or choices.consolidation):
         raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
     cluster = setup.cluster_of(choices.cluster) if choices.cluster else around.cluster or Cluster()
+    all_tiers = _within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user)
+    registry.check_objectives(policy, all_tiers)
     return Scenario(
         cluster=cluster,
         throughput={},
         settings=rules,
-        tiers=_within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user),
+        tiers=all_tiers,
         measure=setup.range_of(choices.measure) if choices.measure else None,
         switch_cost_s=setup.costs_of(choices.switch_cost_s),
         spread=ScaledRates(ThroughputTable(rates=table.spread)) if table and choices.consolidation else None,
