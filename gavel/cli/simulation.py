@@ -115,6 +115,14 @@ def choices_of(options: Mapping[str, Any]) -> Choices:
     return Choices(**values)
 
 
+def with_defaults(options: Mapping[str, Any]) -> Choices:
+    """Return the choices of a command that has some options of `simulate` only; all others are as left out there."""
+    none = dict.fromkeys((field.name for field in fields(Choices)), None)
+    flags = dict.fromkeys(("lenient", "parity", "consolidation", "estimate"), False)
+    lists = dict.fromkeys(REPEATED, ())
+    return Choices(**{**none, **flags, **lists, "checkpoint_period_s": 3600.0, **options})
+
+
 class World(Protocol):
     """A run: the lean simulation, that of the whole service, or one under the autopilot."""
 
