@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from gavel.policies import measures, registry, with_pairs
+from gavel.policies.tiers.objectives import OBJECTIVES
 from gavel.types import Allocation, AllocationProblem, Tier
 from scripts.drawn import main
 
@@ -163,7 +164,7 @@ def draw(folder: Path) -> list[Path]:
         problem = packed() if name in ("packed", "gandiva") else example()
         written.append(folder / f"{name}.svg")
         written[-1].write_text(svg(problem, registry.load(spec).allocate(problem)))
-    for objective in registry.TIER_OBJECTIVES:
+    for objective in OBJECTIVES:
         problem = in_one_tier(objective)
         written.append(folder / f"objective_{objective}.svg")
         written[-1].write_text(svg(problem, registry.load("hierarchical").allocate(problem)))

@@ -74,9 +74,12 @@ def verify_round(
 
 def _change(body: WhatIf, caller: Identity, services: Services) -> Change:
     from gavel.autopilot.composition import read
+    from gavel.policies.registry import check_objectives
 
     if body.policy is not None:
-        read(body.policy, services.settings, "policy")  # report a wrong name to the caller
+        policy = read(body.policy, services.settings, "policy").policy  # report a wrong name to the caller
+        changed = {each.name: Tier(**each.model_dump()) for each in body.tiers}
+        check_objectives(policy, (dict(services.store.snapshot().tiers) | changed).values())
     for each in body.tiers:
         check_rules(services, each.name, each)
     return Change(

@@ -1,5 +1,7 @@
 """Policies: which ones there are, and which one is in use."""
 
+from collections.abc import Sequence
+
 from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
@@ -12,6 +14,8 @@ from api.schemas.fields import Request, example
 from api.schemas.operations import OperationView
 from api.services import ServicesDep
 from gavel.config import Settings
+from gavel.types import Tier
+from gavel.types.tier_objectives import AUTO, chosen_by, in_force
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -31,7 +35,8 @@ class PolicyPut(Request):
 @router.get("/policies", operation_id="list_policies", responses=documented(401, 403, 503))
 def list_policies(caller: AnyCaller, services: ServicesDep) -> PolicyList:
     """Policies for the whole cluster, and what a tier may have: objectives, and orders within one user."""
-    return policy_list(services.settings, services.store.snapshot().policy)
+    snapshot = services.store.snapshot()
+    return policy_list(services.settings, snapshot.policy, tuple(snapshot.tiers.values()))
 
 
 @router.put(
@@ -50,19 +55,24 @@ async def put_policy(
     any failed solve. An autopilot in mode auto or pin advises from then on, so that the choice stays.
     """
     from gavel.autopilot.composition import read
+    from gavel.policies.registry import check_objectives
 
     wanted = ""
     if body.policy is not None:
-        wanted = (await run_in_threadpool(read, body.policy, services.settings, "policy")).text
+        composition = await run_in_threadpool(read, body.policy, services.settings, "policy")
+        check_objectives(composition.policy, services.store.snapshot().tiers.values())
+        wanted = composition.text
     operation = await ask(services, "policy.switch", "policy", {"policy": wanted}, caller)
     return await answer(services, operation, response, prefer)
 
 
-def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
+def policy_list(settings: Settings, switched_to: str = "", tiers: Sequence[Tier] = ()) -> PolicyList:
     """Return the answer of `GET /v1/policies`.
 
     `current` is the policy of the settings unless an operator set another one.
     """
+    current = switched_to or settings.policy
+    automatic = [tier for tier in tiers if tier.objective == AUTO]
     from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER, available
 
     items = [
@@ -76,8 +86,9 @@ def policy_list(settings: Settings, switched_to: str = "") -> PolicyList:
         for each in available(settings.policy_dir)
     ]
     return PolicyList(
-        current=switched_to or settings.policy,
+        current=current,
         items=items,
         tier_objectives=dict(TIER_OBJECTIVES),
         within_user=dict(WITHIN_USER),
+        auto_objectives={tier.name: tier.objective for tier in in_force(automatic, chosen_by(current))},
     )

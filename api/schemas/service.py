@@ -38,6 +38,9 @@ class PolicyList(View):
     items: list[PolicyView]
     tier_objectives: dict[str, str]
     within_user: dict[str, str] = Field(description="How the jobs of one user may share, by name of the order.")
+    auto_objectives: dict[str, str] = Field(
+        description="Tiers whose objective is `auto`, with the one that the policy in force gives each."
+    )
 
 
 class FindingView(View):

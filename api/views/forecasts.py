@@ -12,7 +12,7 @@ from gavel.mechanism.explaining.fairness import deficit_s, isolated_share
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
 from gavel.mechanism.explaining.headline import headline
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
-from gavel.types import Cluster, Expected, Job, Prediction
+from gavel.types import Cluster, Expected, Job, Prediction, tier_objectives
 
 KEPT_S = 1.0  # a forecast of the present state: listing a sweep with deadlines asks for many at once
 
@@ -80,10 +80,16 @@ def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> Explanatio
         lag_rounds=why.lag_rounds,
         position=why.position,
         jobs_ahead=why.jobs_ahead,
+        tier_objective=_tier_objective(job, knowledge.state),
         would_unblock=list(why.would_unblock),
         **_instants("est_start", start),
         **_instants("est_finish", finish),
     )
+
+
+def _tier_objective(job: Job, state: State) -> str:
+    tier = state.tiers.get(job.spec.tier)
+    return tier_objectives.sentence(tier, state.record.allocation.policy) if tier and state.record else ""
 
 
 def _instants(name: str, expected: Expected | None) -> dict[str, float | None]:

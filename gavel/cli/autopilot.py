@@ -12,11 +12,13 @@ from gavel.autopilot import composition, goals
 from gavel.autopilot.composition import Composition
 from gavel.autopilot.decision import Decision
 from gavel.autopilot.hindsight import Hindsight, hindsight
+from gavel.autopilot.objectives import with_objectives
 from gavel.autopilot.pilot import Flight, Pilot
 from gavel.autopilot.setting import CANDIDATES
 from gavel.cli.connection import settings
 from gavel.cli.simulation import BUT_OUTAGES, Choices, Prepared, prepared, run, runner_of
 from gavel.errors import InvalidRequest
+from gavel.policies.registry import check_objectives
 from gavel.simulator.compare import Comparison
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Scenario
@@ -98,8 +100,10 @@ def _base(ready: Prepared, wanted: Goals) -> tuple[Scenario, tuple[Composition, 
     drains = [each for each in base.outages if each.is_drain]
     if replace(base, outages=drains).needs_service:
         raise InvalidRequest("autopilot", f"cannot be simulated {BUT_OUTAGES}")
-    texts = wanted.candidates or (base.settings.policy, *CANDIDATES)
+    texts = wanted.candidates or (base.settings.policy, *CANDIDATES, *with_objectives(base.tiers))
     candidates = tuple(dict.fromkeys(composition.read(text, base.settings) for text in texts))
+    for each in candidates:
+        check_objectives(each.policy, base.tiers)
     if any(each.settings(base.settings).space_sharing for each in candidates):
         if ready.table is None:
             raise InvalidRequest("throughputs", "space_sharing needs the rates of a table; give one")

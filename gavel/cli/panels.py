@@ -15,7 +15,7 @@ PANELS = {
     "Rules": "policy autopilot tier user token secret notification audit",
     "Nodes and names": "node resource infeasible operation",
     "The service": "serve demo health doctor metrics version db",
-    "Histories": "simulate suite export-trace export-metrics",
+    "Histories": "simulate search-priority suite export-trace export-metrics",
 }
 
 

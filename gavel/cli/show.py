@@ -335,6 +335,8 @@ def policies(listed: Mapping[str, Any]) -> Rows:
         table.add_row(mark, each["name"], each["choose_when"], each["formula"], each["source"])
     table.caption = "\n".join(f"objective {name}: {text}" for name, text in listed["tier_objectives"].items())
     table.caption += "\nwithin a user, where that is fairness: " + ", ".join(listed["within_user"])
+    for tier, objective in listed["auto_objectives"].items():
+        table.caption += f"\ntier {tier}, whose objective is auto, has {objective} now"
     return table
 
 

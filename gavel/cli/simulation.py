@@ -114,6 +114,14 @@ def choices_of(options: Mapping[str, Any]) -> Choices:
     return Choices(**values)
 
 
+def with_defaults(options: Mapping[str, Any]) -> Choices:
+    """Return the choices of a command that has some options of `simulate` only; all others are as left out there."""
+    none = dict.fromkeys((field.name for field in fields(Choices)), None)
+    flags = dict.fromkeys(("lenient", "parity", "consolidation", "estimate"), False)
+    lists = dict.fromkeys(REPEATED, ())
+    return Choices(**{**none, **flags, **lists, "checkpoint_period_s": 3600.0, **options})
+
+
 class World(Protocol):
     """A run: the lean simulation, that of the whole service, or one under the autopilot."""
 
@@ -214,11 +222,13 @@ def _scenario(
     if table is None and (rules.space_sharing or choices.consolidation):
         raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
     cluster = setup.cluster_of(choices.cluster) if choices.cluster else around.cluster or Cluster()
+    all_tiers = _within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user)
+    registry.check_objectives(policy, all_tiers)
     return Scenario(
         cluster=cluster,
         throughput={},
         settings=rules,
-        tiers=_within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user),
+        tiers=all_tiers,
         measure=setup.range_of(choices.measure) if choices.measure else None,
         switch_cost_s=setup.costs_of(choices.switch_cost_s),
         spread=ScaledRates(ThroughputTable(rates=table.spread)) if table and choices.consolidation else None,

@@ -144,6 +144,7 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
         "received": _fractions(explanation["received"]),
         "isolated share": explanation["isolated_share"],
         "place": place,
+        "tier": explanation["tier_objective"],
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
         ),

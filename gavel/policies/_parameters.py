@@ -4,3 +4,6 @@ from typing import Annotated
 
 AnySign = Annotated[float, "any sign"]
 """A finite number of any sign: annotate a field with it; one of type `float` takes positive numbers only."""
+
+TierObjectives = Annotated[str, "tier:objective,.."]
+"""Objectives of tiers whose own is `auto`, as text: `gold:speed,free:fifo`."""

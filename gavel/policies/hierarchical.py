@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
+from gavel.policies._parameters import TierObjectives
 from gavel.policies.fast.max_min import Stage, by_curves
 from gavel.policies.fast.rearranged import rearranged_by_prices
 from gavel.policies.programs.filling import Filling, Stated
@@ -16,6 +17,7 @@ from gavel.policies.tiers.objectives import OBJECTIVES, WITHIN_USER, reads_of
 from gavel.policies.tiers.rearranging import kept
 from gavel.policies.tiers.tree import Node, tree
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
+from gavel.types.tier_objectives import PARAMETER, TIERED, in_force, read_objectives
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,14 @@ class Hierarchical:
     each, bronze's first two 1 each, its third 0. With only 2 jobs gold can use 2, and the 4 left go to bronze: all 3
     run. With a guarantee of 1/2 bronze has 3 at once (its three jobs), and each of gold's 4 jobs 3/4. An example with
     departments, teams and users is in docs/tiers.md.
+
+    `objectives` are those of tiers whose own is `auto`, as gold:speed,free:fifo; for other tiers it says nothing.
     """
 
+    objectives: TierObjectives = ""
     time_limit_s: float = 60.0
 
-    name: ClassVar[str] = "hierarchical"
+    name: ClassVar[str] = TIERED
     formula: ClassVar[str] = "lexicographically maximise the sorted sigma_k / W_k subject to sigma_k >= sigma0_k"
     source: ClassVar[str] = "Gavel (OSDI '20), section 4.3 (hierarchical policies), with an objective for each tier"
     choose_when: ClassVar[str] = (
@@ -56,7 +61,8 @@ class Hierarchical:
 
     def reads(self, problem: AllocationProblem) -> frozenset[str]:
         """Return the fields read: the tiers, and what the objectives of tiers with jobs depend on."""
-        present = (problem.tiers[index] for index in np.unique(problem.tier_of_job).tolist())
+        tiers = self._with_objectives(problem).tiers
+        present = (tiers[index] for index in np.unique(problem.tier_of_job).tolist())
         valid = [tier for tier in present if tier.objective in OBJECTIVES and tier.within_user in WITHIN_USER]
         return frozenset({"tiers", "tier_of_job"}).union(*map(reads_of, valid))
 
@@ -66,23 +72,25 @@ class Hierarchical:
         InvalidProblem also for a tier's objective without a curve, and for tiers that no allocation can satisfy.
         """
         check_problem(problem)
+        problem = self._with_objectives(problem)
         root = tree(problem)
         stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
-        filled = by_curves(problem, self.name, stages, _caps(root))
+        filled = by_curves(problem, self._text, stages, _caps(root))
         if filled is None:
             return self.program(problem)
         keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
         if keeps is None:
             return filled
-        answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self.name)
+        answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self._text)
         return self.program(problem) if answer is None else replace(answer, warm_start=filled.warm_start)
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear programs that define the policy."""
+        problem = self._with_objectives(problem)
         root = tree(problem)
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s, parts=_caps(root))
         if program.is_idle:
-            return program.allocation(self.name)
+            return program.allocation(self._text)
         filling = Filling(Stated(program))
         floors = np.zeros(len(problem.job_ids))
         for node in _guaranteed(root):
@@ -90,14 +98,22 @@ class Hierarchical:
             own[node.jobs] = floors[node.jobs]
             workers = node.tier.guarantee * problem.capacity_workers.astype(float)
             floors[node.jobs] = filling.fill(node.curve, start=own, workers=workers)[node.jobs]
-        filled = program.allocation(self.name, dual_gap=filling.dual_gap)
+        filled = program.allocation(self._text, dual_gap=filling.dual_gap)
         keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
-        return filled if keeps is None else rearranged(program, keeps, self.name)
+        return filled if keeps is None else rearranged(program, keeps, self._text)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return service over weight of each tier at the top that has jobs, of its own or below, least first."""
         got = measures.service(problem, allocation.time_fraction)
-        return np.sort([got[node.jobs].sum() / node.tier.weight for node in tree(problem).below])
+        return np.sort([got[node.jobs].sum() / node.tier.weight for node in tree(self._with_objectives(problem)).below])
+
+    @property
+    def _text(self) -> str:
+        """Whose its answers are: its name with the objectives, which forecasts read."""
+        return f"{self.name}?{PARAMETER}={self.objectives}" if self.objectives else self.name
+
+    def _with_objectives(self, problem: AllocationProblem) -> AllocationProblem:
+        return replace(problem, tiers=in_force(problem.tiers, read_objectives(self.objectives)))
 
 
 def _guaranteed(root: Node) -> list[Node]:

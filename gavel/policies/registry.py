@@ -8,7 +8,7 @@ import importlib
 import math
 import pkgutil
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -18,13 +18,15 @@ from urllib.parse import parse_qsl
 import gavel.policies
 from gavel.errors import InvalidRequest, did_you_mean
 from gavel.policies._own import FilesVersion, files_version, own_policies
-from gavel.policies._parameters import AnySign
+from gavel.policies._parameters import AnySign, TierObjectives
 from gavel.policies.programs.variants import Agnostic
 from gavel.policies.tiers import objectives
 from gavel.ports import Policy
+from gavel.types import Tier, tier_objectives
 
 TIER_OBJECTIVES: Mapping[str, str] = types.MappingProxyType(
     {name: f"{one.meaning}. {one.choose_when}" for name, one in objectives.OBJECTIVES.items()}
+    | {tier_objectives.AUTO: objectives.AUTO_MEANING}
 )
 """The objectives that a tier may have (name -> its meaning, and a sentence that says when to choose it)."""
 
@@ -39,12 +41,16 @@ _TRUTH = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyParameter:
-    """A parameter as users write it. `choices` is empty where any positive number will do, or any if `is_signed`."""
+    """A parameter as users write it. `choices` is empty where any positive number will do, or any if `is_signed`.
+
+    `is_objectives`: it names objectives of tiers, as gold:speed,free:fifo.
+    """
 
     name: str
     default: str
     choices: tuple[str, ...] = ()
     is_signed: bool = False
+    is_objectives: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,13 @@ def canonical(spec: str, folder: Path | None = None) -> str:
     }
     written = "&".join(f"{key}={_text(_value(policy, key, text))}" for key, text in sorted(set_apart.items()))
     return f"{policy.name}?{written}" if written else str(policy.name)
+
+
+def check_objectives(spec: str, tiers: Iterable[Tier]) -> None:
+    """Raise InvalidRequest if `spec`, of a known policy, names the objective of a tier that has one of its own."""
+    for name, own in tier_objectives.not_auto(spec, tiers).items():
+        fix = f"it has the objective {own}; set that to auto first" if own else "there is no such tier; leave it out"
+        raise InvalidRequest("policy", f"objectives: {name}: {fix}")
 
 
 def available(folder: Path | None = None) -> tuple[PolicyInfo, ...]:
@@ -195,7 +208,13 @@ def _info(policy: Any) -> PolicyInfo:
 def _parameter(field: Field[Any], kind: Any) -> PolicyParameter:
     assert field.default is not MISSING, f"parameter {field.name} of a policy needs a default"
     default = _text(field.default)
-    return PolicyParameter(name=field.name, default=default, choices=_choices(kind), is_signed=kind == AnySign)
+    return PolicyParameter(
+        name=field.name,
+        default=default,
+        choices=_choices(kind),
+        is_signed=kind == AnySign,
+        is_objectives=kind == TierObjectives,
+    )
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
@@ -211,11 +230,25 @@ def _value(policy: Any, key: str, text: str) -> Any:
         if text not in parameter.choices:
             raise InvalidRequest("policy", f"{key}={text!r}: choose one of {', '.join(parameter.choices)}")
         return _TRUTH.get(text, text)
-    return _number(key, text, is_signed=parameter.is_signed)
+    return _objectives(key, text) if parameter.is_objectives else _number(key, text, is_signed=parameter.is_signed)
 
 
 def _value_of_default(parameter: PolicyParameter) -> Any:
-    return _TRUTH.get(parameter.default, parameter.default) if parameter.choices else float(parameter.default)
+    if parameter.choices or parameter.is_objectives:
+        return _TRUTH.get(parameter.default, parameter.default)
+    return float(parameter.default)
+
+
+def _objectives(key: str, text: str) -> str:
+    try:
+        chosen = tier_objectives.read_objectives(text)
+    except ValueError as error:
+        raise InvalidRequest("policy", f"{key}: {error}") from None
+    for tier, name in chosen.items():
+        if name not in objectives.OBJECTIVES:
+            choices = f"choose one of {', '.join(objectives.OBJECTIVES)}{did_you_mean(name, objectives.OBJECTIVES)}"
+            raise InvalidRequest("policy", f"{key}: tier {tier} cannot have {name!r}; {choices}")
+    return tier_objectives.written(chosen)
 
 
 def _number(key: str, text: str, *, is_signed: bool) -> float:

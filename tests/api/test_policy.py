@@ -36,6 +36,22 @@ def test_a_policy_that_is_not_there_is_refused_and_the_choices_are_named(service
     assert "max_min_fairness" in answer.json()["detail"] and service.store.snapshot().commands == before
 
 
+def test_an_objective_is_named_for_automatic_tiers_only_and_the_list_says_which_is_in_force(service: Service) -> None:
+    operator = service.operator()
+    assert operator.put("/v1/tiers/open", json={"objective": "auto"}).status_code == 201
+    assert operator.get("/v1/policies").json()["auto_objectives"] == {"open": "fairness"}
+    for name in ("gold", "nobody"):
+        for method, path in (("PUT", "/v1/policies/current"), ("POST", "/v1/what-if")):
+            answer = operator.request(method, path, json={"policy": f"hierarchical?objectives={name}:speed"})
+            assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "policy", answer.text
+            assert f"objectives: {name}: " in answer.json()["detail"]
+    set_it = operator.put("/v1/policies/current", json={"policy": "hierarchical?objectives=open:speed"})
+    assert set_it.status_code == 202, set_it.text
+    service.change(policy="hierarchical?objectives=open:speed")
+    assert operator.get("/v1/policies").json()["auto_objectives"] == {"open": "speed"}
+    service.change(policy="")
+
+
 def test_the_list_of_policies_says_which_is_in_force(service: Service) -> None:
     operator = service.operator()
     assert operator.get("/v1/policies").json()["current"] == "hierarchical"

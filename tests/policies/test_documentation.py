@@ -26,7 +26,7 @@ def test_every_policy_is_documented_with_its_formula_source_parameters_and_pictu
     assert (PICTURES / f"{info.name}.svg").exists()
 
 
-@pytest.mark.parametrize("objective", registry.TIER_OBJECTIVES)
+@pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_of_a_tier_has_its_picture_and_a_sentence_that_says_when_to_choose_it(objective: str) -> None:
     tiers = (DOCUMENT.parent / "tiers.md").read_text()
     section = tiers.split("## When to choose which objective")[1].split("\n## ")[0]
@@ -48,7 +48,7 @@ def test_every_promise_is_in_the_document(info: registry.PolicyInfo) -> None:
 
 def test_the_pictures_are_drawn_anew_one_for_each_policy(tmp_path: Path) -> None:
     files = draw(tmp_path)
-    policies, objectives = {info.name for info in registry.available()}, set(registry.TIER_OBJECTIVES)
+    policies, objectives = {info.name for info in registry.available()}, set(OBJECTIVES)
     assert {file.stem for file in files} == policies | ALSO.keys() | {f"objective_{name}" for name in objectives}
     for file in files:
         picture = ElementTree.fromstring(file.read_text())

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
 from gavel.policies.hierarchical import Hierarchical
-from gavel.policies.registry import TIER_OBJECTIVES, WITHIN_USER
+from gavel.policies.registry import WITHIN_USER
+from gavel.policies.tiers.objectives import OBJECTIVES as TIER_OBJECTIVES
 from gavel.types import AllocationProblem, Tier
 from tests.builders import a_problem
 from tests.policies.instances import an_instance, few_examples, idle_pairs, seeds

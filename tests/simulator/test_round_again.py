@@ -11,8 +11,9 @@ from gavel.config import Settings
 from gavel.errors import NotFound
 from gavel.ports import Changes
 from gavel.simulator.round_again import Verdict, decided_again, stored_round
+from gavel.store.memory import MemoryStore
 from gavel.store.sql import SqlStore
-from gavel.types import JobState, RoundRecord
+from gavel.types import JobState, RoundRecord, Tier
 from tests.mechanism.world import World
 
 SETTINGS = Settings(state_dir=Path("unused"))
@@ -44,7 +45,13 @@ def again(read: Any, index: int) -> Verdict:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"switch_cost_s": 0.3}, {"planner": "published_shuffled"}, {"minimum_run_s": 15.0}, {"policy": "fifo"}],
+    [
+        {},
+        {"switch_cost_s": 0.3},
+        {"planner": "published_shuffled"},
+        {"minimum_run_s": 15.0},
+        {"policy": "weighted_priority?workers=-1"},
+    ],
     ids=str,
 )
 def test_every_round_of_a_run_comes_out_the_same(settings: dict[str, Any]) -> None:
@@ -56,6 +63,16 @@ def test_every_round_of_a_run_comes_out_the_same(settings: dict[str, Any]) -> No
         assert verdict.is_same and not verdict.missing and not verdict.extra, verdict
         assert (verdict.largest_difference is None) == (verdict.solver_outcome != "solved")
         assert "leases are not compared" not in verdict.note
+
+
+def test_a_round_under_a_policy_that_is_not_that_of_the_settings_comes_out_the_same() -> None:
+    """An operator set other parameters of the policy: the round was decided by these, and so it is again."""
+    automatic = MemoryStore()
+    automatic.put_tier(Tier(name="default", objective="auto"), expected_version=1, by="op", now_s=0.0)
+    store = a_run(policy="hierarchical?objectives=default:shortest_job_first", store=automatic).store
+    solved = [each for each in range(2, 8) if store.round(each).solver_outcome == "solved"]
+    verdict = again(store.round, solved[0])
+    assert verdict.policy == "hierarchical?objectives=default:shortest_job_first" and verdict.is_same
 
 
 def test_a_round_is_read_back_from_the_database_with_all_it_takes(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ export function factsOf(job, explained) {
     "Target fraction of time": partsOf(explained.target_fraction),
     "Received fraction of time": partsOf(explained.received),
     "Isolated share": explained.isolated_share,
+    "Tier": explained.tier_objective || "–",
     "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
     Starts: when(explained, "start"),

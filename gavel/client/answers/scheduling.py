@@ -158,6 +158,8 @@ class PolicyList(TypedDict):
     items: list[Policy]
     tier_objectives: dict[str, str]
     within_user: dict[str, str]  # How the jobs of one user may share, by name of the order.
+    # Tiers whose objective is `auto`, with the one that the policy in force gives each.
+    auto_objectives: dict[str, str]
 
 
 class AllocationRow(TypedDict):

@@ -163,7 +163,7 @@ def _in_force(record: RoundRecord | None, problem: AllocationProblem, policy: st
         accelerator_types=types,
         time_fraction=np.array(list(rows.values())).reshape(len(rows), len(types)),
         certificate=Certificate(primal_violation=0.0),
-        policy=record.allocation.policy if record else policy.partition("?")[0],
+        policy=record.allocation.policy if record else policy,
         solver="",
     )
     return Now(problem=problem, allocation=allocation, newcomers=frozenset(others) - leased.keys())

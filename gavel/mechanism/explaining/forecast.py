@@ -13,7 +13,7 @@ prediction: Lei et al., JASA 2018, section 2.2).
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from gavel.types import (
     RoundRecord,
     shares_by_weight,
 )
+from gavel.types.tier_objectives import TIERED, chosen_by, in_force
 
 MOST_STEPS = 48  # of a forecast, however many jobs end in it
 ROUNDING = 2.0**-50  # so that amounts never sum to more than there is
@@ -44,7 +45,6 @@ NOTHING_KNOWN = 1.0  # of log(steps/s), of a kind that no table has
 TARGET_FRACTION_MIN = 1e-6
 LATE_SLACK = 1e-9  # relative: a job that has just become late is late, whatever rounding says
 OWN_PACE = (0.25, 4.0)  # how far a job's pace in the allocation is believed to differ from that of the fluid
-TIERED = "hierarchical"  # the policy that gives each tier its own objective
 KEEP_LATE_JOBS_GOING = ("speed", "fast")  # of these orders those in which a late job has its isolated rate first
 IN_ORDER = ("fifo", "shortest_job_first", "throughput", "speed", "fast")  # orders that serve one job after the other
 
@@ -244,8 +244,9 @@ class _Group:
 
 def _groups(problem: AllocationProblem, allocation: Allocation) -> tuple[IntArray, list[_Group]]:
     """The group of each job, (n,): its tier, or one for all where the policy knows no tiers."""
-    if allocation.policy != TIERED:
+    if allocation.policy.partition("?")[0] != TIERED:
         return np.zeros(len(problem.job_ids), dtype=np.int64), [_Group(allocation.policy, 1.0, 0.0)]
+    problem = replace(problem, tiers=in_force(problem.tiers, chosen_by(allocation.policy)))
     used = {problem.tiers[index].name for index in set(problem.tier_of_job.tolist())}
     weights = shares_by_weight({tier.name: tier for tier in problem.tiers}, used)
     return _by_user(problem, weights)

@@ -184,6 +184,10 @@ def _in_order(problem: AllocationProblem, jobs: IntArray, key: FloatArray, *, wi
     return _one_by_one(jobs[order][np.lexsort((order, within[order], run))])
 
 
+AUTO_MEANING = (
+    "what the policy in force says for the tier, which the autopilot chooses; fairness where nothing says more. "
+    "Choose this when the scheduler should find the objective that suits the tier's jobs."
+)
 FAIRNESS, SPEED, FAST = "fairness", "speed", "fast"
 SHARED_BY_USERS = frozenset({"users", "weight"})
 IN_ORDER = frozenset({"users", "age_s"})
