@@ -10,6 +10,7 @@ from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.configured import as_configured
+from gavel.mechanism.cluster.losses import time_to_loss_s
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.cluster.prices import priced
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
@@ -352,7 +353,8 @@ class Driver:
         tokens = self._tokens_of([tick.jobs[lease.job_id] for lease in decision.launches])
         for lease in decision.launches:
             instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
-            instructions.append(launch(lease, tick.jobs[lease.job_id], job_token=tokens.get(lease.job_id, "")))
+            job, alone_s = tick.jobs[lease.job_id], time_to_loss_s(tick.snapshot.usage.values(), len(lease.worker_ids))
+            instructions.append(launch(lease, job, job_token=tokens.get(job.id, ""), time_to_loss_s=alone_s))
         instructions += self._preparations(tick)
         if instructions:
             self._backend.execute(instructions)

@@ -16,7 +16,22 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0014")
+REVISIONS = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+    "0007",
+    "0008",
+    "0009",
+    "0010",
+    "0011",
+    "0012",
+    "0014",
+    "0017",
+)
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -253,6 +268,8 @@ class UsageRow(Base):
     tier: Mapped[str] = mapped_column(primary_key=True)
     accelerator_hours: Mapped[float]
     cost_usd: Mapped[float]
+    worker_hours: Mapped[float] = mapped_column(server_default="0")
+    lost_gangs: Mapped[int] = mapped_column(server_default="0")
 
 
 class UserRow(Base):
