@@ -106,6 +106,8 @@ def get_usage(
         accelerator_hours_per_month=tier.accelerator_hours_per_month,
         cost_usd=so_far.cost_usd,
         budget_usd_per_month=tier.budget_usd_per_month,
+        worker_hours=so_far.worker_hours,
+        lost_gangs=so_far.lost_gangs,
         unfinished_jobs=sum(n for (state, of), n in counts.items() if of == name and not state.is_terminal),
         max_jobs=tier.max_jobs,
     )

@@ -33,6 +33,7 @@ from api.schemas.fields import (
 )
 from api.schemas.needs import NeedsSubmit, NeedsView
 from api.schemas.notifications import Occasions
+from api.schemas.startup import StartupView
 from gavel.types import TOTAL_STEPS_MAX, Reason
 
 ARRAY_JOBS_MAX = 1000
@@ -285,7 +286,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(NeedsView):
+class JobView(NeedsView, StartupView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.
@@ -336,9 +337,6 @@ class JobView(NeedsView):
     received_s: dict[str, float] = Field(description="Wall time held, by accelerator type.")
     rounds_received: dict[str, int]
     no_progress: str = Field(description="Why no lease is expected to end with a checkpoint; empty: one may.")
-    startup_s: float | None = Field(description="From the start of its last program to its loop over steps.")
-    restore_s: float | None = Field(description="What the loading of its checkpoint took then.")
-    checkpoint_s: float | None = Field(description="What the writing of its last checkpoint took.")
     metrics: dict[str, float]
     phases_s: dict[str, float] = Field(description="Seconds in phases that its program marked as no training.")
     work_units_per_s: float | None = Field(description="Units of work per second of training, if it reports them.")

@@ -68,6 +68,8 @@ class UsageView(View):
     accelerator_hours_per_month: float | None
     cost_usd: float
     budget_usd_per_month: float | None
+    worker_hours: float = Field(description="Time on workers, of whatever type.")
+    lost_gangs: int = Field(description="How many gangs were lost with their nodes in that time.")
     unfinished_jobs: int
     max_jobs: int | None
 

@@ -116,6 +116,8 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         startup_s=job.startup_s,
         restore_s=job.restore_s,
         checkpoint_s=job.checkpoint_s,
+        checkpoint_bytes=job.checkpoint_bytes,
+        checkpoint_every_s=job.checkpoint_every_s,
         metrics={name: value for name, value in job.metrics.items() if math.isfinite(value)},
         phases_s=dict(job.phases_s),
         work_units_per_s=job.work.units / job.work.seconds if job.work.seconds > 0 else None,

@@ -337,6 +337,7 @@ def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
         "GAVEL_START_STEP": str(gang.start_step),
         "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
         "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
+        **({"GAVEL_TIME_TO_LOSS_S": f"{gang.time_to_loss_s:.0f}"} if gang.time_to_loss_s else {}),
     }
 
 

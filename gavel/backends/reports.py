@@ -15,6 +15,7 @@ METRIC_NAME_CHARACTERS = 64
 NOTE_CHARACTERS = 1000
 PHASES_MAX = 8
 PHASE_NAME_CHARACTERS = 32
+BYTES_MAX = 1 << 60
 SECONDS_MAX = 1e9  # 30 years: sums of such numbers stay finite
 WORK_MAX = 1e18
 
@@ -96,6 +97,8 @@ class ReportReader:
             startup_s=_duration_or_none(payload.get("startup_s")),
             restore_s=_duration_or_none(payload.get("restore_s")),
             checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
+            checkpoint_bytes=_bytes_or_none(payload.get("checkpoint_bytes")),
+            checkpoint_every_s=_duration_or_none(payload.get("checkpoint_every_s")),
             note=_note(self._masked(payload.get("note", ""))) if sequence == 1 else "",
         )
 
@@ -135,6 +138,10 @@ def _whole(value: object, least: int, most: int) -> int:
 def _duration_s(value: object) -> float:
     """Return the seconds. Raise ValueError if they are no number from 0 to SECONDS_MAX."""
     return _bounded(value, SECONDS_MAX)
+
+
+def _bytes_or_none(value: object) -> int | None:
+    return None if value is None else _whole(value, 0, BYTES_MAX)
 
 
 def _duration_or_none(value: object) -> float | None:

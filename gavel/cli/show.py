@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gavel.cli.needs import where_it_runs, worker_needs
-from gavel.cli.program import phases_text, program_rows
+from gavel.cli.program import checkpoints_text, phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -148,6 +148,7 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
         ("start-up", _startup(each)),
+        ("checkpoints", checkpoints_text(each)),
         ("no progress", harmless(each["no_progress"])),
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
@@ -157,8 +158,8 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
 
 
 def _startup(each: Job) -> str:
-    """Return what the job's last start-up, restore and checkpoint took, those that are known."""
-    durations = (("", each["startup_s"]), ("restore ", each["restore_s"]), ("checkpoint ", each["checkpoint_s"]))
+    """Return what the job's last start-up and restore took, those that are known."""
+    durations = (("", each["startup_s"]), ("restore ", each["restore_s"]))
     return ", ".join(f"{name}{seconds:.1f} s" for name, seconds in durations if seconds is not None)
 
 
@@ -192,6 +193,8 @@ def usage(month: Usage) -> Rows:
         "accelerator hours", f"{month['accelerator_hours']:.2f}", _limit(month["accelerator_hours_per_month"])
     )
     table.add_row("USD", f"{month['cost_usd']:.2f}", _limit(month["budget_usd_per_month"]))
+    table.add_row("worker hours", f"{month['worker_hours']:.2f}", "")
+    table.add_row("lost gangs", str(month["lost_gangs"]), "")
     table.add_row("unfinished jobs", str(month["unfinished_jobs"]), _limit(month["max_jobs"]))
     return table
 

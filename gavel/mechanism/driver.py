@@ -9,9 +9,9 @@ import structlog
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvariantViolated, NotFound, StaleVersion, StoreUnavailable
 from gavel.mechanism.cluster import nodes, resources
-from gavel.mechanism.cluster.configured import as_configured
+from gavel.mechanism.cluster.configured import by_settings
+from gavel.mechanism.cluster.losses import time_to_loss_s
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.cluster.prices import priced
 from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
 from gavel.mechanism.cluster.warm_starts import preparations
 from gavel.mechanism.commands.table import apply_commands
@@ -158,16 +158,8 @@ class Driver:
         seen = self._exchange.with_uncommitted(self._backend.observe())
         if self._observed_cluster != seen.cluster:
             self._observed_cluster = seen.cluster
-            self._layout = Layout(self._as_configured(seen.cluster))
+            self._layout = Layout(by_settings(seen.cluster, self._settings))
         return replace(seen, cluster=self._layout.cluster)
-
-    def _as_configured(self, cluster: Cluster) -> Cluster:
-        stated = as_configured(
-            cluster,
-            node_labels=self._settings.node_labels,
-            accelerator_memory_bytes=self._settings.accelerator_memory_bytes,
-        )
-        return priced(stated, self._settings.prices_usd_per_hour)
 
     # --- 2 observation -> nodes, jobs, estimates ----------------------------------------------------------------
 
@@ -354,7 +346,9 @@ class Driver:
         tokens = self._tokens_of([tick.jobs[lease.job_id] for lease in decision.launches])
         for lease in decision.launches:
             instructions.append(gang_resources(lease, self._layout.node_of, lease_grace_s=self._settings.lease_grace_s))
-            instructions.append(launch(lease, tick.jobs[lease.job_id], job_token=tokens.get(lease.job_id, "")))
+            until_lost_s = time_to_loss_s(tick.snapshot.usage.values(), len(lease.worker_ids))
+            token = tokens.get(lease.job_id, "")
+            instructions.append(launch(lease, tick.jobs[lease.job_id], job_token=token, time_to_loss_s=until_lost_s))
         instructions += self._preparations(tick)
         if instructions:
             self._backend.execute(instructions)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -11,6 +12,7 @@ from gavel.store import codec
 from gavel.store.schema import AuditRow, UsageRow
 from gavel.store.writer import Transaction
 from gavel.types import Usage
+from gavel.types.people import AMOUNTS
 
 MONTHS_IN_A_SNAPSHOT = 2  # around midnight of the first, two are written to
 
@@ -70,13 +72,9 @@ def add_usage(tx: Transaction, parts: Iterable[Usage]) -> None:
     """Add to the stored usage of tiers."""
     for part in parts:
         is_it = (UsageRow.month == part.month, UsageRow.tier == part.tier)
-        more = {
-            "accelerator_hours": UsageRow.accelerator_hours + part.accelerator_hours,
-            "cost_usd": UsageRow.cost_usd + part.cost_usd,
-        }
+        more = {name: getattr(UsageRow, name) + getattr(part, name) for name in AMOUNTS}
         if tx.connection.execute(update(UsageRow).where(*is_it).values(more)).rowcount == 0:
-            row = {"accelerator_hours": part.accelerator_hours, "cost_usd": part.cost_usd}
-            tx.connection.execute(insert(UsageRow), row | {"month": part.month, "tier": part.tier})
+            tx.connection.execute(insert(UsageRow), asdict(part))
 
 
 def usage(connection: Connection, month: str) -> tuple[Usage, ...]:

@@ -85,9 +85,10 @@ def the_audit_log_tells_who_decided_what(store: SimulationStore) -> None:
 
 def usage_adds_up_by_tier_and_month(store: SimulationStore) -> None:
     """The snapshot holds the newest two months."""
-    parts = [Usage(tier="default", month=month, accelerator_hours=0.5, cost_usd=0.25) for month in ("09", "10", "11")]
+    amounts = {"accelerator_hours": 0.5, "cost_usd": 0.25, "worker_hours": 1.5}
+    parts = [Usage(tier="default", month=month, lost_gangs=1, **amounts) for month in ("09", "10", "11")]
     _commit(store, usage=(*parts, parts[2], replace(parts[2], tier="gold")))
-    twice = Usage(tier="default", month="11", accelerator_hours=1.0, cost_usd=0.5)
+    twice = Usage(tier="default", month="11", accelerator_hours=1.0, cost_usd=0.5, worker_hours=3.0, lost_gangs=2)
     assert store.usage("11") == (twice, replace(parts[2], tier="gold")) and store.usage("12") == ()
     assert store.usage("09") == (parts[0],)
     assert set(store.snapshot().usage) == {("default", "10"), ("default", "11"), ("gold", "11")}

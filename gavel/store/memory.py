@@ -269,11 +269,7 @@ class MemoryStore(JobsInMemory):
 
     def _add_usage(self, part: Usage) -> None:
         before = self._usage.get((part.tier, part.month), Usage(tier=part.tier, month=part.month))
-        self._usage[part.tier, part.month] = replace(
-            part,
-            accelerator_hours=before.accelerator_hours + part.accelerator_hours,
-            cost_usd=before.cost_usd + part.cost_usd,
-        )
+        self._usage[part.tier, part.month] = before.plus(part)
 
     def _newest_usage(self) -> dict[tuple[str, str], Usage]:
         months = sorted({month for _, month in self._usage})[-2:]

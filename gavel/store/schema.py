@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = (*(f"{number:04}" for number in range(1, 13)), "0014", "0015")
+REVISIONS = (*(f"{number:04}" for number in range(1, 13)), "0014", "0015", "0017")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -264,6 +264,8 @@ class UsageRow(Base):
     tier: Mapped[str] = mapped_column(primary_key=True)
     accelerator_hours: Mapped[float]
     cost_usd: Mapped[float]
+    worker_hours: Mapped[float] = mapped_column(server_default="0")
+    lost_gangs: Mapped[int] = mapped_column(server_default="0")
 
 
 class UserRow(Base):

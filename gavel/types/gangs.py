@@ -44,8 +44,8 @@ class ReportKind(StrEnum):
 class Report:
     """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it.
 
-    The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py); None
-    in others, and from a runtime that does not measure them.
+    The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py), its
+    size, and the seconds until the next one for safety; None in others, and from a runtime that does not measure them.
     `work` is the units of work of those steps, 0 if the program does not say them; `phases_s` the seconds since the
     report before in each phase that is no training. `total_steps` is how many steps the program says the job has, where
     its user did not.
@@ -66,6 +66,8 @@ class Report:
     startup_s: float | None = None
     restore_s: float | None = None
     checkpoint_s: float | None = None
+    checkpoint_bytes: int | None = None
+    checkpoint_every_s: float | None = None
 
 
 class GangState(StrEnum):

@@ -150,7 +150,8 @@ class Job:
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
     at which its training began, None before its first report. `startup_s`, `restore_s` and `checkpoint_s` are the last
-    that a gang reported (gavel/types/startup.py). `leases_without_checkpoint` counts the leases since the last accepted
+    that a gang reported (gavel/types/startup.py), as are the size of a checkpoint and the seconds from one to the next
+    that its program chose. `leases_without_checkpoint` counts the leases since the last accepted
     checkpoint, the longest lasted `longest_without_checkpoint_s`; `no_progress` says why none is expected any more,
     and what helps, empty while there is hope.
     `phases_s` is the time in phases that are no training, by name; `outside_s` that of the newest gang since its first
@@ -182,6 +183,8 @@ class Job:
     startup_s: float | None = None
     restore_s: float | None = None
     checkpoint_s: float | None = None
+    checkpoint_bytes: int | None = None
+    checkpoint_every_s: float | None = None
     leases_without_checkpoint: int = 0
     longest_without_checkpoint_s: float = 0.0
     no_progress: str = ""

@@ -1,7 +1,7 @@
 """Users, their tiers, and the scopes of tokens."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import prod
@@ -62,12 +62,25 @@ def shares_by_weight(tiers: Mapping[str, Tier], used: Collection[str]) -> dict[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a tier used in a month (`2026-11`, UTC), or a part of that."""
+    """What a tier used in a month (`2026-11`, UTC), or a part of that. `lost_gangs` of them were on lost nodes.
+
+    `worker_hours` are plain ones; `accelerator_hours` are relative to each job's fastest type.
+    """
 
     tier: str
     month: str
     accelerator_hours: float = 0.0
     cost_usd: float = 0.0
+    worker_hours: float = 0.0
+    lost_gangs: int = 0
+
+    def plus(self, more: "Usage") -> "Usage":
+        """Return this usage with what another part of the same month adds."""
+        return replace(self, **{name: getattr(self, name) + getattr(more, name) for name in AMOUNTS})
+
+
+AMOUNTS = ("accelerator_hours", "cost_usd", "worker_hours", "lost_gangs")
+"""The fields of Usage that are added up."""
 
 
 def month_of(at_s: float) -> str:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # loads HTTP, which most jobs never need
     from gavel_runtime._service import JobCluster, NodeSpec, Units
 
 Restore = Callable[[Path], object]
-CHECKPOINT_EVERY_S = 60.0
 TTL_S = 60.0
 
 
@@ -110,17 +109,18 @@ class Job:
         checkpoint: Save | None = None,
         restore: Restore | None = None,
         total: int | None = None,
-        checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+        checkpoint_every_s: float | None = None,
     ) -> Iterator[int]:
         """Yield the indices of the steps to do, from the first that no checkpoint covers to the last.
 
         `restore(path)` is called first, in every rank, when there is a checkpoint to resume from; if it raises and the
         job has one rank, again with the checkpoint before that one. `checkpoint(path)` is called in rank 0 between
         steps with an empty directory to fill: at the end, before the lease is over, and every `checkpoint_every_s`
-        seconds. If it returns a function, that one is called in a thread to do the writing from a copy in memory, while
-        training goes on. When the job must stop, SystemExit(75) is raised instead of the next step, so that code after
-        the loop runs only when training is complete; every rank stops after the same step. A loop that is left before
-        its last step calls `job.finish` before, in every rank; otherwise the job fails.
+        seconds (None: as often as pays, from what one costs and how often gangs are lost). If it returns a function,
+        that one is called in a thread to do the writing from a copy in memory, while training goes on. When the job
+        must stop, SystemExit(75) is raised instead of the next step, so that code after the loop runs only when
+        training is complete; every rank stops after the same step. A loop that is left before its last step calls
+        `job.finish` before, in every rank; otherwise the job fails.
         `total` is the number of steps; inside Gavel the number of the submitted job goes before it, and where there is
         none the service is told `total` with the first report. Later gangs of the job keep to it.
         Raises ValueError when there is no total, or a checkpoint but no `restore`; GangError when a rank is lost.
@@ -149,7 +149,7 @@ class Job:
         checkpoint: Save | None = None,
         restore: Restore | None = None,
         total: int | None = None,
-        checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+        checkpoint_every_s: float | None = None,
         every_rank: bool = False,
     ) -> Loop:
         """Begin the loop of `steps` for a program that is called back at each step; see Loop.
@@ -169,7 +169,7 @@ class Job:
         return total_steps
 
     def _begun(
-        self, total: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float, every_rank: bool
+        self, total: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float | None, every_rank: bool
     ) -> Loop:
         setting, gang = self._setting, self._gang
         stop_signal = StopSignal(has_grace=setting.gang_dir is not None)
@@ -184,7 +184,8 @@ class Job:
                 total,
                 begun=begun,
                 every_rank=every_rank,
-                checkpoint_every_s=None if save is None else checkpoint_every_s,
+                can_save=save is not None,
+                checkpoint_every_s=checkpoint_every_s,
                 metrics=self._metrics,
                 marks=self._marks,
                 asked_to_stop=stop_signal,

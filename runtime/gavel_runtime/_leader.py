@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from gavel_runtime._checkpoint import begin_checkpoint
 from gavel_runtime._hub import END, GO, SAVE, STOP, Hub
+from gavel_runtime._interval import FIRST_S, checkpoint_interval_s
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
 from gavel_runtime._marks import Marks
 from gavel_runtime._reports import Measured, Meter, Reports
@@ -26,8 +27,8 @@ class Leader:
 
     `begun` says where it goes on; the seconds that loading took are the first estimate of how long writing takes. If
     the accepted checkpoint could not be loaded, the steps up to it are done again and not reported.
-    `checkpoint_every_s`: seconds between checkpoints, None: the loop cannot write any. `every_rank`: all ranks write
-    their part of one.
+    `can_save`: the loop can write checkpoints; `checkpoint_every_s`: seconds between them, None: as often as pays.
+    `every_rank`: all ranks write their part of one.
     """
 
     def __init__(  # noqa: PLR0913  what its loop was told, each by its name
@@ -38,6 +39,7 @@ class Leader:
         *,
         begun: Resumed,
         every_rank: bool,
+        can_save: bool,
         checkpoint_every_s: float | None,
         metrics: Mapping[str, float],
         marks: Marks,
@@ -46,9 +48,10 @@ class Leader:
         gang_dir = setting.gang_dir
         self._generation = setting.generation
         self._hub = hub
-        self._directory = None if checkpoint_every_s is None else setting.checkpoint_dir
+        self._directory = setting.checkpoint_dir if can_save else None
         self._every_rank = every_rank
-        self._checkpoint_every_s = checkpoint_every_s or 0.0
+        self._stated_every_s, self._time_to_loss_s = checkpoint_every_s, setting.time_to_loss_s
+        self._stood_still_s: float | None = None  # for the last checkpoint; None before one was written
         self._metrics, self._marks = metrics, marks
         self._asked_to_stop = asked_to_stop
         self._a_rank_stops = False
@@ -102,7 +105,15 @@ class Leader:
         return self._directory is not None and self.step > self._saved
 
     def _is_due(self) -> bool:
-        return not self._writing and boottime_s() - self._saved_at_s >= self._checkpoint_every_s
+        return not self._writing and boottime_s() - self._saved_at_s >= self._every_s()
+
+    def _every_s(self) -> float:
+        """Return the seconds from one checkpoint to the next."""
+        if self._stated_every_s is not None:
+            return self._stated_every_s
+        if self._stood_still_s is None:
+            return FIRST_S
+        return checkpoint_interval_s(self._stood_still_s, self._time_to_loss_s)
 
     def _has_room(self) -> bool:
         """Return whether the lease lasts for the step and a checkpoint.
@@ -171,7 +182,9 @@ class Leader:
         assert self._begun is not None
         self._writing = Writing(self._begun, self.step, self._take(self.step))
         self._saved = self.step
+        began_s = boottime_s()
         self._writing.begin(lambda folder: self._fill(folder, save))
+        self._stood_still_s = boottime_s() - began_s
         self._settle(wait=False)
         self._meter.resume(boottime_s())
 
@@ -189,7 +202,12 @@ class Leader:
         self._writing = None
         path = writing.finished()
         self._saved_at_s, self._checkpoint_s = boottime_s(), writing.lasted_s
-        more = {"checkpoint": path.name, "checkpoint_s": round(writing.lasted_s, 6)}
+        more = {
+            "checkpoint": path.name,
+            "checkpoint_s": round(writing.lasted_s, 6),
+            "checkpoint_bytes": writing.size_bytes,
+            "checkpoint_every_s": round(self._every_s(), 3),
+        }
         self._write("checkpoint", writing.step, writing.measured, more=more, durable=True)
 
     def _take(self, step: int) -> Measured:

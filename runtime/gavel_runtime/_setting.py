@@ -8,6 +8,7 @@ from pathlib import Path
 
 GANG_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 0.5
+TIME_TO_LOSS_S = 1000 * 3600.0  # of a gang of one rank, where nobody has seen a loss
 INPUT = "GAVEL_DATA_"  # and the name of an input in capitals
 
 
@@ -55,6 +56,7 @@ class Setting:
     accelerator_type: str = "standalone"
     stop_step: float = math.inf
     report_every_s: float = REPORT_EVERY_S
+    time_to_loss_s: float = TIME_TO_LOSS_S
 
 
 def setting_from(environment: Mapping[str, str]) -> Setting:
@@ -87,6 +89,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         accelerator_type=environment.get("GAVEL_ACCELERATOR_TYPE", ""),
         stop_step=float(environment.get("GAVEL_STOP_STEP", math.inf)),
         report_every_s=float(environment.get("GAVEL_REPORT_EVERY_S", REPORT_EVERY_S)),
+        time_to_loss_s=float(environment.get("GAVEL_TIME_TO_LOSS_S", TIME_TO_LOSS_S)),
     )
 
 

@@ -18,7 +18,7 @@ class Writing:
     def __init__(self, folder: Path, step: int, measured: Measured) -> None:
         self._folder = folder
         self.step, self.measured = step, measured
-        self.lasted_s = 0.0
+        self.lasted_s, self.size_bytes = 0.0, 0
         self._began_s = boottime_s()
         self._thread: threading.Thread | None = None
         self._path: Path | None = None
@@ -57,4 +57,10 @@ class Writing:
         with whole_or_absent(self._folder):
             rest()
             self._path = complete_checkpoint(self._folder)
+        self.size_bytes = _size_bytes(self._path)
         self.lasted_s = boottime_s() - self._began_s
+
+
+def _size_bytes(folder: Path) -> int:
+    """Return the bytes of the files in the folder."""
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import orbax.checkpoint
 
-from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._job import job
 from gavel_runtime._versions import warn_if_untested
 
 __all__ = ["Training", "checkpointed"]
@@ -25,7 +25,7 @@ __all__ = ["Training", "checkpointed"]
 FOLDER = "state"
 
 
-def checkpointed(state: Any, *, total: int, checkpoint_every_s: float = CHECKPOINT_EVERY_S) -> "Training":
+def checkpointed(state: Any, *, total: int, checkpoint_every_s: float | None = None) -> "Training":
     """Return a training whose `state` is that of the last checkpoint, or the given one at the beginning.
 
     The tree's shape and its arrays' shapes must be those that were saved. Random keys belong into the state, or are
@@ -39,7 +39,7 @@ def checkpointed(state: Any, *, total: int, checkpoint_every_s: float = CHECKPOI
 class Training:
     """`state` is the tree that is saved: set it at the end of each step."""
 
-    def __init__(self, state: Any, total: int, checkpoint_every_s: float) -> None:
+    def __init__(self, state: Any, total: int, checkpoint_every_s: float | None) -> None:
         self.state = state
         self._checkpointer = orbax.checkpoint.StandardCheckpointer()
         self._loop = job.loop(

@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._job import job
 from gavel_runtime._versions import warn_if_untested
 
 __all__ = ["GavelCallback"]
@@ -28,7 +28,7 @@ class GavelCallback(keras.callbacks.Callback):  # type: ignore[misc]  # its type
     batches is exact where it depends on the epoch alone (`shuffle=False`, or a data set that is seeded by its epoch).
     """
 
-    def __init__(self, model: Any, epochs: int, checkpoint_every_s: float = CHECKPOINT_EVERY_S) -> None:
+    def __init__(self, model: Any, epochs: int, checkpoint_every_s: float | None = None) -> None:
         super().__init__()
         warn_if_untested("keras", keras.__version__)
         self._trained = model

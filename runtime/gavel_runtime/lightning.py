@@ -14,7 +14,7 @@ from typing import Any
 import lightning
 import torch
 
-from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._job import job
 from gavel_runtime._loading import ResumableLoader
 from gavel_runtime._loop import Loop
 from gavel_runtime._versions import warn_if_untested
@@ -33,9 +33,7 @@ class GavelCallback(lightning.Callback):  # type: ignore[misc]  # its types are 
     epochs. Leases must last for a validation, before which the job does not stop.
     """
 
-    def __init__(
-        self, loader: Any, *, total: int | None = None, checkpoint_every_s: float = CHECKPOINT_EVERY_S
-    ) -> None:
+    def __init__(self, loader: Any, *, total: int | None = None, checkpoint_every_s: float | None = None) -> None:
         warn_if_untested("lightning", lightning.__version__)
         self._position: dict[str, Any] | None = None
         self._resumable: ResumableLoader | None = None

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._job import job
 from gavel_runtime._loading import ResumableLoader
 from gavel_runtime._torch_state import Gradients, TorchState, Values
 from gavel_runtime._versions import warn_if_untested
@@ -31,7 +31,7 @@ def checkpointed(
     accelerator: Any = None,
     gradients: torch.nn.Module | None = None,
     values: Callable[[], tuple[Any, ...]] | None = None,
-    checkpoint_every_s: float = CHECKPOINT_EVERY_S,
+    checkpoint_every_s: float | None = None,
     **objects: Any,
 ) -> "Training":
     """Return a training that goes on where its last checkpoint was taken, in the middle of an epoch too.
@@ -63,7 +63,7 @@ class Training:
         loader: ResumableLoader,
         epochs: int,
         accelerator: Any,
-        checkpoint_every_s: float,
+        checkpoint_every_s: float | None,
     ) -> None:
         self._loader = loader
         self._epochs = epochs

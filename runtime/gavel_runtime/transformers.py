@@ -14,7 +14,7 @@ from typing import Any
 import transformers
 
 from gavel_runtime._hub import END, SAVE
-from gavel_runtime._job import CHECKPOINT_EVERY_S, job
+from gavel_runtime._job import job
 from gavel_runtime._loop import Loop
 from gavel_runtime._versions import warn_if_untested
 
@@ -28,7 +28,7 @@ class GavelCallback(transformers.TrainerCallback):  # type: ignore[misc]  # its 
     its output folder. What the Trainer logs is reported as metrics. In a gang all ranks must share the output folder.
     """
 
-    def __init__(self, checkpoint_every_s: float = CHECKPOINT_EVERY_S) -> None:
+    def __init__(self, checkpoint_every_s: float | None = None) -> None:
         warn_if_untested("transformers", transformers.__version__)
         self._checkpoint_every_s = checkpoint_every_s
         self._loop: Loop | None = None

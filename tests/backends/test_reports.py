@@ -70,6 +70,9 @@ def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
         {"startup_s": -1},
         {"restore_s": math.inf},
         {"checkpoint_s": "1"},
+        {"checkpoint_bytes": 1.5},
+        {"checkpoint_bytes": -1},
+        {"checkpoint_every_s": -1.0},
         {"metrics": [1]},
         {"kind": "checkpoint"},
         {"kind": "checkpoint", "checkpoint": "7-20"},  # no such folder

@@ -232,7 +232,7 @@ def test_hours_are_charged_by_relative_speed_for_what_was_held_since() -> None:
     before = a_job(spec={"scale_factor": 2}, received_s={"fast": 100.0})
     after = replace(before, received_s={"fast": 100.0, "slow": 3600.0})
     (part,) = charges({before.id: before}, [after], cluster=a_cluster(fast=2, slow=2), estimator=ESTIMATOR, now_s=0.0)
-    assert part == Usage(tier="gold", month="1970-01", accelerator_hours=0.5, cost_usd=2.0)
+    assert part == Usage(tier="gold", month="1970-01", accelerator_hours=0.5, cost_usd=2.0, worker_hours=2.0)
     assert charges({after.id: after}, [after], cluster=a_cluster(fast=1), estimator=ESTIMATOR, now_s=0.0) == ()
 
 

@@ -160,7 +160,13 @@ def taken(job: Job, *reports: Report, started_at_s: float | None = 10.0) -> Job:
 
 def test_a_checkpoint_forgives_what_was_held_against_the_job() -> None:
     fresh = replace(LEASED, report_sequence=0, no_progress="it never saves")
-    durations = {"startup_s": 2.0, "restore_s": 0.5, "checkpoint_s": 0.25}
+    durations = {
+        "startup_s": 2.0,
+        "restore_s": 0.5,
+        "checkpoint_s": 0.25,
+        "checkpoint_bytes": 7,
+        "checkpoint_every_s": 9.0,
+    }
     job = taken(fresh, a_report(1, ReportKind.CHECKPOINT, 60, checkpoint="3-60", seconds=3.0, steps=20, **durations))
     assert job == replace(
         fresh,

@@ -109,8 +109,17 @@ byId("diff").addEventListener("toggle", async () => {
 });
 
 function startupOf(job) {
-  const durations = [["", job.startup_s], ["restore ", job.restore_s], ["checkpoint ", job.checkpoint_s]];
+  const durations = [["", job.startup_s], ["restore ", job.restore_s]];
   return durations.filter(([, seconds]) => seconds !== null).map(([name, seconds]) => `${name}${seconds.toFixed(1)} s`).join(", ");
+}
+
+function checkpointsOf(job) {
+  const every = job.checkpoint_every_s;
+  return [
+    job.checkpoint_bytes === null ? "" : bytes(job.checkpoint_bytes),
+    job.checkpoint_s === null ? "" : `written in ${job.checkpoint_s.toFixed(1)} s`,
+    every === null ? "" : every ? `one every ${duration(every)}` : "one after every step or epoch",
+  ].filter(Boolean).join(", ");
 }
 
 function showFacts(job) {
@@ -148,6 +157,7 @@ function showFacts(job) {
     "Sweep": job.array_id === null ? "" : `${job.array_id}, number ${job.array_index}`,
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     "Start-up": startupOf(job),
+    Checkpoints: checkpointsOf(job),
     "No progress": job.no_progress,
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
     "Besides training": pairs(job.phases_s, ([name, seconds]) => `${name} ${duration(seconds)}${shareOf(seconds, job)}`),

@@ -78,6 +78,12 @@ ShownState = Literal[
 class Job(TypedDict):
     """A job: everything that was submitted, under the same names, and its progress."""
 
+    startup_s: float | None  # From the start of its last program to its loop over steps.
+    restore_s: float | None  # What the loading of its checkpoint took then.
+    checkpoint_s: float | None  # What the writing of its last checkpoint took.
+    checkpoint_bytes: int | None  # The size of its last checkpoint.
+    # Seconds from one checkpoint for safety to the next, as its program chose, or was told.
+    checkpoint_every_s: float | None
     cpu_cores: int
     memory_bytes: int
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
@@ -150,9 +156,6 @@ class Job(TypedDict):
     received_s: dict[str, float]  # Wall time held, by accelerator type.
     rounds_received: dict[str, int]
     no_progress: str  # Why no lease is expected to end with a checkpoint; empty: one may.
-    startup_s: float | None  # From the start of its last program to its loop over steps.
-    restore_s: float | None  # What the loading of its checkpoint took then.
-    checkpoint_s: float | None  # What the writing of its last checkpoint took.
     metrics: dict[str, float]
     phases_s: dict[str, float]  # Seconds in phases that its program marked as no training.
     work_units_per_s: float | None  # Units of work per second of training, if it reports them.

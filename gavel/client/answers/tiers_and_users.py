@@ -32,6 +32,8 @@ class Usage(TypedDict):
     accelerator_hours_per_month: float | None
     cost_usd: float
     budget_usd_per_month: float | None
+    worker_hours: float  # Time on workers, of whatever type.
+    lost_gangs: int  # How many gangs were lost with their nodes in that time.
     unfinished_jobs: int
     max_jobs: int | None
 

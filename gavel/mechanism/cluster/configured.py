@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gavel.config import Settings
+from gavel.mechanism.cluster.prices import priced
 from gavel.types import AcceleratorType, Cluster
 
 
@@ -30,3 +32,13 @@ def as_configured(
             for worker in cluster.workers
         ),
     )
+
+
+def by_settings(cluster: Cluster, settings: Settings) -> Cluster:
+    """Return the cluster with what the operator states of it: labels, memory of accelerators, prices."""
+    stated = as_configured(
+        cluster,
+        node_labels=settings.node_labels,
+        accelerator_memory_bytes=settings.accelerator_memory_bytes,
+    )
+    return priced(stated, settings.prices_usd_per_hour)

@@ -109,7 +109,7 @@ def gang_resources(lease: Lease, node_of: Mapping[str, str], *, lease_grace_s: f
     return SetResources(resources=tuple(resources))
 
 
-def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
+def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float = 0.0) -> LaunchGang:
     """Return the instruction that starts a lease's gang from the job's accepted checkpoint."""
     return LaunchGang(
         job_id=job.id,
@@ -135,6 +135,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "") -> LaunchGang:
         cpu_cores=job.spec.cpu_cores if job.spec.cpu_cores > 1 else 0,
         memory_bytes=job.spec.memory_bytes,
         job_token=job_token,
+        time_to_loss_s=time_to_loss_s,
         shares_with=_partner(lease),
     )
 

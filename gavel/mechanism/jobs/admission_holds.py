@@ -1,6 +1,7 @@
 """Jobs that wait for something other than capacity: for their user, for other jobs, for a new month of their tier."""
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
@@ -60,14 +61,9 @@ def release(job: Job, states: Mapping[JobId, JobState], now_s: float) -> tuple[J
 
 
 def used(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], month: str) -> Usage:
-    """Return what a tier and those below it used in a month: accelerator hours and USD."""
+    """Return what a tier and those below it used in a month."""
     parts = [usage[key] for key in usage if key[1] == month and name in chain_of(key[0], tiers)]
-    return Usage(
-        tier=name,
-        month=month,
-        accelerator_hours=sum(part.accelerator_hours for part in parts),
-        cost_usd=sum(part.cost_usd for part in parts),
-    )
+    return reduce(Usage.plus, parts, Usage(tier=name, month=month))
 
 
 def month_too_short(tier: Tier, steps: int, scale_factor: int, steps_per_s: float) -> str | None:

@@ -22,6 +22,7 @@ from gavel.types import (
 from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
+MEASURED = ("startup_s", "restore_s", "checkpoint_s", "checkpoint_bytes", "checkpoint_every_s")  # once in a while
 METRIC_NAMES_MAX = 64  # that a job shows; a report has at most 16
 
 TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
@@ -143,8 +144,8 @@ def _after_report(job: Job, report: Report) -> Job:
         if report.step > job.steps_done:
             values |= {"losses": 0, "leases_without_checkpoint": 0, "longest_without_checkpoint_s": 0.0}
             values["no_progress"] = ""
-    durations = {"startup_s": report.startup_s, "restore_s": report.restore_s, "checkpoint_s": report.checkpoint_s}
-    values |= {name: duration_s for name, duration_s in durations.items() if duration_s is not None}
+    measured = {name: getattr(report, name) for name in MEASURED}
+    values |= {name: value for name, value in measured.items() if value is not None}
     return changed(job, **values)
 
 

@@ -1,5 +1,6 @@
 """What a commit charges to the tiers: accelerator hours weighted by relative speed, and money."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -28,25 +29,23 @@ def charges(
     estimator: ThroughputEstimator,
     now_s: float,
 ) -> tuple[Usage, ...]:
-    """Return the charges by tier for the worker seconds held since `before`.
+    """Return the charges by tier for the worker seconds held since `before`, and the gangs lost since then.
 
     An hour on a job's fastest type counts as 1 accelerator hour, on another type as its relative speed. Money is
     charged at the mean price of the type's workers, whatever the speed. Jobs that share a worker pay half each.
     """
-    held = [each for job in changed for each in _newly_held(before.get(job.id), job)]
-    if not held:
-        return ()
-    hours: dict[str, float] = {}
-    costs: dict[str, float] = {}
+    jobs = list(changed)
+    sums: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
+    held = [each for job in jobs for each in _newly_held(before.get(job.id), job)]
     prices = cluster.mean_price_usd_per_hour()
     for (job, name, seconds), speed in zip(held, _relative_speeds(held, cluster, estimator), strict=True):
-        tier, worker_hours = job.spec.tier, seconds / SECONDS_PER_HOUR
-        hours[tier] = hours.get(tier, 0.0) + worker_hours * speed
-        costs[tier] = costs.get(tier, 0.0) + worker_hours * prices.get(name, 0.0)
-    month = month_of(now_s)
-    return tuple(
-        Usage(tier=tier, month=month, accelerator_hours=hours[tier], cost_usd=costs[tier]) for tier in sorted(hours)
-    )
+        of_tier, hours = sums[job.spec.tier], seconds / SECONDS_PER_HOUR
+        of_tier["worker_hours"] += hours
+        of_tier["accelerator_hours"] += hours * speed
+        of_tier["cost_usd"] += hours * prices.get(name, 0.0)
+    lost = Counter(job.spec.tier for job in jobs if job.id in before and job.losses > before[job.id].losses)
+    month, tiers = month_of(now_s), sorted(sums.keys() | lost.keys())
+    return tuple(Usage(tier=tier, month=month, lost_gangs=lost[tier], **sums[tier]) for tier in tiers)
 
 
 def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
@@ -63,6 +62,8 @@ def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
 
 def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: ThroughputEstimator) -> list[float]:
     """The relative speed of each job on its type, T_mj / max_j T_mj; 1 if the type has left or no rate is known."""
+    if not held:
+        return []
     column_of = {name: column for column, name in enumerate(cluster.accelerator_types)}
     specs = [as_known(each.job, estimator).spec for each in held]
     rates = rates_of(specs, _feasibility_of(cluster), estimator.estimate)

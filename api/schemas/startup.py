@@ -1,0 +1,17 @@
+"""How long a job takes before it trains, and what its checkpoints cost."""
+
+from pydantic import Field
+
+from api.schemas.fields import View
+
+
+class StartupView(View):
+    """What its gangs have reported; null: nothing so far."""
+
+    startup_s: float | None = Field(description="From the start of its last program to its loop over steps.")
+    restore_s: float | None = Field(description="What the loading of its checkpoint took then.")
+    checkpoint_s: float | None = Field(description="What the writing of its last checkpoint took.")
+    checkpoint_bytes: int | None = Field(description="The size of its last checkpoint.")
+    checkpoint_every_s: float | None = Field(
+        description="Seconds from one checkpoint for safety to the next, as its program chose, or was told."
+    )
