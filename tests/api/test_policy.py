@@ -22,7 +22,7 @@ def test_a_composition_is_set_like_a_policy_and_its_mistakes_are_refused(service
     wanted = {"policy": "fifo/planner=lag/backfill=off"}
     answer = service.operator().put("/v1/policies/current", json=wanted)
     assert dict(service.store.operation(answer.json()["id"]).body) == {"policy": "fifo/backfill=false/planner=lag"}
-    for wrong, fix in [("fifo/speed=2", "has no part"), ("fifo/round_duration_s=1e6", "the service's rounds take")]:
+    for wrong, fix in [("fifo/speed=2", "has no part"), ("fifo/round_duration_s=1000", "the service's rounds take")]:
         answer = service.operator().put("/v1/policies/current", json={"policy": wrong})
         assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "policy"
         assert fix in answer.json()["detail"]
