@@ -23,6 +23,7 @@ import psutil
 
 from benchmarks.listeners import Listeners
 from benchmarks.load import MISSING, Load, Spent, Submits, own_processes
+from benchmarks.mechanism_local import sandbox_rows
 from benchmarks.table import Row, run
 from gavel.demo.service import ServiceProcess, wait_until
 
@@ -40,6 +41,7 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from crash(4 if quick else 20)
     yield from crowd(2_000 if quick else 10_000, 3 if quick else 10)
     yield from live(500, 100 if quick else 1_000)
+    yield from sandbox_rows(7 if quick else 21)
     yield Row("processes that wanted a core meanwhile (load average)", os.getloadavg()[0], f"on {os.cpu_count()} cores")
 
 

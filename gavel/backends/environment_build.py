@@ -7,7 +7,6 @@ import contextlib
 import os
 import select
 import shutil
-import signal
 import sys
 import time
 from typing import IO, Any
@@ -16,10 +15,11 @@ if __name__ == "__main__":  # run by path with -I: find the package from this fi
     sys.path.append(__file__.removesuffix("gavel/backends/environment_build.py"))
 
 from gavel.backends.environments import Environment, activated
-from gavel.backends.machine import boottime_s, descendants, read_json
+from gavel.backends.machine import boottime_s, read_json
+from gavel.backends.preparing_program import end_all, make_folders
 from gavel.backends.processes import Process, begin, start_task
 from gavel.backends.sandbox import Sandbox
-from gavel.backends.unix_users import give, let_pass, uid_of
+from gavel.backends.unix_users import uid_of
 from gavel.child_processes import adopt_orphans, exit_text
 
 NICENESS = 10  # what trains beside it goes first
@@ -79,7 +79,7 @@ class Build:
             select.select([process.output], [], [], POLL_S)
             if not self._read(process):
                 time.sleep(POLL_S)
-        self._end_all()
+        end_all()
         while self._read(process):
             pass
         self._log.write(process.lines(b"", is_last=True))
@@ -91,21 +91,11 @@ class Build:
         """Return a sandbox that sees what the job sees, and may write the environment; None if the job has none."""
         cache = os.path.join(self._launch["setup"]["root"], "cache", self._launch["user"])
         temporary = temporary_of(self._folder)  # not the gang's, which the build outlives
-        self._make_folders(self._folder, cache, temporary)
+        make_folders(self._launch, self._launch["setup"]["root"], self._folder, cache, temporary)
         if not self._launch.get("sandbox"):
             return None
         launch = {**self._launch, "sandbox": {**self._launch["sandbox"], "tmp": temporary}}
         return Sandbox(launch, {self._folder: "rw", cache: "rw"})
-
-    def _make_folders(self, *folders: str) -> None:
-        """Make folders for what the setup writes, which belong to its user. Raises OSError."""
-        uid, root = uid_of(self._launch), self._launch["setup"]["root"]
-        for folder in folders:
-            os.makedirs(folder, mode=0o700, exist_ok=True)
-            if os.geteuid() == 0:
-                give(folder, uid)
-        if uid:
-            let_pass((root, *map(os.path.dirname, folders)))
 
     def _exit_code(self, process: Process) -> int | None:
         """Return the exit code of the program once it has ended; reap what it left."""
@@ -130,15 +120,6 @@ class Build:
             return False
         self._log.write(process.lines(output))
         return bool(output)
-
-    def _end_all(self) -> None:
-        """Kill every process of the build, and wait for its end."""
-        while pids := descendants(os.getpid()):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(-1, 0)
 
 
 def write_program(folder: str, name: str, text: str, uid: int) -> None:

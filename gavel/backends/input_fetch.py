@@ -1,10 +1,11 @@
 """Fetches one input of a gang's job: `python -I -X utf8 input_fetch.py GANG_DIR NAME LOCK`.
 
-See inputs.py. It has the lock from its beginning, and ends with the fetch. It needs the libraries that Gavel is
-installed with, so unlike the supervisor it sees them.
+See inputs.py. It has the lock from its beginning, and ends with the fetch. It keeps what comes, as the service's user;
+a process of the job's user reads it from the server (input_reader.py). Standard library only.
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -15,11 +16,15 @@ if __name__ == "__main__":  # run by path with -I: find the package from this fi
     sys.path.append(__file__.removesuffix("gavel/backends/input_fetch.py"))
 
 from gavel.backends.input_cache import CachedInput, Room, version_of
-from gavel.backends.input_sources import Changed, Source, SourceFile, open_source, source_problem
+from gavel.backends.input_reading import Changed, ReaderSource, Source, SourceFile, sentence_of
 from gavel.backends.inputs import file_name
 from gavel.backends.machine import read_json
 from gavel.backends.output import Mask
 from gavel.backends.preparation import PreparationFailed
+from gavel.backends.preparing_program import end_all, make_folders
+from gavel.backends.processes import begin, start_task
+from gavel.backends.sandbox import Sandbox
+from gavel.child_processes import adopt_orphans
 
 NICENESS = 10  # what trains beside it goes first
 RESERVED_BYTES = 1 << 26  # at a time, where nobody says how large the input is
@@ -89,31 +94,65 @@ def time_limit(limit_s: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+@contextmanager
+def reader(launch: dict[str, Any], url: str, home: str) -> Iterator[Source]:
+    """Yield what the URL names, read by a process of the job's user, which ends with the block.
+
+    It is in a sandbox of its own where the job would have one, with nothing of the job but `home`, an empty folder.
+    Raises PreparationFailed, OSError.
+    """
+    data = launch["data"]
+    shutil.rmtree(home, ignore_errors=True)
+    make_folders(launch, data["root"], home)
+    wanted, requests = os.pipe2(os.O_CLOEXEC)
+    start = begin
+    if data["sandbox"]:
+        view = {"sandbox": {**data["sandbox"], "tmp": home}, "own": {}, "named": {}, "cwd": home}
+        start = Sandbox({**launch, **view}, {home: "rw"}).begin
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "input_reader.py")
+    spec = {
+        "task": "data",
+        "argv": [sys.executable, "-I", "-X", "utf8", program],
+        "cwd": home,
+        "cpus": [],
+        "env": {**data["env"], "HOME": home},
+        "runs_as": launch["ranks"][0].get("runs_as"),
+    }
+    try:
+        process = start_task(spec, start=lambda argv, cwd, given: start(argv, cwd, given, wanted))
+        os.close(wanted)
+        if process.problem:
+            raise PreparationFailed(f"its reader could not start: {process.problem}")
+        os.set_blocking(process.output, True)
+        with open(process.output, "rb") as answers:
+            yield ReaderSource(requests, answers, url, data["hosts"])
+    finally:
+        end_all()
+        os.close(requests)
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def fetch(launch: dict[str, Any], name: str) -> None:
     """Fetch the input of this name, and record how that ended."""
     data = launch["data"]
     url = data["sources"][name]
     cached = CachedInput(data["root"], launch["user"], url)
     room = Room(data["root"], data["cache_bytes"])
-    version, message = "", source_problem(url, data["hosts"])
+    version, message = "", ""
     try:
-        with time_limit(data["limit_s"]):
-            if not message:
-                with open_source(url, data["hosts"]) as source:
-                    unique = f"{launch['job_id']} {cached.newest().ended}"
-                    version = Fetch(source, cached, room, file_name(url), unique).run()
-    except PreparationFailed as problem:
-        message = str(problem)
-    except Exception as problem:  # whatever a driver raises: its job ends with it, and others go on
-        message = f"{type(problem).__name__}: {problem}" if not isinstance(problem, OSError) else str(problem)
+        with time_limit(data["limit_s"]), reader(launch, url, os.path.join(cached.folder, "home")) as source:
+            unique = f"{launch['job_id']} {cached.newest().ended}"
+            version = Fetch(source, cached, room, file_name(url), unique).run()
+    except Exception as problem:  # whatever it is: its job ends with it, and others go on
+        message = sentence_of(problem)
     cached.record(version, Mask(launch["secrets"].values()).text(message))
 
 
 def main(directory: str, name: str) -> None:
-    """Fetch with the variables of the job that drivers read."""
+    """Fetch for the gang of this directory."""
     launch = read_json(os.path.join(directory, "launch.json"))
     os.nice(NICENESS)
-    os.environ.update(launch["data"]["env"])
+    adopt_orphans()
     fetch(launch, name)
 
 

@@ -2,14 +2,16 @@
 
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
+from gavel.backends.input_reading import CHUNK_BYTES, Source, SourceFile
 from gavel.backends.inputs import local_path
 from gavel.backends.preparation import PreparationFailed
 
@@ -19,8 +21,8 @@ PACKAGES = {
 }
 """The package that each scheme needs on the nodes, besides http and https."""
 ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
-CHUNK_BYTES = 1 << 20
-FILES_MAX = 100_000
+AZURE, AZURE_SUFFIX = "AZURE_STORAGE_CONNECTION_STRING", "core.windows.net"
+ACCOUNTS = ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")
 REDIRECTS_MAX = 10
 TIMEOUT = httpx.Timeout(60.0, connect=15.0)
 TAGS = (
@@ -28,28 +30,6 @@ TAGS = (
     *("LastModified", "last_modified", "updated", "mtime", "modify", "modified"),
 )
 """What drivers call that which changes with the content, the surest first."""
-
-
-class Changed(OSError):
-    """What came is not what was announced."""
-
-
-class SourceFile(NamedTuple):
-    """A file of an input: its path below it ("": the input is this file), and what says that it is another version."""
-
-    path: str
-    size_bytes: int | None
-    tag: str
-
-
-class Source(Protocol):
-    """One input at its URL. Every call raises what its library raises."""
-
-    def files(self) -> list[SourceFile]:
-        """Return the files that are there now, in order."""
-
-    def read(self, file: SourceFile) -> Iterator[bytes]:
-        """Yield the content of a file."""
 
 
 def source_problem(source: str, hosts: Sequence[str]) -> str:
@@ -78,10 +58,9 @@ def _may_reach(host: str, hosts: Sequence[str]) -> bool:
 def open_source(url: str, hosts: Sequence[str]) -> Iterator[Source]:
     """Yield what the URL names. Servers may redirect to these hosts only, and a store's own address has to be one."""
     if urlsplit(url).scheme in PACKAGES:
-        for name in ENDPOINTS:
-            endpoint = urlsplit(os.environ.get(name, ""))
-            if endpoint.netloc and not _may_reach(endpoint.hostname or "", hosts):
-                raise PreparationFailed(f"{name} names {endpoint.hostname}, from where the service fetches nothing")
+        for name, host in _stated_hosts(os.environ):
+            if not _may_reach(host, hosts):
+                raise PreparationFailed(f"{name} names {host}, from where the service fetches nothing")
         yield FilesystemSource(url)
         return
 
@@ -97,6 +76,23 @@ def open_source(url: str, hosts: Sequence[str]) -> Iterator[Source]:
         event_hooks={"request": [check]},
     ) as client:
         yield HttpSource(client, url)
+
+
+def _stated_hosts(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the hosts that variables of drivers name, with the variable: their requests go there."""
+    yield from ((name, _host_of(env[name])) for name in ENDPOINTS if env.get(name))
+    stated = (each.partition("=") for each in env.get(AZURE, "").split(";"))
+    fields = {name.strip().lower(): value.strip() for name, _, value in stated}
+    yield from ((AZURE, _host_of(value)) for name, value in fields.items() if name.endswith("endpoint"))
+    if suffix := fields.get("endpointsuffix", AZURE_SUFFIX).removeprefix(AZURE_SUFFIX):
+        yield AZURE, suffix
+    for name, account in ((AZURE, fields.get("accountname", "")), *((each, env.get(each, "")) for each in ACCOUNTS)):
+        if not re.fullmatch(r"[\w-]*", account, re.ASCII):  # it is the beginning of the host's name
+            yield name, account
+
+
+def _host_of(address: str) -> str:
+    return urlsplit(address if "://" in address else f"//{address}").hostname or address
 
 
 class HttpSource:
@@ -147,8 +143,6 @@ class FilesystemSource:
         there: dict[str, dict[str, Any]] = self._filesystem.find(self._root, detail=True)
         if not there:
             raise FileNotFoundError("there is nothing")
-        if len(there) > FILES_MAX:
-            raise PreparationFailed(f"it has {len(there)} files, and at most {FILES_MAX} are taken; pack them")
         return [_described(path[start:], status) for path, status in sorted(there.items())]
 
     def read(self, file: SourceFile) -> Iterator[bytes]:
@@ -160,8 +154,6 @@ class FilesystemSource:
 
 
 def _described(path: str, status: dict[str, Any]) -> SourceFile:
-    if path and ("\0" in path or not {"", ".", ".."}.isdisjoint(path.split("/"))):
-        raise PreparationFailed(f"its file {path!r} does not lead below it")
     size = status.get("size")
     tag = next((str(status[name]) for name in TAGS if status.get(name)), "")
     return SourceFile(path, None if size is None else int(size), tag)

@@ -1,7 +1,6 @@
 """The inputs of a gang: the environment of each rank, and launch.json (docs/gang-protocol.md)."""
 
 import os
-import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.backends.gang_files import TEMPORARY, give_gang_folder, job_files, make_gang_folder
+from gavel.backends.given_variables import certificates_of, for_drivers, for_installers
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.backends.runtime import bare_python
@@ -31,15 +31,6 @@ from gavel.backends.unix_users import give, let_pass, open_state
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import ARRAY_INDEX, reserved
-
-NETWORK = r"(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_\w+|REQUESTS_CA_BUNDLE"
-INSTALLERS_READ = re.compile(
-    rf"(PIP|UV|CONDA|CMAKE)_\w+|PATH|LANG|LD_LIBRARY_PATH|{NETWORK}|CC|CXX|C\w*FLAGS|LDFLAGS|CUDA_HOME"
-)
-DRIVERS_READ = re.compile(  # no names of files: what one says may make a driver run programs
-    r"AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|(DEFAULT_)?REGION|ENDPOINT_URL(_S3)?)|HF_TOKEN"
-    rf"|AZURE_(STORAGE_\w+|TENANT_ID|CLIENT_ID|CLIENT_SECRET)|{NETWORK}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,7 +348,7 @@ def _setup(
         "PIP_CACHE_DIR": str(cache / "pip"),
         "UV_CACHE_DIR": str(cache / "uv"),
         "UV_LINK_MODE": "copy",  # a job that changes a file in place must not change the cache
-        **{name: value for name, value in env.items() if INSTALLERS_READ.fullmatch(name)},
+        **for_installers(env),
         **secret,
         "HOME": str(places.work),
     }
@@ -367,15 +358,22 @@ def _setup(
 def _data(
     gang: LaunchGang, places: Places, env: Mapping[str, str], secret: Mapping[str, str], preparation: Preparation
 ) -> dict[str, Any]:
-    """Return where the inputs come from. The fetch is outside the sandbox, so its home is none that a job writes."""
-    given = {name: value for name, value in {**env, **secret}.items() if DRIVERS_READ.fullmatch(name)}
+    """Return where the inputs come from, and the sandbox in which they are read: with nothing of the job."""
+    given = for_drivers({**env, **secret})
+    sandbox = {
+        "command": bubblewrap().path,
+        "shown": common_folders(preparation.shown_folders),
+        "mentioned": certificates_of(given),
+        "devices": [],
+    }
     return {
         "sources": dict(gang.data),
         "root": str(places.inputs),
-        "env": given | {"HOME": str(places.inputs)},
+        "env": given,
         "hosts": list(preparation.data_hosts),
         "limit_s": preparation.data_limit_s,
         "cache_bytes": preparation.data_cache_bytes,
+        "sandbox": sandbox if is_sandboxed(preparation.isolation) else None,
     }
 
 

@@ -4,10 +4,10 @@ One sandbox holds all of a gang on its node, so that its ranks share memory, and
 process (sandbox_init.py) starts the programs; it and everything below it die with the supervisor.
 """
 
+import _socket  # `socket` takes longer to load
 import contextlib
 import marshal
 import os
-import socket
 import struct
 import sys
 from collections.abc import Mapping
@@ -79,11 +79,11 @@ class Sandbox:
     def __init__(self, launch: Mapping[str, Any], extra: Mapping[str, str] = {}) -> None:
         view = view_of(launch, extra)
         self._places = open_places(launch, extra, view)
-        self._socket, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket, inside = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+        self._socket.setsockopt(_socket.SOL_SOCKET, _socket.SO_PASSCRED, 1)
         self._errors, errors_end = os.pipe2(os.O_CLOEXEC)
         init = [sys.executable, "-I", "-S", "-X", "utf8", "-c", INIT, str(inside.fileno())]
-        inside.set_inheritable(True)
+        os.set_inheritable(inside.fileno(), True)
         argv = [launch["sandbox"]["command"], *arguments(launch, view), "--", *init]
         self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=())
         inside.close()
@@ -98,7 +98,7 @@ class Sandbox:
         states = {path: os.fstat(descriptor) for path, descriptor in self._places.items()}
         text = _memory_file({path: (state.st_dev, state.st_ino) for path, state in states.items()})
         with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(self._socket, [b"places"], [text])
+            self._send(b"places", [text])
         os.close(text)
 
     def close(self) -> None:
@@ -127,10 +127,15 @@ class Sandbox:
         os.set_blocking(output, False)
         return pid, output, status
 
+    def _send(self, message: bytes, descriptors: list[int]) -> None:
+        """Send a message with descriptors. Raises OSError."""
+        rights = struct.pack(f"{len(descriptors)}i", *descriptors)
+        self._socket.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+
     def _begun(self, ends: list[int]) -> int:
         number = self._number
         with contextlib.suppress(BrokenPipeError):
-            socket.send_fds(self._socket, [b"start %d" % number], ends)
+            self._send(b"start %d" % number, ends)
         while number not in self._number_of.values():
             if not self._receive(0):
                 raise OSError(f"its sandbox did not start: {self._last_words()}")
@@ -145,7 +150,7 @@ class Sandbox:
 
     def has_ended(self) -> bool:
         """Return whether a program has ended whose end was not taken yet."""
-        while self._receive(socket.MSG_DONTWAIT):
+        while self._receive(_socket.MSG_DONTWAIT):
             pass
         return bool(self._ended)
 
@@ -158,7 +163,7 @@ class Sandbox:
     def _receive(self, flags: int) -> bool:
         """Take one message; return False if there is none. What a job might send is of its own programs only."""
         try:
-            message, extra, _, _ = self._socket.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(CREDENTIALS.size), flags)
+            message, extra, _, _ = self._socket.recvmsg(MESSAGE_BYTES, _socket.CMSG_SPACE(CREDENTIALS.size), flags)
         except (BlockingIOError, ConnectionResetError):
             return False
         words = message.decode("ascii", "replace").split()

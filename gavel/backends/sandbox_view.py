@@ -5,6 +5,7 @@ Standard library only: a part of the supervisor, which asks once all that the jo
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from gavel.backends.unix_users import uid_of
@@ -57,7 +58,13 @@ def is_in(path: str, folders: Iterable[str]) -> bool:
 
 
 def _is_private(launch: Mapping[str, Any], real: str) -> bool:
-    return is_in(real, map(os.path.realpath, launch["hidden"])) and not is_in(real, launch["own"])
+    return is_in(real, _real(tuple(launch["hidden"]))) and not is_in(real, launch["own"])
+
+
+@cache
+def _real(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where paths of the service lead, which does not change while a supervisor is there."""
+    return tuple(os.path.realpath(each) for each in paths)
 
 
 def _may_name(launch: Mapping[str, Any], real: str) -> bool:

@@ -1,5 +1,6 @@
 """Maintenance of a database: a backup, a check of everything it holds, an upgrade to this Gavel's tables."""
 
+import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -46,11 +47,21 @@ def backup(url: str, path: Path) -> Report:
         raise InvalidRequest("path", f"there is no folder {path.resolve().parent}")
     _check_file(place)
     try:
-        with closing(sqlite3.connect(str(place.database))) as connection:
-            connection.execute("VACUUM INTO ?", (str(path),))
-    except sqlite3.Error as error:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # what it holds is not for everybody
+        _copy(place, path)
+    except (sqlite3.Error, OSError) as error:
         raise StoreUnavailable(f"{place.database} cannot be copied to {path}: {error}") from error
     return check(f"sqlite:///{path.resolve()}")
+
+
+def _copy(place: URL, path: Path) -> None:
+    """Copy a SQLite database into an empty file, which goes if that fails. Raises sqlite3.Error."""
+    try:
+        with closing(sqlite3.connect(str(place.database))) as connection:
+            connection.execute("VACUUM INTO ?", (str(path),))
+    except sqlite3.Error:
+        path.unlink()
+        raise
 
 
 def check(url: str) -> Report:

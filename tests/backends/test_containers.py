@@ -6,18 +6,23 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from gavel.backends.code_store import CodeStore
 from gavel.backends.containers import SEARCH, in_container
 from gavel.backends.harness import exit_of, is_in, resource, stop
+from gavel.backends.input_cache import CachedInput
 from gavel.backends.launch import Preparation
-from gavel.backends.machine import read_json
+from gavel.backends.machine import read_json, write_json
 from gavel.ports import ExtendLease
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import LocalHarness, directory, eventually, script
+from tests.backends.code import stored
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PODMAN = list(Preparation().image_command)
@@ -76,6 +81,55 @@ def test_a_rank_runs_in_its_image_with_the_folders_of_its_job(
         directory(harness, "c1") / "job" / "told"
     ).exists()
     assert containers("c1") == []
+
+
+@contextmanager
+def open_to_users() -> Iterator[LocalHarness]:
+    """A local cluster in a folder that all users may pass, which those of pytest are not."""
+    umask = os.umask(0o077)
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o711)
+        harness = LocalHarness(Path(name) / "state")
+        try:
+            yield harness
+        finally:
+            harness.close()
+            os.umask(umask)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
+def test_a_rank_in_an_image_is_its_user(image: str) -> None:
+    """1 it runs as the user with no rights, in folders that are its own, 2 it reads its code and an input that was
+    fetched, 3 what is the service's stays closed to it, 4 nothing of its container is left."""
+    uid = 2_000_001
+    with open_to_users() as harness:
+        harness.crash()
+        harness.backend = harness.open(preparation=Preparation(uid_of=lambda user: uid))
+        (harness.folder / "operator.token").write_text("secret")
+        store = CodeStore(harness.folder, limit_bytes=1 << 30, kept_s=3600)
+        code = stored(store, {"word.txt": b"word"})
+        cached = CachedInput(str(harness.folder / "inputs"), "ann", "https://example.org/words")
+        Path(cached.begin("v1"), "words").write_text("fetched")
+        cached.finish("v1")
+        cached.record("v1")
+        (harness.folder / "inputs" / "jobs").mkdir()
+        write_json(str(harness.folder / "inputs" / "jobs" / "u1"), {"words": {"ended": 1, "version": "v1"}})
+        data = {"words": "https://example.org/words"}
+        lines = [
+            "id -u; id -g; grep -e NoNewPrivs -e CapEff -e CapPrm /proc/self/status",
+            'cat word.txt "$GAVEL_DATA_WORDS"',
+        ]
+        made = 'touch "$HOME/home" "$GAVEL_CHECKPOINT_DIR/c" "$GAVEL_OUTPUT_DIR/o" "$GAVEL_GANG_DIR/g" here'
+        refused = f'! cat {harness.folder}/operator.token && ! echo x > "$GAVEL_DATA_WORDS"'
+        text = " && ".join((*lines, made, refused))
+        in_image(harness, image, text, "u1", code=code, data=data)
+        end = exit_of(harness, "u1")
+        assert (end.outcome, end.exit_code) == (GangOutcome.EXITED, 0), end
+        words = " ".join(end.log_tail.split())
+        assert f"{uid} {uid} CapPrm: {'0' * 16} CapEff: {'0' * 16} NoNewPrivs: 1 word" in words and "fetched" in words
+        for path in ("work/u1/home", "checkpoints/u1/c", "outputs/u1/o", "gangs/u1/1/job/g", "work/u1/code/here"):
+            assert (harness.folder / path).stat().st_uid == uid, path
+    assert containers("u1") == []
 
 
 def test_inputs_are_in_the_container_and_can_only_be_read(harness: LocalHarness, image: str, tmp_path: Path) -> None:

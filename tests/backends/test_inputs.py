@@ -1,22 +1,26 @@
 """The inputs of jobs: fetched once for each version, kept by leases that end, never half there, within a bound."""
 
+import io
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gavel.backends.harness import exit_of, gang
 from gavel.backends.input_cache import CachedInput, Room
 from gavel.backends.input_fetch import Fetch, time_limit
+from gavel.backends.input_reading import CONTENT, FILES, HEADER, PROBLEM, ReaderSource
 from gavel.backends.input_sources import FilesystemSource, open_source, source_problem
 from gavel.backends.inputs import file_name, local_path
 from gavel.backends.preparation import PreparationFailed, locked
@@ -137,20 +141,52 @@ def test_one_of_two_gangs_fetches_and_both_wait(harness: LocalHarness, server: S
 
 
 def test_no_variable_of_a_job_makes_a_driver_run_a_program(harness: LocalHarness, server: Server) -> None:
-    """A fetch runs outside the sandbox: it has no name of a file, and no home that the job writes."""
-    given = {"AWS_ACCESS_KEY_ID": "key", "HTTPS_PROXY": "http://127.0.0.1:9"}
+    """A fetch has no name of a file, and no home that the job writes; a proxy would lead to any host."""
+    keys = {"AWS_ACCESS_KEY_ID": "key"}
     files = {name: "/tmp/job" for name in ("AWS_CONFIG_FILE", "GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_CONFIG_DIR")}
-    reading(harness, server.url, env=given | files | {"AWS_PROFILE": "program", "NO_PROXY": "*"})
+    others = {"AWS_PROFILE": "program", "NO_PROXY": "*", "https_proxy": "http://127.0.0.1:9"}
+    reading(harness, server.url, env=keys | files | others)
     exit_of(harness, "j1")
     [launch] = harness.folder.glob("gangs/j1/1/launch.json")
     env = json.loads(launch.read_text())["data"]["env"]
-    assert env == given | {"NO_PROXY": "*", "HOME": str(harness.folder / "inputs")}
+    assert env.items() >= keys.items() and not env.keys() & (files.keys() | others.keys()), env
 
 
-def test_the_address_of_a_store_has_to_be_an_allowed_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://10.0.0.1:9000/")
+def test_a_fetch_goes_by_no_proxy_but_that_of_the_service(
+    harness: LocalHarness, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 a proxy of the job's is not asked, as it would lead to hosts that are not allowed, 2 the operator's is."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    proxy, source = server.url.partition("/sets")[0], "http://sets.invalid/train.txt"
+    over = {"data_hosts": ("sets.invalid",)}
+    harness.crash()
+    harness.backend = harness.open(preparation=harness.preparation(**over))
+    reading(harness, source, env=dict.fromkeys(("http_proxy", "HTTP_PROXY", "ALL_PROXY"), proxy))
+    assert exit_of(harness, "j1").outcome is GangOutcome.NOT_STARTED and not server.asked
+    monkeypatch.setenv("http_proxy", proxy)
+    reading(harness, source, "j2")
+    assert exit_of(harness, "j2").log_tail.endswith("0123456789")
+    assert set(server.asked) == {source}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "host"),
+    [
+        ("AWS_ENDPOINT_URL", "http://10.0.0.1:9000/", "10.0.0.1"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;BlobEndpoint=https://10.0.0.1/a", "10.0.0.1"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;blobendpoint = 10.0.0.1:1/a", "10.0.0.1"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;EndpointSuffix=evil.net", "evil.net"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountName=10.0.0.1/", "10.0.0.1/"),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "10.0.0.1/x?", "10.0.0.1/x?"),
+    ],
+)
+def test_the_address_of_a_store_has_to_be_an_allowed_host(
+    name: str, value: str, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
     with (
-        pytest.raises(PreparationFailed, match=r"AWS_ENDPOINT_URL names 10\.0\.0\.1, from where"),
+        pytest.raises(PreparationFailed, match=re.escape(f"{name} names {host}, from where")),
         open_source("s3://bucket/a", ["bucket", "*.example.org"]),
     ):
         pass
@@ -275,6 +311,54 @@ def test_a_folder_comes_whole_by_a_driver_of_fsspec(tmp_path: Path) -> None:
     assert fetched(root, f"file://{tmp_path}/set", 100) != place
     with pytest.raises(FileNotFoundError):
         fetched(root, f"file://{tmp_path}/none", 100)
+
+
+@contextmanager
+def heard(answers: bytes) -> Iterator[ReaderSource]:
+    """A reader that has sent this and ended."""
+    requests = os.open(os.devnull, os.O_WRONLY)
+    try:
+        yield ReaderSource(requests, io.BytesIO(answers), "https://there/x", ["*"])
+    finally:
+        os.close(requests)
+
+
+def frame(kind: bytes, content: bytes) -> bytes:
+    return HEADER.pack(kind, len(content)) + content
+
+
+anything = st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=3))
+listings = st.lists(st.lists(anything, max_size=4), max_size=3).map(lambda each: json.dumps(each).encode())
+frames = st.builds(frame, st.sampled_from([FILES, CONTENT, PROBLEM, b"x"]), st.one_of(st.binary(max_size=40), listings))
+
+
+@settings(max_examples=2000 if IS_FULL else 200)
+@given(answers=st.one_of(st.binary(max_size=60), st.lists(frames, max_size=3).map(b"".join)))
+def test_whatever_a_reader_sends_is_an_input_or_a_sentence(answers: bytes) -> None:
+    """A server or a variable of the job may have taken it over: nothing leads out of the input's folder."""
+    with suppress(PreparationFailed), heard(answers) as source:
+        for each in source.files():
+            assert each.size_bytes is None or isinstance(each.size_bytes, int)
+            assert not each.path or {"", ".", ".."}.isdisjoint(each.path.split("/"))
+            assert isinstance(b"".join(source.read(each)), bytes)
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        (b"", "its reader ended: it was killed"),
+        (b"no such module", "its reader ended: no such module"),
+        (HEADER.pack(FILES, 1 << 31), "its reader ended: "),
+        (frame(FILES, b"[["), "its reader sent no list of files"),
+        (frame(FILES, json.dumps([["../x", 1, ""]]).encode()), "'../x' does not lead below it"),
+        (frame(FILES, json.dumps([["", 1, ""]] * 100_001).encode()), "it has 100001 files, and at most 100000"),
+        (frame(PROBLEM, b"the server answered 404"), "the server answered 404"),
+    ],
+)
+def test_a_reader_that_sends_no_input_fails_with_what_it_sent(answers: bytes, says: str) -> None:
+    with pytest.raises(PreparationFailed) as refused, heard(answers) as source:
+        source.files()
+    assert says in str(refused.value)
 
 
 def test_a_fetch_that_takes_too_long_is_ended() -> None:

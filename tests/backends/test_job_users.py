@@ -7,7 +7,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
@@ -61,6 +64,11 @@ def reopen(cluster: LocalHarness, isolation: str) -> None:
     cluster.crash()
     over = {"isolation": isolation, "uid_of": UIDS.__getitem__, "shown_folders": ()}
     cluster.backend = cluster.open(preparation=cluster.preparation(**over))
+
+
+def skip_in_root(isolation: str) -> None:
+    if isolation == "none" and os.path.realpath(sys.executable).startswith("/root/"):
+        pytest.skip("the interpreter is in /root, which other users cannot pass")
 
 
 @isolations
@@ -202,6 +210,70 @@ def test_an_input_is_the_user_s_to_read(cluster: LocalHarness, isolation: str) -
     assert exit_of(cluster, "j1").log_tail.endswith("fetched")
 
 
+@isolations
+def test_an_input_is_read_by_its_user_and_kept_by_the_service(cluster: LocalHarness, isolation: str) -> None:
+    """1 the process that asks the server is the user's, sees nothing of the state folder, and can never be more,
+    2 what it has read is the service's, and the job reads it, 3 nothing of the process is left."""
+    skip_in_root(isolation)
+    reopen(cluster, isolation)
+    (cluster.folder / "operator.token").write_text("secret")
+    with serving(b"words") as (url, gate, uids):
+        cluster.backend.execute(script(cluster, 'cat "$GAVEL_DATA_WORDS"', data={"words": url}))
+        eventually(lambda: bool(uids))
+        (reader,) = readers(cluster)
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{reader}/status").read_text().splitlines())
+        assert status["Uid"].split() == status["Gid"].split() == [str(ANN)] * 4
+        assert status["NoNewPrivs"].split() == ["1"] and status["CapPrm"].split() == ["0" * 16]
+        if isolation == "sandbox":
+            seen = os.listdir(f"/proc/{reader}/root{cluster.folder}")
+            assert seen == ["inputs"], seen
+        gate.set()
+        end = exit_of(cluster, "j1")
+    assert end.log_tail.endswith("words") and set(uids) == {ANN}, end
+    (kept,) = cluster.folder.glob("inputs/*/*/words")
+    assert (kept.stat().st_uid, kept.stat().st_mode & 0o777) == (0, 0o440)
+    assert not readers(cluster) and not list(cluster.folder.glob("inputs/*/home"))
+
+
+def readers(cluster: LocalHarness) -> list[int]:
+    """The processes that read an input, of this test."""
+    home, pids = f"HOME={cluster.folder}/inputs/".encode(), []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended while we looked
+            if home in (each / "environ").read_bytes() and b"input_reader.py" in command_of(int(each.name)):
+                pids.append(int(each.name))
+    return pids
+
+
+@contextmanager
+def serving(content: bytes) -> Iterator[tuple[str, Event, list[int]]]:
+    """A real HTTP server: its address, what lets it answer, and the uids of those that have asked."""
+    gate, uids = Event(), list[int]()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+            uids.extend(int(line[7]) for line in lines if int(line[1].partition(":")[2], 16) == self.client_address[1])
+            gate.wait(30)
+            self.send_response(200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None: ...
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http.daemon_threads = True
+    thread = Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"http://127.0.0.1:{http.server_port}/words", gate, uids
+    gate.set()
+    http.shutdown()
+    http.server_close()
+    thread.join()
+
+
 def test_a_user_for_whom_there_is_no_uid_has_no_job_started(cluster: LocalHarness) -> None:
     def none_left(user: str) -> int:
         raise LimitReached("all 2 uids of job_users are given")
@@ -241,8 +313,7 @@ CHECKED = [check for check in CHECKS if IS_FULL or check.__name__ in IN_BOTH_PRO
 @isolations
 @pytest.mark.parametrize("check", CHECKED, ids=lambda check: check.__name__)
 def test_the_local_backend_conforms_with_users_of_jobs(check: Check, cluster: LocalHarness, isolation: str) -> None:
-    if isolation == "none" and os.path.realpath(sys.executable).startswith("/root/"):
-        pytest.skip("the interpreter is in /root, which other users cannot pass")
+    skip_in_root(isolation)
     monkeypatched = cluster.preparation
     cluster.preparation = lambda **over: monkeypatched(**{"isolation": isolation, "uid_of": lambda _: ANN, **over})  # type: ignore[method-assign]
     cluster.crash()

@@ -1,9 +1,24 @@
 """Start-up times are learned from reports; what a program reports is limited by the clock of the service."""
 
-from gavel.mechanism.observing.startup_times import KEPT, KINDS_MAX, checked_reports, learned_times
+from collections.abc import Iterable
+from unittest.mock import patch
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gavel.mechanism.observing import startup_times
+from gavel.mechanism.observing.startup_times import KEPT, KINDS_MAX, LearnedTimes, checked_reports
 from gavel.mechanism.planning.switch_costs import with_startups
-from gavel.types import GangSeen, GangState, Report, ReportKind, StartupTimes, times_of
+from gavel.types import GangSeen, GangState, Job, Report, ReportKind, StartupTimes, times_of
 from tests.builders import a_job
+
+Table = tuple[StartupTimes, ...]
+
+
+def learned_times(table: Table, job: Job, gang: GangSeen, reports: Iterable[Report]) -> Table:
+    times = LearnedTimes(table)
+    times.add(job, gang, reports)
+    return times.table
 
 
 def a_gang(*reports: Report, started_at_s: float | None = 100.0) -> GangSeen:
@@ -60,6 +75,28 @@ def test_the_table_is_bounded_and_forgets_who_reported_longest_ago() -> None:
     for index in range(KINDS_MAX + 2):
         table = learned_times(table, a_job(spec={"kind": f"k{index}"}), a_gang(), [first(1.0)])
     assert len(table) == KINDS_MAX and table[0].kind == "k2"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 5), st.floats(0.1, 9.0)), max_size=25))
+def test_many_reports_in_one_look_are_as_each_after_the_other(reported: list[tuple[int, float]]) -> None:
+    """The oracle is a list in which the kind that reports goes to the end, with its last times."""
+    kept: list[tuple[str, tuple[float, ...]]] = []
+    with patch.object(startup_times, "KINDS_MAX", 3):
+        at_once, singly = LearnedTimes(()), ()
+        for index, seconds in reported:
+            job = a_job(spec={"kind": f"k{index}"})
+            at_once.add(job, a_gang(), [first(seconds)])
+            singly = learned_times(singly, job, a_gang(), [first(seconds)])
+            before = dict(kept).get(f"k{index}", ())
+            kept = [each for each in kept if each[0] != f"k{index}"] + [(f"k{index}", (*before, seconds)[-KEPT:])]
+            kept = kept[-3:]
+    assert at_once.table == singly and [(each.kind, each.startup_s) for each in singly] == kept
+
+
+def test_without_new_reports_the_table_stays_the_same_object() -> None:
+    table = learned_times((), a_job(), a_gang(), [first(3.0)])
+    assert learned_times(table, a_job(report_sequence=2), a_gang(), [first(3.0)]) is table
 
 
 def test_a_measured_switch_cost_goes_before_what_was_reported() -> None:

@@ -1,5 +1,6 @@
 """Maintenance of a database: copies, checks, upgrades, and what is deleted."""
 
+import os
 import re
 import sqlite3
 from dataclasses import replace
@@ -30,6 +31,20 @@ def test_a_backup_of_a_database_in_use_holds_all_that_was_acknowledged(open_stor
     restored = SqlStore(f"sqlite:///{copy}")
     assert list(restored.snapshot().jobs) == [job.id] and later.id in store.snapshot().jobs
     restored.close()
+
+
+def test_a_backup_is_for_who_made_it_and_nothing_of_one_that_failed_stays(database: Path, tmp_path: Path) -> None:
+    """It holds what the database does, whatever the umask of the shell says."""
+    umask = os.umask(0o022)
+    try:
+        backup(f"sqlite:///{database}", tmp_path / "copy.db")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
+    database.write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreUnavailable):
+        backup(f"sqlite:///{database}", tmp_path / "second.db")
+    assert not (tmp_path / "second.db").exists()
 
 
 def test_a_backup_overwrites_nothing_and_leaves_postgresql_to_its_own(database: Path, tmp_path: Path) -> None:

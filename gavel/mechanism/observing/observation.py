@@ -139,6 +139,7 @@ class _JobUpdates:
             job = jobs.get(gang.job_id)
             if job is not None and gang.generation == job.generation:
                 self._take_gang(job, gang)
+        tick.startup_times = self._times.table
         queued = [job for job in tick.index.conditional.values() if job.state is JobState.QUEUED]
         for job in sorted((*queued, *self._unseen()), key=lambda job: job.id):
             if job.state is JobState.QUEUED:
@@ -146,6 +147,10 @@ class _JobUpdates:
                 self._dismiss_if_cancelled(tick.jobs[job.id])
             else:
                 self._lose(job)
+
+    @cached_property
+    def _times(self) -> startup_times.LearnedTimes:
+        return startup_times.LearnedTimes(self.tick.startup_times)
 
     def _unseen(self) -> list[Job]:
         """The jobs with a gang that no node and no plan has, and that no node that is away may have."""
@@ -171,7 +176,7 @@ class _JobUpdates:
 
     def _take_gang(self, job: Job, gang: GangSeen) -> None:
         tick, reports = self.tick, startup_times.checked_reports(gang, self.tick.now_s)
-        tick.startup_times = startup_times.learned_times(tick.startup_times, job, gang, reports)
+        self._times.add(job, gang, reports)
         after = lifecycle.take_reports(
             job, Reported(at_s=tick.now_s, generation=gang.generation, reports=reports, started_at_s=gang.started_at_s)
         )
@@ -270,7 +275,7 @@ class _JobUpdates:
         """Give the job its reason if no lease is expected to help it, and the event when that begins."""
         records = self.tick.snapshot.round_records
         spent_s = records[-1].unreported_s.get(job.spec.user, 0.0) if records else 0.0
-        why = no_progress(job, on, self.tick.startup_times, start_limit_s=self.start_limit_s, spent_s=spent_s)
+        why = no_progress(job, on, self._times.table, start_limit_s=self.start_limit_s, spent_s=spent_s)
         if why and not job.pause_requested:
             line = JobEvent(job_id=job.id, at_s=at_s, kind="job.no_progress", message=why)
             after = changed(job, no_progress=why, reason=Reason.NO_PROGRESS, message=why)

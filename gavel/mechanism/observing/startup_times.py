@@ -6,7 +6,7 @@ Not by node: nodes of one accelerator type differ little, and a kind would have 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gavel.types import GangSeen, Job, Report, ReportKind, StartupTimes, times_of
+from gavel.types import AcceleratorType, GangSeen, Job, Report, ReportKind, StartupTimes
 
 KEPT = 5  # measurements of each time: so few that a change shows soon
 KINDS_MAX = 1000  # pairs of a kind and a type; the one that reported nothing for longest goes first
@@ -38,31 +38,42 @@ def _checked(report: Report, most_s: float) -> Report:
     )
 
 
-def learned_times(
-    table: tuple[StartupTimes, ...], job: Job, gang: GangSeen, reports: Iterable[Report]
-) -> tuple[StartupTimes, ...]:
-    """Return the table with the durations in the new ones of these checked reports; the same object without any.
+class LearnedTimes:
+    """The times of a table, and those that reports add to it; a report costs the same however many kinds there are."""
 
-    `job` is as before the reports. A restore that loaded nothing, at the job's first start, is not counted.
-    """
-    for report in reports:
-        if report.sequence > job.report_sequence:
-            restore_s = report.restore_s if job.checkpoint or job.spec.from_checkpoint else None
-            if (report.startup_s, restore_s, report.checkpoint_s) != (None, None, None):
-                table = _with(table, job.spec.kind, gang.accelerator_type, replace(report, restore_s=restore_s))
-    return table
+    def __init__(self, table: tuple[StartupTimes, ...]) -> None:
+        self._table: tuple[StartupTimes, ...] | None = table
+        self._times = {(each.kind, each.accelerator_type): each for each in table}  # who reported last is last
 
+    @property
+    def table(self) -> tuple[StartupTimes, ...]:
+        """Return the table with what was added; the same object without any."""
+        if self._table is None:
+            self._table = tuple(self._times.values())
+        return self._table
 
-def _with(table: tuple[StartupTimes, ...], kind: str, name: str, report: Report) -> tuple[StartupTimes, ...]:
-    before = times_of(table, kind, name)
-    after = replace(
-        before,
-        startup_s=_newest(before.startup_s, report.startup_s),
-        restore_s=_newest(before.restore_s, report.restore_s),
-        checkpoint_s=_newest(before.checkpoint_s, report.checkpoint_s),
-    )
-    others = tuple(each for each in table if (each.kind, each.accelerator_type) != (kind, name))
-    return (*others, after)[-KINDS_MAX:]
+    def add(self, job: Job, gang: GangSeen, reports: Iterable[Report]) -> None:
+        """Add the durations in the new ones of these checked reports.
+
+        `job` is as before the reports. A restore that loaded nothing, at the job's first start, is not counted.
+        """
+        for report in reports:
+            if report.sequence > job.report_sequence:
+                restore_s = report.restore_s if job.checkpoint or job.spec.from_checkpoint else None
+                if (report.startup_s, restore_s, report.checkpoint_s) != (None, None, None):
+                    self._put(job.spec.kind, gang.accelerator_type, replace(report, restore_s=restore_s))
+
+    def _put(self, kind: str, name: AcceleratorType, report: Report) -> None:
+        before = self._times.pop((kind, name), None) or StartupTimes(kind=kind, accelerator_type=name)
+        self._times[kind, name] = replace(
+            before,
+            startup_s=_newest(before.startup_s, report.startup_s),
+            restore_s=_newest(before.restore_s, report.restore_s),
+            checkpoint_s=_newest(before.checkpoint_s, report.checkpoint_s),
+        )
+        if len(self._times) > KINDS_MAX:
+            del self._times[next(iter(self._times))]
+        self._table = None
 
 
 def _newest(kept_s: tuple[float, ...], measured_s: float | None) -> tuple[float, ...]:
