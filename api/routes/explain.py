@@ -73,12 +73,13 @@ def verify_round(
 
 
 def _change(body: WhatIf, caller: Identity, services: Services) -> Change:
-    from gavel.policies.registry import canonical, check_objectives
+    from gavel.autopilot.composition import read
+    from gavel.policies.registry import check_objectives
 
     if body.policy is not None:
-        canonical(body.policy, services.settings.policy_dir)  # report a wrong name to the caller
+        wanted = read(body.policy, services.settings, "policy")  # report a wrong name to the caller
         changed = {each.name: Tier(**each.model_dump()) for each in body.tiers}
-        check_objectives(body.policy, (dict(services.store.snapshot().tiers) | changed).values())
+        check_objectives(wanted.policy, (dict(services.store.snapshot().tiers) | changed).values())
     for each in body.tiers:
         check_rules(services, each.name, each)
     return Change(

@@ -27,7 +27,8 @@ class PolicyPut(Request):
 
     policy: str | None = Field(
         max_length=200,
-        description="A name of `GET /v1/policies`, with ?parameters; null: the policy of the settings again.",
+        description="A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the "
+        "policy of the settings again.",
     )
 
 
@@ -49,14 +50,16 @@ async def put_policy(
 ) -> OperationView:
     """Use another policy from the next round on. The choice survives restarts, and is in the audit log.
 
+    Parts, each /NAME=VALUE, replace settings: backfill, planner, price_moves, round_duration_s, space_sharing.
     `POST /v1/what-if` shows what it would do. If the policy fails to give an allocation, the fallback is used, as for
-    any failed solve.
+    any failed solve. An autopilot in mode auto or pin advises from then on, so that the choice stays.
     """
-    from gavel.policies.registry import canonical, check_objectives
+    from gavel.autopilot.composition import read
+    from gavel.policies.registry import check_objectives
 
     wanted = ""
     if body.policy is not None:
-        wanted = await run_in_threadpool(canonical, body.policy, services.settings.policy_dir)
+        wanted = (await run_in_threadpool(read, body.policy, services.settings, "policy")).text
         check_objectives(wanted, services.store.snapshot().tiers.values())
     operation = await ask(services, "policy.switch", "policy", {"policy": wanted}, caller)
     return await answer(services, operation, response, prefer)

@@ -4,6 +4,7 @@ from statistics import median
 
 from api.schemas.explain import BindingView, CalibrationView, ExplanationView
 from api.views.memo import Memo
+from gavel.composition import effective
 from gavel.config import Settings
 from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, state_of_now
 from gavel.mechanism.explaining.explanation import State, explain
@@ -52,11 +53,12 @@ def state_of(snapshot: Snapshot, cluster: Cluster, now_s: float) -> State:
 def _of_now(
     snapshot: Snapshot, cluster: Cluster, estimator: ThroughputEstimator, settings: Settings, now_s: float
 ) -> tuple[Now, Forecast]:
+    in_force = effective(settings, snapshot.policy)
     now = state_of_now(
         state_of(snapshot, cluster, now_s),
         estimator,
-        policy=snapshot.policy or settings.policy,
-        round_duration_s=settings.round_duration_s,
+        policy=in_force.policy,
+        round_duration_s=in_force.round_duration_s,
     )
     return now, now.forecast()
 

@@ -23,6 +23,7 @@ from gavel.ports import PolicyRunner
 from gavel.simulator.outcome import Scenario
 from gavel.simulator.world_state import WorldState
 from gavel.types import FloatArray
+from gavel.types.autopilot import CompositionScore
 
 PREFERENCE = 0.01  # of the incumbent's cost, for each unit by which the logarithms of two Hedge weights differ
 
@@ -51,26 +52,6 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """What the simulations say of one composition.
-
-    `cost`: the goal's, 1 for the mean of all compositions; `gain` over the incumbent, with its `error` (of the mean),
-    as a fraction of the incumbent's cost; `epoch_cost`: of the coming epoch, for the jobs that are there now.
-    `correction` of the costs by experience; `preference`: what earlier epochs add to the gain.
-    """
-
-    composition: str
-    futures: int
-    cost: float
-    gain: float
-    error: float
-    epoch_cost: float
-    correction: float
-    preference: float
-    keeps_limits: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Yardstick:
     """What costs are measured by in one decision: where the tail begins, and the mean of each measure."""
 
@@ -95,7 +76,7 @@ class Decision:
     reason: str
     inputs_digest: str
     yardstick: Yardstick
-    scores: tuple[Score, ...]
+    scores: tuple[CompositionScore, ...]
 
 
 def decide(question: Question, runner: PolicyRunner) -> Decision:
@@ -190,16 +171,16 @@ class _Race:
         own = self.costs(row)
         return np.asarray(gains(np.array([self.costs(self.incumbent)[: len(own)], own]), 0)[1])
 
-    def scores(self) -> tuple[Score, ...]:
+    def scores(self) -> tuple[CompositionScore, ...]:
         """Return the scores, in the order of the candidates."""
         return tuple(self._score(row, text) for row, text in enumerate(self._question.candidates))
 
-    def _score(self, row: int, text: str) -> Score:
+    def _score(self, row: int, text: str) -> CompositionScore:
         question, gain = self._question, self.gain(row)
         of_incumbent = max(float(self.costs(self.incumbent)[: len(gain)].mean()), 1e-12)
         until_s, seen = question.state.at_s + question.epoch_s, question.state.jobs_seen
         epoch = [self.yardstick.cost(question.goal, course.until(until_s, seen)) for course in self.courses[row]]
-        return Score(
+        return CompositionScore(
             composition=text,
             futures=len(gain),
             cost=float(self.costs(row).mean()),
@@ -222,7 +203,7 @@ def _yardstick(goal: Goal, courses: Sequence[Sequence[Course]], incumbent: int) 
     )
 
 
-def _chosen(question: Question, race: _Race, scores: Sequence[Score]) -> tuple[str, str]:
+def _chosen(question: Question, race: _Race, scores: Sequence[CompositionScore]) -> tuple[str, str]:
     """Return the composition for the coming epoch, and why."""
     safe, own = question.candidates[0], question.incumbent
     if question.experience.is_fallen_back:

@@ -14,6 +14,7 @@ from gavel.autopilot.decision import Decision
 from gavel.autopilot.hindsight import Hindsight, hindsight
 from gavel.autopilot.objectives import with_objectives
 from gavel.autopilot.pilot import Flight, Pilot
+from gavel.autopilot.setting import CANDIDATES
 from gavel.cli.connection import settings
 from gavel.cli.simulation import WITH_THE_SERVICE, Choices, Prepared, prepared, run, runner_of, world_of
 from gavel.errors import InvalidRequest
@@ -22,14 +23,6 @@ from gavel.simulator.compare import Comparison
 from gavel.simulator.outcome import Scenario
 
 NAME = "autopilot"
-CANDIDATES = (
-    "max_min_fairness",
-    "shortest_job_first",
-    "rank_weighted_speed?length=attained_service",
-    "finish_time_fairness",
-    "fifo",
-)
-"""Compositions that are compared with the service's own policy if none is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,11 @@ def set_policy(
     reset: Annotated[bool, typer.Option("--reset", help="Use the policy of the settings again.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Use another policy from the next round on. The choice survives restarts.
+    """Use another policy from the next round on, with other parts if you name some. The choice survives restarts.
 
     gavel policy set 'max_min_fairness?water_filling=true'
+
+    gavel policy set fifo/backfill=false/round_duration_s=20
     """
     if (name is None) != reset:
         fail("name a policy of `gavel policy list`, or give --reset")

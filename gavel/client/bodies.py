@@ -265,7 +265,9 @@ class DrainRequest(TypedDict):
 class PolicyPut(TypedDict):
     """The policy to use from the next round on."""
 
-    policy: str | None  # A name of `GET /v1/policies`, with ?parameters; null: the policy of the settings again.
+    # A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the policy of the
+    # settings again.
+    policy: str | None
 
 
 class ResourcePut(TypedDict):

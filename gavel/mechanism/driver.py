@@ -113,6 +113,7 @@ class Driver:
             tick.disk = self._disk()
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
+            self._decider.follow(tick)
             tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
             self._hold(tick)
             self._plan_if_due(tick)  # 4. who runs where in the next round, and on what is free in this one
@@ -228,14 +229,14 @@ class Driver:
 
     def _backfill(self, tick: Tick) -> None:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
-        if not self._settings.backfill or self.halted:
+        if not self._decider.settings.backfill or self.halted:
             return
         gap = gap_of(
             tick,
             self._estimator,
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
-            planner=self._settings.planner,
+            planner=self._decider.settings.planner,
         )
         if gap is None or gap.question == self._unfilled:
             return
@@ -322,6 +323,7 @@ class Driver:
             audit=tuple(tick.audit),
             amended=tick.amended and as_written(tick.amended, self._stored.round_records),
             policy=tick.policy,
+            autopilot=tick.autopilot,
             predictions=tick.predictions,
             metric_points=metric_points(tick),
             usage=charges(

@@ -24,6 +24,7 @@ from gavel.types import (
     RoundRecord,
     StartupTimes,
 )
+from gavel.types.autopilot import AutopilotSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Outcome:
     instructions: tuple[Instruction, ...] = ()
     policy: str | None = None  # in force from the next round on
     infeasible: tuple[InfeasibleType, ...] | None = None  # replaces all
+    autopilot: AutopilotSetting | None = None  # in force at once
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
 
@@ -70,6 +72,7 @@ class Tick:
     switch_cost_s: list[tuple[str, float]] = field(default_factory=list)  # (kind, measured) of gangs that ended
     unreported: list[tuple[str, float]] = field(default_factory=list)  # (user, cluster seconds) of gangs that ended
     policy: str | None = None  # switched to in this tick
+    autopilot: AutopilotSetting | None = None  # set in this tick
     amended: RoundPlan | None = None
     record: RoundRecord | None = None
     predictions: tuple[Prediction, ...] = ()  # of jobs that are in a round for the first time
@@ -130,6 +133,7 @@ class Tick:
             self.resources = outcome.resources
         self.infeasible = self.infeasible if outcome.infeasible is None else outcome.infeasible
         self.policy = self.policy if outcome.policy is None else outcome.policy
+        self.autopilot = self.autopilot if outcome.autopilot is None else outcome.autopilot
         if outcome.is_pending:
             if outcome.result != command.result:
                 self.operations.append(replace(command, result=outcome.result))

@@ -4,6 +4,7 @@ A port's fake ships beside its real implementation and passes the same conforman
 keeps those that a simulation needs: the scheduler's, requests and records.
 """
 
+from gavel.ports.autopilot import AutopilotStore
 from gavel.ports.cluster import (
     ClusterBackend,
     ExtendLease,
@@ -22,16 +23,14 @@ from gavel.ports.estimator import (
     ThroughputMatrix,
     ThroughputSource,
 )
+from gavel.ports.job_queries import JobEdit, JobFilter, Page
 from gavel.ports.policy import Policy, PolicyRunner
 from gavel.ports.store import (
     ApiStore,
     AuditEntry,
     Changes,
     Feed,
-    JobEdit,
     JobEvent,
-    JobFilter,
-    Page,
     RecordStore,
     RequestStore,
     RetentionStore,
@@ -44,6 +43,7 @@ from gavel.ports.time import Clock
 __all__ = [
     "ApiStore",
     "AuditEntry",
+    "AutopilotStore",
     "Changes",
     "Clock",
     "ClusterBackend",

@@ -5,8 +5,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gavel.ports.autopilot import AutopilotStore
 from gavel.ports.estimator import ThroughputEstimate
 from gavel.ports.federated import FederatedStore
+from gavel.ports.job_queries import JobEdit, JobFilter, Page
 from gavel.ports.job_users import JobUserStore
 from gavel.ports.notifications import NotificationStore
 from gavel.types import (
@@ -32,6 +34,7 @@ from gavel.types import (
     Usage,
     User,
 )
+from gavel.types.autopilot import AutopilotSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,7 @@ class Snapshot:
     preemptions: int = 0
     startup_times: tuple[StartupTimes, ...] = ()
     infeasible: tuple[InfeasibleType, ...] = ()
+    autopilot: AutopilotSetting = field(default_factory=AutopilotSetting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,46 +129,14 @@ class Changes:
     predictions: tuple[Prediction, ...] = ()
     startup_times: tuple[StartupTimes, ...] | None = None
     infeasible: tuple[InfeasibleType, ...] | None = None
+    autopilot: AutopilotSetting | None = None  # what an operator has set
     metric_points: tuple[MetricPoint, ...] = ()  # grouped by job, in the order of their reports
 
     def __bool__(self) -> bool:
         lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
-        documents = (self.nodes, self.resources, self.policy, self.startup_times, self.infeasible)
+        documents = (self.nodes, self.resources, self.policy, self.autopilot, self.startup_times, self.infeasible)
         replaced = any(each is not None for each in documents)
         return bool(lists or self.round or self.cluster or self.amended or replaced)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter:
-    """The jobs that a list is limited to; a field that is None limits nothing.
-
-    `match`: jobs whose id begins with it, or whose name it is.
-    """
-
-    states: tuple[JobState, ...] | None = None
-    user: str | None = None
-    tier: str | None = None
-    label: tuple[str, str] | None = None
-    array_id: JobId | None = None
-    ids: tuple[JobId, ...] | None = None
-    match: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEdit:
-    """The changes of a user to an unfinished job; None: no change. `labels` replace all."""
-
-    weight: float | None = None
-    priority: int | None = None
-    labels: Mapping[str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """One page of jobs, newest first, and the cursor of the next page (None: this is the last)."""
-
-    jobs: tuple[Job, ...]
-    next_cursor: JobId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +268,10 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     `cache_version` grows when this process writes tiers, users or the cluster, revokes a token or ends a session,
     before that call returns: what was read of them under an older version may be out of date.
     """
+
+    @property
+    def autopilot(self) -> AutopilotStore:
+        """The decisions of the autopilot."""
 
     @property
     def notifications(self) -> NotificationStore:

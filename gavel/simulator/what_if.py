@@ -14,6 +14,7 @@ from math import isfinite
 
 import numpy as np
 
+from gavel.composition import effective
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.estimator.reference_profiles import estimator_of
@@ -58,6 +59,7 @@ ROUNDS_MAX = 400  # of a simulation: a longer one takes longer rounds
 class Live:
     """The state that is changed, as the scheduler would read it now.
 
+    `policy`: the composition in force, of the service with `settings`; empty: that of the settings.
     `last`: the newest round; None: none was decided yet.
     """
 
@@ -71,6 +73,11 @@ class Live:
     settings: Settings
     last: RoundRecord | None
     now_s: float
+
+    @property
+    def in_force(self) -> Settings:
+        """Return the settings by which the next round is decided."""
+        return effective(self.settings, self.policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +249,7 @@ def _decided(live: Live) -> _Decided:
     holds = held(live.jobs, tiers=live.tiers, usage=live.usage, now_s=live.now_s)
     estimator = estimator_of(live.throughputs)
     jobs = [as_known(job, estimator) for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
-    cluster, settings = nodes.usable(live.cluster, live.nodes), live.settings
+    cluster, settings = nodes.usable(live.cluster, live.nodes), live.in_force
     problem = problem_from(
         jobs,
         feasibility=Feasibility(cluster),
@@ -257,7 +264,7 @@ def _decided(live: Live) -> _Decided:
     )
     runner = _Unwarmed(lambda name: load(name, settings.policy_dir))
     try:
-        allocation = capped(runner.allocate(live.policy, problem, settings.solve_time_limit_s), problem)
+        allocation = capped(runner.allocate(settings.policy, problem, settings.solve_time_limit_s), problem)
     except SolveFailed as error:
         raise InvalidRequest("policy", f"{live.policy} has no answer for this: {error}") from error
     check_allocation(allocation)
@@ -286,11 +293,10 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
     scenario = Scenario(
         cluster=decided.cluster,
         throughput={},  # jobs have their rates, and none arrives
-        settings=live.settings.model_copy(
+        settings=live.in_force.model_copy(
             update={
-                "policy": live.policy,
                 "solve_on": "event",
-                "round_duration_s": max(live.settings.round_duration_s, longest_s / ROUNDS_MAX),
+                "round_duration_s": max(live.in_force.round_duration_s, longest_s / ROUNDS_MAX),
             }
         ),
         tiers=tuple(live.tiers.values()),

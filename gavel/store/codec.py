@@ -29,10 +29,13 @@ from gavel.types import (
     RoundRecord,
     StartupTimes,
 )
+from gavel.types.autopilot import AutopilotDecision, AutopilotSetting
 
 Json = Any
 _JOB = TypeAdapter(Job)
 _SPEC = TypeAdapter(JobSpec)
+_AUTOPILOT = TypeAdapter(AutopilotSetting)
+_AUTOPILOT_DECISION = TypeAdapter(AutopilotDecision)
 _PLAN = TypeAdapter(RoundPlan)
 _CLUSTER = TypeAdapter(Cluster)
 _NODES = TypeAdapter(tuple[NodeStatus, ...])
@@ -202,6 +205,7 @@ def pack_document(
     | tuple[ApplicationResource, ...]
     | tuple[StartupTimes, ...]
     | tuple[InfeasibleType, ...]
+    | AutopilotSetting
     | str,
 ) -> bytes:
     """Return a packed document: a value that is always stored and replaced as a whole."""
@@ -253,3 +257,25 @@ def policy(body: bytes | None) -> str:
     """Return the policy to which an operator switched; empty if nobody did."""
     with readable("the policy"):
         return "" if body is None else str(_unpack(body))
+
+
+# --- the autopilot ----------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def autopilot(body: bytes | None) -> AutopilotSetting:
+    """Return what an operator has set of the autopilot, the very same for the same bytes; the default if nobody did."""
+    with readable("the setting of the autopilot"):
+        return AutopilotSetting() if body is None else _AUTOPILOT.validate_python(_unpack(body))
+
+
+def pack_autopilot_decision(decision: AutopilotDecision) -> bytes:
+    """Return a decision of the autopilot, packed."""
+    return _pack(decision)
+
+
+def autopilot_decision(row: Any) -> AutopilotDecision:
+    """Return the decision in a row of the table `autopilot_decisions`."""
+    with readable(f"decision {row.number} of the autopilot"):
+        fields = _unpack(row.decision) | {"has_question": row.has_question}
+        return _AUTOPILOT_DECISION.validate_python(fields)

@@ -92,6 +92,7 @@ class Commit:
             "nodes": changes.nodes,
             "resources": changes.resources,
             "policy": changes.policy,
+            "autopilot": changes.autopilot,
             "startup_times": changes.startup_times,
             "infeasible": changes.infeasible,
         }

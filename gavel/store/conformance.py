@@ -14,6 +14,7 @@ from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused,
 from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store import (
     conformance_api,
+    conformance_autopilot,
     conformance_federated,
     conformance_job_users,
     conformance_live,
@@ -353,5 +354,6 @@ API_CHECKS: tuple[Callable[[WholeStore], None], ...] = (
     *conformance_notifications.CHECKS,
     *conformance_federated.CHECKS,
     *conformance_job_users.CHECKS,
+    *conformance_autopilot.CHECKS,
 )
 """Of ApiStore, for a store that passes the others, too."""

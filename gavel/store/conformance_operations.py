@@ -20,6 +20,7 @@ from gavel.types import (
     OperationState,
     Prediction,
 )
+from gavel.types.autopilot import AutopilotMode, AutopilotSetting
 
 
 def _command(store: SimulationStore, **over: Any) -> Operation:
@@ -146,6 +147,17 @@ def a_policy_that_was_chosen_stays(store: SimulationStore) -> None:
     assert store.snapshot().policy == "hierarchical?x=1"
 
 
+def what_is_set_of_the_autopilot_stays(store: SimulationStore) -> None:
+    """Until something else is set; a fresh store has the default, which advises."""
+    assert store.snapshot().autopilot == AutopilotSetting(mode=AutopilotMode.ADVISE)
+    wanted = AutopilotSetting(
+        mode=AutopilotMode.PIN, goal="money=1", candidates=("fifo", "a?b=1/c=2"), epoch_s=0.1 + 0.2, pinned="fifo"
+    )
+    _commit(store, autopilot=wanted)
+    _commit(store, round=round_record(1))
+    assert store.snapshot().autopilot == wanted
+
+
 def what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes(store: SimulationStore) -> None:
     """A second prediction changes nothing; a job that did not complete is never settled; the newest end comes first."""
     first, second, third = (_submit(store) for _ in range(3))
@@ -172,5 +184,6 @@ CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     resources_are_replaced_whole,
     a_round_in_force_is_amended,
     a_policy_that_was_chosen_stays,
+    what_is_set_of_the_autopilot_stays,
     what_was_expected_of_a_job_is_kept_as_first_said_and_settled_when_it_completes,
 )

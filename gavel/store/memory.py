@@ -49,6 +49,7 @@ from gavel.types import (
     Tier,
     Usage,
 )
+from gavel.types.autopilot import AutopilotSetting
 from gavel.types.copying import changed
 
 
@@ -76,6 +77,7 @@ class MemoryStore(JobsInMemory):
         self._resources: tuple[ApplicationResource, ...] = ()
         self._cluster = Cluster()
         self._policy = ""
+        self._autopilot = AutopilotSetting()
         self._preemptions = 0
         self._startup_times: tuple[StartupTimes, ...] = ()
         self._infeasible: tuple[InfeasibleType, ...] = ()
@@ -102,6 +104,7 @@ class MemoryStore(JobsInMemory):
                 resources=self._resources,
                 usage=self._newest_usage(),
                 policy=self._policy,
+                autopilot=self._autopilot,
                 preemptions=self._preemptions,
                 startup_times=self._startup_times,
                 infeasible=self._infeasible,
@@ -144,6 +147,7 @@ class MemoryStore(JobsInMemory):
         self._nodes = self._nodes if changes.nodes is None else changes.nodes
         self._resources = self._resources if changes.resources is None else changes.resources
         self._policy = self._policy if changes.policy is None else changes.policy
+        self._autopilot = self._autopilot if changes.autopilot is None else changes.autopilot
         self._infeasible = self._infeasible if changes.infeasible is None else changes.infeasible
         self._startup_times = self._startup_times if changes.startup_times is None else changes.startup_times
         self._snapshot = None

@@ -216,6 +216,7 @@ class SnapshotCache:
                     nodes={node.name: node for node in codec.nodes(document(connection, "nodes"))},
                     resources=self._resources(connection),
                     policy=codec.policy(document(connection, "policy")),
+                    autopilot=codec.autopilot(document(connection, "autopilot")),
                     preemptions=counters.preemptions,
                     startup_times=codec.startup_times(document(connection, "startup_times")),
                     infeasible=codec.infeasible(document(connection, "infeasible")),

@@ -1,12 +1,13 @@
-"""What the database deletes: the oldest events, decisions of rounds, predictions, notifications, points of metrics.
+"""What the database deletes: the oldest events, decisions, predictions, notifications, points of metrics.
 
-It deletes a bounded number of them with each round.
+Decisions are those of rounds and of the autopilot. It deletes a bounded number of them with each round.
 
 Jobs go later, by `purging.py`; what people decided, and usage, stay for good.
 """
 
 from sqlalchemy import delete, select, tuple_
 
+from gavel.store.autopilot import forget_decisions
 from gavel.store.schema import AuditRow, EventRow, MetricPointRow, NotificationRow, PredictionRow
 from gavel.store.writer import Transaction
 from gavel.types.notifications import NotificationState
@@ -25,6 +26,7 @@ def forget(tx: Transaction, before_s: float) -> None:
     is_oldest = PredictionRow.job_id.in_(made)
     tx.connection.execute(delete(PredictionRow).where(is_oldest, PredictionRow.made_at_s < before_s))
     _forget_metric_points(tx, before_s)
+    forget_decisions(tx, before_s)
     _forget_notifications(tx, before_s)
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", "0014")
+REVISIONS = (*(f"{number:04}" for number in range(1, 13)), "0014", "0015")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -225,6 +225,17 @@ class DocumentRow(Base):
     __tablename__ = "documents"
     name: Mapped[str] = mapped_column(primary_key=True)
     body: Mapped[bytes] = mapped_column(LargeBinary)
+
+
+class AutopilotDecisionRow(Base):
+    """A decision of the autopilot, compressed JSON; its question and what was learned until it, while they are kept."""
+
+    __tablename__ = "autopilot_decisions"
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    at_s: Mapped[float]
+    decision: Mapped[bytes] = mapped_column(LargeBinary)
+    question: Mapped[bytes | None] = mapped_column(LargeBinary)
+    experience: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 class TierRow(Base):

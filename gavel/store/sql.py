@@ -37,6 +37,7 @@ from gavel.store import (
     tokens,
     user_requests,
 )
+from gavel.store.autopilot import AutopilotDecisions
 from gavel.store.database import open_database
 from gavel.store.federated import FederatedIdentities
 from gavel.store.feed import feed
@@ -104,6 +105,7 @@ class SqlStore:
         self._write_engine, self._read_engine = open_database(url, busy_timeout_s=busy_timeout_s)
         self._writer = Writer(self._write_engine, on_change=on_change)
         self.leadership = Leadership(self._write_engine, self._read_engine, self._writer)
+        self.autopilot = AutopilotDecisions(self._read, self._writer.write, self.leadership.check)
         self.notifications = Notifications(self._read, self._writer.write)
         self.federated = FederatedIdentities(self._read, self._write)
         self.job_users = JobUsers(self._read, self._writer.write)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DEFAULT_EPOCH_S = 8 * 3600.0
+EPOCH_LEAST_S, EPOCH_MOST_S = 1.0, 30 * 86_400.0
 
 
 class AutopilotMode(StrEnum):

@@ -18,6 +18,16 @@ def test_a_switch_is_a_command_that_names_the_policy_in_its_shortest_form(servic
     assert dict(service.store.operation(back["id"]).body) == {"policy": ""}
 
 
+def test_a_composition_is_set_like_a_policy_and_its_mistakes_are_told(service: Service) -> None:
+    wanted = {"policy": "fifo/planner=lag/backfill=off"}
+    answer = service.operator().put("/v1/policies/current", json=wanted)
+    assert dict(service.store.operation(answer.json()["id"]).body) == {"policy": "fifo/backfill=false/planner=lag"}
+    for wrong, fix in [("fifo/speed=2", "has no part"), ("fifo/round_duration_s=1000", "the service's rounds take")]:
+        answer = service.operator().put("/v1/policies/current", json={"policy": wrong})
+        assert answer.status_code == 422 and answer.json()["errors"][0]["field"] == "policy"
+        assert fix in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("name", ["no_such", "max_min_fairness?no_such=1", ""])
 def test_a_policy_that_is_not_there_is_refused_and_the_choices_are_named(service: Service, name: str) -> None:
     before = service.store.snapshot().commands

@@ -104,6 +104,16 @@ def test_one_more_job_and_another_policy_are_tried_together() -> None:
     assert new.steps_per_s == pytest.approx(0.0, abs=1e-6) and new.finish_at_s and new.finish_at_s > NOW_S + 100
 
 
+def test_a_composition_in_force_is_what_the_live_state_is_solved_and_simulated_by() -> None:
+    state = live(*["gold"] * 6, policy="fifo/round_duration_s=40")
+    assert (state.in_force.policy, state.in_force.round_duration_s) == ("fifo", 40.0)
+    result = tried(state, policy="max_min_fairness/round_duration_s=20")
+    assert (result.before.policy, result.after.policy) == (state.policy, "max_min_fairness/round_duration_s=20")
+    plain = tried(live(*["gold"] * 6, policy="fifo")).before
+    assert result.before.workers == plain.workers
+    assert {job.is_simulated for job in result.before.jobs.values()} == {True}
+
+
 def test_what_cannot_be_tried_is_refused_with_the_field() -> None:
     with pytest.raises(InvalidRequest, match=r"nodes_gone\.1: there is no node nowhere; there are node-0"):
         tried(live("gold"), nodes_gone=("node-0", "nowhere"))

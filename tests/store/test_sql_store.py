@@ -18,8 +18,10 @@ from sqlalchemy import Engine, event
 
 from gavel.errors import InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.ports import Changes, JobEvent, JobFilter
+from gavel.store.samples import round_record
 from gavel.store.sql import SqlStore
 from gavel.types import JobState, Tier, User
+from gavel.types.autopilot import AutopilotDecision, AutopilotMode
 from tests.builders import a_spec
 from tests.store.conftest import OpenStore
 
@@ -263,3 +265,24 @@ def sqlite_rows(database: Path, query: str) -> list[tuple[Any, ...]]:
     rows = connection.execute(query).fetchall()
     connection.close()
     return rows
+
+
+def test_decisions_of_the_autopilot_go_with_the_history_but_for_the_last_one(open_store: OpenStore) -> None:
+    """Its number and what it has learned are what the next decision goes on from."""
+    store = open_store(keep_events_s=100.0)
+    for number in range(3):
+        made = AutopilotDecision(
+            number=number,
+            at_s=float(number),
+            mode=AutopilotMode.ADVISE,
+            goal="mean_jct",
+            seed=0,
+            incumbent="fifo",
+            chosen="fifo",
+            reason="there is no other",
+        )
+        store.autopilot.add(made, b"q", b"learned", keep_questions=20)
+    late = round_record(1)
+    late = replace(late, plan=replace(late.plan, starts_at_s=1000.0))
+    store.commit(store.snapshot().version, Changes(round=late))
+    assert [each.number for each in store.autopilot.decisions()] == [2] and store.autopilot.experience() == b"learned"

@@ -17,13 +17,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gavel.errors import GavelError, InvalidRequest
-from gavel.mechanism.commands import infeasibility_commands, node_commands, policy_commands, resource_commands
+from gavel.mechanism.commands import (
+    autopilot_commands,
+    infeasibility_commands,
+    node_commands,
+    policy_commands,
+    resource_commands,
+)
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.types import Operation, OperationState
 
 Handler = Callable[[Tick, Operation], Outcome]
 
 HANDLERS: Mapping[str, Handler] = {
+    "autopilot.set": autopilot_commands.write,
+    "autopilot.switch": autopilot_commands.switch,
     "infeasible.clear": infeasibility_commands.clear,
     "node.cordon": node_commands.cordon,
     "node.uncordon": node_commands.uncordon,

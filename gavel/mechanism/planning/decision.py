@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import structlog
 
+from gavel.composition import effective
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.mechanism.cluster import nodes
@@ -55,9 +56,10 @@ class Decider:
     ) -> None:
         self._runner = runner
         self._fallback = fallback
-        self._settings = settings
+        self._service = settings
+        self._chosen = ""  # the composition that `settings` are the service's with
+        self.settings = settings
         self._choose_profiling = choose_profiling or unmeasured
-        self._policy = settings.policy
         self._solved: Solved | None = None  # a restart solves once more, no harm
         self._layout = Layout(Cluster())
         self._unreported: list[tuple[str, float]] = []  # of gangs that ended since the last round was decided
@@ -85,11 +87,11 @@ class Decider:
 
         Raises InvariantViolated if its allocation or its plan breaks an invariant.
         """
-        self._follow(tick)
+        self.follow(tick)
         last = tick.round_records[-1] if tick.round_records else None
         parent = without_ended(last.plan, tick.now_s) if last else None
         # 1. who stays whatever the policy wants, and what is left to share
-        ends_at_s = starts_at_s + self._settings.round_duration_s
+        ends_at_s = starts_at_s + self.settings.round_duration_s
         kept = staying(tick, parent, starts_at_s=starts_at_s, ends_at_s=ends_at_s) if parent else ()
         staying_jobs = {lease.job_id for lease in kept}
         free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
@@ -105,26 +107,26 @@ class Decider:
         costs = self.switch_cost_s(tick)
         unreported_s = self._charge_unreported(last, starts_at_s)
         inputs = PlanInputs(
-            policy=self._policy,
+            policy=self.settings.policy,
             cluster=cluster,
             jobs=PlannedJobs.of(free_jobs),
             parent=parent,
             starts_at_s=starts_at_s,
-            duration_s=self._settings.round_duration_s,
+            duration_s=self.settings.round_duration_s,
             kept=tuple(kept),
             used=used,
             to_profile=tuple(self._choose_profiling(free_jobs, problem, estimator)),
-            profiling_workers_fraction=self._settings.profiling_workers_fraction,
-            planner=self._settings.planner,
+            profiling_workers_fraction=self.settings.profiling_workers_fraction,
+            planner=self.settings.planner,
             is_new_allocation=outcome != REUSED,
-            switch_cost_s=costs if self._settings.price_moves else {},
-            minimum_run_s=self._settings.minimum_run_s,
-            started_at_s=_started_at_s(tick) if self._settings.minimum_run_s > 0 else {},
+            switch_cost_s=costs if self.settings.price_moves else {},
+            minimum_run_s=self.settings.minimum_run_s,
+            started_at_s=_started_at_s(tick) if self.settings.minimum_run_s > 0 else {},
             starting=starting(
                 tick,
                 free_jobs,
                 starts_at_s,
-                start_limit_s=self._settings.start_limit_s,
+                start_limit_s=self.settings.start_limit_s,
                 unreported_s=unreported_s,
             ),
         )
@@ -153,14 +155,14 @@ class Decider:
             last.unreported_s if last else {},
             ended,
             starts_at_s - last.plan.starts_at_s if last else 0.0,
-            start_limit_s=self._settings.start_limit_s,
+            start_limit_s=self.settings.start_limit_s,
         )
 
-    def _follow(self, tick: Tick) -> None:
-        """Change to the policy that is in force, and forget the last answer if it is another one."""
+    def follow(self, tick: Tick) -> None:
+        """Set `settings` to those of the composition in force, and forget the last answer if it is another one."""
         chosen = tick.snapshot.policy if tick.policy is None else tick.policy
-        if (policy := chosen or self._settings.policy) != self._policy:
-            self._policy, self._solved = policy, None
+        if chosen != self._chosen:
+            self._chosen, self.settings, self._solved = chosen, effective(self._service, chosen), None
 
     def forget(self) -> None:
         """Solve anew for the next round, however young the last answer is."""
@@ -174,7 +176,7 @@ class Decider:
         estimator: ThroughputEstimator,
         last: RoundRecord | None,
     ) -> AllocationProblem:
-        settings = self._settings
+        settings = self.settings
         return problem_from(
             jobs,
             feasibility=feasibility,
@@ -204,34 +206,34 @@ class Decider:
         Whoever knows that jobs, workers and tiers are those of the last answer does not have to make the problem.
         """
         return self._solved is not None and self._solved.serves_after_progress(
-            now_s, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
+            now_s, solve_on=self.settings.solve_on, interval_s=self.settings.allocation_interval_s
         )
 
     def _allocate(self, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
         """The policy's answer within its limit; else the last valid one, for the present jobs; else the equal share."""
-        limit_s = min(self._settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
+        limit_s = min(self.settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
         if self._solved and self._solved.serves(
-            problem, solve_on=self._settings.solve_on, interval_s=self._settings.allocation_interval_s
+            problem, solve_on=self.settings.solve_on, interval_s=self.settings.allocation_interval_s
         ):
             return reused(self._solved, problem), REUSED
         try:
             if self._runner.warm():
-                answer = self._runner.allocate(self._policy, problem, limit_s)
+                answer = self._runner.allocate(self.settings.policy, problem, limit_s)
                 check_allocation(answer)  # the policy's fault, if any: no reason to stop planning
                 self._solved = Solved(problem=problem, allocation=answer)
                 return answer, SOLVED
             failure = "the policy runner is starting"
         except (SolveFailed, InvalidRequest, InvariantViolated) as error:
             failure = str(error)[:MOST_ERROR_CHARACTERS]
-        log.warning("solve.failed", policy=self._policy, error=failure)
+        log.warning("solve.failed", policy=self.settings.policy, error=failure)
         return self._without(failure, problem, last)
 
     def _without(self, failure: str, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
         """The allocation used while the policy fails: the last valid one, else the equal share."""
         before = last.fallback if last else None
-        goes_on = before is not None and before.policy == self._policy
+        goes_on = before is not None and before.policy == self.settings.policy
         since_s = before.since_s if before is not None and goes_on else problem.now_s
-        why = Fallback(policy=self._policy, error=failure, since_s=since_s, instead="last allocation kept")
+        why = Fallback(policy=self.settings.policy, error=failure, since_s=since_s, instead="last allocation kept")
         if last is not None and set(last.accelerator_types) == set(problem.accelerator_types):
             return replace(restricted(last, problem), fallback=why), f"{why.instead}: {failure}"
         why = replace(why, instead="equal share")
