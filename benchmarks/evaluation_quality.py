@@ -9,7 +9,7 @@ Each stream's table is also written into docs/evaluation.md as soon as it is don
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
@@ -51,8 +51,9 @@ class Stream:
     """A trace, its cluster, and which jobs count: in the full form, and in the quick one (None: left out of it). Gangs
     larger than any type are left out.
 
-    `every`: only every so many-th job, where the whole would drown the cluster. `only`: the runs that are worth their
-    minutes there (empty: all). `at_most_h`: what the mean JCT of a run, by its name, may be.
+    `every`: only every so many-th job, where the whole would drown the cluster. `has_users`: its jobs are of several.
+    `only`: the runs that are worth their minutes there (empty: all). `at_most_h`: what the mean JCT of a run, by its
+    name, may be.
     """
 
     file: str
@@ -60,6 +61,7 @@ class Stream:
     measure: tuple[int, int]
     quick: tuple[int, int] | None = None
     every: int = 1
+    has_users: bool = False
     only: tuple[str, ...] = ()
     at_most_h: Mapping[str, float] = field(default_factory=dict)
 
@@ -71,7 +73,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One schedule of a stream: `brings` says what differs from the default's row, `rules` which settings do."""
+    """One schedule of a stream: `brings` says what differs from the default's row, `rules` which settings do.
+
+    `is_one_user`: as if one user had submitted all jobs, so that nobody is kept apart.
+    """
 
     brings: str
     name: str
@@ -79,6 +84,7 @@ class Run:
     rules: Mapping[str, object] = field(default_factory=dict)
     is_packed: bool = False
     is_published: bool = False
+    is_one_user: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +107,7 @@ class Quality:
 
 HEADLINES: tuple[str, ...] = (
     "hierarchical",
+    "hierarchical, one user",
     "max_min_fairness",
     "finish_time_fairness",
     "fifo",
@@ -141,22 +148,27 @@ STREAMS = (
     ),
     Stream(
         file="philly_busiest_2weeks.csv",
+        has_users=True,
         cluster="v100:24:8,p100:24:8,k80:16:8",
         measure=(500, 2000),
         quick=(50, 200),
         every=8,
         only=HEADLINES,
-        at_most_h={"hierarchical": 2.55, RANKED: 2.55, RANKED_BY_SERVICE: 2.9},
+        at_most_h={"hierarchical": 2.55, "hierarchical, one user": 2.55, RANKED: 2.55, RANKED_BY_SERVICE: 2.9},
     ),
     Stream(file="gavel/small_multiple_seed0.trace", cluster=SMALL, measure=(300, 600), quick=(40, 100)),
     Stream(file="gavel/small_single_seed0.trace", cluster=SMALL, measure=(300, 600), quick=(40, 100)),
 )
 
 
-def runs() -> Iterator[Run]:
-    """The default first, then what differs from it in one thing: the policy, packing, the rounds; last as published."""
+def runs(has_users: bool) -> Iterator[Run]:
+    """The default first, then what differs from it in one thing: users, the policy, packing, the rounds; last as
+    published.
+    """
     default = Settings.model_fields["policy"].default
     yield Run(brings="default", name=default, policy=default)
+    if has_users:
+        yield Run(brings="users", name=f"{default}, one user", policy=default, is_one_user=True)
     names = [each.name for each in registry.available() if each.name != default]
     for policy in (*names, RANKED_BY_SERVICE, RELATIVE_SPEED):
         yield Run(brings="policy", name=policy, policy=policy)
@@ -185,7 +197,7 @@ def rows(data: Path, quick: bool) -> Iterator[Row]:
                 print(f"left out of the quick form: {stream.name}", file=sys.stderr)
                 continue
             only = HEADLINES if quick else stream.only
-            wanted = [each for each in runs() if not only or each.name in only]
+            wanted = [each for each in runs(stream.has_users) if not only or each.name in only]
             qualities = pool.map(partial(quality, data, stream, measure), wanted)
             quality_of = {each.name: of for each, of in zip(wanted, qualities, strict=True)}
             title = f"{stream.name} on {stream.cluster}, jobs {measure[0]} to {measure[1]}"
@@ -211,6 +223,8 @@ def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> 
         colocated=table.colocated if each.is_packed else None,
     )
     jobs: Iterator[TraceJob] = islice(workload.jobs(), 0, None, stream.every)
+    if each.is_one_user:
+        jobs = (replace(job, spec=replace(job.spec, user="one")) for job in jobs)
     world = LeanWorld(jobs, scenario, InlineRunner())
     for _ in world.rounds():
         pass

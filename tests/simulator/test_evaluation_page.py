@@ -24,7 +24,7 @@ def test_the_page_has_a_section_for_each_stream_and_for_each_of_the_quick_form()
 def test_a_run_replaces_its_section_alone_and_twice_is_as_once(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
-    default = next(runs())
+    default = next(runs(False))
     of_run = measured([a_row(1, 3600.0, 3600.0), a_row(4, 7200.0, 3600.0), a_row(4, 36000.0, 3600.0)], 1.0)
     for _ in range(2):
         evaluation_page.write("one", "Two jobs", lines_of([default], {default.name: of_run}), page)

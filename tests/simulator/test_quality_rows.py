@@ -8,7 +8,7 @@ from gavel.types import JobState
 
 
 def test_the_default_is_first_and_every_policy_of_the_registry_has_a_row() -> None:
-    each = list(runs())
+    each = list(runs(True))
     default = Settings.model_fields["policy"].default
     assert (each[0].brings, each[0].policy, dict(each[0].rules)) == ("default", default, {})
     alone = {run.policy.partition("?")[0] for run in each if run.brings in ("default", "policy")}
@@ -16,20 +16,22 @@ def test_the_default_is_first_and_every_policy_of_the_registry_has_a_row() -> No
 
 
 def test_a_row_differs_from_the_default_in_what_it_is_said_to_bring() -> None:
-    default, *others = runs()
+    default, *others = runs(True)
     assert len({run.name for run in others}) == len(others)
     for run in others:
         if run.brings == "policy":
             assert not run.rules and not run.is_packed and run.policy != default.policy
+        if run.brings == "users":
+            assert run.is_one_user and not run.rules and run.policy == default.policy
         if run.brings == "packing":
             assert not run.rules and run.is_packed
         if run.brings == "rounds":
             assert run.rules and not run.is_packed and run.policy == default.policy
-    assert {run.brings for run in others} == {"policy", "packing", "rounds", "published"}
+    assert {run.brings for run in others} == {"users", "policy", "packing", "rounds", "published"}
 
 
 def test_streams_name_runs_that_there_are() -> None:
-    names = {run.name for run in runs()}
+    names = {run.name for run in runs(True)}
     assert {*HEADLINES, *FEW} <= names
     for stream in STREAMS:
         assert set(stream.at_most_h) <= set(stream.only or names) <= names
