@@ -14,10 +14,9 @@ from api.http.errors import problem
 from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEffect, VerificationView
 from api.services import Services
 from gavel.errors import SolveFailed
-from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.simulator.asking import ask
 from gavel.simulator.round_again import Verdict
-from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects
+from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects, live_of
 from gavel.types import Identity
 
 Q = TypeVar("Q")
@@ -37,9 +36,17 @@ IsWaiting = Annotated[Callable[[], bool], Depends(_is_waiting)]
 
 
 def ask_in_a_process(
-    services: Services, caller: Identity, function: Callable[[Q], A], question: Q, is_waiting: IsWaiting
+    services: Services,
+    caller: Identity,
+    function: Callable[[Q], A],
+    question: Q,
+    is_waiting: IsWaiting,
+    *,
+    times: float = 1.0,
 ) -> A:
     """Return the answer of a process with this service's limits, which ends when the caller goes away.
+
+    It may take so many `times` as long as a what-if.
 
     Raise a 503 problem when the process breaks them, or when all processes are busy; 429 when one works for the caller.
     """
@@ -49,7 +56,7 @@ def ask_in_a_process(
             return ask(
                 function,
                 question,
-                time_limit_s=settings.what_if_time_limit_s,
+                time_limit_s=times * settings.what_if_time_limit_s,
                 memory_limit_bytes=settings.solve_memory_limit_bytes,
                 is_wanted=is_waiting,
             )
@@ -78,19 +85,7 @@ def tried(
 
 def live(services: Services) -> Live:
     """Return the state on which the scheduler would decide now."""
-    snapshot, store = services.store.snapshot(), services.store
-    return Live(
-        jobs=tuple(ruled_out(snapshot.jobs.values(), snapshot.infeasible)),
-        tiers=snapshot.tiers,
-        cluster=store.cluster(),
-        nodes=snapshot.nodes,
-        usage=snapshot.usage,
-        throughputs=store.throughputs(),
-        policy=snapshot.policy or services.settings.policy,
-        settings=services.settings,
-        last=snapshot.round_records[-1] if snapshot.round_records else None,
-        now_s=services.clock.now_s(),
-    )
+    return live_of(services.store, services.store.snapshot(), services.settings, services.clock.now_s())
 
 
 # --- as it travels ----------------------------------------------------------------------------------------------

@@ -8,10 +8,19 @@ from fastapi.concurrency import run_in_threadpool
 from api.access.auth import OperatorOnly, UserOrOperator
 from api.http.errors import documented
 from api.routes.operations import OPERATION, Prefer, answer, ask
-from api.schemas.autopilot import AutopilotDecisionList, AutopilotDecisionView, AutopilotPut, AutopilotView
+from api.schemas.autopilot import (
+    AutopilotDecisionList,
+    AutopilotDecisionView,
+    AutopilotPut,
+    AutopilotVerificationView,
+    AutopilotView,
+)
 from api.schemas.operations import OperationView
 from api.services import Services, ServicesDep
 from api.views.autopilot import LOOKED_AT, autopilot_view, decision_list, decision_view
+from api.what_if import IsWaiting, ask_in_a_process
+
+VERIFYING_TIMES = 10.0  # as long as a what-if: a decision is many simulations
 
 router = APIRouter(prefix="/v1/autopilot", tags=["autopilot"])
 
@@ -22,7 +31,8 @@ Number = Annotated[int, Path(ge=0, le=2**53, description="The decision's number,
 def get_autopilot(caller: UserOrOperator, services: ServicesDep) -> AutopilotView:
     """What is in force and why, what the newest decision advises, when the next one is due, and the regret so far."""
     decisions = services.store.autopilot.decisions(limit=LOOKED_AT)
-    return autopilot_view(services.store.snapshot(), services.settings, decisions, services.clock.now_s())
+    snapshot, cluster = services.store.snapshot(), services.store.cluster()
+    return autopilot_view(snapshot, cluster, services.settings, decisions, services.clock.now_s())
 
 
 @router.put(
@@ -66,3 +76,23 @@ def get_decision(number: Number, caller: UserOrOperator, services: ServicesDep) 
     decision = services.store.autopilot.decision(number)
     after = services.store.autopilot.decisions(before=number + 2, limit=1)
     return decision_view(decision, after[0])
+
+
+@router.post(
+    "/decisions/{number}/verify",
+    operation_id="verify_autopilot_decision",
+    responses=documented(401, 403, 404, 422, 429, 503),
+)
+def verify_decision(
+    number: Number, caller: OperatorOnly, services: ServicesDep, is_waiting: IsWaiting
+) -> AutopilotVerificationView:
+    """Make a decision again from its stored question, and report what differs.
+
+    404 also where the question is no longer stored, as those of older decisions.
+    """
+    from gavel.autopilot.live import verified
+
+    decisions = services.store.autopilot
+    asked = (decisions.decision(number), decisions.question(number), services.settings)
+    differences = ask_in_a_process(services, caller, verified, asked, is_waiting, times=VERIFYING_TIMES)
+    return AutopilotVerificationView(number=number, same=not differences, differences=list(differences))

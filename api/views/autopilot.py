@@ -16,7 +16,7 @@ from gavel.autopilot.goals import MEASURES
 from gavel.autopilot.regret import regrets
 from gavel.config import Settings
 from gavel.ports import Snapshot
-from gavel.types import SECONDS_PER_HOUR
+from gavel.types import SECONDS_PER_HOUR, Cluster
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting, CompositionScore
 
 LOOKED_AT = 200  # decisions, the newest ones, that the state of the autopilot is made of
@@ -112,10 +112,14 @@ def sentence(setting: AutopilotSetting, in_force: str, newest: AutopilotDecision
 
 
 def autopilot_view(
-    snapshot: Snapshot, settings: Settings, decisions: Sequence[AutopilotDecision], now_s: float
+    snapshot: Snapshot, cluster: Cluster, settings: Settings, decisions: Sequence[AutopilotDecision], now_s: float
 ) -> AutopilotView:
     """Return what the autopilot does; `decisions` are the newest ones, newest first."""
+    from gavel.autopilot.schedule import attempts_of, circumstances, next_decision
     from gavel.autopilot.setting import candidates
+
+    now = circumstances(snapshot, cluster)
+    due = next_decision(now, attempts_of(decisions, now), now_s)
 
     setting, in_force = snapshot.autopilot, snapshot.policy or settings.policy
     newest = decisions[0] if decisions else None
@@ -125,8 +129,8 @@ def autopilot_view(
         in_force=in_force,
         sentence=sentence(setting, in_force, newest),
         newest=None if newest is None else decision_view(newest, None),
-        next_at_s=_next_at_s(setting, newest),
-        waits_for="",
+        next_at_s=due.at_s if isfinite(due.at_s) else None,
+        waits_for="" if isfinite(due.at_s) and due.at_s > now_s else due.why,
         failures_in_a_row=failures_in_a_row(decisions),
         cpu_s_last_hour=cpu_s_since(decisions, now_s - SECONDS_PER_HOUR),
         regrets=regret_views(decisions),
@@ -137,9 +141,3 @@ def autopilot_view(
 def cpu_s_since(decisions: Iterable[AutopilotDecision], since_s: float) -> float:
     """Return the CPU seconds of the decisions that were made after the instant."""
     return fsum(each.cpu_s for each in decisions if each.at_s > since_s)
-
-
-def _next_at_s(setting: AutopilotSetting, newest: AutopilotDecision | None) -> float | None:
-    if newest is None or setting.mode in (AutopilotMode.OFF, AutopilotMode.PIN):
-        return None
-    return newest.at_s + setting.epoch_s

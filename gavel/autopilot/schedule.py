@@ -1,10 +1,12 @@
 """When the autopilot of a service decides next: a function of what is set, what it has decided and what changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gavel.types import SECONDS_PER_HOUR
-from gavel.types.autopilot import AutopilotMode, AutopilotSetting
+from gavel.mechanism.cluster import nodes
+from gavel.ports import Snapshot
+from gavel.types import SECONDS_PER_HOUR, Cluster
+from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting
 
 CPU_PART = 0.10  # of one core, over an hour
 QUEUE_CHANGE = 0.25  # of the jobs at the last decision
@@ -37,19 +39,48 @@ class Due:
     why: str
 
 
-def next_decision(now: Circumstances, attempts: Sequence[Attempt], now_s: float) -> Due:
+def circumstances(snapshot: Snapshot, cluster: Cluster) -> Circumstances:
+    """Return what a decision would be made for now."""
+    workers = nodes.usable(cluster, snapshot.nodes).capacity_workers()
+    return Circumstances(setting=snapshot.autopilot, workers=tuple(sorted(workers.items())), jobs=len(snapshot.jobs))
+
+
+def attempts_of(decisions: Iterable[AutopilotDecision], now: Circumstances) -> list[Attempt]:
+    """Return the attempts that these decisions (newest first) were, oldest first."""
+    attempts = [
+        Attempt(
+            at_s=each.at_s,
+            cpu_s=each.cpu_s,
+            of=Circumstances(setting=each.setting or now.setting, workers=each.workers, jobs=each.jobs),
+        )
+        for each in decisions
+    ]
+    return attempts[::-1]
+
+
+def next_decision(now: Circumstances, attempts: Sequence[Attempt], now_s: float, began_s: float = float("inf")) -> Due:
     """Return when to decide next; `attempts` are the last ones, oldest first, all those of the last hour among them.
 
-    A clock that was set back leaves no decision in the future: its time counts as passed.
+    `began_s`: since when somebody waits for the first one. A changed setting is decided on at once, other changes once
+    a part of the epoch has passed. A clock that was set back leaves no decision in the future: its time has passed.
     """
+    never = float("inf")
     if now.setting.mode is AutopilotMode.OFF:
-        return Due(at_s=float("inf"), why="the autopilot is off")
+        return Due(at_s=never, why="the autopilot is off")
+    if now.setting.mode is AutopilotMode.PIN:
+        return Due(at_s=never, why="a composition is pinned")
+    if not now.jobs:
+        return Due(at_s=never, why="no job is unfinished")
     if not attempts:
-        return Due(at_s=now_s, why="there was no decision yet")
+        is_auto = now.setting.mode is AutopilotMode.AUTO
+        first_s = now_s if is_auto else began_s + EARLY_PART * now.setting.epoch_s
+        return Due(at_s=first_s, why="there was no decision yet")
     last = attempts[-1]
     since_s = min(last.at_s, now_s)
     wanted = Due(at_s=since_s + now.setting.epoch_s, why="the epoch is over")
-    if change := _change(last.of, now):
+    if last.of.setting != now.setting:
+        wanted = Due(at_s=now_s, why="the setting has changed")
+    elif change := _change(last.of, now):
         wanted = Due(at_s=since_s + EARLY_PART * now.setting.epoch_s, why=change)
     rested_s = _rested_s(attempts, now_s)
     if rested_s <= max(wanted.at_s, now_s):
@@ -60,8 +91,6 @@ def next_decision(now: Circumstances, attempts: Sequence[Attempt], now_s: float)
 
 def _change(before: Circumstances, now: Circumstances) -> str:
     """Return what has changed so much that a decision does not wait for the end of the epoch; empty if nothing has."""
-    if before.setting != now.setting:
-        return "the setting has changed"
     if before.workers != now.workers:
         return "the cluster has changed"
     if abs(now.jobs - before.jobs) > QUEUE_CHANGE * max(1, before.jobs):

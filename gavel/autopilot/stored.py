@@ -4,13 +4,14 @@ Of the settings only those that decide are stored, and of jobs neither command l
 no secret. Whoever decides first packs the question and reads it back, so that what is decided on is what is stored.
 """
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from gavel.autopilot.decision import Question
+from gavel.autopilot.decision import Question, Yardstick
+from gavel.autopilot.learning import Experience
 from gavel.config import Settings
 from gavel.simulator.rules import DECIDING, ESTIMATING, LOSING
 from gavel.store import codec
@@ -44,6 +45,31 @@ class _Whole(BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Memory:
+    """What a decision leaves to the next one: what was learned until it, and what its costs are measured by."""
+
+    experience: Experience
+    yardstick: Yardstick
+
+
+class _WholeMemory(BaseModel):
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    memory: Memory
+
+
+def pack_memory(memory: Memory) -> bytes:
+    """Return the memory as it is stored."""
+    return codec.pack_value({"memory": memory})
+
+
+def unpack_memory(body: bytes) -> Memory:
+    """Return the memory. Raises StoreUnavailable for a damaged one."""
+    with codec.readable("what the autopilot has learned"):
+        return _WholeMemory.model_validate(codec.unpack_value(body)).memory
 
 
 def pack(question: Question) -> bytes:

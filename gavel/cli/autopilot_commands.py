@@ -1,4 +1,4 @@
-"""Commands about the autopilot of a service: `gavel autopilot status|advise|set|pin|history`."""
+"""Commands about the autopilot of a service: `gavel autopilot status|advise|set|pin|history|verify`."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -10,13 +10,17 @@ from rich.text import Text
 from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.table import Rows
-from gavel.client import Autopilot, AutopilotDecision, CompositionScore
+from gavel.client import Autopilot, AutopilotDecision, AutopilotVerification, CompositionScore
 
 autopilot_commands = typer.Typer(
     help="Let the service choose its policy and other parts for a goal, or see what it would choose.",
     no_args_is_help=True,
 )
 app.add_typer(autopilot_commands, name="autopilot")
+
+Number = Annotated[
+    int, typer.Argument(metavar="DECISION", min=0, help="Its number, as `gavel autopilot history` has it.")
+]
 
 
 @autopilot_commands.command()
@@ -102,6 +106,15 @@ def history(
             show.answer(client.autopilot_decision(number), as_json, decision)
             return
         show.answer(list(client.autopilot_decisions(limit=limit)), as_json, decisions)
+
+
+@autopilot_commands.command()
+def verify(number: Number, as_json: Json = False) -> None:
+    """Make a decision again from its stored inputs; exit code 1 if anything is different."""
+    with connect() as client, show.working():
+        answer = client.verify_autopilot_decision(number)
+    show.answer(answer, as_json, _verification)
+    raise typer.Exit(int(not answer["same"]))
 
 
 # --- output for people ------------------------------------------------------------------------------------------
@@ -198,3 +211,9 @@ def decisions(items: Iterable[AutopilotDecision]) -> Rows:
         at = show.instant(each["at_s"])
         table.add_row(str(each["number"]), at, each["mode"], each["chosen"], followed, *costs, show.harmless(why))
     return table
+
+
+def _verification(answer: AutopilotVerification) -> str:
+    if answer["same"]:
+        return f"decision {answer['number']}, made again from its stored inputs, is the same"
+    return f"decision {answer['number']}, made again, differs in {', '.join(answer['differences'])}"

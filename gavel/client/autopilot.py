@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gavel.client.answers import Autopilot, AutopilotDecision, Operation
-from gavel.client.script import Items, Listing, Method, Script, asked, get, paged
+from gavel.client.answers import Autopilot, AutopilotDecision, AutopilotVerification, Operation
+from gavel.client.script import Items, Listing, Method, Script, asked, call, get, paged
+
+DECIDES_S = 600.0  # seconds that a decision made again may take longer, since a process of its own computes it
 
 
 class AutopilotCalls:
@@ -41,3 +43,8 @@ class AutopilotCalls:
     def autopilot_decision(self, number: int) -> Script[AutopilotDecision]:
         """Return one decision."""
         return get(f"/v1/autopilot/decisions/{number:d}")
+
+    @Method
+    def verify_autopilot_decision(self, number: int) -> Script[AutopilotVerification]:
+        """Return whether a decision, made again from its stored inputs, is the same."""
+        return call("POST", f"/v1/autopilot/decisions/{number:d}/verify", may_repeat=True, patience_s=DECIDES_S)

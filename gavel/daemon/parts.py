@@ -24,7 +24,8 @@ from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock
 from gavel.config import CONFIGURATION, Settings
-from gavel.daemon.background import in_background
+from gavel.daemon.autopilot import LOOK_EVERY_S, Autopilot
+from gavel.daemon.background import Periodic, in_background
 from gavel.daemon.chores import chores
 from gavel.daemon.keys import JobTokens, write_private
 from gavel.daemon.wake import Doorbell
@@ -70,6 +71,9 @@ class Parts:
             disk = Disk(self.settings, self._user_of)
             tasks = chores(self.settings, self.store, self.clock, disk, self.backend.forget_job)
             stack.enter_context(in_background(tasks))
+            autopilot = Autopilot(self.store, self.settings, self.clock)
+            stack.enter_context(in_background((Periodic(autopilot.look, LOOK_EVERY_S),)))
+            stack.callback(autopilot.stop)
             url = self.settings.public_url or self.url
             self.dispatcher = Dispatcher(self.store.notifications, self.settings, url)
             stack.enter_context(dispatched(self.dispatcher))

@@ -22,13 +22,14 @@ from gavel.mechanism.cluster import nodes
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.explaining.forecast import forecast
 from gavel.mechanism.jobs.admission_holds import held
+from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation
 from gavel.mechanism.planning.planner import time_per_job
 from gavel.mechanism.planning.problem import as_known, problem_from, schedulable
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
-from gavel.ports import ThroughputEstimate
+from gavel.ports import ApiStore, Snapshot, ThroughputEstimate, ThroughputEstimator
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
@@ -78,6 +79,22 @@ class Live:
     def in_force(self) -> Settings:
         """Return the settings by which the next round is decided."""
         return effective(self.settings, self.policy)
+
+
+def live_of(store: ApiStore, snapshot: Snapshot, settings: Settings, now_s: float) -> Live:
+    """Return the state on which the scheduler would decide now."""
+    return Live(
+        jobs=tuple(ruled_out(snapshot.jobs.values(), snapshot.infeasible)),
+        tiers=snapshot.tiers,
+        cluster=store.cluster(),
+        nodes=snapshot.nodes,
+        usage=snapshot.usage,
+        throughputs=store.throughputs(),
+        policy=snapshot.policy or settings.policy,
+        settings=settings,
+        last=snapshot.round_records[-1] if snapshot.round_records else None,
+        now_s=now_s,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,8 +261,18 @@ def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
     )
 
 
-def _decided(live: Live) -> _Decided:
-    """Return the problem and allocation that the scheduler would have in a round that began now."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Undecided:
+    """The jobs, cluster and problem of a round that would begin now, and the estimates behind it."""
+
+    jobs: Sequence[Job]
+    cluster: Cluster
+    problem: AllocationProblem
+    estimator: ThroughputEstimator
+
+
+def undecided(live: Live) -> Undecided:
+    """Return what the scheduler would decide on in a round that began now."""
     holds = held(live.jobs, tiers=live.tiers, usage=live.usage, now_s=live.now_s)
     estimator = estimator_of(live.throughputs)
     jobs = [as_known(job, estimator) for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
@@ -262,13 +289,20 @@ def _decided(live: Live) -> _Decided:
         else None,
         warm_start=live.last.allocation.warm_start if live.last else {},
     )
+    return Undecided(jobs=jobs, cluster=cluster, problem=problem, estimator=estimator)
+
+
+def _decided(live: Live) -> _Decided:
+    """Return the problem and allocation that the scheduler would have in a round that began now."""
+    now, settings = undecided(live), live.in_force
+    problem = now.problem
     runner = _Unwarmed(lambda name: load(name, settings.policy_dir))
     try:
         allocation = capped(runner.allocate(settings.policy, problem, settings.solve_time_limit_s), problem)
     except SolveFailed as error:
         raise InvalidRequest("policy", f"{live.policy} has no answer for this: {error}") from error
     check_allocation(allocation)
-    return _Decided(jobs=jobs, cluster=cluster, problem=problem, allocation=allocation, runner=runner)
+    return _Decided(jobs=now.jobs, cluster=now.cluster, problem=problem, allocation=allocation, runner=runner)
 
 
 def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict[str, dict[AcceleratorType, float]]:

@@ -54,9 +54,10 @@ class AutopilotDecision:
     """One decision, made or failed. `number` counts from 0.
 
     `is_followed`: the scheduler was told to use `chosen`. `failure`: why there is no answer (then `scores` is empty).
-    `features`: of the workload, by name. `replayed`: what the epoch that ended with this decision would have cost with
-    each composition, by name, in the unit of the goal of the decision before; `actual`: what it did cost; None before
-    there was an epoch. `inputs_digest`: that of the question, which is stored while `has_question`.
+    `setting`, `workers` (how many of each type were usable, by type) and `jobs` (unfinished ones) are what it was made
+    for. `features`: of the workload, by name. `replayed`: what the epoch that ended with this decision would have cost
+    with each composition, by name, in the unit of the goal of the decision before; `actual`: what it did cost; None
+    before there was an epoch. `inputs_digest`: that of the question, which is stored while `has_question`.
     """
 
     number: int
@@ -75,5 +76,7 @@ class AutopilotDecision:
     replayed: tuple[tuple[str, float], ...] = ()
     actual: float | None = None
     cpu_s: float = 0.0
+    setting: AutopilotSetting | None = None
+    workers: tuple[tuple[str, int], ...] = ()
     jobs: int = 0
     has_question: bool = False

@@ -138,6 +138,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "PUT /v1/autopilot": (403, 403, 403, 403, 202),
     "GET /v1/autopilot/decisions": (200, 200, 403, 403, 200),
     "GET /v1/autopilot/decisions/0": (404, 404, 403, 403, 404),
+    "POST /v1/autopilot/decisions/0/verify": (403, 403, 403, 403, 404),
     "GET /v1/catalogue": (200, 200, 200, 200, 200),
     "GET /v1/policies": (200, 200, 200, 200, 200),
     "GET /metrics": (403, 403, 403, 403, 200),

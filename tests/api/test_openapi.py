@@ -171,7 +171,12 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
 # What no field of HTTP may hold (RFC 9110, 5.5): the server's parser refuses it before there is a request.
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # A process of its own answers each: fewer cases.
-WORKED_OUT = ("/v1/tiers/{name}/preview", "/v1/what-if", "/v1/rounds/{index}/verify")
+WORKED_OUT = (
+    "/v1/tiers/{name}/preview",
+    "/v1/what-if",
+    "/v1/rounds/{index}/verify",
+    "/v1/autopilot/decisions/{number}/verify",
+)
 
 
 def check(operation: Any, mode: GenerationMode, caller: httpx.Client, **identifiers: str | int) -> Counter[int]:

@@ -20,10 +20,25 @@ def an_attempt(at_s: float = 1000.0, cpu_s: float = 1.0) -> Attempt:
     return Attempt(at_s=at_s, cpu_s=cpu_s, of=CALM)
 
 
-def test_an_autopilot_that_is_off_never_decides_and_one_that_is_on_begins_at_once() -> None:
-    off = replace(CALM, setting=replace(SETTING, mode=AutopilotMode.OFF))
-    assert next_decision(off, [], 5.0).at_s == inf
-    assert next_decision(CALM, [], 5.0).at_s == 5.0
+@pytest.mark.parametrize("mode", [AutopilotMode.OFF, AutopilotMode.PIN])
+def test_an_autopilot_that_may_choose_nothing_never_decides(mode: AutopilotMode) -> None:
+    assert next_decision(replace(CALM, setting=replace(SETTING, mode=mode)), [], 5.0, 0.0).at_s == inf
+
+
+def test_the_first_advice_takes_its_time_and_auto_begins_at_once() -> None:
+    auto = replace(CALM, setting=replace(SETTING, mode=AutopilotMode.AUTO))
+    assert next_decision(auto, [], 5.0, 5.0).at_s == 5.0
+    assert next_decision(CALM, [], 5.0, 5.0).at_s == 105.0
+    assert next_decision(CALM, [], 5.0).at_s == inf, "nobody knows since when the scheduler has led"
+
+
+def test_without_jobs_there_is_nothing_to_decide() -> None:
+    assert next_decision(replace(CALM, jobs=0), [an_attempt()], 5000.0).at_s == inf
+
+
+def test_a_changed_setting_is_decided_on_at_once() -> None:
+    due = next_decision(replace(CALM, setting=replace(SETTING, goal="money")), [an_attempt()], 1001.0)
+    assert (due.at_s, due.why) == (1001.0, "the setting has changed")
 
 
 def test_without_a_change_it_decides_once_an_epoch() -> None:
@@ -33,7 +48,6 @@ def test_without_a_change_it_decides_once_an_epoch() -> None:
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (replace(CALM, setting=replace(SETTING, goal="money")), "the setting has changed"),
         (replace(CALM, workers=(("fast", 1),)), "the cluster has changed"),
         (replace(CALM, jobs=11), "there are 11 jobs, and were 8"),
         (replace(CALM, jobs=5), "there are 5 jobs, and were 8"),
@@ -62,7 +76,7 @@ attempts_of = st.lists(st.tuples(st.floats(0, 5000), st.floats(0, 500)), min_siz
 
 
 @settings(max_examples=500 if FULL else 60)
-@given(attempts=attempts_of, now_s=st.floats(0, 9000), jobs=st.integers(0, 20))
+@given(attempts=attempts_of, now_s=st.floats(0, 9000), jobs=st.integers(1, 20))
 def test_no_hour_before_a_decision_has_more_than_its_part_of_a_core(
     attempts: list[Attempt], now_s: float, jobs: int
 ) -> None:

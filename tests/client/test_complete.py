@@ -88,6 +88,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "put_autopilot": ("set_autopilot", "autopilot set"),
     "list_autopilot_decisions": ("autopilot_decisions", "autopilot history"),
     "get_autopilot_decision": ("autopilot_decision", "autopilot history"),
+    "verify_autopilot_decision": ("verify_autopilot_decision", "autopilot verify"),
     "put_resource": ("set_resource", "resource set"),
     "delete_resource": ("delete_resource", "resource delete"),
     "put_resources": ("set_resources", "resource apply"),

@@ -3,7 +3,14 @@
 Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
 """
 
-from gavel.client.answers.autopilot import Autopilot, AutopilotDecision, AutopilotSetting, CompositionScore, Regret
+from gavel.client.answers.autopilot import (
+    Autopilot,
+    AutopilotDecision,
+    AutopilotSetting,
+    AutopilotVerification,
+    CompositionScore,
+    Regret,
+)
 from gavel.client.answers.jobs import (
     AuditEntry,
     Cancelled,
@@ -84,6 +91,7 @@ __all__ = [
     "Autopilot",
     "AutopilotDecision",
     "AutopilotSetting",
+    "AutopilotVerification",
     "BearerToken",
     "Binding",
     "Calibration",

@@ -77,3 +77,11 @@ class Autopilot(TypedDict):
     cpu_s_last_hour: float  # CPU seconds of its decisions within the last hour.
     regrets: list[Regret]  # Of the newest 200 decisions, against the best composition first.
     measures: dict[str, str]  # What a goal may consist of, by name.
+
+
+class AutopilotVerification(TypedDict):
+    """A decision made again from its stored inputs, compared with its record."""
+
+    number: int
+    same: bool
+    differences: list[str]  # The fields that differ, by name.

@@ -1,0 +1,72 @@
+"""The autopilot of a real service: it finds out that what is in force is bad, and uses something else from then on."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gavel.client import Autopilot, Client
+from gavel.demo.service import ServiceProcess, wait_until
+
+LIMIT_S = 150.0
+SETTINGS = {
+    "GAVEL_BACKEND": "simulated",
+    "GAVEL_SIMULATED_NODES": json.dumps({"v100": 1, "k80": 1}),
+    "GAVEL_SIMULATED_WORKERS_PER_NODE": "2",
+    "GAVEL_SIMULATED_REPORT_PERIOD_S": "0.2",
+    "GAVEL_ROUND_DURATION_S": "1",
+    "GAVEL_POLICY": "fifo",
+}
+ENDED = 22
+RATES = {"v100": 8.0, "k80": 4.0}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+    with ServiceProcess(tmp_path_factory.mktemp("autopilot") / "state", SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+def client(service: ServiceProcess) -> Iterator[Client]:
+    with Client(service.url, service.operator_token) as made:
+        yield made
+
+
+def submit(client: Client, steps: int, count: int) -> list[str]:
+    fields: dict[str, Any] = {"argv": ["mlp"], "total_steps": steps, "throughputs": RATES}
+    return [client.submit(**fields)["id"] for _ in range(count)]
+
+
+def test_auto_leaves_a_bad_composition_and_says_why(client: Client) -> None:
+    """1. Short jobs end, so that lengths are known. 2. Long ones hold all workers, short ones wait. 3. It switches."""
+    short = submit(client, 4, ENDED)
+    assert wait_until(lambda: all(client.job(each)["state"] == "COMPLETED" for each in short), LIMIT_S)
+    submit(client, 20_000, 4)
+    submit(client, 4, 12)
+    client.set_autopilot(
+        mode="auto", goal="mean_slowdown", candidates=["fifo", "shortest_job_first"], epoch_s=5.0, wait_s=30
+    )
+    seen: list[Autopilot] = []
+
+    def switched() -> bool:
+        seen.append(client.autopilot())
+        return seen[-1]["in_force"] == "shortest_job_first"
+
+    assert wait_until(switched, LIMIT_S, every_s=0.5), seen[-1]
+    decision = next(each for each in client.autopilot_decisions() if each["is_followed"])
+    assert (decision["incumbent"], decision["chosen"], decision["failure"]) == ("fifo", "shortest_job_first", "")
+    assert "it gains" in decision["reason"] and decision["reason"] in seen[-1]["sentence"]
+    assert decision["cpu_s"] > 0
+    entry = next(each for each in client.audit() if each["by"] == "autopilot")
+    assert entry["after"]["decision"] == decision["number"]
+    assert wait_until(lambda: client.rounds(limit=1)[0]["policy"] == "shortest_job_first", LIMIT_S)
+
+
+def test_what_a_person_sets_stays(client: Client) -> None:
+    client.set_policy("fifo", wait_s=30)
+    answer = client.autopilot()
+    assert (answer["in_force"], answer["setting"]["mode"]) == ("fifo", "advise")
