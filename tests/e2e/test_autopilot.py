@@ -66,6 +66,24 @@ def test_auto_leaves_a_bad_composition_and_says_why(client: Client) -> None:
     assert wait_until(lambda: client.rounds(limit=1)[0]["policy"] == "shortest_job_first", LIMIT_S)
 
 
+def test_a_decision_is_made_again_from_its_question(client: Client) -> None:
+    decision = next(each for each in client.autopilot_decisions() if each["is_followed"])
+    assert client.verify_autopilot_decision(decision["number"]) == {
+        "number": decision["number"],
+        "same": True,
+        "differences": [],
+    }
+
+
+def test_an_epoch_teaches_what_each_composition_would_have_cost(client: Client) -> None:
+    def taught() -> bool:
+        return any(each["actual"] is not None for each in client.autopilot_decisions())
+
+    assert wait_until(taught, LIMIT_S, every_s=0.5), [each["failure"] for each in client.autopilot_decisions()]
+    regrets = {each["composition"]: each for each in client.autopilot()["regrets"]}
+    assert set(regrets) == {"fifo", "shortest_job_first"}
+
+
 def test_what_a_person_sets_stays(client: Client) -> None:
     client.set_policy("fifo", wait_s=30)
     answer = client.autopilot()

@@ -1,0 +1,204 @@
+"""The autopilot of a leader: whatever becomes of the process that decides, what is in force stays or is safe."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gavel.autopilot.live import Frozen, think
+from gavel.autopilot.stored import unpack
+from gavel.clock import ManualClock
+from gavel.config import Settings
+from gavel.daemon import autopilot
+from gavel.daemon.autopilot import FAILED_MOST, Autopilot
+from gavel.ports import Changes
+from gavel.simulator.what_if import live_of
+from gavel.store.sql import SqlStore
+from gavel.types import JobState, Operation
+from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting
+from gavel.types.copying import changed
+from tests.builders import a_cluster, a_spec
+
+RATES = {"fast": 10.0, "slow": 5.0}
+OWN = '''"""A policy of the operator's own."""
+from gavel.ports import Policy
+class Mine:
+    """Allocates."""
+    name = "mine"
+    def allocate(self, problem):
+        {body}
+'''
+
+
+def killed(_: Frozen) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hung(_: Frozen) -> None:
+    signal.pause()
+
+
+def too_large(_: Frozen) -> None:
+    bytearray(1 << 44)
+
+
+def rubbish(_: Frozen) -> int:
+    return 3
+
+
+def raises(_: Frozen) -> None:
+    raise RuntimeError("the simulator is dead")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(state_dir=tmp_path, policy="max_min_fairness", round_duration_s=10.0)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    made = ManualClock()
+    made.advance(1_000_000.0)
+    return made
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: ManualClock) -> Iterator[SqlStore]:
+    """A service with four jobs on a cluster of two types, whose autopilot is in mode auto."""
+    made = SqlStore(f"sqlite:///{tmp_path / 'gavel.db'}")
+    for _ in range(4):
+        spec = a_spec(tier="default", throughput_steps_per_s=RATES)
+        made.submit(spec, key=None, body_hash="", now_s=clock.now_s())
+    put(made, AutopilotSetting(mode=AutopilotMode.AUTO, candidates=("fifo", "max_min_fairness"), epoch_s=60.0))
+    yield made
+    made.close()
+
+
+def put(store: SqlStore, setting: AutopilotSetting) -> None:
+    changes = Changes(autopilot=setting, cluster=a_cluster(fast=1, slow=1))
+    store.commit(store.snapshot().version, changes)
+
+
+def newest(store: SqlStore) -> AutopilotDecision:
+    return store.autopilot.decisions(limit=1)[0]
+
+
+def switches(store: SqlStore) -> list[Operation]:
+    return [each for each in store.snapshot().commands if each.kind == "autopilot.switch"]
+
+
+@pytest.mark.parametrize(
+    ("process", "why"),
+    [
+        (killed, "SIGKILL"),
+        (hung, "took longer than"),
+        (too_large, "more memory"),
+        (rubbish, "unpack"),
+        (raises, "the simulator is dead"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_a_process_that_ends_otherwise_than_with_an_answer_is_a_decision_that_failed(
+    store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, process: object, why: str
+) -> None:
+    monkeypatch.setattr(autopilot, "timed", process)
+    if process is hung:
+        monkeypatch.setattr(autopilot, "TIME_LIMIT_S", (3.0, 3.0))
+    Autopilot(store, settings, clock).look()
+    decision = newest(store)
+    assert why in decision.failure and decision.chosen == decision.incumbent == "max_min_fairness"
+    assert not decision.is_followed and not switches(store), "what is in force stays"
+
+
+def test_after_failures_in_a_row_the_safe_composition_is_put_in_force(
+    store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autopilot, "timed", raises)
+    for count in range(1, FAILED_MOST + 1):
+        Autopilot(store, settings, clock).look()  # a new leader each time: what counts is what is stored
+        assert len(switches(store)) == (count >= FAILED_MOST)
+        clock.advance(61.0)
+    (command,) = switches(store)
+    assert command.body["policy"] == newest(store).chosen == "fifo" and command.by == "autopilot"
+    assert "in a row" in newest(store).reason
+
+
+def test_a_decision_is_made_once_and_then_after_an_epoch(
+    store: SqlStore, settings: Settings, clock: ManualClock
+) -> None:
+    pilot = Autopilot(store, settings, clock)
+    pilot.look()
+    pilot.look()
+    assert [each.failure for each in store.autopilot.decisions()] == [""]
+    assert "needs 20" in newest(store).reason or newest(store).chosen == newest(store).incumbent
+    assert not newest(store).is_followed, "too few jobs have ended"
+    clock.advance(61.0)
+    pilot.look()
+    assert newest(store).number == 1
+    assert dict(newest(store).replayed).keys() == {"fifo", "max_min_fairness"} and newest(store).actual is not None
+
+
+@pytest.mark.parametrize("mode", [AutopilotMode.OFF, AutopilotMode.PIN])
+def test_an_autopilot_that_may_choose_nothing_starts_no_process(
+    store: SqlStore, settings: Settings, clock: ManualClock, mode: AutopilotMode
+) -> None:
+    put(store, AutopilotSetting(mode=mode, pinned="fifo"))
+    Autopilot(store, settings, clock).look()
+    assert not store.autopilot.decisions()
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_estimates_that_are_wrong_by_ten_are_an_answer_too(
+    store: SqlStore, settings: Settings, clock: ManualClock, factor: float
+) -> None:
+    spec = a_spec(tier="default", throughput_steps_per_s={name: factor * rate for name, rate in RATES.items()})
+    store.submit(spec, key=None, body_hash="", now_s=clock.now_s())
+    decision = think(frozen(store, settings, clock)).decision
+    assert decision.scores and not decision.failure
+
+
+@pytest.mark.parametrize("body", ["raise ZeroDivisionError('mine')", "return 3"])
+def test_a_policy_of_the_operator_that_gives_no_allocation_leaves_the_portfolio_with_a_note(
+    store: SqlStore, settings: Settings, clock: ManualClock, tmp_path: Path, body: str
+) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "mine.py").write_text(OWN.format(body=body))
+    settings = settings.model_copy(update={"policy_dir": folder})
+    put(store, AutopilotSetting(candidates=("max_min_fairness", "mine", "fifo")))
+    decision = think(frozen(store, settings, clock)).decision
+    assert [each.composition for each in decision.scores] == ["max_min_fairness", "fifo"]
+    assert "left out: mine" in decision.reason
+
+
+def test_what_ended_is_in_the_history_and_teaches_lengths(
+    store: SqlStore, settings: Settings, clock: ManualClock
+) -> None:
+    first = next(iter(store.snapshot().jobs.values()))
+    clock.advance(30.0)
+    done = changed(first, state=JobState.COMPLETED, steps_done=100, finished_at_s=clock.now_s())
+    store.commit(store.snapshot().version, Changes(jobs=(done,)))
+    Autopilot(store, settings, clock).look()
+    assert newest(store).jobs == 3 and not newest(store).failure
+    history = {each.job.spec.name: each.made_steps for each in unpack(store.autopilot.question(0)).history}
+    assert len(history) == 4 and {name for name, steps in history.items() if steps} == {first.id}
+
+
+def frozen(store: SqlStore, settings: Settings, clock: ManualClock) -> Frozen:
+    snapshot = store.snapshot()
+    live = live_of(store, snapshot, settings, clock.now_s())
+    return Frozen(live=live, ended=(), setting=snapshot.autopilot, number=0)
+
+
+def test_stopping_ends_the_process_at_once(
+    store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autopilot, "timed", hung)
+    pilot = Autopilot(store, settings, clock)
+    pilot.stop()
+    began_s = time.monotonic()
+    pilot.look()
+    assert time.monotonic() - began_s < 60 and not store.autopilot.decisions()
