@@ -133,10 +133,10 @@ class _Moment:
             made, at_s=live.now_s - origin_s, active=replace(made.active, indices=indices), jobs_seen=len(place)
         )
 
-    def history(self, origin_s: float, known: Sequence[Arrival] = ()) -> tuple[Arrival, ...]:
-        """Return `known` arrivals as they are by now, then all others by their submission."""
+    def history(self, origin_s: float, before: Sequence[Arrival] = ()) -> tuple[Arrival, ...]:
+        """Return the arrivals `before` as they are by now, then all others by their submission."""
         there = {each.job.spec.name: each for each in (*self._ended(origin_s), *self._active(origin_s))}
-        first = [there.pop(each.job.spec.name, each) for each in known]
+        first = [there.pop(each.job.spec.name, each) for each in before]
         return (*first, *sorted(there.values(), key=lambda each: (each.job.submitted_at_s, each.job.spec.name)))
 
     def _ended(self, origin_s: float) -> Iterable[Arrival]:

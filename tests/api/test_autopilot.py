@@ -39,7 +39,7 @@ def test_everybody_reads_what_is_in_force_and_why(reader: httpx.Client) -> None:
     assert answer["sentence"] == (
         "shortest_job_first is in force: every other composition is behind, or breaks a limit."
     )
-    assert answer["next_at_s"] == answer["newest"]["at_s"] + 3600.0
+    assert (answer["next_at_s"], answer["waits_for"]) == (None, "no job is unfinished")
     assert answer["cpu_s_last_hour"] == 2.5 and answer["failures_in_a_row"] == 0
     assert [each["composition"] for each in answer["newest"]["scores"]] == list(COMPOSITIONS)
     best = answer["regrets"][0]
