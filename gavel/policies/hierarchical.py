@@ -25,10 +25,11 @@ class Hierarchical:
     """lexicographically maximise the sorted sigma_k / W_k subject to sigma_k >= sigma0_k.
 
     sigma_k is the service of tier k: spread over its jobs by the tier's target curve, or, where there are tiers below
-    it, over these, by the same rule as over the tiers at the top. W_k is its weight; sigma0_k what it reaches alone on
-    its guaranteed fraction g_k of every type, tiers below it having theirs, which is part of its own. A job that cannot
-    rise freezes and its tier's curve goes on over the others; what a tier cannot use flows on to its siblings, and what
-    none of these can use, to those of the tier above. Tier and those below it hold at most `cap` of every type.
+    it, over these, by the same rule as over the tiers at the top. W_k is its weight; sigma0_k what it reaches alone,
+    along its curve, on its guaranteed fraction g_k of every type, tiers below it having theirs, which is part of its
+    own. A job that cannot rise freezes and its tier's curve goes on over the others; what a tier cannot use flows on to
+    its siblings, and what none of these can use, to those of the tier above. Tier and those below it hold at most `cap`
+    of every type.
 
     Where the jobs of a user are to be fast (`within_user` of a fairness tier; the whole tier, if its objective is
     speed), that says what they have together. What each of them has maximises, over all such jobs,

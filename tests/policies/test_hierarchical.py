@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gavel.errors import InvalidProblem
@@ -141,23 +141,47 @@ def test_any_tiers_leave_no_worker_idle_and_break_no_limit(
 
 
 @few_examples
-@given(seed=st.integers(0, 10**6), jobs=st.integers(2, 10), objective=st.sampled_from(sorted(TIER_OBJECTIVES)))
-def test_a_tier_never_falls_below_what_its_guarantee_gives_it_alone(seed: int, jobs: int, objective: str) -> None:
-    """Half of 4 workers of each type is a cluster of 2 workers of each type: the floor is found by the policy there."""
+@given(
+    seed=st.integers(0, 10**6),
+    jobs=st.integers(2, 10),
+    users=st.integers(1, 3),
+    objective=st.sampled_from(sorted(TIER_OBJECTIVES)),
+)
+@example(seed=39, jobs=9, users=1, objective="fairness")  # alone, rearranging its jobs gives the tier 4 % more service,
+@example(seed=39, jobs=9, users=1, objective="speed")  # here it speeds up jobs of the other tier more
+def test_a_tier_never_falls_below_what_its_guarantee_gives_it_alone(
+    seed: int, jobs: int, users: int, objective: str
+) -> None:
+    """Half of 4 workers of each type is a cluster of 2 workers of each type: its curve there ends at the floor.
+
+    Jobs that are rearranged keep together what each of them has on the curve, where jobs of a user share alike.
+    """
     draw = np.random.default_rng(seed)
-    tiers = (Tier(name="big", weight=50.0), Tier(name="safe", weight=0.1, objective=objective, guarantee=0.5))
-    tier_of_job = draw.integers(0, 2, jobs)
+    safe = Tier(name="safe", weight=0.1, objective=objective, guarantee=0.5)
+    tiers, tier_of_job = (Tier(name="big", weight=50.0), safe), draw.integers(0, 2, jobs)
     tier_of_job[0] = 1
-    problem = a_problem(draw.uniform(0.2, 5, (jobs, 3)), [4, 4, 4], tiers=tiers, tier_of_job=tier_of_job)
+    owner = draw.integers(0, users, jobs)
+    problem = a_problem(
+        draw.uniform(0.2, 5, (jobs, 3)), [4] * 3, tiers=tiers, tier_of_job=tier_of_job, users=tuple(map(str, owner))
+    )
     own = np.flatnonzero(tier_of_job == 1)
     alone = a_problem(
         problem.throughput_steps_per_s[own, 0],
-        [2, 2, 2],
-        tiers=tiers,
-        tier_of_job=[1] * len(own),
+        [2] * 3,
+        tiers=(replace(on_its_curve(safe), guarantee=0.0),),
         age_s=problem.age_s[own],
+        users=tuple("all" if objective == "speed" else problem.users[job] for job in own),
     )
-    assert service(problem)[own].sum() >= service(alone).sum() * (1 - 1e-5)
+    got, floor = service(problem)[own], service(alone)
+    assert got.sum() >= floor.sum() * (1 - 1e-5)
+    if objective == "fairness":
+        for user in range(users):
+            assert got[owner[own] == user].sum() >= floor[owner[own] == user].sum() * (1 - 1e-5)
+
+
+def on_its_curve(tier: Tier) -> Tier:
+    """The tier with its target curve and no more: jobs that it would rearrange have what each of them rises to."""
+    return replace(tier, objective="fairness" if tier.objective == "speed" else tier.objective, within_user="equal")
 
 
 def test_a_tier_with_no_jobs_leaves_its_guarantee_to_the_others() -> None:
