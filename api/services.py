@@ -15,9 +15,9 @@ from api.views.throughputs import Estimators, stored_estimators
 from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.git_fetches import GitFetches, git_limits
+from gavel.backends.nodes.stored_checkpoints import StoredCheckpoints, checkpoints_of
+from gavel.backends.nodes.stored_outputs import StoredOutputs, outputs_of
 from gavel.backends.outputs import Outputs
-from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
-from gavel.backends.ray.stored_outputs import StoredOutputs, outputs_of
 from gavel.backends.secret_store import SecretStore, secret_store
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi.responses import FileResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from gavel.backends.ray.stored_outputs import StoredFile
+from gavel.backends.nodes.stored_outputs import StoredFile
 
 CHUNK_BYTES = 1 << 20
 HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-cache"}

@@ -16,7 +16,7 @@ from api.views.files import checkpoints_view, files_view
 from api.views.metrics import metrics_view
 from api.views.utilization import utilization_view
 from gavel.backends.folder import log_path
-from gavel.backends.ray.stored_outputs import StoredFile
+from gavel.backends.nodes.stored_outputs import StoredFile
 from gavel.backends.utilization import read_utilization
 from gavel.code_tree import CUT_LINE
 from gavel.errors import NotFound

@@ -8,8 +8,8 @@ from api.schemas.code import CodeFetch, CodeOfJob, FetchedCodeView
 from api.services import Services
 from gavel.backends.containers import SEARCH, image_command
 from gavel.backends.git_fetch import SECRETS, GitCode, ref_problem, url_problem
+from gavel.backends.nodes.housekeeping import clear
 from gavel.backends.output import Mask
-from gavel.backends.ray.housekeeping import clear
 from gavel.backends.secret_store import missing_secret
 from gavel.code_tree import CUT_LINE, DIFF_BYTES
 from gavel.errors import InvalidRequest

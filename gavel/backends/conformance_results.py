@@ -23,6 +23,8 @@ REPORTED = Report(
     startup_s=4.0,
     restore_s=0.75,
     checkpoint_s=0.5,
+    checkpoint_bytes=4096,
+    checkpoint_every_s=90.0,
     note="a checkpoint could not be loaded",
 )
 REPORTS = """
@@ -30,7 +32,8 @@ mkdir -p "$GAVEL_CHECKPOINT_DIR/1-7"
 cat > "$GAVEL_GANG_DIR/reports.jsonl" <<'LINES'
 {"sequence": 1, "kind": "checkpoint", "step": 7, "steps": 5, "seconds": 0.5, "checkpoint": "1-7", "work": 640, \
 "phases": {"eval": 1.5}, "total_steps": 1000, "metrics": {"loss": 0.25}, "startup_s": 4.0, "restore_s": 0.75, \
-"checkpoint_s": 0.5, "note": "a checkpoint could not be loaded"}
+"checkpoint_s": 0.5, "checkpoint_bytes": 4096, "checkpoint_every_s": 90.0, \
+"note": "a checkpoint could not be loaded"}
 LINES
 """
 SAVES = 'for each in 1-7 1-9; do mkdir -p "$GAVEL_CHECKPOINT_DIR/$each"; done'
@@ -125,6 +128,13 @@ def the_checkpoint_before_the_accepted_one_is_told(harness: Harness) -> None:
     assert _script(harness, SHOWS, generation=2, checkpoint="1-9", start_step=9) == ["1-9", "1-7"]
 
 
+def a_program_can_know_how_long_gangs_of_its_size_last(harness: Harness) -> None:
+    """35: for the time between its checkpoints; nothing is there where nobody knows."""
+    show = 'echo "${GAVEL_TIME_TO_LOSS_S-none}"'
+    assert _script(harness, show, time_to_loss_s=5400.25) == ["5400"]
+    assert _script(harness, show, generation=2) == ["5400", "none"]
+
+
 CHECKS: tuple[Check, ...] = (
     a_gang_runs_in_a_copy_of_its_code,
     a_secret_reaches_the_ranks_and_is_masked,
@@ -132,4 +142,5 @@ CHECKS: tuple[Check, ...] = (
     what_a_job_writes_to_its_output_folder_stays,
     every_field_of_a_report_arrives,
     the_checkpoint_before_the_accepted_one_is_told,
+    a_program_can_know_how_long_gangs_of_its_size_last,
 )

@@ -9,8 +9,8 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
+from gavel.backends.nodes.stored_outputs import StoredOutputs
 from gavel.backends.outputs import Outputs
-from gavel.backends.ray.stored_outputs import StoredOutputs
 from gavel.ports import ClusterBackend, Instruction, LaunchGang, SetResources, StopGang
 from gavel.types import EphemeralResource, GangExit, GangSeen, GangState, Observation
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gavel.backends.folder import JOB_ID, jobs_logs_dir
 from gavel.backends.job_folder import DEPTH_MAX, total_bytes
-from gavel.backends.ray.remote_outputs import RemoteOutputs, outputs_url
-from gavel.backends.ray.transfers import RemoteCheckpoints
+from gavel.backends.nodes.remote_outputs import RemoteOutputs, outputs_url
+from gavel.backends.nodes.transfers import RemoteCheckpoints
 from gavel.config import Settings
 from gavel.types import JobId
 

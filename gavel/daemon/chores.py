@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from gavel.backends.disk import MEASURE_EVERY_S, Disk
 from gavel.backends.leftovers import Leftovers
-from gavel.backends.ray.housekeeping import clear
-from gavel.backends.ray.stored_outputs import outputs_of
+from gavel.backends.nodes.housekeeping import clear
+from gavel.backends.nodes.stored_outputs import outputs_of
 from gavel.config import Settings
 from gavel.daemon.background import Periodic
 from gavel.errors import NotFound

@@ -16,7 +16,7 @@ from gavel.backends.gpu_health import GpuHealth
 from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.meeting import DEVICES
 from gavel.backends.nameable_folders import ANYWHERE, is_bounded
-from gavel.backends.ray.shared_folder import is_mounted
+from gavel.backends.nodes.shared_folder import is_mounted
 from gavel.backends.sandbox import bubblewrap, is_sandboxed
 from gavel.config import Settings
 from gavel.daemon.doctor_doors import ways_in

@@ -15,11 +15,11 @@ from gavel.backends.disk import Disk, low_disk
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.nameable_folders import job_folders_of
+from gavel.backends.nodes.numbering import node_of_workers
+from gavel.backends.nodes.stored_outputs import outputs_place
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
-from gavel.backends.ray.nodes import node_of_workers
 from gavel.backends.ray.protocol import RaySettings
-from gavel.backends.ray.stored_outputs import outputs_place
 from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
 from gavel.clock import SystemClock

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE
-from gavel.backends.ray.protocol import ShardLaunch
+from gavel.backends.nodes.protocol import ShardLaunch
 from gavel.faults.disk import CheckpointDisk
 from gavel.faults.scenario import Behaviour, Program
 from gavel.faults.schedule import Schedule

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gavel.backends.ray.protocol import Answer, Order, Seen, Wanted
+from gavel.backends.nodes.protocol import Answer, Order, Seen, Wanted
 from gavel.faults.network import Network
 from gavel.faults.node import SimulatedNode
 from gavel.faults.schedule import Schedule
@@ -37,21 +37,21 @@ class SimulatedLink:
         if wanted.orders:
             self._strikes(False)
         ready = self._network.reserve(wanted.groups, is_whole=wanted.is_whole)
-        for ray_id, order in sorted(wanted.orders.items()):  # their order is that of a set
-            node = self._network.node(ray_id)
-            if node is not None and ray_id not in self._unanswered:
-                self._send(node, ray_id, order)
+        for node_id, order in sorted(wanted.orders.items()):  # their order is that of a set
+            node = self._network.node(node_id)
+            if node is not None and node_id not in self._unanswered:
+                self._send(node, node_id, order)
         if wanted.orders:
             self._strikes(True)
         self._nodes = nodes = self._network.listed(self._late())
-        listed = {node.ray_id for node in nodes}
+        listed = {node.node_id for node in nodes}
         for gone in self._unanswered.keys() - listed:  # the call fails when the node is given up
             del self._unanswered[gone]
         answers, self._answers = self._answers, {}
         return Seen(
             nodes=nodes,
             ready=ready,
-            answers={ray_id: answer for ray_id, answer in answers.items() if ray_id in listed},
+            answers={node_id: answer for node_id, answer in answers.items() if node_id in listed},
             is_connected=True,
         )
 
@@ -61,34 +61,36 @@ class SimulatedLink:
 
     def _late(self) -> set[str]:
         now_s = self._schedule.now_s
-        return {ray_id.rpartition("-")[0] for ray_id, since_s in self._unanswered.items() if now_s - since_s >= LATE_S}
+        return {
+            node_id.rpartition("-")[0] for node_id, since_s in self._unanswered.items() if now_s - since_s >= LATE_S
+        }
 
-    def _send(self, node: SimulatedNode, ray_id: str, order: Order) -> None:
-        self._unanswered[ray_id] = self._schedule.now_s
+    def _send(self, node: SimulatedNode, node_id: str, order: Order) -> None:
+        self._unanswered[node_id] = self._schedule.now_s
         again_s = self._network.comes_again_after_s(node)
         if again_s is not None:
-            self._schedule.after(again_s, lambda: self._deliver(node, ray_id, order, is_answered=False))
+            self._schedule.after(again_s, lambda: self._deliver(node, node_id, order, is_answered=False))
         delay_s = self._network.delay_s(node)
         if delay_s > 0.0 or node.cut_since_s is not None:
-            self._schedule.after(delay_s, lambda: self._deliver(node, ray_id, order))
+            self._schedule.after(delay_s, lambda: self._deliver(node, node_id, order))
         else:
-            self._deliver(node, ray_id, order)
+            self._deliver(node, node_id, order)
 
-    def _deliver(self, node: SimulatedNode, ray_id: str, order: Order, *, is_answered: bool = True) -> None:
-        if node.ray_id != ray_id or not node.is_up:
+    def _deliver(self, node: SimulatedNode, node_id: str, order: Order, *, is_answered: bool = True) -> None:
+        if node.node_id != node_id or not node.is_up:
             return
         if node.cut_since_s is not None:  # it arrives once the network is there again, unless the node is given up
-            self._schedule.after(1.0, lambda: self._deliver(node, ray_id, order, is_answered=is_answered))
+            self._schedule.after(1.0, lambda: self._deliver(node, node_id, order, is_answered=is_answered))
             return
         answer = self._on_node(node, order)
         if not is_answered:
             return
         delay_s = self._network.delay_s(node)
         if delay_s > 0.0:
-            self._schedule.after(delay_s, lambda: self._arrives(ray_id, answer))
+            self._schedule.after(delay_s, lambda: self._arrives(node_id, answer))
         else:
-            self._arrives(ray_id, answer)
+            self._arrives(node_id, answer)
 
-    def _arrives(self, ray_id: str, answer: Answer) -> None:
-        if not self._is_closed and self._unanswered.pop(ray_id, None) is not None:
-            self._answers[ray_id] = answer
+    def _arrives(self, node_id: str, answer: Answer) -> None:
+        if not self._is_closed and self._unanswered.pop(node_id, None) is not None:
+            self._answers[node_id] = answer

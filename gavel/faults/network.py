@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gavel.backends.ray.protocol import Group, RayNode
+from gavel.backends.nodes.protocol import Group, ListedNode
 from gavel.faults.node import SimulatedNode
 from gavel.faults.schedule import Schedule
 
@@ -41,7 +41,7 @@ class Network:
 
     # --- nodes ---
 
-    def listed(self, late: Iterable[str] = ()) -> tuple[RayNode, ...]:
+    def listed(self, late: Iterable[str] = ()) -> tuple[ListedNode, ...]:
         """Return the nodes as the cluster lists them; those that answer `late` have a problem."""
         names = set(late)
         return tuple(
@@ -56,9 +56,9 @@ class Network:
     def _is_given_up(self, node: SimulatedNode) -> bool:
         return node.cut_since_s is not None and self._schedule.now_s - node.cut_since_s > GIVEN_UP_S
 
-    def node(self, ray_id: str) -> SimulatedNode | None:
+    def node(self, node_id: str) -> SimulatedNode | None:
         """Return the node that the cluster lists under this id; None if there is none."""
-        return next((node for node in self.nodes if node.ray_id == ray_id and self._is_listed(node)), None)
+        return next((node for node in self.nodes if node.node_id == node_id and self._is_listed(node)), None)
 
     def cut(self, node: SimulatedNode) -> None:
         """Cut the node off."""
@@ -103,13 +103,13 @@ class Network:
         return frozenset(self._groups)
 
     def _fits(self, group: Group) -> bool:
-        for ray_id, resource, units in group.bundles:
-            node = self.node(ray_id)
+        for node_id, resource, units in group.bundles:
+            node = self.node(node_id)
             used = sum(
                 each[2]
                 for other in self._groups.values()
                 for each in other.bundles
-                if (each[0], each[1]) == (ray_id, resource)
+                if (each[0], each[1]) == (node_id, resource)
             )
             if node is None or used + units > len(node.slots):
                 return False

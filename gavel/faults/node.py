@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from gavel.backends.gang import GangKey
-from gavel.backends.ray.obeying import Action, action_of, is_refused, may_launch, raises_fence
-from gavel.backends.ray.protocol import Answer, Order, RayNode, ShardLaunch, ShardWanted, Slot
+from gavel.backends.nodes.obeying import Action, action_of, is_refused, may_launch, raises_fence
+from gavel.backends.nodes.protocol import Answer, ListedNode, Order, ShardLaunch, ShardWanted, Slot
 from gavel.faults.clocks import MachineClock
 from gavel.faults.gang import GangRun
 from gavel.faults.scenario import NodePlan
@@ -28,7 +28,7 @@ class SimulatedNode:
         on_change: Callable[[SimulatedShard], None],
     ) -> None:
         self.index, self.name = index, f"node-{index}"
-        self.ray_id = f"{self.name}-0"  # under which the cluster lists it now
+        self.node_id = f"{self.name}-0"  # under which the cluster lists it now
         self.clock = MachineClock(schedule.true_s, booted_at_s=-1000.0 * (index + 1), rate=plan.clock_rate)
         self.is_up = True
         self.cut_since_s: float | None = None  # its network is cut since then
@@ -41,18 +41,18 @@ class SimulatedNode:
         self._epoch = 0
         self._fences: dict[JobId, int] = {}
         self._boots = self._joins = 0
-        self._listed: RayNode | None = None  # as it was listed last
+        self._listed: ListedNode | None = None  # as it was listed last
         self.slots = tuple(
             Slot(accelerator_type=plan.accelerator_type, resource=f"gavel:{plan.accelerator_type}", index=place)
             for place in range(plan.slots)
         )
 
-    def as_listed(self, problem: str = "") -> RayNode:
+    def as_listed(self, problem: str = "") -> ListedNode:
         """Return the node as the cluster lists it."""
         listed = self._listed
-        if listed is None or (listed.ray_id, listed.problem) != (self.ray_id, problem):
-            self._listed = listed = RayNode(
-                ray_id=self.ray_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem
+        if listed is None or (listed.node_id, listed.problem) != (self.node_id, problem):
+            self._listed = listed = ListedNode(
+                node_id=self.node_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem
             )
         return listed
 
@@ -138,7 +138,7 @@ class SimulatedNode:
     def join_again(self) -> None:
         """Join the cluster under another id, with a new agent: it was given up."""
         self._joins += 1
-        self.ray_id = f"{self.name}-{self._joins}"
+        self.node_id = f"{self.name}-{self._joins}"
         self.restart_agent()
 
     def restart_agent(self) -> None:

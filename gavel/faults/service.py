@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+from gavel.backends.nodes.numbering import node_of_workers
+from gavel.backends.nodes.protocol import Answer, NodeLink, Order
 from gavel.backends.ray.backend import RayBackend
-from gavel.backends.ray.nodes import node_of_workers
-from gavel.backends.ray.protocol import Answer, NodeLink, Order, RaySettings
+from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.runtime import runtime_dir
 from gavel.clock import SystemClock
 from gavel.config import Settings

@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 
 from gavel.backends.lease_rules import end_reason, extends, is_preemption, overdue_at_s
-from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted
+from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, ShardWanted
 from gavel.backends.reports import ReportReader
 from gavel.faults.clocks import MachineClock
 from gavel.faults.gang import GangRun

@@ -10,7 +10,7 @@ from typing import Any
 
 from gavel.backends import machine
 from gavel.backends.gang import GangKey
-from gavel.backends.ray.protocol import Answer, Order, ShardLaunch
+from gavel.backends.nodes.protocol import Answer, Order, ShardLaunch
 from gavel.config import Settings
 from gavel.faults.clients import Clients
 from gavel.faults.clocks import MachineClock

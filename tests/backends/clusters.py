@@ -16,8 +16,8 @@ from gavel.backends.harness import Behaviour, gang
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.machine import descendants, read_json, stat_fields
+from gavel.backends.nodes.stored_outputs import StoredOutputs
 from gavel.backends.outputs import Outputs
-from gavel.backends.ray.stored_outputs import StoredOutputs
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.ports import Instruction, LaunchGang

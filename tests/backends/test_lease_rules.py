@@ -4,8 +4,8 @@ import pytest
 
 from gavel.backends import machine
 from gavel.backends.lease_rules import end_reason, extends, is_preemption, overdue_at_s
-from gavel.backends.ray.obeying import Action, action_of, is_refused, may_launch, raises_fence
-from gavel.backends.ray.protocol import ShardLaunch, ShardWanted, Slot
+from gavel.backends.nodes.obeying import Action, action_of, is_refused, may_launch, raises_fence
+from gavel.backends.nodes.protocol import ShardLaunch, ShardWanted, Slot
 from gavel.ports import LaunchGang
 
 

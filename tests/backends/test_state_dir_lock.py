@@ -6,7 +6,7 @@ import pytest
 
 from gavel.backends.folder import StateFolder
 from gavel.backends.harness import find, gang, is_in, stop
-from gavel.backends.ray.gang import RayGang, stored_gangs
+from gavel.backends.nodes.gang import NodesGang, stored_gangs
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.errors import BackendUnavailable
 from gavel.types import GangState, Term
@@ -97,7 +97,7 @@ def test_gangs_run_on_under_the_next_leader_whatever_the_last_one_still_tries(ha
 def stored_by(folder: StateFolder) -> None:
     """Store a gang there as the service of a Ray cluster does."""
     launch = a_launch(Path("/nodes"))
-    made = RayGang(
+    made = NodesGang(
         instruction=launch.instruction, directory=folder.own_gang(folder.places("j1", 1)), lease_boottime_s=0.0
     )
     made.remember(0.0)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from gavel.backends import accelerators, gpu_health
 from gavel.backends.control_groups import Hierarchy
 from gavel.backends.gpus import Gpu
-from gavel.backends.ray.shared_folder import MARKER
+from gavel.backends.nodes.shared_folder import MARKER
 from gavel.backends.sandbox import Bubblewrap
 from gavel.cli import app, doctor
 from gavel.config import Settings

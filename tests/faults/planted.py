@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 from gavel.backends import lease_rules
 from gavel.backends.folder_backend import FolderBackend
-from gavel.backends.ray import nodes
+from gavel.backends.nodes import numbering
+from gavel.backends.nodes.gang import NodesGang, Part
+from gavel.backends.nodes.lost import LostParts
 from gavel.backends.ray.backend import RayBackend
-from gavel.backends.ray.gang import Part, RayGang
-from gavel.backends.ray.lost import LostParts
 from gavel.backends.reports import ReportReader
 from gavel.faults import node, shard
 from gavel.faults.clocks import EPOCH_S
@@ -237,14 +237,14 @@ def a_gang_on_a_node_that_is_away_is_forgotten() -> Iterator[None]:
 
 @planted
 def workers_are_numbered_by_each_service() -> Any:
-    return instead(nodes, "_numbers_in", lambda node_of: {})
+    return instead(numbering, "_numbers_in", lambda node_of: {})
 
 
 @planted
 def a_silent_node_is_taken_for_dead() -> Any:
-    original = RayGang.look
+    original = NodesGang.look
 
-    def look(self: RayGang, grace_s: float, gone: Mapping[str, str], may_speak: Any, has_answered: Any) -> list[Part]:
+    def look(self: NodesGang, grace_s: float, gone: Mapping[str, str], may_speak: Any, has_answered: Any) -> list[Part]:
         for part in self.parts.values():
             part.lease_boottime_s -= 15.0
         doubtful = original(self, grace_s, gone, may_speak, has_answered)
@@ -252,14 +252,14 @@ def a_silent_node_is_taken_for_dead() -> Any:
             part.lease_boottime_s += 15.0
         return doubtful
 
-    return instead(RayGang, "look", look)
+    return instead(NodesGang, "look", look)
 
 
 @planted
 def a_part_of_a_gang_is_left_out() -> Any:
     original = RayBackend._divide
 
-    def divide(self: RayBackend, gang: RayGang) -> bool:
+    def divide(self: RayBackend, gang: NodesGang) -> bool:
         is_divided = original(self, gang)
         for name in [*gang.parts][1:]:
             del gang.parts[name]
@@ -292,7 +292,7 @@ def the_accepted_checkpoint_is_deleted() -> Any:
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch("gavel.backends.ray.transfers.keep_checkpoint", delete):
+        with patch("gavel.backends.nodes.transfers.keep_checkpoint", delete):
             yield
 
     return both()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from gavel.backends.ray.gang import RayGang
+from gavel.backends.nodes.gang import NodesGang
 from gavel.faults.crash_points import ActKind, CrashCounter, CrashPoint, CrashWay, crash_points
 from gavel.faults.search import silenced
 from gavel.faults.stores import InMemory, OnFile, OpenStores
@@ -48,7 +48,7 @@ def test_a_launch_that_was_written_down_and_not_sent_is_made_again_at_once(
     point = CrashPoint(act=ActKind.EXCHANGE, way=CrashWay.BEFORE, number=2)
     with silenced():
         assert run(scenario, crashes=CrashCounter(point)).violation is None
-        monkeypatch.setattr(RayGang, "never_arrived", lambda *_: False)
+        monkeypatch.setattr(NodesGang, "never_arrived", lambda *_: False)
         late = run(scenario, crashes=CrashCounter(point)).violation
     assert late is not None and late.name == "I10_prompt_hand_over"
 

@@ -19,10 +19,11 @@ from multiprocessing.connection import Connection
 import ray
 from ray.exceptions import RayActorError, RayError
 
-from gavel.backends.ray.code_packs import CodePacks
+from gavel.backends.nodes.code_packs import CodePacks
+from gavel.backends.nodes.protocol import Answer, CodeAsked, Seen, Wanted
 from gavel.backends.ray.control import Control
 from gavel.backends.ray.object_store import stored
-from gavel.backends.ray.protocol import NAMESPACE, Answer, CodeAsked, RaySettings, Seen, Wanted
+from gavel.backends.ray.protocol import NAMESPACE, RaySettings
 from gavel.child_processes import die_with
 
 READY = "ready"
@@ -48,20 +49,20 @@ class Bridge:
         """Return the state of the cluster once all orders are answered, or the time is up."""
         self._control.want(wanted.groups, is_whole=wanted.is_whole)
         made: list[CodeAsked] = []
-        for ray_id, order in wanted.orders.items():
-            agent = self._control.agent(ray_id)
-            if agent is not None and ray_id not in self._unanswered:
+        for node_id, order in wanted.orders.items():
+            agent = self._control.agent(node_id)
+            if agent is not None and node_id not in self._unanswered:
                 self._calls["agent"] += 1
-                code = self._packs.given(self._asked.pop(ray_id, ()), made)
+                code = self._packs.given(self._asked.pop(node_id, ()), made)
                 sent = agent.exchange.remote(replace(order, code=code))
-                self._unanswered[ray_id] = (sent, time.monotonic())
+                self._unanswered[node_id] = (sent, time.monotonic())
         self._wait(wanted)
         nodes = self._control.nodes(self._late())
         answers, self._answers = self._answers, {}
         return Seen(
             nodes=nodes,
             ready=self._control.ready(),
-            answers={node.ray_id: answers[node.ray_id] for node in nodes if node.ray_id in answers},
+            answers={node.node_id: answers[node.node_id] for node in nodes if node.node_id in answers},
             is_connected=self._control.has_listed,
             problem=self._control.problem(),
             notes=self._notes,
@@ -85,25 +86,25 @@ class Bridge:
 
     def _take(self) -> None:
         """Collect the answers that have come."""
-        by_ref = {ref: ray_id for ray_id, (ref, _) in self._unanswered.items()}
+        by_ref = {ref: node_id for node_id, (ref, _) in self._unanswered.items()}
         done, _ = ray.wait(list(by_ref), num_returns=len(by_ref), timeout=0) if by_ref else ([], [])
         for ref in done:
-            ray_id = by_ref[ref]
-            del self._unanswered[ray_id]
+            node_id = by_ref[ref]
+            del self._unanswered[node_id]
             try:
                 answer = ray.get(ref)
-                self._asked[ray_id] = answer.code
-                self._answers[ray_id] = replace(answer, code=())
+                self._asked[node_id] = answer.code
+                self._answers[node_id] = replace(answer, code=())
             except RayActorError as problem:
-                self._control.lose_agent(ray_id, problem)
+                self._control.lose_agent(node_id, problem)
             except RayError as problem:  # for example a full disk, or a folder that another agent uses
-                self._control.refuse_node(ray_id, problem)
+                self._control.refuse_node(node_id, problem)
             else:
-                self._control.accept_node(ray_id)
+                self._control.accept_node(node_id)
 
     def _late(self) -> frozenset[str]:
         now_s = time.monotonic()
-        return frozenset(ray_id for ray_id, (_, since_s) in self._unanswered.items() if now_s - since_s >= LATE_S)
+        return frozenset(node_id for node_id, (_, since_s) in self._unanswered.items() if now_s - since_s >= LATE_S)
 
 
 def connect(settings: RaySettings) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ from ray.exceptions import RayActorError, RayError
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from gavel.backends.ray.agent import NodeAgent
+from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.protocol import PROTOCOL, Group, ListedNode
 from gavel.backends.ray.nodes import ray_nodes
-from gavel.backends.ray.protocol import NAMESPACE, PROTOCOL, Group, RayNode, RaySettings
+from gavel.backends.ray.protocol import NAMESPACE, RaySettings
 
 NODES_EVERY_S = 1.0
 SILENT_S = 5.0  # seconds without an answer of the control service, after which the operator is told
@@ -57,7 +58,7 @@ class Control(threading.Thread):
         self._groups: dict[str, _Reserved] = {}
         self._freed_at_s: dict[str, float] = {}  # Ray id of a node -> when a group there was removed
         self._is_whole = False
-        self._nodes: tuple[RayNode, ...] = ()
+        self._nodes: tuple[ListedNode, ...] = ()
         self._agents: dict[str, Any] = {}
         self._problems: dict[str, str] = {}
         self._retry_at_s: dict[str, float] = {}
@@ -91,42 +92,42 @@ class Control(threading.Thread):
         with self._lock:
             self._lock.wait(limit_s)
 
-    def agent(self, ray_id: str) -> Any:
+    def agent(self, node_id: str) -> Any:
         """Return the node's agent; None if it has none (yet)."""
         with self._lock:
-            return self._agents.get(ray_id)
+            return self._agents.get(node_id)
 
-    def nodes(self, late: Collection[str]) -> tuple[RayNode, ...]:
+    def nodes(self, late: Collection[str]) -> tuple[ListedNode, ...]:
         """Return the nodes as last listed, each with its problem."""
         with self._lock:
             problems = self._problems | dict.fromkeys(late, "its agent does not answer")
-            return tuple(replace(node, problem=problems.get(node.ray_id, "")) for node in self._nodes)
+            return tuple(replace(node, problem=problems.get(node.node_id, "")) for node in self._nodes)
 
     def problem(self) -> str:
         """Return why the listed nodes may be outdated; "" if they are not."""
         silent = time.monotonic() - self._heard_at_s > SILENT_S
         return "Ray's control service does not answer: what runs goes on, no gang can start" if silent else ""
 
-    def lose_agent(self, ray_id: str, problem: RayActorError) -> None:
+    def lose_agent(self, node_id: str, problem: RayActorError) -> None:
         """Handle the death of a node's agent: Ray restarts it; if it cannot, a new one is made later."""
         missing = "ModuleNotFoundError" in str(problem) or "ImportError" in str(problem)
-        self._drop(ray_id, NOT_INSTALLED if missing else f"its agent died: {_short(problem)}")
+        self._drop(node_id, NOT_INSTALLED if missing else f"its agent died: {_short(problem)}")
 
-    def refuse_node(self, ray_id: str, problem: RayError) -> None:
+    def refuse_node(self, node_id: str, problem: RayError) -> None:
         """Mark a node whose agent answers with errors: it is still asked, but its accelerators are not used."""
         with self._lock:
-            self._problems[ray_id] = f"its agent cannot work: {_short(problem)}"
+            self._problems[node_id] = f"its agent cannot work: {_short(problem)}"
 
-    def accept_node(self, ray_id: str) -> None:
+    def accept_node(self, node_id: str) -> None:
         """Clear the problem of a node whose agent answered."""
         with self._lock:
-            self._problems.pop(ray_id, None)
+            self._problems.pop(node_id, None)
 
-    def _drop(self, ray_id: str, text: str) -> None:
+    def _drop(self, node_id: str, text: str) -> None:
         with self._lock:
-            self._agents.pop(ray_id, None)
-            self._problems[ray_id] = text
-            self._retry_at_s[ray_id] = time.monotonic() + AGENT_RETRY_S
+            self._agents.pop(node_id, None)
+            self._problems[node_id] = text
+            self._retry_at_s[node_id] = time.monotonic() + AGENT_RETRY_S
         self._work.set()
 
     def _look(self) -> None:
@@ -157,7 +158,7 @@ class Control(threading.Thread):
         self._heard_at_s = self._listed_at_s = time.monotonic()
         with self._lock:
             self._nodes = nodes
-            alive = {node.ray_id for node in nodes}
+            alive = {node.node_id for node in nodes}
             for each in (self._agents, self._problems, self._retry_at_s):
                 for gone in each.keys() - alive:
                     del each[gone]
@@ -165,31 +166,31 @@ class Control(threading.Thread):
             self._end_older_agents()
             self._find_groups()
         for node in nodes:
-            if node.slots and node.ray_id not in self._agents and self._may_try(node.ray_id):
+            if node.slots and node.node_id not in self._agents and self._may_try(node.node_id):
                 self._make_agent(node)
         self.has_listed = True
 
-    def _may_try(self, ray_id: str) -> bool:
-        return time.monotonic() >= self._retry_at_s.get(ray_id, 0.0)
+    def _may_try(self, node_id: str) -> bool:
+        return time.monotonic() >= self._retry_at_s.get(node_id, 0.0)
 
-    def _make_agent(self, node: RayNode) -> None:
+    def _make_agent(self, node: ListedNode) -> None:
         """Return the agent of this node, made if there is none; it stays when this process ends."""
         self._calls["actor"] += 1
         made = (
             ray.remote(NodeAgent)
             .options(
-                name=self._agent_prefix + node.ray_id,
+                name=self._agent_prefix + node.node_id,
                 namespace=NAMESPACE,
                 lifetime="detached",
                 get_if_exists=True,
                 num_cpus=0,
                 max_restarts=-1,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.ray_id, soft=False),
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.node_id, soft=False),
             )
             .remote(node.name, self._settings.node_folder, PROTOCOL)
         )
         with self._lock:
-            self._agents[node.ray_id] = made
+            self._agents[node.node_id] = made
 
     def _end_older_agents(self) -> None:
         """End agents of another version, which would hold the nodes' folders, and agents of another folder."""

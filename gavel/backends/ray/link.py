@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from gavel.backends.ray.protocol import RaySettings, Seen, Wanted
+from gavel.backends.nodes.protocol import Seen, Wanted
+from gavel.backends.ray.protocol import RaySettings
 from gavel.child_processes import start_connected
 from gavel.errors import InvalidRequest
 

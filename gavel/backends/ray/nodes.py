@@ -1,22 +1,18 @@
-"""Names of the nodes and workers of a Ray cluster: they stay the same, though Ray's ids change."""
+"""The nodes of a Ray cluster, by names that stay the same though Ray's ids change."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gavel.backends import machine
 from gavel.backends.accelerators import slug
-from gavel.backends.ray.protocol import RayNode, Slot
+from gavel.backends.nodes.protocol import ListedNode
 from gavel.backends.ray.slots import slots_of
-from gavel.types import Cluster, Node, RoundPlan, Worker, WorkerId
 
 NAME_LABEL = "gavel/node"
 REGION_LABELS = ("ray.io/availability-region", "gavel/region")
 
 
-def ray_nodes(listed: Iterable[Mapping[str, Any]]) -> tuple[RayNode, ...]:
+def ray_nodes(listed: Iterable[Mapping[str, Any]]) -> tuple[ListedNode, ...]:
     """The nodes that are alive, as `ray.nodes()` lists them, sorted by name.
 
     A node is called by its label `gavel/node`, else by its host; where several would be called the same, the id is
@@ -32,15 +28,15 @@ def node_names(listed: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the name of each node that is alive, by Ray's id."""
     alive = {str(each["NodeID"]): _name(each) for each in listed if each["Alive"]}
     count = Counter(alive.values())
-    return {ray_id: name if count[name] == 1 else f"{name}-{ray_id[:6]}" for ray_id, name in alive.items()}
+    return {node_id: name if count[name] == 1 else f"{name}-{node_id[:6]}" for node_id, name in alive.items()}
 
 
-def _ray_node(listed: Mapping[str, Any], name: str) -> RayNode:
+def _ray_node(listed: Mapping[str, Any], name: str) -> ListedNode:
     labels, resources = listed.get("Labels", {}), listed.get("Resources", {})
-    ray_id = str(listed["NodeID"])
+    node_id = str(listed["NodeID"])
     slots = slots_of(resources, labels)
-    return RayNode(
-        ray_id=ray_id,
+    return ListedNode(
+        node_id=node_id,
         name=name,
         address=str(listed["NodeManagerAddress"]),
         cpu_cores=int(resources.get("CPU", 0)),
@@ -54,99 +50,3 @@ def _ray_node(listed: Mapping[str, Any], name: str) -> RayNode:
 def _name(listed: Mapping[str, Any]) -> str:
     label = listed.get("Labels", {}).get(NAME_LABEL)
     return slug(label or str(listed["NodeManagerHostname"]).split(".")[0]) or "node"
-
-
-def as_node(node: RayNode, problem: str) -> Node:
-    """Return the node as the scheduler's type, with what keeps its accelerators from being used."""
-    return Node(
-        name=node.name,
-        cpu_cores=node.cpu_cores,
-        memory_bytes=node.memory_bytes,
-        region=node.region,
-        problem=problem,
-        labels=node.labels,
-    )
-
-
-class Numbering:
-    """Names of workers, `TYPE-NUMBER`, unique in the cluster; a node that returns gets its old names again.
-
-    Stored in a file, since leases in the store name workers. Numbers of nodes that are gone are given again only once
-    `forget` has said that nothing refers to them. `node_of` is the node of each worker that the store names, "" if it
-    is away: what a service with a state folder of its own has named. It replaces a file that is not there, or not
-    `is_current`.
-    """
-
-    def __init__(self, path: Path, node_of: Mapping[WorkerId, str] = MappingProxyType({}), *, is_current: bool) -> None:
-        self._path = str(path)
-        stored = machine.read_object(path) if is_current else None
-        self._numbers: dict[str, dict[str, list[int]]] = {}  # node -> type -> number of each worker
-        if stored is not None:
-            self._numbers = stored["nodes"]
-        elif node_of:
-            self._numbers = _numbers_in(node_of)
-            self._write()
-
-    def workers(self, node: str, slots: Sequence[Slot]) -> dict[WorkerId, Slot]:
-        """Return the node's workers by name, in slot order. Raises OSError if new names cannot be stored."""
-        kinds = self._numbers.setdefault(node, {})
-        named: dict[WorkerId, Slot] = {}
-        used: Counter[str] = Counter()
-        is_new = False
-        for slot in slots:
-            kind = slot.accelerator_type
-            numbers = kinds.setdefault(kind, [])
-            if used[kind] == len(numbers):
-                numbers.append(self._next(kind))
-                is_new = True
-            named[f"{kind}-{numbers[used[kind]]}"] = slot
-            used[kind] += 1
-        if is_new:
-            self._write()
-        return named
-
-    def forget(self, nodes: Iterable[str]) -> None:
-        """Free these nodes' numbers for others."""
-        gone = [node for node in nodes if self._numbers.pop(node, None)]
-        if gone:
-            self._write()
-
-    @property
-    def nodes(self) -> frozenset[str]:
-        """Return the names of all nodes that have numbers."""
-        return frozenset(self._numbers)
-
-    def _next(self, kind: str) -> int:
-        taken = {number for kinds in self._numbers.values() for number in kinds.get(kind, ())}
-        return next(number for number in range(len(taken) + 1) if number not in taken)
-
-    def _write(self) -> None:
-        machine.write_json(self._path, {"nodes": self._numbers})
-
-
-def _numbers_in(node_of: Mapping[WorkerId, str]) -> dict[str, dict[str, list[int]]]:
-    numbers: dict[str, dict[str, list[int]]] = {}
-    for worker, node in node_of.items():
-        kind, _, number = worker.rpartition("-")
-        if number.isdecimal():  # a worker of another backend may have another name
-            numbers.setdefault(node, {}).setdefault(kind, []).append(int(number))
-    return numbers
-
-
-def node_of_workers(cluster: Cluster, plans: Iterable[RoundPlan]) -> dict[WorkerId, str]:
-    """Return the node of each worker that the store names, in the order of its slots; "" for nodes that are away."""
-    leased = {worker: "" for plan in plans for lease in plan.leases for worker in lease.worker_ids}
-    present = {worker.id: worker.node for worker in cluster.workers}
-    return present | {worker: node for worker, node in leased.items() if worker not in present}
-
-
-def as_worker(worker_id: WorkerId, node: str, slot: Slot, *, shares_core: bool) -> Worker:
-    """Return the worker as the scheduler's type."""
-    return Worker(
-        id=worker_id,
-        node=node,
-        accelerator_type=slot.accelerator_type,
-        price_usd_per_hour=slot.price_usd_per_hour,
-        shares_core=shares_core,
-        memory_bytes=slot.memory_bytes,
-    )

@@ -150,8 +150,8 @@ class Keeper:
 
     def _list(self) -> None:
         listed = {str(each["NodeID"]): each for each in ray.nodes()}  # type: ignore[no-untyped-call]
-        ids = {name: ray_id for ray_id, name in node_names(listed.values()).items()}
-        for gone in [name for name, ray_id in self._ids.items() if ids.get(name) != ray_id]:
+        ids = {name: node_id for node_id, name in node_names(listed.values()).items()}
+        for gone in [name for name, node_id in self._ids.items() if ids.get(name) != node_id]:
             self._table.remove_node(gone)
         for name in ids.keys() - self._ids.keys() | {name for name in ids if self._ids.get(name) != ids[name]}:
             self._table.add_node(name, _physical(listed[ids[name]].get("Resources", {})))

@@ -1,4 +1,4 @@
-"""Which accelerators a Ray node has, from the resources and labels that it was started with; and what makes them go.
+"""Which accelerators a Ray node has, from the resources and labels that it was started with.
 
 * `gavel:TYPE` custom resources: that many workers of the type, whatever they are;
 * else `GPU`, `TPU` and the like, of the type that Ray found (`accelerator_type:A100`, label `ray.io/accelerator-type`),
@@ -8,10 +8,8 @@
 import re
 from collections.abc import Mapping
 
-from gavel.backends.accelerators import NO_GPU, capped_types, slug
-from gavel.backends.meeting import LEVEL_ZERO, ONEAPI
-from gavel.backends.ray.protocol import Slot
-from gavel.child_processes import numeric_threads
+from gavel.backends.accelerators import slug
+from gavel.backends.nodes.protocol import Slot
 
 OWN_PREFIX = "gavel:"
 FOUND_PREFIX = "accelerator_type:"
@@ -20,13 +18,6 @@ TYPE_LABELS = ("gavel/accelerator-type", "ray.io/accelerator-type")
 CPUS_LABEL = "gavel/cpus"
 PRICE_LABEL = "gavel/price-usd-per-hour"
 MEMORY_LABEL = "gavel/accelerator-memory-gb"
-VISIBLE = {
-    "GPU": "CUDA_VISIBLE_DEVICES",
-    "TPU": "TPU_VISIBLE_CHIPS",
-    "neuron_cores": "NEURON_RT_VISIBLE_CORES",
-    "HPU": "HABANA_VISIBLE_MODULES",
-    "NPU": "ASCEND_RT_VISIBLE_DEVICES",
-}
 
 
 def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple[Slot, ...]:
@@ -47,19 +38,6 @@ def slots_of(resources: Mapping[str, float], labels: Mapping[str, str]) -> tuple
         )
         for place, (kind, resource, index) in enumerate(units)
     )
-
-
-def environment_of(slot: Slot) -> Mapping[str, str]:
-    """Return the variables that make a process use this accelerator and no other."""
-    visible = VISIBLE.get(slot.resource)
-    if slot.resource == "GPU" and slot.accelerator_type.startswith("intel"):
-        return {ONEAPI: f"{LEVEL_ZERO}{slot.index}"}
-    if slot.resource == "GPU" and slot.accelerator_type.startswith("amd"):
-        return {"HIP_VISIBLE_DEVICES": str(slot.index)}
-    if visible is not None:
-        return {visible: str(slot.index)}
-    capped = capped_types().get(slot.accelerator_type)
-    return {} if capped is None else {**NO_GPU, **numeric_threads(1), **capped}
 
 
 def _own(resources: Mapping[str, float]) -> list[tuple[str, str, int]]:

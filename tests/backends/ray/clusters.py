@@ -12,12 +12,12 @@ import pytest
 
 from gavel.backends.harness import Behaviour
 from gavel.backends.launch import Preparation
+from gavel.backends.nodes.stored_outputs import StoredOutputs
+from gavel.backends.nodes.transfers import is_url
 from gavel.backends.outputs import Outputs
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
 from gavel.backends.ray.protocol import RaySettings
-from gavel.backends.ray.stored_outputs import StoredOutputs
-from gavel.backends.ray.transfers import is_url
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
 from gavel.errors import BackendUnavailable

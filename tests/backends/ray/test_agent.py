@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gavel.backends import machine
-from gavel.backends.ray.agent import PORTS_KEPT, NodeAgent
-from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted, Slot
+from gavel.backends.nodes.agent import PORTS_KEPT, NodeAgent
+from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted, Slot
 from gavel.errors import BackendUnavailable
 from gavel.ports import LaunchGang
 from gavel.types import GangOutcome, GangState

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gavel.backends.code_copy import chunk_path
 from gavel.backends.code_store import CodeStore
-from gavel.backends.ray import code_fetch
-from gavel.backends.ray.agent import NodeAgent
-from gavel.backends.ray.code_fetch import CodeFetches
-from gavel.backends.ray.code_packs import KEPT, NEW_PER_CALL, CodePacks
-from gavel.backends.ray.housekeeping import clear
-from gavel.backends.ray.protocol import PROTOCOL, Answer, CodeAsked, CodeGiven, Order, ShardLaunch, ShardSeen
+from gavel.backends.nodes import code_fetch
+from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.code_fetch import CodeFetches
+from gavel.backends.nodes.code_packs import KEPT, NEW_PER_CALL, CodePacks
+from gavel.backends.nodes.housekeeping import clear
+from gavel.backends.nodes.protocol import PROTOCOL, Answer, CodeAsked, CodeGiven, Order, ShardLaunch, ShardSeen
 from gavel.code_tree import CHUNK_BYTES
 from gavel.types import GangOutcome
 from tests.backends.clusters import eventually

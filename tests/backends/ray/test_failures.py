@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, state_of, stop
-from gavel.backends.ray.backend import ANSWER_LIMIT_S, RayBackend
-from gavel.backends.ray.gang import LOST_MARGIN_S
+from gavel.backends.nodes.backend import ANSWER_LIMIT_S
+from gavel.backends.nodes.gang import LOST_MARGIN_S
+from gavel.backends.nodes.protocol import Seen, Wanted
+from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import LocalRayCluster
-from gavel.backends.ray.protocol import Seen, Wanted
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation

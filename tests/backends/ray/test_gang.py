@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.backends import machine
-from gavel.backends.ray.fleet import NodeView
-from gavel.backends.ray.gang import LOST_MARGIN_S, Part, RayGang, read_gang
-from gavel.backends.ray.lost import LostParts
-from gavel.backends.ray.orders import Forgetting, ports_in_use, shards_wanted
-from gavel.backends.ray.protocol import Answer, RayNode, ShardSeen
+from gavel.backends.nodes.fleet import NodeView
+from gavel.backends.nodes.gang import LOST_MARGIN_S, NodesGang, Part, read_gang
+from gavel.backends.nodes.lost import LostParts
+from gavel.backends.nodes.orders import Forgetting, ports_in_use, shards_wanted
+from gavel.backends.nodes.protocol import Answer, ListedNode, ShardSeen
 from gavel.types import GangExit, GangOutcome, GangState
 from tests.backends.ray.test_agent import a_launch
 
@@ -25,11 +25,11 @@ EXITED, PREEMPTED, LOST, NOT_STARTED = (
 )
 
 
-def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, generation: int = 1) -> RayGang:
+def a_gang(folder: Path, *nodes: str, lasts_s: float = 60.0, generation: int = 1) -> NodesGang:
     """A gang that runs with one rank on each node."""
     now_s = machine.boottime_s()
     launch = a_launch(folder, generation=generation)
-    made = RayGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=now_s + lasts_s)
+    made = NodesGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=now_s + lasts_s)
     for rank, node in enumerate(nodes):
         mine = a_launch(folder, generation=generation, ranks=(rank,), node_of_rank=nodes)
         made.parts[node] = Part(
@@ -182,11 +182,11 @@ def test_an_end_is_read_back(tmp_path: Path) -> None:
     assert (again.state, again.exit) == (GangState.ENDED, gang.exit)
 
 
-def adopted(folder: Path, *, lasts_s: float = 60.0) -> RayGang:
+def adopted(folder: Path, *, lasts_s: float = 60.0) -> NodesGang:
     """A gang of two nodes that another service launched; only `n0` has reported its part."""
     launch = a_launch(folder, ranks=(0,), node_of_rank=("n0", "n1"))
     lease_s = machine.boottime_s() + lasts_s
-    gang = RayGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=lease_s)
+    gang = NodesGang(instruction=launch.instruction, directory=folder / "gang", lease_boottime_s=lease_s)
     gang.state = GangState.RUNNING
     gang.adopt("n0", launch, lease_s, 0.0)
     return gang
@@ -230,7 +230,7 @@ def test_a_part_that_another_service_launched_is_not_launched_again(tmp_path: Pa
     again = read_gang(gang.directory, 0.0)
     assert again is not None
     for each in (gang, again):
-        view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={}, offset_s=0.0)
+        view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={}, offset_s=0.0)
         (wanted,) = shards_wanted(view, [each], Forgetting())
         assert (wanted.key, wanted.launch) == (gang.key, None)
 
@@ -255,7 +255,7 @@ def test_what_an_adopted_gang_wrote_before_another_service_had_it_is_not_written
 # --- launches that never arrived --------------------------------------------------------------------------------
 
 
-def written_down(folder: Path, *, lasts_s: float = 60.0, is_stopping: bool = False) -> RayGang:
+def written_down(folder: Path, *, lasts_s: float = 60.0, is_stopping: bool = False) -> NodesGang:
     """A gang of two nodes as a service reads it that the one before left; it died before, or while, it sent it."""
     gang = a_gang(folder, "n0", "n1", lasts_s=lasts_s)
     gang.is_stopping = is_stopping
@@ -299,7 +299,7 @@ def test_neither_own_launches_nor_those_of_another_service_are_taken_for_lost_on
 def test_a_doubtful_gang_is_not_launched_by_the_orders_to_its_nodes(tmp_path: Path) -> None:
     """Else one node could start its part while the scheduler launches the whole gang again."""
     gang = written_down(tmp_path)
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={}, offset_s=0.0)
+    view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={}, offset_s=0.0)
     assert shards_wanted(view, [gang], Forgetting())[0].launch is None
     gang.take("n0", replace(ended(EXITED), state=GangState.RUNNING, exit=None, ended_node_boottime_s=None), 0.0)
     assert shards_wanted(view, [gang], Forgetting())[0].launch == gang.parts["n1"].launch
@@ -365,7 +365,7 @@ def test_a_restarted_service_knows_which_parts_are_lost(tmp_path: Path) -> None:
 )
 def test_a_nodes_clock_is_never_thought_further_ahead_than_it_is(ahead_s: float, back_s: list[float]) -> None:
     """So a lease sent in the node's clock never ends later there than here, however slow an answer was."""
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={})
     for each_s in back_s:
         view.take(Answer(boot_id="b", node_boottime_s=machine.boottime_s() - each_s + ahead_s))
         assert view.offset_s is not None
@@ -378,7 +378,7 @@ def test_a_nodes_clock_is_never_thought_further_ahead_than_it_is(ahead_s: float,
 @pytest.mark.parametrize("rate", [0.98, 1.02])
 def test_a_clock_that_drifts_is_not_taken_for_what_it_was_long_ago(rate: float) -> None:
     """Else leases on a node whose clock goes slower would end later and later, by more than any margin."""
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={})
     for now_s in range(0, 3600, 2):
         with machine.boottime_from(lambda at_s=now_s: float(at_s)):
             view.take(Answer(boot_id="b", node_boottime_s=1000.0 + rate * now_s))
@@ -387,7 +387,7 @@ def test_a_clock_that_drifts_is_not_taken_for_what_it_was_long_ago(rate: float) 
 
 
 def test_another_boot_begins_another_clock() -> None:
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={})
     view.take(Answer(boot_id="one", node_boottime_s=machine.boottime_s() + 500))
     view.take(Answer(boot_id="two", node_boottime_s=machine.boottime_s() - 500))
     assert view.offset_s == pytest.approx(-500, abs=0.5)

@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.backends.meeting import devices_of_gang
-from gavel.backends.ray.nodes import Numbering, as_worker, ray_nodes
-from gavel.backends.ray.protocol import Slot
-from gavel.backends.ray.slots import environment_of, slots_of
+from gavel.backends.nodes.devices import environment_of
+from gavel.backends.nodes.numbering import Numbering, as_worker
+from gavel.backends.nodes.protocol import Slot
+from gavel.backends.ray.nodes import ray_nodes
+from gavel.backends.ray.slots import slots_of
 
 
-def listed(name: str, ray_id: str = "", **over: Any) -> dict[str, Any]:
+def listed(name: str, node_id: str = "", **over: Any) -> dict[str, Any]:
     """A row of `ray.nodes()`."""
     return {
-        "NodeID": ray_id or f"{name}-id",
+        "NodeID": node_id or f"{name}-id",
         "Alive": True,
         "NodeManagerAddress": "192.0.2.7",
         "NodeManagerHostname": name,

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gavel.backends.ray.samples import BYTES_PER_ANSWER, read_new, take
+from gavel.backends.nodes.samples import BYTES_PER_ANSWER, read_new, take
 from gavel.backends.utilization import read_utilization, utilization_path
 
 LINE = b'{"at_s": %d, "generation": 3, "ranks": [[%d, 0.5, 1024]]}\n'

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.background_look import BackgroundLook
-from gavel.backends.ray import shared_folder
-from gavel.backends.ray.agent import NodeAgent
-from gavel.backends.ray.fleet import NodeView
-from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, RayNode, ShardWanted
-from gavel.backends.ray.shared_folder import MARKER, NodeFolder, OwnFolder, SharedFolder
+from gavel.backends.nodes import shared_folder
+from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.fleet import NodeView
+from gavel.backends.nodes.protocol import PROTOCOL, Answer, ListedNode, Order, ShardWanted
+from gavel.backends.nodes.shared_folder import MARKER, NodeFolder, OwnFolder, SharedFolder
 from tests.backends.clusters import eventually
 from tests.backends.ray.test_agent import a_launch, wanted
 
@@ -87,7 +87,7 @@ def test_what_a_look_returned_is_kept_until_the_next_has_ended() -> None:
 
 
 def test_a_node_with_a_problem_is_not_usable() -> None:
-    view = NodeView(node=RayNode(ray_id="x", name="n1"), workers={})
+    view = NodeView(node=ListedNode(node_id="x", name="n1"), workers={})
     view.take(Answer(boot_id="b", node_boottime_s=0.0, problem="not mounted"))
     assert (view.is_usable, view.problem) == (False, "not mounted")
     view.take(Answer(boot_id="b", node_boottime_s=0.0))

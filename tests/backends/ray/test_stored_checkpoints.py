@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.checkpoints import Checkpoints
-from gavel.backends.ray.stored_checkpoints import StoredCheckpoints, checkpoints_of
-from gavel.backends.ray.transfers import RemoteCheckpoints
+from gavel.backends.nodes.stored_checkpoints import StoredCheckpoints, checkpoints_of
+from gavel.backends.nodes.transfers import RemoteCheckpoints
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, InvalidRequest, NotFound
 

@@ -13,16 +13,16 @@ import pytest
 from starlette.responses import Response
 
 from api.http.files import stored_file_response
+from gavel.backends.nodes import transfers
+from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.gang import UNTOLD_LIMIT_S
+from gavel.backends.nodes.housekeeping import OUTPUTS_KEPT_S, clear
+from gavel.backends.nodes.output_sync import OutputSync
+from gavel.backends.nodes.protocol import PROTOCOL, ShardSeen
+from gavel.backends.nodes.remote_outputs import RemoteOutputs
+from gavel.backends.nodes.stored_outputs import StoredOutputs, outputs_of
+from gavel.backends.nodes.transfers import Transfers
 from gavel.backends.outputs import Outputs
-from gavel.backends.ray import transfers
-from gavel.backends.ray.agent import NodeAgent
-from gavel.backends.ray.gang import UNTOLD_LIMIT_S
-from gavel.backends.ray.housekeeping import OUTPUTS_KEPT_S, clear
-from gavel.backends.ray.output_sync import OutputSync
-from gavel.backends.ray.protocol import PROTOCOL, ShardSeen
-from gavel.backends.ray.remote_outputs import RemoteOutputs
-from gavel.backends.ray.stored_outputs import StoredOutputs, outputs_of
-from gavel.backends.ray.transfers import Transfers
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.types import GangOutcome, GangState

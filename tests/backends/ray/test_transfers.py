@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.checkpoint_retention import is_older
-from gavel.backends.ray import transfers
-from gavel.backends.ray.agent import NodeAgent
-from gavel.backends.ray.protocol import PROTOCOL, RaySettings, ShardSeen
-from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers, is_url
+from gavel.backends.nodes import transfers
+from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.protocol import PROTOCOL, ShardSeen
+from gavel.backends.nodes.transfers import RemoteCheckpoints, Transfers, is_url
+from gavel.backends.ray.protocol import RaySettings
 from gavel.types import GangOutcome, GangState, ReportKind
 from tests.backends.clusters import eventually
 from tests.backends.ray.test_agent import a_launch, is_ended, tell, until, wanted

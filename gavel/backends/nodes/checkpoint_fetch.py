@@ -9,7 +9,7 @@ from gavel.backends.durable import write_durable
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_files import job_files
 from gavel.backends.machine import read_object
-from gavel.backends.ray.transfers import RemoteCheckpoints, Transfers
+from gavel.backends.nodes.transfers import RemoteCheckpoints, Transfers
 
 WANTED = "previous.wanted"
 FAILED = "previous.failed"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gavel.backends.code_store import CodeStore
-from gavel.backends.ray.protocol import CodeAsked, CodeGiven
+from gavel.backends.nodes.protocol import CodeAsked, CodeGiven
 from gavel.code_tree import digest_of, read_tree
 from gavel.errors import InvalidRequest, NotFound
 
@@ -98,7 +98,7 @@ class CodeFetches:
             raise CodeRefused(given.problem or f"nobody has code version {digest}")
         try:
             body = given.pack.read(READ_LIMIT_S)
-        except Exception:  # whatever Ray raises when the one who gave it is gone: it is asked for again
+        except Exception:  # whatever the transport raises when the one who gave it is gone: it is asked for again
             return missing
         try:
             if missing is None:

@@ -16,12 +16,12 @@ from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT, launch_from, record_of
 from gavel.backends.launch import Preparation
 from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
-from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, launch_of
+from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
-log = structlog.get_logger("gavel.ray")
+log = structlog.get_logger("gavel.nodes")
 
 LOST_MARGIN_S = 1.0  # seconds after lease end and grace, for clocks that drift apart
 UNTOLD_LIMIT_S = 3600.0  # seconds after the end of a part for its reports, checkpoints and output files
@@ -99,7 +99,7 @@ class Part:
 
 
 @dataclass(slots=True, kw_only=True)
-class RayGang:
+class NodesGang:
     """A gang from its launch until it is forgotten. `state` moves only forward: WAITING, RUNNING, ENDED.
 
     `secrets`: the values that its nodes are told; None: they are not read yet, or cannot be. `uid`: that its programs
@@ -128,7 +128,7 @@ class RayGang:
 
     @property
     def group_name(self) -> str:
-        """Return the name of its placement group."""
+        """Return the name of its group in the cluster."""
         return f"gavel/{self.instruction.job_id}/{self.instruction.generation}"
 
     @property
@@ -239,7 +239,7 @@ class RayGang:
         launch: ShardLaunch,
         lease_boottime_s: float,
         offset_s: float,
-        outdated: "RayGang | None" = None,
+        outdated: "NodesGang | None" = None,
     ) -> None:
         """Take the part that a node has and we did not launch, and expect the others of its gang on their nodes.
 
@@ -271,7 +271,7 @@ class RayGang:
     ) -> list[Part]:
         """1 lose parts whose node is gone, 2 stop all if a part failed, 3 end the gang once all parts are over.
 
-        `gone`: nodes that Ray has lost, with the reason; `may_speak`: whether a silent node may still report;
+        `gone`: nodes that the cluster has lost, with the reason; `may_speak`: whether a silent node may still report;
         `has_answered`: whether a node has. Returns the parts lost just now whose lease is not over: where only the
         network is cut, they may still run.
         """
@@ -336,7 +336,7 @@ def _failed(exit_: GangExit | None) -> bool:
     return exit_.outcome is not GangOutcome.EXITED or exit_.exit_code != 0
 
 
-def stored_gangs(folder: StateFolder, now_s: float) -> tuple[list[RayGang], dict[GangKey, RayGang]]:
+def stored_gangs(folder: StateFolder, now_s: float) -> tuple[list[NodesGang], dict[GangKey, NodesGang]]:
     """Return the gangs that an earlier service stored there, and apart from them those whose record is out of date.
 
     A service with a folder of its own that has led since may have extended or ended each of them: only their nodes
@@ -351,7 +351,7 @@ def stored_gangs(folder: StateFolder, now_s: float) -> tuple[list[RayGang], dict
     return [], {gang.key: gang for gang in gangs}
 
 
-def read_gang(directory: Path, now_s: float) -> RayGang | None:
+def read_gang(directory: Path, now_s: float) -> NodesGang | None:
     """Return the gang that an earlier service stored there, its parts in unknown state; None if it is not complete."""
     record = machine.read_object(directory / "gang.json")
     if record is None:
@@ -363,9 +363,9 @@ def read_gang(directory: Path, now_s: float) -> RayGang | None:
         return None
 
 
-def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> RayGang:
+def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> NodesGang:
     lease_boottime_s = machine.boottime_s() + record["lease_expires_at_s"] - now_s
-    gang = RayGang(
+    gang = NodesGang(
         instruction=launch_from(record["instruction"]), directory=directory, lease_boottime_s=lease_boottime_s
     )
     gang.is_stopping = record["is_stopping"]

@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
+from gavel.backends.nodes.remote_outputs import RemoteOutputs, is_inside, outputs_url
 from gavel.backends.outputs import JobFile, Listing, Outputs, no_file
-from gavel.backends.ray.remote_outputs import RemoteOutputs, is_inside, outputs_url
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, GavelError, NotFound
 from gavel.types import JobId

@@ -1,8 +1,8 @@
-"""The node agent: one warm Ray actor a node, which starts, watches and ends that node's part of each gang.
+"""The node agent: what starts, watches and ends a node's part of each gang.
 
-It keeps everything in files, as the local backend does (docs/gang-protocol.md), and its supervisors need neither it nor
-Ray: when the agent, Ray or the service is gone, gangs run on to the end of their leases, and the next agent or service
-adopts them. `NodeAgent` itself does not use Ray.
+It keeps everything in files, as the local backend does (docs/gang-protocol.md), and its supervisors do not need it:
+when the agent, the cluster or the service is gone, gangs run on to the end of their leases, and the next agent or
+service adopts them. On Ray it is one warm actor a node.
 """
 
 import os
@@ -19,13 +19,13 @@ from gavel.backends.gang_records import SPOILT
 from gavel.backends.isolation import isolated
 from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.launch import base_environment
-from gavel.backends.ray.code_fetch import CodeFetches
-from gavel.backends.ray.housekeeping import Housekeeping
-from gavel.backends.ray.obeying import Action, action_of, is_refused, may_launch, raises_fence
-from gavel.backends.ray.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted
-from gavel.backends.ray.shard import Shard
-from gavel.backends.ray.shared_folder import NodeFolder
-from gavel.backends.ray.transfers import Transfers
+from gavel.backends.nodes.code_fetch import CodeFetches
+from gavel.backends.nodes.housekeeping import Housekeeping
+from gavel.backends.nodes.obeying import Action, action_of, is_refused, may_launch, raises_fence
+from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardLaunch, ShardSeen, ShardWanted
+from gavel.backends.nodes.shard import Shard
+from gavel.backends.nodes.shared_folder import NodeFolder
+from gavel.backends.nodes.transfers import Transfers
 from gavel.backends.sandbox import missing_sandbox
 from gavel.errors import BackendUnavailable
 

@@ -1,12 +1,12 @@
-"""Which gang holds which worker and ephemeral resource: the table and matcher of `gavel.ephemeral` over Ray's nodes."""
+"""Which gang holds which worker and ephemeral resource: table and matcher of `gavel.ephemeral` over the nodes."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from gavel.backends.gang import GangKey
-from gavel.backends.ray.fleet import Fleet
-from gavel.backends.ray.gang import RayGang
-from gavel.backends.ray.protocol import Group
+from gavel.backends.nodes.fleet import Fleet
+from gavel.backends.nodes.gang import NodesGang
+from gavel.backends.nodes.protocol import Group
 from gavel.backends.requests import gang_request, hold_again
 from gavel.ephemeral.matcher import match
 from gavel.ephemeral.names import WORKER_UNITS
@@ -19,7 +19,8 @@ from gavel.types import EphemeralResource, GangState, WorkerId
 class Holdings:
     """The table, updated as nodes come and go. `kept`: the resources that an earlier service set."""
 
-    def __init__(self, fleet: Fleet, kept: Iterable[EphemeralResource]) -> None:
+    def __init__(self, fleet: Fleet, kept: Iterable[EphemeralResource], cluster_name: str) -> None:
+        self._cluster_name = cluster_name
         self._fleet = fleet
         self._kept = list(kept)
         self._nodes: dict[str, tuple[str, ...]] = {}  # name -> workers
@@ -33,7 +34,7 @@ class Holdings:
             return False
         return True
 
-    def match(self, gangs: Sequence[RayGang], now_s: float) -> set[GangKey]:
+    def match(self, gangs: Sequence[NodesGang], now_s: float) -> set[GangKey]:
         """Match the gangs and return those that hold what they require from now on."""
         return {
             matched.gang for matched in match(self.table, [self.request(gang.instruction) for gang in gangs], now_s)
@@ -43,19 +44,19 @@ class Holdings:
         """Return what the gang's ranks require."""
         return gang_request(instruction, self._node_of)
 
-    def missing(self, gang: RayGang, now_s: float) -> str:
+    def missing(self, gang: NodesGang, now_s: float) -> str:
         """Return why the gang waits."""
         if self.table.holds(gang.key):
             units = ", ".join(f"{count} {resource}" for _, resource, count in self.group(gang).bundles)
-            return f"Ray has not reserved {gang.group_name} ({units}) yet: others may hold them"
+            return f"{self._cluster_name} has not reserved {gang.group_name} ({units}) yet: others may hold them"
         return self.table.missing(self.request(gang.instruction), now_s)
 
-    def groups(self, gangs: Sequence[RayGang]) -> tuple[Group, ...]:
-        """Return the placement groups that must exist: of all running and matched gangs, one for a packed pair."""
+    def groups(self, gangs: Sequence[NodesGang]) -> tuple[Group, ...]:
+        """Return the groups that must exist: of all running and matched gangs, one for a packed pair."""
         names = self.names_of_groups(gangs)
         return tuple(self.group(gang) for gang in gangs if names.get(gang.key) == gang.group_name)
 
-    def names_of_groups(self, gangs: Sequence[RayGang]) -> dict[GangKey, str]:
+    def names_of_groups(self, gangs: Sequence[NodesGang]) -> dict[GangKey, str]:
         """Return the group that reserves each gang's workers: its own, or that of its partner on the same workers."""
         name_of: dict[frozenset[WorkerId], str] = {}
         wanting = [gang for gang in gangs if self._wants_group(gang)]
@@ -63,23 +64,23 @@ class Holdings:
             name_of.setdefault(frozenset(gang.instruction.worker_ids), gang.group_name)
         return {gang.key: name_of[frozenset(gang.instruction.worker_ids)] for gang in wanting}
 
-    def group(self, gang: RayGang) -> Group:
+    def group(self, gang: NodesGang) -> Group:
         """Return the gang's group: on each of its nodes as many units as the gang has ranks there."""
         units: Counter[tuple[str, str]] = Counter()
         for worker in gang.instruction.worker_ids:
             node, slot = self._fleet.place_of[worker]
             units[(node, slot.resource)] += 1
-        ids = {name: view.node.ray_id for name, view in self._fleet.nodes.items()}
+        ids = {name: view.node.node_id for name, view in self._fleet.nodes.items()}
         bundles = ((ids.get(node, node), resource, count) for (node, resource), count in units.items())
         return Group(name=gang.group_name, bundles=tuple(bundles))
 
-    def hold(self, gang: RayGang, now_s: float) -> None:
+    def hold(self, gang: NodesGang, now_s: float) -> None:
         """Mark a running gang's workers as held, and its ephemeral resource unless that has expired."""
         self.table.release(gang.key)
         there = [each for each in self.request(gang.instruction).members if each.node in self._nodes]
         hold_again(self.table, gang.key, there, now_s)
 
-    def update(self, gangs: Collection[RayGang], now_s: float) -> None:
+    def update(self, gangs: Collection[NodesGang], now_s: float) -> None:
         """Take the nodes that there are into the table; running gangs there hold their workers again."""
         here = {name: tuple(view.workers) for name, view in self._fleet.nodes.items() if view.workers}
         for name in self._nodes.keys() - here.keys():
@@ -95,7 +96,7 @@ class Holdings:
                 if gang.state is GangState.RUNNING:
                     self.hold(gang, now_s)
 
-    def _wants_group(self, gang: RayGang) -> bool:
+    def _wants_group(self, gang: NodesGang) -> bool:
         is_placed = all(worker in self._fleet.place_of for worker in gang.instruction.worker_ids)
         return is_placed and gang.state is not GangState.ENDED and (bool(gang.parts) or self.table.holds(gang.key))
 

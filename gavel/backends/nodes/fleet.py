@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
-from gavel.backends.ray.nodes import Numbering, as_node, as_worker
-from gavel.backends.ray.protocol import Answer, RayNode, Seen, Slot
+from gavel.backends.nodes.numbering import Numbering, as_node, as_worker
+from gavel.backends.nodes.protocol import Answer, ListedNode, Seen, Slot
 from gavel.types import Cluster, WorkerId
 
 IDLE_EVERY_S = 1.0  # seconds between two calls to a node without gangs
@@ -19,7 +19,7 @@ CPUS_PER_NODE = 1 << 16
 class NodeView:
     """One node. `offset_s`: its boottime minus ours is at least this, in seconds; None: it has not answered yet."""
 
-    node: RayNode
+    node: ListedNode
     workers: dict[WorkerId, Slot]
     offset_s: float | None = None
     boot_id: str = ""
@@ -37,7 +37,7 @@ class NodeView:
 
     @property
     def problem(self) -> str:
-        """Return why its accelerators cannot be used, as Ray or its agent says; "" if they can."""
+        """Return why its accelerators cannot be used, as the cluster or its agent says; "" if they can."""
         return self.node.problem or self.found_problem
 
     def take(self, answer: Answer) -> None:
@@ -62,15 +62,16 @@ class NodeView:
 class Fleet:
     """All nodes by name, and all workers that ever had a name."""
 
-    def __init__(self, numbering: Numbering) -> None:
+    def __init__(self, numbering: Numbering, cluster_name: str) -> None:
+        self._cluster_name = cluster_name
         self._numbering = numbering
-        self._met_boottime_s: float | None = None  # when Ray first listed its nodes to us
+        self._met_boottime_s: float | None = None  # when the cluster first listed its nodes to us
         self._has_met = False
         self._is_connected = False
         self.nodes: dict[str, NodeView] = {}
         self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
         self.cluster = Cluster()
-        self.gone: dict[str, str] = {}  # nodes that Ray has lost -> the reason
+        self.gone: dict[str, str] = {}  # nodes that the cluster has lost -> the reason
 
     def take(self, seen: Seen) -> None:
         """Take the bridge's view. Raises OSError if names of new workers cannot be stored."""
@@ -79,10 +80,10 @@ class Fleet:
             self._met_boottime_s = machine.boottime_s()
         if seen.is_connected:
             self._take_nodes(seen.nodes)
-        by_id = {view.node.ray_id: view for view in self.nodes.values()}
-        for ray_id, answer in seen.answers.items():
-            if ray_id in by_id:
-                by_id[ray_id].take(answer)
+        by_id = {view.node.node_id: view for view in self.nodes.values()}
+        for node_id, answer in seen.answers.items():
+            if node_id in by_id:
+                by_id[node_id].take(answer)
         cluster = self._cluster()
         if cluster != self.cluster:
             self.cluster = cluster
@@ -138,20 +139,20 @@ class Fleet:
         self._numbering.forget(gone)
         self.place_of = {worker: place for worker, place in self.place_of.items() if place[0] not in gone}
 
-    def _take_nodes(self, listed: Iterable[RayNode]) -> None:
+    def _take_nodes(self, listed: Iterable[ListedNode]) -> None:
         by_name = {node.name: node for node in listed}
         for name in self.nodes.keys() - by_name.keys():
             del self.nodes[name]
-            self.gone[name] = f"Ray lost node {name}"
+            self.gone[name] = f"{self._cluster_name} lost node {name}"
         for name, node in by_name.items():
             view = self.nodes.get(name)
-            if view is None or view.node.ray_id != node.ray_id:
+            if view is None or view.node.node_id != node.node_id:
                 self._meet(node)
             else:
                 view.node = node
 
-    def _meet(self, node: RayNode) -> None:
-        """Take a new node, or one that returned with another id of Ray's: its agent has to report everything anew."""
+    def _meet(self, node: ListedNode) -> None:
+        """Take a new node, or one that returned with another id: its agent has to report everything anew."""
         workers = self._numbering.workers(node.name, node.slots) if node.slots else {}
         self.nodes[node.name] = NodeView(node=node, workers=workers, found_boottime_s=machine.boottime_s())
         self.place_of |= {worker: (node.name, slot) for worker, slot in workers.items()}

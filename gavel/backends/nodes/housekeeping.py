@@ -9,8 +9,8 @@ from pathlib import Path
 from gavel.backends.code_store import CodeStore
 from gavel.backends.environments import clear_environments
 from gavel.backends.folder import environments_dir, inputs_dir
+from gavel.backends.nodes.output_sync import clear_outputs
 from gavel.backends.preparation import forget_jobs
-from gavel.backends.ray.output_sync import clear_outputs
 from gavel.types import JobId
 
 OUTPUTS_KEPT_S = 3600.0

@@ -5,10 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from gavel.backends.gang import GangKey
+from gavel.backends.nodes.gang import Part
+from gavel.backends.nodes.protocol import ShardSeen
+from gavel.backends.nodes.samples import take
 from gavel.backends.output import Log
-from gavel.backends.ray.gang import Part
-from gavel.backends.ray.protocol import ShardSeen
-from gavel.backends.ray.samples import take
 from gavel.types import JobId
 
 

@@ -14,7 +14,7 @@ from gavel.backends.checkpoints import (
 )
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
-from gavel.backends.ray.transfers import RemoteCheckpoints
+from gavel.backends.nodes.transfers import RemoteCheckpoints
 from gavel.config import Settings
 from gavel.errors import BackendUnavailable, GavelError, InvalidRequest
 from gavel.types import JobId

@@ -15,13 +15,13 @@ from gavel.backends.gang_files import job_files
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
 from gavel.backends.meeting import place_of_rank
-from gavel.backends.ray.checkpoint_fetch import CheckpointFetch
-from gavel.backends.ray.code_fetch import CodeFetches, CodeRefused
-from gavel.backends.ray.output_sync import OutputSync
-from gavel.backends.ray.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot, launch_of
-from gavel.backends.ray.samples import read_new
-from gavel.backends.ray.slots import environment_of
-from gavel.backends.ray.transfers import Transfers, is_url, store
+from gavel.backends.nodes.checkpoint_fetch import CheckpointFetch
+from gavel.backends.nodes.code_fetch import CodeFetches, CodeRefused
+from gavel.backends.nodes.devices import environment_of
+from gavel.backends.nodes.output_sync import OutputSync
+from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot, launch_of
+from gavel.backends.nodes.samples import read_new
+from gavel.backends.nodes.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
 from gavel.backends.tasks import NOT_STARTED
 from gavel.ports import LaunchGang
@@ -30,11 +30,11 @@ from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Wo
 LOG_BYTES_PER_ANSWER = 1 << 16
 REPORTS_PER_ANSWER = 256
 DETACHED = '"$@" &'
-NO_TASKS = "a job on a Ray cluster cannot launch tasks beside its ranks; give it more of them (scale_factor)"
+NO_TASKS = "a job on a cluster of nodes cannot launch tasks beside its ranks; give it more of them (scale_factor)"
 
 
 class DetachedGang(LocalGang):
-    """A gang whose supervisor is not a child of this process: Ray kills the children of a worker that it ends."""
+    """A gang whose supervisor is not a child of this process: what started its agent may kill those."""
 
     def start(self, launch: Mapping[str, Any], environment: Mapping[str, str]) -> int:
         """Start the supervisor through a shell that ends at once. Raises OSError, after which nothing runs."""

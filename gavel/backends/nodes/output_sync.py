@@ -19,9 +19,9 @@ from gavel.backends import machine
 from gavel.backends.gang import GangKey
 from gavel.backends.job_folder import content, entries, open_file
 from gavel.backends.machine import read_object
+from gavel.backends.nodes.remote_outputs import CHUNK_BYTES, RemoteFile, RemoteOutputs, is_inside
+from gavel.backends.nodes.transfers import Transfers
 from gavel.backends.preparation import POLL_S, locked
-from gavel.backends.ray.remote_outputs import CHUNK_BYTES, RemoteFile, RemoteOutputs, is_inside
-from gavel.backends.ray.transfers import Transfers
 from gavel.types import JobId
 
 STORE_EVERY_S = 30.0

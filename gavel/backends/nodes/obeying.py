@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import Enum
 
-from gavel.backends.ray.protocol import ShardLaunch, ShardWanted
+from gavel.backends.nodes.protocol import ShardLaunch, ShardWanted
 
 
 class Action(Enum):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from gavel.backends.code_copy import chunk_path, tree_path
-from gavel.backends.ray.protocol import CodeAsked, CodeGiven, Pack
+from gavel.backends.nodes.protocol import CodeAsked, CodeGiven, Pack
 from gavel.code_tree import digest_of, packed
 
 KEPT = 3  # packs; nodes that ask for the same ask at about the same time

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from gavel.backends.gang import GangKey
 from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.meeting import meeting_place
-from gavel.backends.ray.fleet import Fleet, NodeView
-from gavel.backends.ray.gang import Part, RayGang
-from gavel.backends.ray.protocol import Order, ShardLaunch, ShardWanted
-from gavel.backends.ray.shared_folder import SharedFolder
+from gavel.backends.nodes.fleet import Fleet, NodeView
+from gavel.backends.nodes.gang import NodesGang, Part
+from gavel.backends.nodes.protocol import Order, ShardLaunch, ShardWanted
+from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.types import GangState
 
 PORTS_PER_GANG = 2
@@ -42,7 +42,7 @@ class Forgetting:
     def __contains__(self, key: GangKey) -> bool:
         return key in self._ports
 
-    def add(self, gang: RayGang) -> None:
+    def add(self, gang: NodesGang) -> None:
         """Let the nodes of the gang forget it."""
         self._ports[gang.key] = {node: part.launch.ports for node, part in gang.parts.items()}
 
@@ -62,14 +62,14 @@ class Forgetting:
         return {key: nodes[node] for key, nodes in self._ports.items() if node in nodes}
 
 
-def ports_in_use(node: str, gangs: Iterable[RayGang], forgetting: Forgetting) -> set[int]:
+def ports_in_use(node: str, gangs: Iterable[NodesGang], forgetting: Forgetting) -> set[int]:
     """Return the ports that gangs have there. A node offers those of a gang that it has not started, too."""
     launched = [gang.parts[node].launch.ports for gang in gangs if node in gang.parts]
     return {port for ports in (*launched, *forgetting.on(node).values()) for port in ports}
 
 
 def parts_of(
-    gang: RayGang, fleet: Fleet, settings: LaunchSettings, in_use: Callable[[str], Collection[int]]
+    gang: NodesGang, fleet: Fleet, settings: LaunchSettings, in_use: Callable[[str], Collection[int]]
 ) -> dict[str, Part] | None:
     """Return the gang divided among its nodes; None if one of them cannot start anything now.
 
@@ -137,7 +137,7 @@ def order_to_node(
     )
 
 
-def shards_wanted(view: NodeView, gangs: Iterable[RayGang], forgetting: Forgetting) -> tuple[ShardWanted, ...]:
+def shards_wanted(view: NodeView, gangs: Iterable[NodesGang], forgetting: Forgetting) -> tuple[ShardWanted, ...]:
     """Return every shard that a node has to know; once sent, the node may hold the leases that they name."""
     node = view.node.name
     wanted = [_wanted(gang, gang.parts[node], view) for gang in gangs if node in gang.parts]
@@ -145,7 +145,7 @@ def shards_wanted(view: NodeView, gangs: Iterable[RayGang], forgetting: Forgetti
     return (*wanted, *gone)
 
 
-def _wanted(gang: RayGang, part: Part, view: NodeView) -> ShardWanted:
+def _wanted(gang: NodesGang, part: Part, view: NodeView) -> ShardWanted:
     if view.offset_s is not None and not gang.is_stopping and gang.lease_boottime_s > part.lease_boottime_s:
         part.lease_boottime_s = gang.lease_boottime_s
         part.lease_node_boottime_s = gang.lease_boottime_s + view.offset_s

@@ -1,4 +1,4 @@
-"""Parts of gangs on nodes that Ray has lost. They may still run, so no newer gang of the job starts yet.
+"""Parts of gangs on nodes that the cluster has lost. They may still run, so no newer gang of the job starts yet.
 
 A node that is cut off ends its gangs with their leases. Until then, or until the node is back and reports that it has
 ended them, a second gang of the job would run at the same time.
