@@ -1,7 +1,6 @@
 """The checkpoints of jobs at an fsspec URL, as the service shows them and hands them out."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from gavel.backends.checkpoint_retention import CHECKPOINT
 from gavel.backends.checkpoints import (
@@ -14,9 +13,10 @@ from gavel.backends.checkpoints import (
 )
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
+from gavel.backends.nodes.answering import answering
 from gavel.backends.nodes.transfers import RemoteCheckpoints
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, GavelError, InvalidRequest
+from gavel.errors import InvalidRequest
 from gavel.types import JobId
 
 
@@ -30,7 +30,7 @@ class StoredCheckpoints:
         """Return the job's checkpoints that are stored, the newest first."""
         if not JOB_ID.fullmatch(job_id):
             return ()
-        with _answering():
+        with answering("storage of checkpoints"):
             remote = RemoteCheckpoints(self._url)
             names = [name for name in remote.names(job_id) if CHECKPOINT.fullmatch(name)]
             folders = [_described(remote, job_id, name) for name in names]
@@ -50,7 +50,7 @@ class StoredCheckpoints:
         """
         if all(each.name != name for each in self.listing(job_id)):
             raise no_checkpoint(job_id, name)
-        with _answering():
+        with answering("storage of checkpoints"):
             remote = RemoteCheckpoints(self._url)
             sizes = remote.files(job_id, name)
         if len(sizes) >= ENTRIES_MAX:
@@ -62,16 +62,6 @@ def checkpoints_of(settings: Settings) -> Checkpoints | StoredCheckpoints:
     """Return the checkpoints of the service with these settings."""
     folder = settings.checkpoints_dir
     return StoredCheckpoints(settings.ray_checkpoint_dir) if folder is None else Checkpoints(folder)
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except GavelError:
-        raise
-    except Exception as problem:  # of whichever storage this is
-        raise BackendUnavailable(f"the storage of checkpoints does not answer: {problem}") from problem
 
 
 def _described(remote: RemoteCheckpoints, job_id: JobId, name: str) -> CheckpointFolder:

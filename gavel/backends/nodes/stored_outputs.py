@@ -1,17 +1,17 @@
 """The output files of jobs at an fsspec URL, as the service shows them, hands them out and deletes them."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
+from gavel.backends.nodes.answering import answering
 from gavel.backends.nodes.remote_outputs import RemoteOutputs, is_inside, outputs_url
 from gavel.backends.outputs import JobFile, Listing, Outputs, no_file
 from gavel.config import Settings
-from gavel.errors import BackendUnavailable, GavelError, NotFound
+from gavel.errors import NotFound
 from gavel.types import JobId
 
 
@@ -33,7 +33,7 @@ class StoredOutputs:
         """Return the files of a job that are stored; none if it has written nothing. Raises NotFound."""
         if not JOB_ID.fullmatch(job_id):
             raise NotFound(f"no job {job_id!r}")
-        with _answering():
+        with answering("storage of output files"):
             stored = RemoteOutputs(self._url).files(job_id)
         files = [
             JobFile(path=path, size_bytes=each.size_bytes, modified_at_s=each.modified_at_s)
@@ -45,7 +45,7 @@ class StoredOutputs:
         """Return a file. Raises NotFound, also for paths that lead elsewhere."""
         if not JOB_ID.fullmatch(job_id) or not is_inside(path):
             raise no_file(job_id, path)
-        with _answering():
+        with answering("storage of output files"):
             remote = RemoteOutputs(self._url)
             try:
                 file = remote.open(job_id, path)
@@ -56,7 +56,7 @@ class StoredOutputs:
     def clear(self, ended_before: Callable[[JobId, float], bool], kept_s: float) -> None:
         """Delete the files of jobs for which `ended_before(job_id, instant)` holds; the instant is `kept_s` ago."""
         before_s = time.time() - kept_s
-        with _answering():
+        with answering("storage of output files"):
             remote = RemoteOutputs(self._url)
             for job_id in remote.jobs():
                 if JOB_ID.fullmatch(job_id) and ended_before(job_id, before_s):
@@ -72,13 +72,3 @@ def outputs_of(settings: Settings) -> Outputs | StoredOutputs:
 def outputs_place(settings: Settings) -> str:
     """Return the folder of all jobs' output folders, or its URL if checkpoints are at one."""
     return str(settings.outputs_dir or outputs_url(settings.ray_checkpoint_dir))
-
-
-@contextmanager
-def _answering() -> Iterator[None]:
-    try:
-        yield
-    except GavelError:
-        raise
-    except Exception as problem:  # of whichever storage this is
-        raise BackendUnavailable(f"the storage of output files does not answer: {problem}") from problem
