@@ -16,25 +16,10 @@ from gavel.config import Settings
 from gavel.simulator.rules import DECIDING, ESTIMATING, LOSING
 from gavel.store import codec
 from gavel.types import JobSpec
+from workloads.traces.history import COPIED
 from workloads.traces.job import TraceJob
 
-SPEC = (
-    "kind",
-    "user",
-    "tier",
-    "total_steps",
-    "name",
-    "scale_factor",
-    "weight",
-    "deadline_at_s",
-    "preemptible",
-    "cpu_cores",
-    "memory_bytes",
-    "accelerator_types",
-    "accelerator_memory_bytes",
-    "node_labels",
-    "priority",
-)
+SPEC = (*COPIED, "deadline_at_s")
 """Fields of a job's specification that are stored."""
 KEPT = (*DECIDING, *ESTIMATING, *LOSING, "policy_dir", "solve_time_limit_s")
 
