@@ -57,7 +57,7 @@ def three_decisions(now_s: float, epoch_s: float = 3600.0) -> Iterator[Autopilot
         )
 
 
-def keep(store: SqlStore, *decisions: AutopilotDecision) -> None:
-    """Store decisions as the leader does."""
+def keep(store: SqlStore, *decisions: AutopilotDecision, question: bytes = b"") -> None:
+    """Store decisions as the leader does, each with this question."""
     for each in decisions:
-        store.autopilot.add(each, b"", b"", keep_questions=20)
+        store.autopilot.add(each, question, b"", keep_questions=20)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from gavel.mechanism.planning.lengths import ASSUMED_S
 
@@ -57,6 +56,8 @@ class LengthModel:
         least_s = max(attained_s * (1 + BEYOND), 1e-6)
         if deviation == 0:
             return max(float(np.exp(mean)), least_s)
+        from scipy.special import ndtr, ndtri  # only a process that decides needs it
+
         lowest = float(ndtr((np.log(attained_s) - mean) / deviation)) if attained_s > 0 else 0.0
         quantile = min(lowest + uniform * (1 - lowest), 1 - 1e-12)
         return max(float(np.exp(mean + deviation * ndtri(quantile))), least_s)

@@ -18,11 +18,13 @@ from schemathesis.config import SchemathesisConfig
 
 from api.app import PARTS
 from api.schemas import JobSubmit
+from gavel.autopilot.stored import pack
 from gavel.config import OidcSettings
 from gavel.types import InfeasibleType, JobState, NodeStatus, Operation, OperationState, Reason
 from tests.api.conftest import NOW_S, Service, serve
 from tests.api.rounds import a_record
 from tests.api.test_operations import a_scheduler
+from tests.autopilot.test_decision import a_question
 from tests.autopilot_history import keep, three_decisions
 from tests.client.test_worktree import git
 from tests.git_server import git_server
@@ -148,7 +150,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
         user="ann", kind="mlp", scale_factor=1, accelerator_type="fast", evidence="e", job_id=job_id, at_s=NOW_S
     )
     service.change(job, round=a_record([], {}), nodes=(NodeStatus(name="gold"),), infeasible=(mark,))
-    keep(service.store, *three_decisions(NOW_S))
+    keep(service.store, *three_decisions(NOW_S), question=pack(a_question()))
     for folder in ("outputs", "checkpoints"):
         place = service.settings.state_dir / folder / job_id / "1-1"
         place.mkdir(parents=True)
