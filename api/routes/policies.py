@@ -10,7 +10,7 @@ from api.access.auth import AnyCaller, OperatorOnly
 from api.http.errors import documented
 from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.schemas import PolicyList, PolicyView
-from api.schemas.fields import Request, example
+from api.schemas.fields import CompositionText, Request, example
 from api.schemas.operations import OperationView
 from api.services import ServicesDep
 from gavel.config import Settings
@@ -25,8 +25,7 @@ class PolicyPut(Request):
 
     model_config = example(policy="max_min_fairness?water_filling=true")
 
-    policy: str | None = Field(
-        max_length=200,
+    policy: CompositionText | None = Field(
         description="A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the "
         "policy of the settings again.",
     )

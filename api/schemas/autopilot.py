@@ -1,13 +1,12 @@
 """The autopilot: what is set, what is in force and why, and its decisions (docs/autopilot.md)."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from api.schemas.fields import TEXT_PATTERN, Request, View, example
+from api.schemas.fields import CompositionText, Request, View, example
 from gavel.types.autopilot import EPOCH_LEAST_S, EPOCH_MOST_S
 
-CompositionText = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=300)]
 Mode = Literal["off", "advise", "auto", "pin"]
 
 

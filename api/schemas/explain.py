@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from api.schemas.fields import TYPE_PATTERN, Name, Request, TypeName, View, example
+from api.schemas.fields import TYPE_PATTERN, CompositionText, Name, Request, TypeName, View, example
 from api.schemas.jobs import JobSubmit
 from api.schemas.people import TierPut
 from gavel.types import Reason
@@ -89,7 +89,9 @@ class WhatIf(Request):
         policy="max_min_fairness", nodes_added=[{"count": 2, "accelerator_type": "a100", "workers": 8}]
     )
 
-    policy: str | None = Field(None, max_length=200, description="A name of `GET /v1/policies`, with ?parameters.")
+    policy: CompositionText | None = Field(
+        None, description="A name of `GET /v1/policies`, with ?parameters and /parts."
+    )
     tiers: list[TierPreview] = Field(default_factory=list, max_length=100)
     nodes_gone: list[NodeName] = Field(default_factory=list, max_length=1000)
     nodes_added: list[NodesAdded] = Field(default_factory=list, max_length=100)

@@ -26,6 +26,9 @@ Kind = Annotated[str, StringConstraints(pattern=KIND_PATTERN, max_length=127)]
 
 TypeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)]
 
+CompositionText = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=300)]
+"""POLICY?parameter=value/PART=VALUE."""
+
 Argument = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)]
 
 ArgumentName = Annotated[str, StringConstraints(pattern=r"^[-+~]*[A-Za-z0-9][-_.A-Za-z0-9]*$", max_length=63)]

@@ -201,7 +201,7 @@ class TierPreview(TypedDict):
 class WhatIf(TypedDict):
     """What to try on the live state; what is left out stays as it is."""
 
-    policy: NotRequired[str | None]  # A name of `GET /v1/policies`, with ?parameters.
+    policy: NotRequired[str | None]  # A name of `GET /v1/policies`, with ?parameters and /parts.
     tiers: NotRequired[Sequence[TierPreview]]
     nodes_gone: NotRequired[Sequence[str]]
     nodes_added: NotRequired[Sequence[NodesAdded]]

@@ -13,7 +13,7 @@ from gavel.backends.checkpoints import (
 )
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
-from gavel.backends.nodes.answering import answering
+from gavel.backends.nodes.storage_errors import answering
 from gavel.backends.nodes.transfers import RemoteCheckpoints
 from gavel.config import Settings
 from gavel.errors import InvalidRequest

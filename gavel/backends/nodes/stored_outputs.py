@@ -7,8 +7,8 @@ from typing import BinaryIO
 
 from gavel.backends.folder import JOB_ID
 from gavel.backends.job_folder import ENTRIES_MAX
-from gavel.backends.nodes.answering import answering
 from gavel.backends.nodes.remote_outputs import RemoteOutputs, is_inside, outputs_url
+from gavel.backends.nodes.storage_errors import answering
 from gavel.backends.outputs import JobFile, Listing, Outputs, no_file
 from gavel.config import Settings
 from gavel.errors import NotFound
