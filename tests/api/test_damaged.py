@@ -12,7 +12,8 @@ from api.access.auth import SESSION_COOKIE
 from api.dashboard.pages import PAGES
 from gavel.types import Scope
 from tests.api.conftest import Service
-from tests.api.test_access import BODIES, MATRIX, PROGRAM, status_of
+from tests.api.access_matrix import BODIES, MATRIX, PROGRAM
+from tests.api.test_access import status_of
 from tests.sessions import a_session
 
 TABLES = ("jobs", "rounds", "documents", "tiers", "users", "events", "audit", "operations", "counters", "tokens")
