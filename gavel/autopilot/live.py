@@ -26,10 +26,10 @@ from gavel.policies.registry import load
 from gavel.simulator.active import Active
 from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
-from gavel.simulator.report import JobResult, completed_rho, row_of
+from gavel.simulator.report import JobResult, cost_usd, row_of
 from gavel.simulator.what_if import Live, Undecided, undecided
 from gavel.simulator.world_state import WorldState
-from gavel.types import SECONDS_PER_HOUR, Job, JobId, worker_s_of
+from gavel.types import Job, JobId
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting
 from workloads.traces.job import TraceJob
 
@@ -38,8 +38,8 @@ from workloads.traces.job import TraceJob
 class Frozen:
     """The service at the instant of a decision. `ended`: the jobs that ended last, by their submission.
 
-    `earlier`: decisions of the last day at least, newest first; `question` and `memory` are those of the newest one,
-    empty if there is none.
+    `earlier`: decisions, newest first, all those of the last hour among them; `question` and `memory` are those of the
+    newest one, empty if there is none.
     """
 
     live: Live
@@ -227,16 +227,14 @@ def _past(frozen: Frozen, moment: _Moment, choices: Portfolio, memory: Memory | 
 def _row(job: Job, rate: float, place: int, origin_s: float, prices: Mapping[str, float]) -> JobResult:
     """Return the line of a job that has ended, however it did."""
     ended_at_s = job.finished_at_s or origin_s
-    costs = (held_s * prices.get(name, 0.0) for name, held_s in worker_s_of(job).items())
     return replace(
         row_of(job),
         id=str(place),
         jct_s=ended_at_s - job.submitted_at_s,
-        rho=completed_rho(job),
         submitted_at_s=job.submitted_at_s - origin_s,
         finished_at_s=ended_at_s - origin_s,
         fastest_s=job.steps_done / rate,
-        cost_usd=sum(costs) / SECONDS_PER_HOUR,
+        cost_usd=cost_usd(job, prices),
     )
 
 

@@ -17,12 +17,12 @@ from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.envy import Envy, mean_speed
 from gavel.simulator.oracle import OracleThroughputs
 from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
-from gavel.simulator.report import JobResult, row_of
+from gavel.simulator.report import JobResult, cost_usd, row_of
 from gavel.simulator.rows import Rows
 from gavel.simulator.simulation import LEASE_GRACE_S, World
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
-from gavel.types import SECONDS_PER_HOUR, FloatArray, Job, RoundRecord, mean_workers_held, worker_s_of
+from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held, worker_s_of
 from workloads.traces.job import TraceJob
 
 
@@ -156,6 +156,6 @@ class DrivenWorld:
             fastest_s=(job.total_steps or job.steps_done) / max(rates),
             lost_s=job.attempt * cost_s,
             packed_s=sum(job.shared_s.values()),
-            cost_usd=sum(self._prices[name] * seconds / SECONDS_PER_HOUR for name, seconds in worker_s_of(job).items()),
+            cost_usd=cost_usd(job, self._prices),
             deadline_at_s=spec.deadline_at_s,
         )

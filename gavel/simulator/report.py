@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.finish_time import finish_time_fairness
-from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState, worker_s_of
+from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, JobState, worker_s_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,12 @@ def row_of(job: Job) -> JobResult:
         rounds=dict(job.rounds_received),
         preemptions=job.preemptions,
     )
+
+
+def cost_usd(job: Job, price_usd_per_hour: Mapping[AcceleratorType, float]) -> float:
+    """Return what the workers that the job has held cost, at the prices of their types; a type without one is free."""
+    held = worker_s_of(job).items()
+    return sum(price_usd_per_hour.get(name, 0.0) * seconds for name, seconds in held) / SECONDS_PER_HOUR
 
 
 def completion_time_s(job: Job) -> float | None:
