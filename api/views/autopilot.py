@@ -14,12 +14,13 @@ from api.schemas.autopilot import (
 )
 from gavel.autopilot.goals import MEASURES
 from gavel.autopilot.regret import regrets
+from gavel.autopilot.schedule import OF_AN_HOUR, attempts_of, circumstances, next_decision
 from gavel.config import Settings
 from gavel.ports import Snapshot
 from gavel.types import SECONDS_PER_HOUR, Cluster
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting, CompositionScore
 
-LOOKED_AT = 200  # decisions, the newest ones, that the state of the autopilot is made of
+LOOKED_AT = OF_AN_HOUR  # decisions, the newest ones, that the state of the autopilot is made of
 
 
 def setting_view(setting: AutopilotSetting) -> AutopilotSettingView:
@@ -115,7 +116,6 @@ def autopilot_view(
     snapshot: Snapshot, cluster: Cluster, settings: Settings, decisions: Sequence[AutopilotDecision], now_s: float
 ) -> AutopilotView:
     """Return what the autopilot does; `decisions` are the newest ones, newest first."""
-    from gavel.autopilot.schedule import attempts_of, circumstances, next_decision
     from gavel.autopilot.setting import candidates
 
     now = circumstances(snapshot, cluster)

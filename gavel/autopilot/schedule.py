@@ -10,6 +10,7 @@ from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSet
 
 CPU_PART = 0.10  # of one core, over an hour
 QUEUE_CHANGE = 0.25  # of the jobs at the last decision
+OF_AN_HOUR = 400  # decisions: those of an hour are not more, as each takes about a second of CPU time at the least
 EARLY_PART = 1 / 8  # of an epoch that has to pass before a change is decided on
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from gavel.autopilot.composition import spelling
 from gavel.autopilot.live import Frozen, Thought, think
-from gavel.autopilot.schedule import attempts_of, circumstances, next_decision
+from gavel.autopilot.schedule import OF_AN_HOUR, attempts_of, circumstances, next_decision
 from gavel.autopilot.setting import candidates
 from gavel.config import Settings
 from gavel.errors import GavelError
@@ -27,7 +27,6 @@ from gavel.types.autopilot import AutopilotDecision, AutopilotMode
 
 LOOK_EVERY_S = 2.0
 FAILED_MOST = 3  # decisions in a row, after which the safe composition is put in force
-OF_AN_HOUR, OF_A_DAY = 20, 200  # earlier decisions that are looked at: more cost too much CPU time to be that many
 ENDED = 500  # jobs whose lengths are learned from, the last ones submitted of those that have ended
 PAGE = 200
 KEEP_QUESTIONS = 20
@@ -61,10 +60,10 @@ class Autopilot:
         if not snapshot.jobs:
             return
         now = circumstances(snapshot, self._store.cluster())
-        attempts = attempts_of(self._store.autopilot.decisions(limit=OF_AN_HOUR), now)
-        if next_decision(now, attempts, now_s, self._began_s).at_s > now_s:
-            return
-        earlier = self._store.autopilot.decisions(limit=OF_A_DAY)
+        for limit in (1, OF_AN_HOUR):  # the newest one alone says nearly always that nothing is due
+            earlier = self._store.autopilot.decisions(limit=limit)
+            if next_decision(now, attempts_of(earlier, now), now_s, self._began_s).at_s > now_s:
+                return
         thought = self._thought(snapshot, earlier, now_s)
         if self._is_over.is_set():
             return
@@ -109,7 +108,7 @@ class Autopilot:
             live=live_of(self._store, snapshot, self._settings, now_s),
             ended=self._ended(),
             setting=snapshot.autopilot,
-            number=newest.number + 1 if newest else 0,
+            number=_next_number(earlier),
             earlier=tuple(earlier),
             question=store.question(newest.number) if newest and newest.has_question else b"",
             memory=store.experience(),
@@ -137,7 +136,7 @@ class Autopilot:
         falls_back = setting.mode is AutopilotMode.AUTO and len(before) == FAILED_MOST - 1 and all(before)
         reason = f"{FAILED_MOST} decisions in a row failed: the safe composition is in force until one succeeds"
         return AutopilotDecision(
-            number=earlier[0].number + 1 if earlier else 0,
+            number=_next_number(earlier),
             at_s=now_s,
             mode=setting.mode,
             goal=setting.goal,
@@ -148,3 +147,7 @@ class Autopilot:
             is_followed=falls_back and safe != in_force,
             failure=why,
         )
+
+
+def _next_number(earlier: Sequence[AutopilotDecision]) -> int:
+    return earlier[0].number + 1 if earlier else 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gavel.autopilot.live import Frozen, think
+from gavel.autopilot.schedule import circumstances
 from gavel.autopilot.stored import unpack
 from gavel.clock import ManualClock
 from gavel.config import Settings
@@ -139,6 +140,27 @@ def test_a_decision_is_made_once_and_then_after_an_epoch(
     pilot.look()
     assert newest(store).number == 1
     assert dict(newest(store).replayed).keys() == {"fifo", "max_min_fairness"} and newest(store).actual is not None
+
+
+def test_many_cheap_decisions_take_no_more_of_an_hour_than_a_few_dear_ones(
+    store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred of 4 s are more than a tenth of an hour: the next one waits, though each of the last was cheap."""
+    monkeypatch.setattr(autopilot, "timed", raises)
+    now = circumstances(store.snapshot(), store.cluster())
+    for number in range(100):
+        made = AutopilotDecision(
+            number=number, at_s=clock.now_s(), mode=AutopilotMode.AUTO, goal="mean_jct", seed=0, incumbent="fifo",
+            chosen="fifo", reason="", cpu_s=4.0, setting=now.setting, workers=now.workers, jobs=now.jobs,
+        )  # fmt: skip
+        store.autopilot.add(made, b"", b"", keep_questions=1)
+        clock.advance(5.0)
+    clock.advance(100.0)
+    Autopilot(store, settings, clock).look()
+    assert newest(store).number == 99
+    clock.advance(3600.0)
+    Autopilot(store, settings, clock).look()
+    assert newest(store).number == 100
 
 
 @pytest.mark.parametrize("mode", [AutopilotMode.OFF, AutopilotMode.PIN])
