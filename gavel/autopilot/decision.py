@@ -247,11 +247,16 @@ def _chosen(question: Question, race: _Race, scores: Sequence[CompositionScore])
     cost = float(race.costs(race.incumbent).mean())
     breaks = not scores[race.incumbent].keeps_limits
     if not breaks and not question.rule.is_clear(race.gain(row), cost, best.preference * cost):
-        return (
-            own,
-            f"{best.composition} would gain {100 * best.gain:.1f} % +- {100 * best.error:.1f}, which is not clear",
-        )
+        return own, _unclear(best)
     if refusal := question.rule.refusal(question.switched_at_s, question.state.at_s):
         return own, refusal
     why = "and the one in force breaks a limit" if breaks else f"tried on {best.futures} futures"
     return best.composition, f"it gains {100 * best.gain:.1f} % +- {100 * best.error:.1f} over {own}, {why}"
+
+
+def _unclear(best: CompositionScore) -> str:
+    """Return why the best of the others is not used."""
+    percent = f"{100 * abs(best.gain):.1f} % +- {100 * best.error:.1f}"
+    if best.gain > 0:
+        return f"{best.composition} would gain {percent}, which is not clear"
+    return f"no other composition gains: {best.composition}, the best of them, would cost {percent} more"

@@ -11,8 +11,8 @@ import pytest
 from api.access.auth import SESSION_COOKIE
 from api.dashboard.pages import PAGES
 from gavel.types import Scope
-from tests.api.conftest import Service
 from tests.api.access_matrix import BODIES, MATRIX, PROGRAM
+from tests.api.conftest import Service
 from tests.api.test_access import status_of
 from tests.sessions import a_session
 

@@ -28,13 +28,14 @@ int nvmlDeviceGetMemoryInfo(void *device, unsigned long long *memory) {
 
 
 class Recorded:
-    """Plays readings of two devices; the second one cannot be read."""
+    """Plays readings of two devices, once `begins` is set; the second one cannot be read."""
 
     def __init__(self) -> None:
         self.readings: Iterator[Reading] = iter([Reading(0.2, 5 << 30), Reading(0.6, 6 << 30)])
-        self.is_over = threading.Event()
+        self.begins, self.is_over = threading.Event(), threading.Event()
 
     def read(self, device: str) -> Reading | None:
+        assert self.begins.wait(60)
         reading = next(self.readings, None) if device == "GPU-a" else None
         if device == "GPU-a" and reading is None:
             self.is_over.set()
@@ -54,6 +55,7 @@ def test_a_sample_has_the_mean_since_the_last_one_and_the_newest_memory(tmp_path
         str(utilization_path(tmp_path / "j.log")), 1, AcceleratorSampler({0: "GPU-a", 1: "GPU-b"}, lambda: driver)
     )
     sampler.look({0: 1, 1: 1})
+    driver.begins.set()  # not before: the first look would have the readings
     assert driver.is_over.wait(60)
     sampler.look({0: 1, 1: 1})
     first, other, second, last = read_utilization(tmp_path / "j.log")
