@@ -252,8 +252,10 @@ def serving(content: bytes) -> Iterator[tuple[str, Event, list[int]]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            # Both ends: a connection that another test has ended may have had the same port towards another server.
+            ends = (self.client_address[1], http.server_port)
             lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-            uids.extend(int(line[7]) for line in lines if int(line[1].partition(":")[2], 16) == self.client_address[1])
+            uids.extend(int(line[7]) for line in lines if tuple(map(port_of, line[1:3])) == ends)
             gate.wait(30)
             self.send_response(200)
             self.send_header("ETag", '"1"')
@@ -272,6 +274,10 @@ def serving(content: bytes) -> Iterator[tuple[str, Event, list[int]]]:
     http.shutdown()
     http.server_close()
     thread.join()
+
+
+def port_of(address: str) -> int:
+    return int(address.partition(":")[2], 16)
 
 
 def test_a_user_for_whom_there_is_no_uid_has_no_job_started(cluster: LocalHarness) -> None:
