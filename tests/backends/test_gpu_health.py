@@ -76,8 +76,8 @@ def test_a_driver_that_names_no_recovery_action_says_the_rest(tmp_path: Path, mo
     """The field came with release 570; before it uncorrected errors, heat and power are known all the same."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     program, answer = tmp_path / "nvidia-smi", FINE.replace("GPU-1, 0", "GPU-1, 2")
-    known = ",".join(FIELDS[:-1])
-    program.write_text(f'#!/bin/sh\n[ "$1" = "--query-gpu={known}" ] || exit 2\nprintf "%s" "{answer}"\n')
+    older = ",".join(FIELDS[:-1])
+    program.write_text(f'#!/bin/sh\n[ "$1" = "--query-gpu={older}" ] || exit 2\nprintf "%s" "{answer}"\n')
     program.chmod(0o700)
     assert {worker: text[:9] for worker, text in GpuHealth(GPUS).now().items()} == {"g-0": "it has 2 "}
 
