@@ -74,6 +74,7 @@ def put_tier(
             max_jobs=body.max_jobs,
             accelerator_hours_per_month=body.accelerator_hours_per_month,
             budget_usd_per_month=body.budget_usd_per_month,
+            non_preemptible_workers=body.non_preemptible_workers,
             parent=body.parent,
         )
         expected = before.version if before else None

@@ -30,7 +30,9 @@ class TierPut(Request):
         description="Hours on slower types count less, in proportion to the job's speed there; null: no limit.",
     )
     budget_usd_per_month: float | None = Field(None, ge=0, le=1e9, description="By the workers' prices.")
-
+    non_preemptible_workers: int | None = Field(
+        None, ge=0, le=10**6, description="Workers that jobs which may not be preempted hold together; null: no limit."
+    )
     parent: Name | None = Field(
         None, description="The tier that this one is below, and shares with; null: the cluster."
     )
@@ -55,6 +57,7 @@ class TierView(View):
     max_jobs: int | None
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
+    non_preemptible_workers: int | None
     parent: str | None
     version: int
 

@@ -105,6 +105,7 @@ class ControlGroup:
 
     def __init__(self, name: str, memory_bytes: int, cpu_cores: int, offered: Mapping[str, Hierarchy]) -> None:
         self.memory_bytes = memory_bytes
+        self.limits_memory = bool(memory_bytes) and "memory" in offered
         wanted = [each for each, amount in zip(CONTROLLERS, (memory_bytes, cpu_cores), strict=True) if amount]
         places = [offered[each] for each in (*wanted, PROCESSES) if each in offered]
         self._groups = {f"{each.parent}/{name}": each for each in places}
@@ -175,6 +176,12 @@ def _limit(folder: str, controller: str, version: int, amount: int) -> None:
 def _write(path: str, text: str) -> None:
     with open(path, "w", encoding="ascii") as file:
         file.write(text)
+
+
+def memory_of(launch: Mapping[str, Any]) -> int:
+    """Return the bytes of memory that a gang may have on this node; 0: any."""
+    of_a_rank = (launch.get("limits") or {"memory_bytes": 0})["memory_bytes"]
+    return len(launch["ranks"]) * int(of_a_rank)
 
 
 def group_of(launch: Mapping[str, Any], directory: str) -> ControlGroup | None:

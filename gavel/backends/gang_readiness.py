@@ -65,7 +65,10 @@ class Readiness:
         python = self._launch.get("python", "")
         if python and not os.access(python, os.X_OK):
             node = self._launch["ranks"][0]["env"]["GAVEL_NODE"]
-            self.not_started = f"the interpreter {python} is not on node {node}; name one that is there (--python)"
+            self.not_started = (
+                f"the interpreter {python} is not on node {node}, or the service's user may not run it there;"
+                " name one that it may (--python)"
+            )
         if self._launch.get("image"):
             from gavel.backends.containers import missing_command
 

@@ -19,7 +19,9 @@ FIELDS = (
     "ecc.errors.uncorrected.volatile.total",
     "clocks_throttle_reasons.hw_thermal_slowdown",
     "clocks_throttle_reasons.hw_power_brake_slowdown",
+    "gpu_recovery_action",  # last: drivers before release 570 do not know it
 )
+NO_ACTION = ("", "None", "[N/A]", "N/A")
 
 
 class GpuHealth:
@@ -92,9 +94,14 @@ def problems_of(printed: str, devices: Iterable[str]) -> dict[str, str]:
 def _problem(row: Sequence[str] | None) -> str:
     if row is None:
         return lost("nvidia-smi")
-    errors, heat, power = row
+    errors, heat, power, action = row
     if errors.isdigit() and int(errors):
         return memory_errors(int(errors))
+    if action not in NO_ACTION:
+        return (
+            f"its driver asks for `{action[:40]}` after an error of the GPU: the kernel's log names it (`NVRM: Xid`);"
+            " it is used again when that is done"
+        )
     if heat == "Active":
         return "it is slowed down by heat: look at its cooling; it is used again when it has cooled down"
     if power == "Active":
@@ -115,7 +122,7 @@ def _run() -> str:
     Its exit code says only that something is wrong with one of them. Raises OSError, SubprocessError.
     """
     program, printed = shutil.which("nvidia-smi") or "nvidia-smi", ""
-    for fields in (FIELDS, FIELDS[:1]):
+    for fields in (FIELDS, FIELDS[:-1], FIELDS[:1]):
         query = [program, f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
         done = subprocess.run(
             query, capture_output=True, text=True, check=False, timeout=ANSWER_LIMIT_S, stdin=subprocess.DEVNULL

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if __name__ == "__main__":  # run by path with -I: find the package from this file's folder
     sys.path.append(__file__.removesuffix("gavel/backends/supervisor.py"))
 
-from gavel.backends.control_groups import ControlGroup, group_of
+from gavel.backends.control_groups import ControlGroup, group_of, memory_of
 from gavel.backends.gang_lease import Lease
 from gavel.backends.gang_readiness import Readiness
 from gavel.backends.lease_rules import is_preemption
@@ -32,6 +32,7 @@ from gavel.backends.machine import (
     write_json,
 )
 from gavel.backends.meeting import reserve_meeting_place
+from gavel.backends.memory_watch import MemoryWatch
 from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
 from gavel.backends.processes import Begin, Process, begin, start_ranks, start_task
@@ -73,6 +74,8 @@ class Supervisor:
         self._lost = ""
         self._quota = OutputQuota(self._launch.get("outputs", ""), self._launch.get("output_bytes", 0))
         self._over_quota = ""
+        self._memory = MemoryWatch(0)
+        self._over_memory = ""
         self._sampler = sampler_of(self._launch)
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
@@ -122,6 +125,8 @@ class Supervisor:
         launch = {**self._launch, "ranks": ranks}
         try:
             self._group = self._warm.group if self._warm else group_of(self._launch, self._directory)
+            if not (self._group and self._group.limits_memory):
+                self._memory = MemoryWatch(memory_of(self._launch))
             with self._in_group():
                 self._enter_sandbox()
                 self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
@@ -271,6 +276,9 @@ class Supervisor:
         if not self._ending and (problem := self._quota.problem()):
             self._over_quota = problem
             self._begin_ending("outputs")
+        if not self._ending and (problem := self._memory.problem()):
+            self._over_memory, self._ending = problem, "memory"
+            self._kill_at_boottime_s = 0.0  # nobody knows how fast it grows
         if self._ending and self._launch.get("image"):
             self._end_programs()
         has_ranks = any(rank.exit_code is None for rank in self._ranks)
@@ -314,6 +322,8 @@ class Supervisor:
         rank, code = self._failure or (0, 0)
         if self._over_quota:
             return "exited", code or 1, self._over_quota
+        if self._over_memory:
+            return "exited", code or -signal.SIGKILL, f"rank {rank} was killed: {self._over_memory}"
         if self._failure is None:
             return "exited", 0, ""
         if self._is_preempted:

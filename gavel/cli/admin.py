@@ -49,6 +49,9 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     max_jobs: Annotated[int | None, typer.Option(min=0, help="Unfinished jobs.")] = None,
     hours: Annotated[float | None, typer.Option(help="Accelerator hours a month, at each job's best speed.")] = None,
     budget: Annotated[float | None, typer.Option(help="USD a month, by the workers' prices.")] = None,
+    non_preemptible_workers: Annotated[
+        int | None, typer.Option(min=0, help="Workers that jobs which may not be preempted hold together.")
+    ] = None,
     parent: Annotated[str | None, typer.Option(help="The tier that this one is below; '' for none.")] = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="Drop the limits that no option names.")] = False,
     as_json: Json = False,
@@ -62,7 +65,12 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
         "cap": cap,
         "default_priority": priority,
     }
-    limits = {"max_jobs": max_jobs, "accelerator_hours_per_month": hours, "budget_usd_per_month": budget}
+    limits = {
+        "max_jobs": max_jobs,
+        "accelerator_hours_per_month": hours,
+        "budget_usd_per_month": budget,
+        "non_preemptible_workers": non_preemptible_workers,
+    }
     with connect() as client:
         stored = next((tier for tier in client.tiers() if tier["name"] == name), None)
         kept = named | {"parent": None} | ({} if unlimited else limits)

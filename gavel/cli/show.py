@@ -221,8 +221,9 @@ def tiers(items: Iterable[Tier]) -> Rows:
             "JOBS",
             "HOURS/MONTH",
             "USD/MONTH",
+            "NON-PREEMPTIBLE",
         ),
-        spare=("PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
+        spare=("NON-PREEMPTIBLE", "PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
     )
     for depth, each in _tree(list(items)):
         limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
@@ -235,6 +236,7 @@ def tiers(items: Iterable[Tier]) -> Rows:
             f"{each['cap']:.0%}",
             str(each["default_priority"]),
             *map(_limit, limits),
+            _limit(each["non_preemptible_workers"]),
         )
     return table
 

@@ -194,6 +194,8 @@ class TierPreview(TypedDict):
     # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
     accelerator_hours_per_month: NotRequired[float | None]
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
+    # Workers that jobs which may not be preempted hold together; null: no limit.
+    non_preemptible_workers: NotRequired[int | None]
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
     name: str
 
@@ -221,6 +223,8 @@ class TierPut(TypedDict):
     # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
     accelerator_hours_per_month: NotRequired[float | None]
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
+    # Workers that jobs which may not be preempted hold together; null: no limit.
+    non_preemptible_workers: NotRequired[int | None]
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
 
 

@@ -27,6 +27,7 @@ from gavel.types.people import OPERATOR
 __all__ = ["Finding", "findings"]
 
 LOW_DISK_BYTES = 5 * 10**9
+WATCHED = "a gang that outgrows the memory it asked for is ended when that is seen, and only its workers' cores bind it"
 
 
 def findings(settings: Settings) -> Iterator[Finding]:
@@ -148,7 +149,7 @@ def _leftovers(isolation: str, groups: Mapping[str, Hierarchy]) -> Finding:
 def _limits(groups: Mapping[str, Hierarchy]) -> Finding:
     """Return whether jobs are held to the memory and the cores that they ask for."""
     if problem := problem_of_limits(groups):
-        return Finding(about="limits", verdict="note", text=f"what jobs ask for is no limit to them: {problem}")
+        return Finding(about="limits", verdict="note", text=f"{WATCHED}: {problem}")
     named = ", ".join(
         f"{name} by control groups of version {each.version}"
         for name, each in sorted(groups.items())

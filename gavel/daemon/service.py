@@ -138,6 +138,7 @@ def _run(services: "Services", listener: socket.socket) -> None:
     import uvicorn
 
     from api.app import create_app
+    from api.http.half_sent import TimedRequests
     from gavel.daemon.telemetry import tracing
 
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -146,6 +147,7 @@ def _run(services: "Services", listener: socket.socket) -> None:
     with tracing(settings.telemetry_url) as traces:
         config = uvicorn.Config(
             create_app(services, traces),
+            http=TimedRequests,
             log_config=None,
             access_log=False,
             lifespan="off",

@@ -31,6 +31,7 @@ from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
+from gavel.mechanism.planning.non_preemptible import limit
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
     Changes,
@@ -192,6 +193,7 @@ class Driver:
         tick.held = admission_holds.held_of(tick.index, tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s)
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
         tick.wanting = ruled_out(tick.index.serving(tick.held, tick.now_s), tick.infeasible)
+        limit(tick, self._layout)
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)

@@ -35,8 +35,9 @@ class Scenario:
     `switch_cost_s`: seconds that each start of a gang costs before its first step, by job kind (key `""`: all other
     kinds). `colocated`: steps/s of a gang that shares its workers with another (None: gangs never share).
 
-    Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others. A tier
-    may have a monthly limit. `is_estimated`: throughputs are hidden from the service, which has to measure them.
+    Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others. A tier may have a monthly
+    limit, or one of workers that stay. `is_estimated`: throughputs are hidden from the service, which has to measure
+    them.
     `outages`: nodes go away and come back; what gangs did there since their last checkpoint is lost.
     """
 
@@ -56,7 +57,10 @@ class Scenario:
     @property
     def needs_service(self) -> bool:
         """Return True if the lean simulation cannot run it."""
-        has_quota = any(tier.accelerator_hours_per_month or tier.budget_usd_per_month for tier in self.tiers)
+        has_quota = any(
+            tier.accelerator_hours_per_month or tier.budget_usd_per_month or tier.non_preemptible_workers is not None
+            for tier in self.tiers
+        )
         is_whole = self.needs_driver or self.is_estimated or bool(self.outages)
         return is_whole or has_quota or self.settings.minimum_run_s > 0
 

@@ -17,8 +17,9 @@ class Tier:
 
     `guarantee` and `cap` are fractions of every accelerator type, in [0, 1]: what the tier can always reach, and what
     it does not exceed over time. `default_priority` is that of jobs that state none, and the most a user may state.
-    `max_jobs` are unfinished ones. Accelerator hours count relative to the job's fastest type; both monthly limits run
-    from the first of a month, UTC.
+    `max_jobs` are unfinished ones. `non_preemptible_workers` are those that its jobs which may not be preempted, and
+    those of the tiers below, hold together. Accelerator hours count relative to the job's fastest type; both monthly
+    limits run from the first of a month, UTC.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Tier:
     max_jobs: int | None = None
     accelerator_hours_per_month: float | None = None
     budget_usd_per_month: float | None = None
+    non_preemptible_workers: int | None = None
     parent: str | None = None
     version: int = 1
 

@@ -24,6 +24,7 @@ class Reason(StrEnum):
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
     LOW_DISK = "LowDisk"
     DISK_BUDGET_EXCEEDED = "DiskBudgetExceeded"
+    NON_PREEMPTIBLE_LIMIT = "NonPreemptibleLimit"
     TOO_MANY_JOBS = "TooManyJobs"
     NO_MATCHING_TYPE = "NoMatchingType"
     MISCONFIGURED = "Misconfigured"
@@ -113,6 +114,10 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.DISK_BUDGET_EXCEEDED: Explained(
         "The jobs of the user fill more disk than they may, so that no other one starts.",
         "Purge ended jobs (`gavel job purge`), or ask an operator for a larger user_disk_bytes.",
+    ),
+    Reason.NON_PREEMPTIBLE_LIMIT: Explained(
+        "Jobs that may not be preempted hold as many workers as the tier allows them, or as caps and guarantees leave.",
+        "Wait until one of them ends, or submit the job without `--no-preemptible`; an operator may raise the limit.",
     ),
     Reason.TOO_MANY_JOBS: Explained(
         "The user or the tier has as many unfinished jobs as it may have.",

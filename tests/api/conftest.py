@@ -14,6 +14,7 @@ import uvicorn
 
 from api.access.auth import digest, new_token
 from api.app import Services, create_app
+from api.http.half_sent import TimedRequests
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.mechanism.cluster.configured import as_configured
@@ -114,7 +115,7 @@ def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -
             is_scheduler_alive=service.scheduler.is_set,
         )
     )
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=2))
+    server = uvicorn.Server(uvicorn.Config(app, http=TimedRequests, log_level="critical", timeout_graceful_shutdown=2))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

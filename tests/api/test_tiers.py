@@ -28,6 +28,7 @@ def test_a_tier_is_created_then_changed_by_who_read_it_last(service: Service) ->
         "max_jobs": None,
         "accelerator_hours_per_month": None,
         "budget_usd_per_month": None,
+        "non_preemptible_workers": None,
         "parent": None,
         "version": 1,
     }

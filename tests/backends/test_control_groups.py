@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends import gang
 from gavel.backends.control_groups import (
     ControlGroup,
     group_of,
@@ -14,6 +15,7 @@ from gavel.backends.control_groups import (
 )
 from gavel.backends.harness import exit_of
 from gavel.types import GangOutcome
+from tests.architecture.test_floors import ROOT
 from tests.backends.clusters import LocalHarness, script
 
 TAKES = "python -c 'bytearray(400_000_000)'"
@@ -45,6 +47,42 @@ def test_a_gang_ends_at_the_memory_that_it_asked_for(harness: LocalHarness, isol
     harness.backend.execute(script(harness, TAKES, job_id="j2", memory_bytes=4 * LIMIT_BYTES))
     assert exit_of(harness, "j2").exit_code == 0
     assert left(harness) == []
+
+
+GROWS = "python -c 'import time; held = [bytearray(10_000_000) for _ in range(40)]; time.sleep(600)'"
+FORKS = """python -c 'import os, time
+held = b"1" * 100_000_000
+for _ in range(4):
+    if not os.fork():
+        time.sleep(2); os._exit(0)
+for _ in range(4): os.wait()'"""
+
+
+WITHOUT_GROUPS = (
+    *gang.SUPERVISE[:-1],
+    "-c",
+    f"""import sys; sys.path.append({str(ROOT)!r})
+from gavel.backends import control_groups, supervisor
+control_groups.hierarchies.__defaults__ = ("/dev/null", "/dev/null")
+supervisor.supervise(*sys.argv[1:])""",
+)
+
+
+@pytest.mark.parametrize("isolation", ["auto", "none"])
+def test_without_control_groups_the_supervisor_ends_what_outgrows_its_memory(
+    harness: LocalHarness, isolation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the process. What several processes share counts once, so the second gang is within its limit."""
+    monkeypatch.setattr(gang, "SUPERVISE", WITHOUT_GROUPS)
+    harness.crash()
+    harness.backend = harness.open(preparation=harness.preparation(isolation=isolation))
+    harness.backend.execute(script(harness, GROWS, memory_bytes=LIMIT_BYTES))
+    ended = exit_of(harness, "j1")
+    assert (ended.outcome, ended.exit_code) == (GangOutcome.EXITED, -9)
+    assert "above the limit of 0.15 GB that the job asked for on this node" in ended.message
+    assert "python" in ended.message.rpartition("most of it in ")[2]
+    harness.backend.execute(script(harness, FORKS, job_id="j2", memory_bytes=LIMIT_BYTES))
+    assert exit_of(harness, "j2").exit_code == 0
 
 
 def version_2(root: Path, group: str, controllers: str = "cpu memory") -> tuple[str, str]:

@@ -37,6 +37,11 @@ def problems(printed: str) -> dict[str, str]:
             {"g-0": "it is slowed down by its power supply"},
         ),
         (
+            "GPU-1, 0, Not Active, Not Active, Reset\nGPU-2, 0, Not Active, Not Active, None\n",
+            {"g-0": "its driver asks for `Reset` after an error of the GPU"},
+        ),
+        (FINE.replace("Not Active\n", "Not Active, [N/A]\n"), {}),
+        (
             FINE.partition("\n")[0] + "\n[GPU is lost], [N/A], [N/A], [N/A]\n",
             dict.fromkeys(("g-1", "slice-0"), "nvidia-smi does not list it any more, it may be lost from the bus"),
         ),
@@ -65,6 +70,16 @@ def test_a_driver_that_lacks_a_field_makes_no_gpu_unusable(tmp_path: Path, monke
     assert set(GpuHealth(GPUS).now()) == {"g-1", "slice-0"}
     program.write_text(f"#!/bin/sh\n{refuses}\n")
     assert "is not a valid field" in GpuHealth(GPUS).now()["g-0"]
+
+
+def test_a_driver_that_names_no_recovery_action_says_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The field came with release 570; before it uncorrected errors, heat and power are known all the same."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program, answer = tmp_path / "nvidia-smi", FINE.replace("GPU-1, 0", "GPU-1, 2")
+    older = ",".join(FIELDS[:-1])
+    program.write_text(f'#!/bin/sh\n[ "$1" = "--query-gpu={older}" ] || exit 2\nprintf "%s" "{answer}"\n')
+    program.chmod(0o700)
+    assert {worker: text[:9] for worker, text in GpuHealth(GPUS).now().items()} == {"g-0": "it has 2 "}
 
 
 def test_a_gpu_that_a_foreign_process_uses_is_left_out_until_it_ends() -> None:

@@ -129,6 +129,7 @@ def test_it_loads_the_standard_library_and_its_own_parts_only() -> None:
         "lease_rules",
         "machine",
         "meeting",
+        "memory_watch",
         "output",
         "output_quota",
         "processes",

@@ -116,6 +116,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                 "max_jobs": 1000,
                 "accelerator_hours_per_month": 10_000.0,
                 "budget_usd_per_month": 25_000.0,
+                "non_preemptible_workers": 8,
                 "parent": None,
                 "version": 1,
             }

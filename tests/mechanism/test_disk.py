@@ -3,8 +3,9 @@
 from typing import Any
 
 from gavel.mechanism.driver import Driver
-from gavel.types import DiskState, JobState
-from tests.builders import a_cluster
+from gavel.mechanism.explaining.explanation import State, explain
+from gavel.types import DiskState, JobState, Reason, Tier
+from tests.builders import a_cluster, a_job
 from tests.mechanism.world import World
 
 
@@ -45,3 +46,14 @@ def test_a_user_above_the_budget_waits_and_others_do_not() -> None:
     ann, bob = world.submit(10, user="ann"), world.submit(10, user="bob")
     world.run(lambda: world.is_done(bob))
     assert (world.job(ann).state, world.job(ann).reason.value) == (JobState.QUEUED, "DiskBudgetExceeded")
+
+
+def test_the_explanation_of_a_job_names_the_disk_with_the_figures() -> None:
+    job = a_job(spec={"tier": "default"}, reason=Reason.LOW_DISK, message="2 MB are free.")
+    state = State(
+        jobs={job.id: job}, tiers={"default": Tier(name="default")}, cluster=a_cluster(fast=2), record=None, now_s=5.0
+    )
+    why = explain(job, state)
+    assert (why.code, why.message) == (Reason.LOW_DISK, "2 MB are free.") and "disk_reserve_bytes" in why.would_unblock[
+        0
+    ]

@@ -37,6 +37,17 @@ def a_mark(**over: object) -> InfeasibleType:
         "tensorflow.errors.ResourceExhaustedError: OOM when allocating tensor with shape[64,1024]",
         "gavel_runtime._errors.CannotRunHere: needs bfloat16",
         "MemoryError",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 15.90 GiB in all)",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "hipErrorOutOfMemory: out of memory",
+        "RuntimeError: MPS backend out of memory (MPS allocated: 18.00 GB, other allocations: 1.00 MB)",
+        "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 20.00 GiB.",
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 17.5G of 15.7G",
+        "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 0 bytes).",
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 8.00 GiB for an array with shape (1024, 104857)",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:118] . DefaultCPUAllocator: can't allocate memory: you tried to",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:75] data. DefaultCPUAllocator: not enough memory: you tried to",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
     ],
 )
 def test_the_messages_of_libraries_are_evidence(line: str) -> None:

@@ -19,6 +19,7 @@ class Tier(TypedDict):
     max_jobs: int | None
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
+    non_preemptible_workers: int | None
     parent: str | None
     version: int
 

@@ -28,6 +28,9 @@ from gavel.types import (
     Usage,
 )
 
+OF_THE_TICK = (Reason.LOW_DISK, Reason.DISK_BUDGET_EXCEEDED, Reason.NON_PREEMPTIBLE_LIMIT)
+"""Holds that only the scheduler sees, in each tick; it keeps them with the job."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
@@ -159,6 +162,8 @@ def _held(job: Job, state: State) -> Why | None:
         hold = held([each], tiers=state.tiers, usage=state.usage, now_s=state.now_s).get(job.id)
         if hold is not None:
             return Why(code=hold[0], message=hold[1])
+    if job.state is JobState.QUEUED and job.reason in OF_THE_TICK:
+        return Why(code=job.reason, message=job.explanation)
     return None
 
 

@@ -22,6 +22,7 @@ class JobIndex:
         self.jobs: dict[JobId, Job] = {}
         self.leased: dict[JobId, Job] = {}
         self.conditional: dict[JobId, Job] = {}  # paused, cancelled, waiting for other jobs, lost lately, stalled
+        self.non_preemptible: dict[JobId, Job] = {}
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
         self._keys: dict[JobId, Key] = {}
@@ -52,6 +53,7 @@ class JobIndex:
         self.jobs[job.id] = job
         _keep(self.leased, job, job.state is JobState.LEASED)
         _keep(self.conditional, job, is_conditional(job))
+        _keep(self.non_preemptible, job, not job.spec.preemptible)
         if before is None or before.spec is not job.spec:
             self._place(job, before)
 
@@ -62,6 +64,7 @@ class JobIndex:
             self._ordered = self._taken = None
             self.leased.pop(job_id, None)
             self.conditional.pop(job_id, None)
+            self.non_preemptible.pop(job_id, None)
             self.sizes[job.spec.scale_factor] -= 1
             self._unplace(self._keys.pop(job_id))
 

@@ -25,7 +25,10 @@ SIGNS = re.compile(
             r"\bRESOURCE_EXHAUSTED\b.{0,80}(memory|allocat|OOM)",
             r"\bOOM when allocating tensor\b",
             r"Allocator \([^)\n]{1,40}\) ran out of memory",
-            r"^MemoryError\b",
+            r"\bcupy\.\S{0,40}OutOfMemoryError\b",
+            r"\bDefaultCPUAllocator: (not enough memory|can't allocate memory)",
+            r"\bthrowing an instance of 'std::bad_alloc'",
+            r"^(\S{1,60}\._Array)?MemoryError\b",
             KILLED_FOR_MEMORY,
         )
     )
