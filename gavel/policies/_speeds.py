@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies.fast.packed_totals import packed_greatest
+from gavel.policies.fast.packed_totals import Floors, packed_greatest
 from gavel.policies.fast.totals import greatest
 from gavel.policies.programs.pairs import named_pairs
 from gavel.policies.programs.program import Program, Solver
@@ -36,7 +36,8 @@ class TotalOfSpeeds(ABC):
         if problem.pair_rates is None and measures.is_unpacked(problem):
             allocation = greatest(problem, self._worth(problem), self.name, least)
         else:
-            allocation = None if least.any() else packed_greatest(problem, self._per_step(problem), self.name)
+            floors = Floors.of_each(measures.per_best_rate(problem), least, (), np.zeros(0))
+            allocation = packed_greatest(problem, self._per_step(problem), self.name, floors)
         return allocation or self.program(named_pairs(problem))
 
     def program(self, problem: AllocationProblem) -> Allocation:

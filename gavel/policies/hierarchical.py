@@ -10,11 +10,12 @@ from gavel.policies._parameters import TierObjectives
 from gavel.policies.fast.max_min import Stage, by_curves
 from gavel.policies.fast.rearranged import rearranged_by_prices
 from gavel.policies.programs.filling import Filling, Stated
+from gavel.policies.programs.pairs import named_pairs
 from gavel.policies.programs.program import Program
 from gavel.policies.programs.rearranged import rearranged
 from gavel.policies.programs.validate import check_problem
 from gavel.policies.tiers.objectives import OBJECTIVES, WITHIN_USER, reads_of
-from gavel.policies.tiers.rearranging import kept
+from gavel.policies.tiers.rearranging import is_rearranged, kept
 from gavel.policies.tiers.tree import Node, tree
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 from gavel.types.tier_objectives import PARAMETER, TIERED, in_force, read_objectives
@@ -72,16 +73,20 @@ class Hierarchical:
 
         InvalidProblem also for a tier's objective without a curve, and for tiers that no allocation can satisfy.
         """
-        check_problem(problem)
+        check_problem(problem, takes_pair_rates=True)
         problem = self._with_objectives(problem)
         root = tree(problem)
+        goes_on = is_rearranged(problem, root)
+        if not (goes_on or measures.is_alone(problem)):
+            return self.program(problem)
         stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
-        filled = by_curves(problem, self._text, stages, _caps(root))
+        alone = measures.alone(problem)
+        filled = by_curves(alone, self._text, stages, _caps(root))
         if filled is None:
             return self.program(problem)
-        keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
-        if keeps is None:
+        if not goes_on:
             return filled
+        keeps = kept(problem, root, measures.service(alone, filled.time_fraction))
         answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self._text)
         return self.program(problem) if answer is None else replace(answer, warm_start=filled.warm_start)
 
@@ -89,6 +94,17 @@ class Hierarchical:
         """Return the same allocation by the linear programs that define the policy."""
         problem = self._with_objectives(problem)
         root = tree(problem)
+        if not is_rearranged(problem, root):
+            return self._filled(named_pairs(problem), root)
+        alone = measures.alone(problem)
+        filled = self._filled(alone, root)
+        keeps = kept(problem, root, measures.service(alone, filled.time_fraction))
+        left_s = max(1e-3, self.time_limit_s - filled.solve_time_s)
+        program = Program(named_pairs(problem), solver="highs", time_limit_s=left_s, parts=_caps(root))
+        return rearranged(program, keeps, self._text)
+
+    def _filled(self, problem: AllocationProblem, root: Node) -> Allocation:
+        """What the tiers' curves give, before jobs are rearranged."""
         program = Program(problem, solver="highs", time_limit_s=self.time_limit_s, parts=_caps(root))
         if program.is_idle:
             return program.allocation(self._text)
@@ -99,9 +115,7 @@ class Hierarchical:
             own[node.jobs] = floors[node.jobs]
             workers = node.tier.guarantee * problem.capacity_workers.astype(float)
             floors[node.jobs] = filling.fill(node.curve, start=own, workers=workers)[node.jobs]
-        filled = program.allocation(self._text, dual_gap=filling.dual_gap)
-        keeps = kept(problem, root, measures.service(problem, filled.time_fraction))
-        return filled if keeps is None else rearranged(program, keeps, self._text)
+        return program.allocation(self._text, dual_gap=filling.dual_gap)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return service over weight of each tier at the top that has jobs, of its own or below, least first."""

@@ -3,6 +3,7 @@
 c combinations, n jobs, m accelerator types. The words are those of docs/policies.md.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
@@ -39,6 +40,21 @@ def is_unpacked(problem: AllocationProblem) -> bool:
         return False
     firsts = np.fromiter(members, dtype=np.int64, count=jobs)
     return next(members, None) is None and np.array_equal(firsts, np.arange(jobs))
+
+
+def is_alone(problem: AllocationProblem) -> bool:
+    """Return whether no two jobs may share workers."""
+    return problem.pair_rates is None and is_unpacked(problem)
+
+
+def alone(problem: AllocationProblem) -> AllocationProblem:
+    """Return the problem in which each job runs alone or not at all; itself if it is one."""
+    if is_alone(problem):
+        return problem
+    rates = np.zeros((len(problem.job_ids), 2, len(problem.accelerator_types)))
+    rates[:, 0] = rate_alone(problem)
+    singles = tuple((row,) for row in range(len(problem.job_ids)))
+    return replace(problem, pair_rates=None, combinations=singles, throughput_steps_per_s=rates)
 
 
 def gang_size(problem: AllocationProblem) -> IntArray:

@@ -7,12 +7,14 @@ n jobs make n²/2 pairs, of which few are ever worth their members' time. So the
    goes on from its last basis;
 3. when no such pair is left, the prices bound the total over all pairs, named or not, and the answer attains them.
 
+What jobs have at least (`Floors`) are further rows: their multipliers add to what a step of these jobs is worth.
+
 Column generation (Gilmore and Gomory, Operations Research 9:6, 1961) for space sharing (Gavel, OSDI '20, section 3.1).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,13 +40,42 @@ BLOCK = 256  # jobs whose pairs are listed together: bounds memory at 256 n m
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Floors:
+    """What n jobs have at least: the sum of `per_step` (n,) times steps/s over the jobs of row d is `least[d]` or more.
+
+    `rows_of_job` (n, 2): the rows that a job belongs to, -1 for none.
+    """
+
+    per_step: FloatArray
+    rows_of_job: IntArray
+    least: FloatArray
+
+    @classmethod
+    def of_each(cls, per_step: FloatArray, least: FloatArray, groups: Sequence[IntArray], together: FloatArray) -> Self:
+        """Return the floors of jobs that have `least` (n,) each, and of `groups` of jobs that have so much `together`.
+
+        Nothing is asked of a job whose least is 0.
+        """
+        rows, asking = np.full((len(least), 2), -1), np.flatnonzero(least > 0)
+        rows[asking, 0] = np.arange(len(asking))
+        for index, own in enumerate(groups):
+            rows[own, 1] = len(asking) + index
+        return cls(per_step, rows, np.append(least[asking], together))
+
+    def worth(self, price: FloatArray) -> FloatArray:
+        """Return what a step of each job adds by the prices of its rows, (n,)."""
+        added: FloatArray = self.per_step * np.append(price, 0.0)[self.rows_of_job].sum(axis=1)
+        return added
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """v variables: `first` and `second` job (-1: none), type and worth of each, (v,)."""
+    """v variables: `first` and `second` job (-1: none) and type of each, (v,), and the rates of both, (v, 2)."""
 
     first: IntArray
     second: IntArray
     types: IntArray
-    worth: FloatArray
+    rates: FloatArray
 
     def and_(self, more: "_Columns") -> "_Columns":
         """These, then `more`."""
@@ -52,85 +83,125 @@ class _Columns:
             np.concatenate([self.first, more.first]),
             np.concatenate([self.second, more.second]),
             np.concatenate([self.types, more.types]),
-            np.concatenate([self.worth, more.worth]),
+            np.concatenate([self.rates, more.rates]),
         )
 
     def part(self, chosen: Any) -> "_Columns":
         """Some of them."""
-        return _Columns(self.first[chosen], self.second[chosen], self.types[chosen], self.worth[chosen])
+        return _Columns(self.first[chosen], self.second[chosen], self.types[chosen], self.rates[chosen])
+
+    def worth(self, per_step: FloatArray) -> FloatArray:
+        """What a unit of each is worth, (v,), where a step of each job is worth `per_step` (n,)."""
+        both: FloatArray = per_step[self.first] * self.rates[:, 0] + per_step[self.second] * self.rates[:, 1]
+        return both
 
 
-_NONE = _Columns(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
+_NONE = _Columns(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2)))
 
 
-def packed_greatest(problem: AllocationProblem, per_step: FloatArray, policy: str) -> Allocation | None:
+def packed_greatest(
+    problem: AllocationProblem, per_step: FloatArray, policy: str, floors: Floors | None = None
+) -> Allocation | None:
     """Return the allocation with the greatest sum of `per_step` (n,) times steps per second, over jobs and pairs.
 
     Pairs are those that the problem names and all that its `pair_rates` allow; the allocation names the ones that it
-    uses behind the problem's own combinations. None where a program has to answer: nothing is worth anything, or the
-    certificate is over 1e-6. `problem` is checked already.
+    uses behind the problem's own combinations. Jobs have what their `floors` say, which jobs alone can have. None where
+    a program has to answer: nothing is worth anything, or the certificate is over 1e-6. `problem` is checked already.
     """
-    worth = measures.value_per_time(problem, per_step[:, None])
-    rows, types = np.nonzero(worth > 0)
-    if not len(rows):
+    begun, entries = _alone_and_named(problem, per_step)
+    if not len(begun.first):
         return None
-    members = measures.member_of(problem)[rows]
-    begun = _Columns(members[:, 0], members[:, 1], types, worth[rows, types])
-    market = _Market(problem)
-    columns, pairs = market.take(begun), _Pairs.of(problem, per_step)
+    market = _Market(problem, per_step, floors or _no_floors(len(per_step)))
+    columns, pairs = market.take(begun), _Pairs.of(problem)
     for _ in range(MOST_PASSES):
         solved = market.solve()
         if solved is None:
             return None
         entering = pairs.paying(solved)
         if not len(entering.first):
-            return _checked(problem, columns, len(begun.first), (rows, types), solved, policy)
+            return _checked(market, columns, entries, solved, policy)
         columns = columns.and_(market.take(entering))
     return None
 
 
+def _no_floors(jobs: int) -> Floors:
+    return Floors(np.zeros(jobs), np.full((jobs, 2), -1), np.zeros(0))
+
+
+def _alone_and_named(problem: AllocationProblem, per_step: FloatArray) -> tuple[_Columns, tuple[IntArray, IntArray]]:
+    """The problem's own combinations where they are worth something, and where they lie in an allocation."""
+    rows, types = np.nonzero(measures.value_per_time(problem, per_step[:, None]) > 0)
+    members = measures.member_of(problem)[rows]
+    return _Columns(members[:, 0], members[:, 1], types, problem.throughput_steps_per_s[rows, :, types]), (rows, types)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Solved:
-    """Fraction of each variable (v,), price of each job's time (n,) and of each type's worker (m,)."""
+    """Fraction of each variable (v,); prices of each job's time (n,), each type's worker (m,) and each floor (d,).
+
+    `step_price` (n,) is what a step of each job is worth at these, floors included.
+    """
 
     fraction: FloatArray
     time_price: FloatArray
     worker_price: FloatArray
+    floor_price: FloatArray
+    step_price: FloatArray
 
 
 class _Market:
     """The linear program so far, kept in the solver from pass to pass with its basis."""
 
-    def __init__(self, problem: AllocationProblem) -> None:
+    def __init__(self, problem: AllocationProblem, per_step: FloatArray, floors: Floors) -> None:
         import highspy
 
-        self._jobs = len(problem.job_ids)
+        self.problem, self.per_step, self.floors = problem, per_step, floors
+        self._jobs, self._types = len(problem.job_ids), len(problem.accelerator_types)
         self._scale = problem.scale_factor.astype(float)
         self._unit = 0.0
         self._solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
         for name, value in OPTIONS.items():
             self._solver.setOptionValue(name, value)
-        limits = np.concatenate([np.ones(self._jobs), problem.capacity_workers.astype(float)])
-        none = np.zeros(0, dtype=np.int32)
-        starts = np.zeros(len(limits), dtype=np.int32)
-        self._solver.addRows(len(limits), np.full(len(limits), -np.inf), limits, 0, starts, none, np.zeros(0))
+        most = np.concatenate([np.ones(self._jobs), problem.capacity_workers.astype(float)])
+        upper = np.append(most, np.full(len(floors.least), np.inf))
+        lower = np.append(np.full(len(most), -np.inf), floors.least)
+        none, starts = np.zeros(0, dtype=np.int32), np.zeros(len(upper), dtype=np.int32)
+        self._solver.addRows(len(upper), lower, upper, 0, starts, none, np.zeros(0))
         self._optimal = highspy.HighsModelStatus.kOptimal
 
     def take(self, columns: _Columns) -> _Columns:
         """Add the variables; `columns` again."""
-        self._unit = self._unit or float(columns.worth.max())
-        is_pair = columns.second >= 0
-        ends = np.cumsum(2 + is_pair).astype(np.int32)
-        starts = np.concatenate([[0], ends[:-1]]).astype(np.int32)
-        rows, values = np.empty(ends[-1], dtype=np.int32), np.ones(ends[-1])
-        rows[starts] = columns.first
-        rows[starts[is_pair] + 1] = columns.second[is_pair]
-        rows[ends - 1] = self._jobs + columns.types
-        values[ends - 1] = self._scale[columns.first]
+        worth = columns.worth(self.per_step)
+        self._unit = self._unit or float(worth.max())
+        rows, values = self._entries(columns)
+        is_there = (rows >= 0) & (values != 0)
+        counts = is_there.sum(axis=1)
+        starts = (np.cumsum(counts) - counts).astype(np.int32)
+        index, value = rows[is_there].astype(np.int32), values[is_there]
         free = np.full(len(starts), np.inf)
-        cost = -columns.worth / self._unit
-        self._solver.addCols(len(starts), cost, np.zeros(len(starts)), free, len(rows), starts, rows, values)
+        cost = -worth / self._unit
+        self._solver.addCols(len(starts), cost, np.zeros(len(starts)), free, len(index), starts, index, value)
         return columns
+
+    def _entries(self, columns: _Columns) -> tuple[IntArray, FloatArray]:
+        """The rows in which each variable stands, and what it counts there, (v, 7); row -1: none.
+
+        The time of both members, the workers, and two floors of each member, which are one row for both where these
+        are of one group.
+        """
+        members = np.stack([columns.first, columns.second], axis=1)
+        there = members >= 0
+        rows = np.where(there[:, :, None], self.floors.rows_of_job[members], -1)
+        gained = self.floors.per_step[members] * columns.rates
+        is_shared = (rows[:, 0, 1] == rows[:, 1, 1]) & (rows[:, 0, 1] >= 0)
+        together = gained[:, 0] + np.where(is_shared, gained[:, 1], 0.0)
+        floor = np.where(rows >= 0, rows + self._jobs + self._types, -1)
+        held = (self._jobs + columns.types, self._scale[columns.first])
+        of_first, of_second = (floor[:, 0, 0], gained[:, 0]), (floor[:, 1, 0], gained[:, 1])
+        groups = (floor[:, 0, 1], together), (np.where(is_shared, -1, floor[:, 1, 1]), gained[:, 1])
+        ones = np.ones(len(members))
+        entries = ((members[:, 0], ones), (members[:, 1], ones), held, of_first, of_second, *groups)
+        return np.stack([each[0] for each in entries], axis=1), np.stack([each[1] for each in entries], axis=1)
 
     def solve(self) -> _Solved | None:
         """The best fractions and their prices; None unless the solver says that they are optimal."""
@@ -138,23 +209,25 @@ class _Market:
         if self._solver.getModelStatus() != self._optimal:
             return None
         answer = self._solver.getSolution()
-        prices = np.maximum(0.0, -np.array(answer.row_dual)) * self._unit
-        return _Solved(np.array(answer.col_value), prices[: self._jobs], prices[self._jobs :])
+        dual, limits = np.array(answer.row_dual) * self._unit, self._jobs + self._types
+        prices, floor_price = np.maximum(0.0, -dual[:limits]), np.maximum(0.0, dual[limits:])
+        step_price = self.per_step + self.floors.worth(floor_price)
+        fraction = np.array(answer.col_value)
+        return _Solved(fraction, prices[: self._jobs], prices[self._jobs :], floor_price, step_price)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pairs:
-    """Every pair that `pair_rates` allow and no combination names, with its worth; kept while that is small."""
+    """Every pair that `pair_rates` allow and no combination names, with its rates; kept while that is small."""
 
     problem: AllocationProblem
-    per_step: FloatArray
     kept: list[_Columns]
 
     @classmethod
-    def of(cls, problem: AllocationProblem, per_step: FloatArray) -> "_Pairs":
+    def of(cls, problem: AllocationProblem) -> "_Pairs":
         """Of up to KEPT_JOBS jobs the pairs are listed once, of more anew for each pass, a block at a time."""
-        pairs = cls(problem, per_step, [])
-        if len(per_step) <= KEPT_JOBS:
+        pairs = cls(problem, [])
+        if len(problem.job_ids) <= KEPT_JOBS:
             pairs.kept.extend(pairs._listed())
         return pairs
 
@@ -165,11 +238,11 @@ class _Pairs:
         entering, gains = _NONE, [np.zeros(0)]
         for block in self.kept or self._listed():
             price = solved.time_price[block.first] + solved.time_price[block.second]
-            gain = block.worth - price - scale[block.first] * solved.worker_price[block.types]
+            gain = block.worth(solved.step_price) - price - scale[block.first] * solved.worker_price[block.types]
             pays = np.flatnonzero(gain > least)
             entering = entering.and_(block.part(pays))
             gains.append(gain[pays])
-        most, gain = ENTERING_PER_JOB * len(self.per_step), np.concatenate(gains)
+        most, gain = ENTERING_PER_JOB * len(scale), np.concatenate(gains)
         return entering if len(gain) <= most else entering.part(np.sort(np.argpartition(-gain, most)[:most]))
 
     def _listed(self) -> Iterator[_Columns]:
@@ -184,35 +257,41 @@ class _Pairs:
             own, other = rates[kind[a], kind[b]], rates[kind[b], kind[a]]
             may = (own > 0) & (other > 0) & alone[a] & alone[b]
             may &= ((kind[a] >= 0) & (kind[b] >= 0) & (a < b) & (scale[a] == scale[b]))[:, :, None]
-            worth = own * self.per_step[a][:, :, None] + other * self.per_step[b][:, :, None]
             rows, columns, types = np.nonzero(may)
-            yield _Columns(rows + begin, columns + begin, types, worth[rows, columns, types])
+            both = np.stack([own[rows, columns, types], other[rows, columns, types]], axis=1)
+            yield _Columns(rows + begin, columns + begin, types, both)
 
 
 def _checked(
-    problem: AllocationProblem,
-    columns: _Columns,
-    named_already: int,
-    entries: tuple[IntArray, IntArray],
-    solved: _Solved,
-    policy: str,
+    market: _Market, columns: _Columns, entries: tuple[IntArray, IntArray], solved: _Solved, policy: str
 ) -> Allocation | None:
     """Step 3: the answer with its pairs named, or None if it breaks a limit or does not attain its bound."""
-    fraction = np.clip(solved.fraction, 0.0, 1.0)
-    used = np.flatnonzero(fraction[named_already:] > NEGLIGIBLE) + named_already
+    fraction, problem, begun = np.clip(solved.fraction, 0.0, 1.0), market.problem, len(entries[0])
+    used = np.flatnonzero(fraction[begun:] > NEGLIGIBLE) + begun
     pairs, row_of = np.unique(
         np.stack([columns.first[used], columns.second[used]], axis=1), axis=0, return_inverse=True
     )
     extended = _with_named(problem, pairs)
     fractions = np.zeros((len(extended.combinations), len(problem.accelerator_types)))
-    fractions[entries] = fraction[:named_already]
+    fractions[entries] = fraction[:begun]
     fractions[len(problem.combinations) + row_of.reshape(-1), columns.types[used]] = fraction[used]
-    bound = float(solved.time_price.sum() + solved.worker_price @ problem.capacity_workers)
-    gap = max(0.0, bound - float(columns.worth @ fraction)) / max(bound, 1e-300)
-    certificate = Certificate(primal_violation=measures.violation(extended, fractions), dual_gap=gap)
-    if not (certificate.primal_violation <= MOST_VIOLATION and gap <= MOST_VIOLATION):
+    at_most = solved.time_price.sum() + solved.worker_price @ problem.capacity_workers
+    bound = float(at_most - solved.floor_price @ market.floors.least)
+    gap = max(0.0, bound - float(columns.worth(market.per_step) @ fraction)) / max(bound, 1e-300)
+    broken_by = max(measures.violation(extended, fractions), _missed(market.floors, extended, fractions))
+    if not (broken_by <= MOST_VIOLATION and gap <= MOST_VIOLATION):
         return None
+    certificate = Certificate(primal_violation=broken_by, dual_gap=gap)
     return named(extended, fractions, certificate, policy, SOLVER)
+
+
+def _missed(floors: Floors, problem: AllocationProblem, fractions: FloatArray) -> float:
+    """How far `fractions` are below a floor, at most; 0 if none is missed."""
+    got = floors.per_step * measures.effective_throughput(problem, fractions)
+    of_rows = np.zeros(len(floors.least) + 1)
+    for rows in floors.rows_of_job.T:
+        np.add.at(of_rows, rows, got)
+    return float(np.max(floors.least - of_rows[:-1], initial=0.0))
 
 
 def _with_named(problem: AllocationProblem, pairs: IntArray) -> AllocationProblem:

@@ -17,6 +17,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.fast.job_classes import Classes
+from gavel.policies.fast.packed_totals import Floors, packed_greatest
 from gavel.policies.fast.rearranged_alike import alike, expanded, improved, of_classes
 from gavel.policies.fast.rearranged_places import NOISE, placed
 from gavel.policies.fast.rearranged_question import Asked, Prices
@@ -39,11 +40,11 @@ def rearranged_by_prices(
 ) -> Allocation | None:
     """Return the allocation of the greatest total of claims times relative speeds that leaves all what is `kept`.
 
-    `start` (n, m) is an allocation that does. None where the program has to answer: for packed pairs, and where the
-    certificate is over 1e-6.
+    `start` (n, m) is an allocation that does, of jobs alone. None where the program has to answer: where the
+    certificate is over 1e-6, and where packed pairs meet caps.
     """
-    if not measures.is_unpacked(problem):
-        return None
+    if not measures.is_alone(problem):
+        return None if caps else _packed(problem, kept, policy)
     rows = np.flatnonzero(measures.runnable(problem))
     asked = _asked(problem, kept, caps, rows)
     answer = _solved(asked, start[rows])
@@ -55,6 +56,12 @@ def rearranged_by_prices(
     if not (violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
     return named(problem, fractions, Certificate(primal_violation=violation, dual_gap=answer[1]), policy, SOLVER)
+
+
+def _packed(problem: AllocationProblem, kept: Kept, policy: str) -> Allocation | None:
+    per_step = measures.service_per_step(problem)
+    floors = Floors.of_each(per_step, kept.least, kept.groups, kept.together)
+    return packed_greatest(problem, kept.claim * measures.per_best_rate(problem), policy, floors)
 
 
 def _asked(problem: AllocationProblem, kept: Kept, caps: Sequence[tuple[IntArray, float]], rows: IntArray) -> Asked:

@@ -29,11 +29,18 @@ class Kept:
     claim: FloatArray
 
 
-def kept(problem: AllocationProblem, root: Node, service: FloatArray) -> Kept | None:
-    """Return what is kept of the `service` (n,) that jobs have; None where no jobs are to be rearranged."""
+def is_rearranged(problem: AllocationProblem, root: Node) -> bool:
+    """Return whether jobs are to be rearranged: some user, or tier, has several of such, or they may be packed.
+
+    Without packing, what a group of one job has together is all that it could have.
+    """
     groups = _groups(problem, root)
-    if not any(len(own) > 1 for own in groups):
-        return None  # what each job has is all that it keeps
+    return any(len(own) > 1 for own in groups) or (bool(groups) and not measures.is_alone(problem))
+
+
+def kept(problem: AllocationProblem, root: Node, service: FloatArray) -> Kept:
+    """Return what is kept of the `service` (n,) that jobs have where jobs are rearranged."""
+    groups = _groups(problem, root)
     least, claim = service.copy(), np.full(len(service), LEAST_CLAIM)
     remaining_s, even = measures.remaining_time_s(problem), even_part(problem)
     for own in groups:
