@@ -13,6 +13,7 @@ from gavel.backends.slurm.commands import SlurmJob
 from gavel.backends.slurm.letters import Letter, PostBox, Reply
 
 RECORD = "allocation.json"
+LATE_S = 10.0  # seconds without a sign of life of an agent
 HOLDS = {"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"}
 
 
@@ -40,6 +41,11 @@ class Seat:
         reply = self.box.reply()
         if reply is not None and (self.reply is None or reply != self.reply):
             self.reply, self.heard_s = reply, time.monotonic()
+
+    @property
+    def is_late(self) -> bool:
+        """Return True if it gives no sign of life."""
+        return time.monotonic() - self.heard_s > LATE_S
 
     @property
     def has_answered(self) -> bool:

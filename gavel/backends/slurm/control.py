@@ -89,8 +89,17 @@ class Control(threading.Thread):
                     node.listed, problem=node.listed.problem or problems.get(name, ""), taken=self._taken.get(name, {})
                 )
                 for name, node in self._nodes.items()
-                if node.is_there
+                if node.is_there and not (node.is_silent and self._has_silent_agent(name))
             )
+
+    def _has_silent_agent(self, node: str) -> bool:
+        """Return True if an agent of ours there gives no sign of life: what Slurm cannot reach is then lost."""
+        here = [each.seats[node] for each in self.allocations.values() if node in each.seats and not each.gone]
+        return any(seat.is_late for seat in here if seat.reply is not None)
+
+    def is_overtaken(self) -> bool:
+        """Return True once a later service commands the agents: this one may decide nothing any more."""
+        return read_epoch(self.folder) > self._epoch > 0
 
     def close(self) -> None:
         """End the thread; allocations stay."""
@@ -124,6 +133,8 @@ class Control(threading.Thread):
         if is_due:
             self._list_jobs()
         self.has_listed = True
+        if self.is_overtaken():
+            return
         self._tidy()
         self._reserve()
         self._extend()
@@ -255,8 +266,8 @@ class Control(threading.Thread):
             self.delays |= {name: text for name, (text, _) in self._refusals.items()}
 
     def _submit(self, group: Group, epoch: int) -> None:
-        if read_epoch(self.folder) > epoch or any(node not in self._nodes for node, _, _ in group.bundles):
-            return  # another service has taken over, or the node has gone
+        if any(node not in self._nodes for node, _, _ in group.bundles):
+            return  # the node has gone
         made = Allocation.make(self.folder / "allocations", group, epoch)
         script = self.folder / "run.sh"
         if not script.exists() or script.read_text() != SCRIPT:

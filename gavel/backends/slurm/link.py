@@ -22,7 +22,6 @@ from gavel.backends.slurm.letters import FilePack, write_epoch
 from gavel.backends.slurm.protocol import KILL_S, SlurmSettings
 from gavel.types import GangExit, GangOutcome, GangState
 
-LATE_S = 10.0  # seconds without a sign of life of an agent
 POLL_S = 0.005
 PACKS_KEPT = 8
 PREEMPTING = ("TIMEOUT", "PREEMPTED", "DEADLINE")
@@ -65,10 +64,20 @@ class SlurmLink(NodeLink):
         if not self._control.has_listed:
             return Seen(problem=self._control.problem, calls=dict(self._calls))
         gives_up_at_s = time.monotonic() + wanted.answer_within_s
+        if self._control.is_overtaken():
+            return self._refused(wanted)
         self._send(wanted)
         while not self._is_done(wanted) and time.monotonic() < gives_up_at_s:
             time.sleep(POLL_S)
         return self._seen(wanted)
+
+    def _refused(self, wanted: Wanted) -> Seen:
+        """Return what a service is told that another one has followed: no agent obeys it any more."""
+        refused = "a service that started later has taken this cluster over"
+        answers = {
+            node: Answer(boot_id="", node_boottime_s=machine.boottime_s(), refused=refused) for node in wanted.orders
+        }
+        return Seen(nodes=self._control.nodes(), answers=answers, is_connected=True)
 
     def close(self) -> None:
         """End the thread that speaks with Slurm; allocations stay. Closing twice does no harm."""
@@ -146,7 +155,7 @@ class SlurmLink(NodeLink):
         for seat in seats:
             if not seat.has_answered:
                 seat.look()
-        return all(seat.has_answered or _is_late(seat) for seat in seats) and self._ready(wanted.await_groups) >= (
+        return all(seat.has_answered or seat.is_late for seat in seats) and self._ready(wanted.await_groups) >= (
             wanted.await_groups
         )
 
@@ -184,7 +193,7 @@ class SlurmLink(NodeLink):
     def _answer(self, node: str, wanted: Wanted, late: set[str]) -> Answer | None:
         """Return the node's answer: of all its agents together; None while one of them has not answered."""
         live = self._live(node)
-        if any(_is_late(seat) for _, seat in live):
+        if any(seat.is_late for _, seat in live):
             late.add(node)
         if not all(seat.has_answered and not seat.is_told for _, seat in live):
             return None
@@ -240,10 +249,6 @@ def _keys(seat: Seat) -> set[GangKey]:
     """Return the gangs whose shards the agent has."""
     answer = seat.reply.answer if seat.reply is not None else None
     return {shard.key for shard in answer.shards} if answer is not None else set()
-
-
-def _is_late(seat: Seat) -> bool:
-    return time.monotonic() - seat.heard_s > LATE_S
 
 
 def _end_of(wanted: ShardWanted, gone: Allocation | None, node: str) -> ShardSeen:

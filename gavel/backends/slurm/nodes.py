@@ -11,20 +11,25 @@ from gavel.backends.nodes.protocol import ListedNode, Slot
 from gavel.backends.slurm.protocol import SlurmSettings
 
 GRES = re.compile(r"([^:(),]+)(?::([^:(),]+))?(?::(\d+))?(?:\([^)]*\))?")
-GONE = {"DOWN", "FUTURE", "UNKNOWN", "ERROR"}
-GONE_FLAGS = {"NOT_RESPONDING", "POWERED_DOWN", "POWERING_DOWN", "POWERED_OFF", "REBOOT_ISSUED"}
+GONE = {"DOWN", "FUTURE", "ERROR"}
+GONE_FLAGS = {"POWERED_DOWN", "POWERING_DOWN", "POWERED_OFF", "REBOOT_ISSUED"}
+SILENT = "NOT_RESPONDING"
 UNUSABLE = {"DRAIN": "drained", "FAIL": "failing", "MAINTENANCE": "in maintenance", "INVALID_REG": "invalid"}
 GPU = "gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """A node as Slurm lists it. `used`: units of each resource in use, by anybody; `idle_cpus`: that nobody has."""
+    """A node as Slurm lists it. `used`: units of each resource in use, by anybody; `idle_cpus`: that nobody has.
+
+    `is_silent`: it does not respond to Slurm, which has just started itself, or will soon give the node up.
+    """
 
     listed: ListedNode
     used: Mapping[str, int]
     idle_cpus: int
     is_there: bool
+    is_silent: bool
 
 
 def nodes_of(listed: Iterable[Mapping[str, Any]], partition: str, settings: SlurmSettings) -> tuple[SlurmNode, ...]:
@@ -46,12 +51,13 @@ def _node(row: Mapping[str, Any], settings: SlurmSettings) -> SlurmNode:
             cpu_cores=int(row.get("cpus", 1)),
             memory_bytes=int(row.get("real_memory", 0)) << 20,
             slots=tuple(_slots(resources, features, settings)),
-            problem=_problem(flags, str(row.get("reason", ""))),
+            problem=_problem(flags | {state}, str(row.get("reason", ""))),
             labels={label: "true" for each in features if (label := slug(each))},
         ),
         used=resources_of(str(row.get("gres_used", "")), settings.gres),
         idle_cpus=int(row.get("idle_cpus", 0)),
         is_there=state not in GONE and not flags & GONE_FLAGS,
+        is_silent=SILENT in flags,
     )
 
 
@@ -76,6 +82,8 @@ def _slots(resources: Mapping[str, int], features: Iterable[str], settings: Slur
 
 def _problem(flags: Iterable[str], reason: str) -> str:
     """Return why an admin, or Slurm itself, lets nothing start on the node; "" if it may."""
+    if SILENT in flags or "UNKNOWN" in flags:
+        return "it does not respond to Slurm"
     what = next((text for flag, text in UNUSABLE.items() if flag in flags), "")
     return f"it is {what} in Slurm{f': {reason}' if reason else ''}" if what else ""
 

@@ -92,7 +92,7 @@ def devices(wanted: ShardWanted) -> list[str]:
 
 
 def test_each_rank_gets_a_device_of_its_own_of_those_that_slurm_gave() -> None:
-    """1 Slurm numbers them as it likes, 2 a partner on the same workers gets the same, 3 what is only counted has none."""
+    """1 in the order in which they start, 2 a partner on the same workers gets the same, 3 what is counted has none."""
     given = Devices({"CUDA_VISIBLE_DEVICES": "2,MIG-7"})
     (first,), (second,) = given.placed((launched(0, 3),)), given.placed((launched(3, 0),))
     assert (devices(first), devices(second)) == (["2", "MIG-7"], ["MIG-7", "2"])

@@ -66,11 +66,18 @@ def test_nodes_of_other_partitions_are_not_ours() -> None:
     assert nodes_of([{**ROW, "partitions": ["other"]}], "main", SlurmSettings()) == ()
 
 
-@pytest.mark.parametrize("state", ["down", "unknown", "future"])
+@pytest.mark.parametrize("state", ["down", "future", "error"])
 def test_a_node_that_is_down_is_not_there(state: str) -> None:
     assert not node(state=state).is_there
-    assert not node(state_flags=["NOT_RESPONDING"]).is_there
+    assert not node(state_flags=["POWERED_DOWN"]).is_there
     assert node(state="mixed").is_there
+
+
+def test_a_node_that_does_not_respond_is_not_used_and_not_lost_yet() -> None:
+    """A controller that has just started has not heard of any node."""
+    for over in ({"state_flags": ["NOT_RESPONDING"]}, {"state": "unknown"}):
+        assert node(**over).is_there
+        assert node(**over).listed.problem == "it does not respond to Slurm"
 
 
 def test_a_drained_node_is_listed_with_the_reason() -> None:
