@@ -4,10 +4,13 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from gavel.config_sections import OidcSettings, SlurmSection
 from gavel.types.job_uids import checked_uids
+
+__all__ = ["OidcSettings", "Settings", "SlurmSection"]
 
 CONFIGURATION = "gavel.toml"
 FORMER_NAMES = {
@@ -18,57 +21,6 @@ FORMER_NAMES = {
     "queued_jobs_per_user": "unfinished_jobs_per_user",
 }
 """Names that settings had, refused with the present one, so that no value is silently left out."""
-
-
-class OidcSettings(BaseModel):
-    """An OpenID provider at which people log in: the section `oidc`, or `GAVEL_OIDC__CLIENT_ID` and so on."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    issuer_url: str = Field(
-        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))",
-        max_length=300,
-        description="The provider, as it names itself; https, except on this machine.",
-    )
-    client_id: str = Field(min_length=1, max_length=300, description="What the provider calls this service.")
-    client_secret: SecretStr = Field(
-        SecretStr(""), max_length=1000, description="Its secret there; default: the provider asks for none."
-    )
-    client_secret_file: Path | None = Field(None, description="File with that secret, read at each login.")
-    provider_name: str = Field(
-        "single sign-on", min_length=1, max_length=60, description="What the login page calls the provider."
-    )
-    scopes: str = Field(
-        "openid profile email",
-        pattern=r"^(.* )?openid( .*)?$",
-        max_length=300,
-        description="What to ask the provider for, separated by spaces; openid is one of them.",
-    )
-    name_claim: str = Field(
-        "preferred_username", min_length=1, max_length=100, description="Claim that users of this service are named by."
-    )
-    groups_claim: str = Field(
-        "groups", min_length=1, max_length=100, description="Claim with a person's groups; dots lead into objects."
-    )
-    tiers: dict[str, list[str]] = Field(
-        default_factory=dict, description="Tiers by group, as {'research': ['gold']}; * is everybody."
-    )
-    operator_groups: list[str] = Field(default_factory=list, description="Groups whose members are operators.")
-    viewer_groups: list[str] = Field(
-        default_factory=list, description="Groups whose members read what users may read, and change nothing."
-    )
-
-    @model_validator(mode="after")
-    def _check_secret(self) -> Self:
-        if self.client_secret.get_secret_value() and self.client_secret_file:
-            raise ValueError("client_secret and client_secret_file are two ways to give one secret: choose one")
-        return self
-
-    def secret(self) -> str:
-        """Return the client's secret; empty if it has none. Raises OSError if its file cannot be read."""
-        if self.client_secret_file:
-            return self.client_secret_file.read_text().strip()
-        return self.client_secret.get_secret_value()
 
 
 class Settings(BaseSettings):
@@ -104,8 +56,9 @@ class Settings(BaseSettings):
     )
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
-    backend: Literal["local", "ray", "simulated"] = Field(
-        "local", description="Run gangs on this machine, on a Ray cluster, or not at all: simulated nodes, for trials."
+    backend: Literal["local", "ray", "slurm", "simulated"] = Field(
+        "local",
+        description="Run gangs on this machine, on a Ray or Slurm cluster, or not at all: simulated nodes, for trials.",
     )
     simulated_nodes: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(
         {"v100": 4, "p100": 4, "k80": 4}, description="Nodes by accelerator type, where the backend is simulated."
@@ -124,6 +77,11 @@ class Settings(BaseSettings):
     ray_node_dir: str = Field("~/.gavel-node", max_length=300, description="Where each Ray node keeps its gangs.")
     ray_report_period_s: float = Field(
         0.1, ge=0.001, le=10, description="The cluster's raylet_report_resources_period; 0.01 starts gangs sooner."
+    )
+
+    slurm: SlurmSection = Field(
+        default_factory=lambda: SlurmSection.model_validate({}),
+        description="The Slurm cluster, where that is the backend.",
     )
 
     node_labels: dict[str, dict[str, str]] = Field(
@@ -379,9 +337,15 @@ class Settings(BaseSettings):
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
 
     @property
+    def shared_checkpoints(self) -> str:
+        """Return the folder of all checkpoints that nodes see, or its URL; "" if they are in the state folder."""
+        chosen = {"ray": self.ray_checkpoint_dir, "slurm": self.slurm.checkpoints}
+        return chosen.get(self.backend, "")
+
+    @property
     def checkpoints_dir(self) -> Path | None:
         """Return the folder of all checkpoints; None if they are at a URL."""
-        chosen = self.ray_checkpoint_dir if self.backend == "ray" else ""
+        chosen = self.shared_checkpoints
         return None if "://" in chosen else Path(chosen or self.state_dir / "checkpoints").resolve()
 
     @property
@@ -390,8 +354,7 @@ class Settings(BaseSettings):
         checkpoints = self.checkpoints_dir
         if checkpoints is None:
             return None
-        is_shared = self.backend == "ray" and self.ray_checkpoint_dir
-        return checkpoints / "_outputs" if is_shared else self.state_dir.resolve() / "outputs"
+        return checkpoints / "_outputs" if self.shared_checkpoints else self.state_dir.resolve() / "outputs"
 
     @property
     def url(self) -> str:

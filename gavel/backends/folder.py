@@ -23,14 +23,16 @@ JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 class StateFolder:
     """The state directory, held against every other service until `close`, or until a newer term of its database.
 
-    What is written for gangs goes through `own` paths, which fail once another service has taken over. Raises
-    BackendUnavailable if another service has the directory.
+    What is written for gangs goes through `own` paths, which fail once another service has taken over. `kept`: the
+    directory of what outlives gangs, where several such directories share it. Raises BackendUnavailable if another
+    service has the directory.
     """
 
-    def __init__(self, path: Path, term: Term | None = None) -> None:
+    def __init__(self, path: Path, term: Term | None = None, kept: Path | None = None) -> None:
         self._path = path.resolve()
+        self._kept = None if kept is None else kept.resolve()
         self._state_dir_lock = StateDirLock(self._path, term)
-        self._runtime = runtime_dir(self._path)
+        self._runtime = runtime_dir(self._kept or self._path)
         self._fences = {path.parent.name: _fence_in(path) for path in (self._path / "gangs").glob("*/fence.json")}
 
     def close(self) -> None:
@@ -48,16 +50,18 @@ class StateFolder:
 
     def places(self, job_id: JobId, generation: int) -> Places:
         """Return the paths of one gang's files. Raises InvalidRequest."""
+        kept = self._kept or self._path
         places = Places(
             runtime=self._runtime,
-            code_store=code_dir(self._path),
-            environments=environments_dir(self._path),
-            inputs=inputs_dir(self._path),
+            code_store=code_dir(kept),
+            environments=environments_dir(kept),
+            inputs=inputs_dir(kept),
             gang=self._path / "gangs" / job_id / str(generation),
-            work=self._path / "work" / job_id,
-            checkpoints=self._path / "checkpoints" / job_id,
+            work=kept / "work" / job_id,
+            checkpoints=kept / "checkpoints" / job_id,
             log=log_path(self._path, job_id),
-            outputs=self._path / "outputs" / job_id,
+            outputs=kept / "outputs" / job_id,
+            kept=self._kept,
         )
         assert places.gang.resolve().is_relative_to(self._path), "a job's files lie below the state directory"
         return places

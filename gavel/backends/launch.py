@@ -49,11 +49,12 @@ class Places:
     checkpoints: Path
     log: Path
     outputs: Path | None = None
+    kept: Path | None = None  # the folder of what outlives gangs, where theirs are in another one
 
     @property
     def state(self) -> Path:
-        """Return the state folder."""
-        return self.gang.parents[2]
+        """Return the state folder: that of what outlives gangs."""
+        return self.kept or self.gang.parents[2]
 
     @property
     def images(self) -> Path:
@@ -72,7 +73,8 @@ class Places:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         make_gang_folder(self.gang)
         if os.geteuid() == 0:
-            around = (self.gang.parents[1], self.gang.parent, *(each.parent for each in own))
+            apart = (self.gang.parents[3], self.gang.parents[2]) if self.kept else ()
+            around = (*apart, self.gang.parents[1], self.gang.parent, *(each.parent for each in own))
             if uid:
                 open_state(str(self.state))
                 let_pass(map(str, around))

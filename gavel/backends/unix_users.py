@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-PASSED = ("gangs", "work", "checkpoints", "outputs", "environments", "inputs", "runtime", "interpreters")
+PASSED = ("gangs", "work", "checkpoints", "outputs", "environments", "inputs", "runtime", "interpreters", "agents")
 """Folders of the state folder in which jobs have something of their own, or all may read."""
 
 CLOSED, PASS, READ = 0o700, 0o711, 0o2750

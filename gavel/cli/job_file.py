@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from gavel.cli.connection import fail
 from gavel.cli.option_names import by_field, option_of
+from gavel.cli.sbatch_lines import options_of_sbatch
 from gavel.client import GavelApiError, Job, JobSubmit
 from gavel.errors import did_you_mean
 
@@ -189,14 +190,22 @@ def _words(text: str, where: str) -> list[str]:
 
 
 class SubmitCommand(TyperCommand):
-    """The command `submit`, which reads options from the script's `#GAVEL` lines, too."""
+    """The command `submit`, which reads options from the script's `#GAVEL` and `#SBATCH` lines, too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options of the script before those of the command line, which win."""
         named, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         program = named.get("program")
         ctx.meta[COMMAND_LINE] = frozenset(named)
-        return super().parse_args(ctx, [*(options_in(program[0]) if program else ()), *args])
+        return super().parse_args(ctx, [*(_options_of(program[0]) if program else ()), *args])
+
+
+def _options_of(program: str) -> list[str]:
+    """Return the options in a script's lines for Slurm, and behind them, since they win, those in its own for Gavel."""
+    options, left_out = options_of_sbatch(program)
+    if left_out:
+        typer.echo(f"{program}: left out, as they mean nothing here: #SBATCH {', '.join(left_out)}", err=True)
+    return [*options, *options_in(program)]
 
 
 def options_given(context: typer.Context) -> Given:

@@ -42,7 +42,8 @@ def serve(
 @app.command()
 def demo(
     backend: Annotated[
-        Literal["local", "ray"], typer.Option(help="This machine, or a Ray cluster of three nodes started on it.")
+        Literal["local", "ray", "slurm"],
+        typer.Option(help="This machine, or a Ray or Slurm cluster of three nodes started on it."),
     ] = "local",
 ) -> None:
     """Start a service of its own, train real models on it and show how they were scheduled."""

@@ -48,6 +48,11 @@ def findings(settings: Settings) -> Iterator[Finding]:
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
         yield from _shared_folder(settings.checkpoints_dir)
+    elif settings.backend == "slurm":
+        yield _slurm()
+        text = "those of Slurm's partition, see gavel node list; on a node run gavel doctor there"
+        yield Finding(about="workers", verdict="note", text=text)
+        yield from _shared_folder(settings.checkpoints_dir)
     elif settings.backend == "simulated":
         yield Finding(about="workers", verdict="note", text=f"simulated nodes: {settings.simulated_nodes}")
     else:
@@ -77,6 +82,13 @@ def _program(name: str, vendor: str, *others: str) -> Finding:
     path = next(filter(None, map(shutil.which, (name, *others))), None)
     text = path or f"not here, so no GPU of {vendor} is looked for"
     return Finding(about=name, verdict="ok" if path else "note", text=text)
+
+
+def _slurm() -> Finding:
+    """Return whether Slurm's commands are here."""
+    path = shutil.which("sbatch")
+    text = path or "its commands are not here: install them (Debian: slurm-client), and its slurm.conf"
+    return Finding(about="slurm", verdict="ok" if path else "problem", text=text)
 
 
 def _share(each: LocalAccelerator) -> str:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import make_url
 
@@ -15,6 +16,7 @@ from gavel.backends.disk import Disk, low_disk
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.nameable_folders import job_folders_of
+from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.nodes.numbering import node_of_workers
 from gavel.backends.nodes.stored_outputs import outputs_place
 from gavel.backends.probe import probe
@@ -22,6 +24,8 @@ from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
+from gavel.backends.slurm.backend import SlurmBackend
+from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
 from gavel.config import CONFIGURATION, Settings
 from gavel.daemon.autopilot import LOOK_EVERY_S, Autopilot
@@ -42,7 +46,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import JobId, Term
 from gavel.types.job_uids import uids_of
 
-ServedBackend = LocalBackend | RayBackend | SimulatedBackend
+ServedBackend = LocalBackend | RayBackend | SlurmBackend | SimulatedBackend
 
 
 @dataclass(kw_only=True)
@@ -81,7 +85,7 @@ class Parts:
 
     def notes(self) -> tuple[str, ...]:
         """Return what is wrong with the cluster as a whole, if this process leads."""
-        of_backend = self.backend.notes() if isinstance(self.backend, RayBackend) else ()
+        of_backend = self.backend.notes() if isinstance(self.backend, NodesBackend) else ()
         low = low_disk(self.settings)
         return (*of_backend, *([low] if low else ()), *(self.dispatcher.notes() if self.dispatcher else ()))
 
@@ -101,26 +105,38 @@ class Parts:
         backends: dict[str, Callable[[Term], ServedBackend]] = {
             "local": self._local,
             "ray": self._ray,
+            "slurm": self._slurm,
             "simulated": self._simulated,
         }
         return backends[self.settings.backend](term)
 
     def _ray(self, term: Term) -> RayBackend:
         """Return the backend on a Ray cluster. Nothing is discovered here: its nodes join while it runs."""
-        settings = self.settings
-        self.discovery = Discovery(accelerators=(), notes=(f"workers are those of Ray at {settings.ray_address}",))
-        return RayBackend(
-            state_dir=settings.state_dir,
-            ray=_ray_settings(settings),
-            clock=self.clock,
-            lease_grace_s=settings.lease_grace_s,
-            log_bytes_per_job=settings.job_log_bytes,
-            output_bytes_per_job=settings.output_bytes,
-            preparation=self._preparation(),
-            environment=self._environment(),
-            term=term,
-            node_of=node_of_workers(self.store.cluster(), [each.plan for each in self.store.snapshot().round_records]),
-        )
+        note = f"workers are those of Ray at {self.settings.ray_address}"
+        self.discovery = Discovery(accelerators=(), notes=(note,))
+        return RayBackend(ray=_ray_settings(self.settings), **self._of_nodes(term))
+
+    def _slurm(self, term: Term) -> SlurmBackend:
+        """Return the backend on a Slurm cluster. Nothing is discovered here: Slurm lists its nodes."""
+        partition = self.settings.slurm.partition or "the default one"
+        note = f"workers are those of Slurm's partition {partition.removeprefix('the ')}"
+        self.discovery = Discovery(accelerators=(), notes=(note,))
+        return SlurmBackend(slurm=_slurm_settings(self.settings), **self._of_nodes(term))
+
+    def _of_nodes(self, term: Term) -> dict[str, Any]:
+        """Return the arguments that backends on clusters of nodes have alike."""
+        settings, records = self.settings, self.store.snapshot().round_records
+        return {
+            "state_dir": settings.state_dir,
+            "clock": self.clock,
+            "lease_grace_s": settings.lease_grace_s,
+            "log_bytes_per_job": settings.job_log_bytes,
+            "output_bytes_per_job": settings.output_bytes,
+            "preparation": self._preparation(),
+            "environment": self._environment(),
+            "term": term,
+            "node_of": node_of_workers(self.store.cluster(), [each.plan for each in records]),
+        }
 
     def _local(self, term: Term) -> LocalBackend:
         settings = self.settings
@@ -205,6 +221,25 @@ def _ray_settings(settings: Settings) -> RaySettings:
         keep_code_s=settings.keep_code_s,
         node_folder=settings.ray_node_dir,
         report_period_s=settings.ray_report_period_s,
+    )
+
+
+def _slurm_settings(settings: Settings) -> SlurmSettings:
+    own = settings.slurm
+    return SlurmSettings(
+        folder=own.shared_dir,
+        checkpoints=own.checkpoints,
+        outputs=outputs_place(settings),
+        keep_code_s=settings.keep_code_s,
+        node_folder=own.node_dir,
+        partition=own.partition,
+        account=own.account,
+        accounts=own.accounts,
+        gres=tuple(own.gres),
+        type_features=tuple(own.type_features),
+        limit_s=own.limit_s,
+        cpus_per_worker=own.cpus_per_worker,
+        options=tuple(shlex.split(own.options)),
     )
 
 

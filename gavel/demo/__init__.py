@@ -10,9 +10,8 @@ from rich.live import Live
 
 from gavel.client import Client
 from gavel.client import Job as JobView
-from gavel.demo import show
+from gavel.demo import ray_nodes, show, slurm_nodes
 from gavel.demo.checks import all_jobs, check
-from gavel.demo.ray_nodes import ray_settings, three_nodes
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
 from gavel.estimator.reference_profiles import estimator_of
@@ -38,11 +37,15 @@ Rates = dict[tuple[str, int, AcceleratorType], float]
 def main(backend: str = "local") -> int:
     """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held.
 
-    With backend "ray" it runs on a Ray cluster of three nodes, which it starts on this machine and stops again.
+    With backend "ray" or "slurm" it runs on such a cluster of three nodes, which it starts on this machine and stops
+    again.
     """
     if backend == "ray":
-        with three_nodes() as cluster:
-            return _demo(ray_settings(cluster, STATE_DIR.resolve()))
+        with ray_nodes.three_nodes() as cluster:
+            return _demo(ray_nodes.ray_settings(cluster, STATE_DIR.resolve()))
+    if backend == "slurm":
+        with slurm_nodes.three_nodes() as nodes:
+            return _demo(slurm_nodes.slurm_settings(nodes, STATE_DIR.resolve()))
     return _demo({})
 
 

@@ -35,17 +35,21 @@ PORTS_KEPT = 32
 
 
 class NodeAgent:
-    """All gangs' parts on one node, below `folder/node`. Raises BackendUnavailable if another agent uses the folder."""
+    """All gangs' parts on one node, below `folder/node`. Raises BackendUnavailable if another agent uses the folder.
 
-    def __init__(self, node: str, folder: str, protocol: int) -> None:
+    `apart`: a folder below that for this agent's own gangs, where several agents share what outlives gangs on a node.
+    """
+
+    def __init__(self, node: str, folder: str, protocol: int, apart: str = "") -> None:
         if protocol != PROTOCOL:
             raise BackendUnavailable(
                 f"gavel here speaks protocol {PROTOCOL}, the service {protocol}: install its version"
             )
         self._node = node
         path = Path(folder).expanduser() / node
-        self._folder = StateFolder(path)
-        self._epoch_path = path / "epoch.json"
+        own = path / apart
+        self._folder = StateFolder(own, kept=path if apart else None)
+        self._epoch_path = own / "epoch.json"
         self._epoch = _epoch_in(self._epoch_path)
         self._base = base_environment()
         self._shards: dict[GangKey, Shard] = {}

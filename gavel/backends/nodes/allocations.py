@@ -1,7 +1,9 @@
 """Which gang holds which worker and ephemeral resource: table and matcher of `gavel.ephemeral` over the nodes."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from gavel.backends.gang import GangKey
 from gavel.backends.nodes.fleet import Fleet
@@ -44,17 +46,23 @@ class Holdings:
         """Return what the gang's ranks require."""
         return gang_request(instruction, self._node_of)
 
-    def missing(self, gang: NodesGang, now_s: float) -> str:
-        """Return why the gang waits."""
+    def missing(self, gang: NodesGang, now_s: float, delays: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Return why the gang waits; `delays` has what the cluster says of groups that it has not reserved."""
         if self.table.holds(gang.key):
             units = ", ".join(f"{count} {resource}" for _, resource, count in self.group(gang).bundles)
-            return f"{self._cluster_name} has not reserved {gang.group_name} ({units}) yet: others may hold them"
+            why = delays.get(gang.group_name, "others may hold them")
+            return f"{self._cluster_name} has not reserved {gang.group_name} ({units}) yet: {why}"
         return self.table.missing(self.request(gang.instruction), now_s)
 
     def groups(self, gangs: Sequence[NodesGang]) -> tuple[Group, ...]:
         """Return the groups that must exist: of all running and matched gangs, one for a packed pair."""
-        names = self.names_of_groups(gangs)
-        return tuple(self.group(gang) for gang in gangs if names.get(gang.key) == gang.group_name)
+        names, until_s = self.names_of_groups(gangs), dict[str, float]()
+        for gang in gangs:
+            if gang.key in names:
+                name = names[gang.key]
+                until_s[name] = max(gang.lease_boottime_s, until_s.get(name, 0.0))
+        groups = (self.group(gang) for gang in gangs if names.get(gang.key) == gang.group_name)
+        return tuple(replace(group, until_boottime_s=until_s[group.name]) for group in groups)
 
     def names_of_groups(self, gangs: Sequence[NodesGang]) -> dict[GangKey, str]:
         """Return the group that reserves each gang's workers: its own, or that of its partner on the same workers."""
@@ -72,7 +80,13 @@ class Holdings:
             units[(node, slot.resource)] += 1
         ids = {name: view.node.node_id for name, view in self._fleet.nodes.items()}
         bundles = ((ids.get(node, node), resource, count) for (node, resource), count in units.items())
-        return Group(name=gang.group_name, bundles=tuple(bundles))
+        return Group(
+            name=gang.group_name,
+            bundles=tuple(bundles),
+            tier=gang.instruction.tier,
+            cpu_cores=gang.instruction.cpu_cores,
+            memory_bytes=gang.instruction.memory_bytes,
+        )
 
     def hold(self, gang: NodesGang, now_s: float) -> None:
         """Mark a running gang's workers as held, and its ephemeral resource unless that has expired."""

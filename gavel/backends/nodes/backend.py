@@ -108,6 +108,7 @@ class NodesBackend(FolderBackend):
         self._refused = ""
         self._notes: tuple[str, ...] = ()
         self.calls: Mapping[str, int] = {}
+        self._last = Seen()
         with answering("open"):
             self._folder = StateFolder(state_dir, term)
             numbering = Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current)
@@ -237,6 +238,7 @@ class NodesBackend(FolderBackend):
         shards = {view.node.node_id: orders.shards_wanted(view, gangs, self._forgetting) for view in views}
         wanted = Wanted(
             groups=self._holdings.groups(gangs),
+            group_of=self._holdings.names_of_groups(gangs),
             is_whole=self._fleet.is_met,
             orders={node_id: self._order(wanted) for node_id, wanted in shards.items()},
             await_groups=frozenset(groups),
@@ -247,14 +249,14 @@ class NodesBackend(FolderBackend):
         return seen.ready
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
-        folder = None if self._shared is None else self._shared.wanted()
-        kept = self._keep_code_s
-        return orders.order_to_node(self._settings, epoch=self._epoch, shards=shards, keep_code_s=kept, folder=folder)
+        shared, kept = self._shared.wanted() if self._shared else None, self._keep_code_s
+        return orders.order_to_node(self._settings, epoch=self._epoch, shards=shards, keep_code_s=kept, folder=shared)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)
-        self.calls = seen.calls or self.calls
-        self._fleet.take(seen)
+        self.calls, self._last = seen.calls or self.calls, seen
+        live = [gang for gang in self._gangs.values() if gang.state is not GangState.ENDED]
+        self._fleet.take(seen, {worker for gang in live for worker in gang.instruction.worker_ids})
         if self._fleet.cluster is not self._cluster:
             self._cluster = self._fleet.cluster
             self._holdings.update([*self._gangs.values()], self._clock.now_s())
@@ -329,7 +331,8 @@ class NodesBackend(FolderBackend):
 
     def _divide(self, gang: NodesGang) -> bool:
         in_use = partial(orders.ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
-        parts = orders.parts_of(gang, self._fleet, self._settings, in_use)
+        own = {node_id: ports for (key, node_id), ports in self._last.ports.items() if key == gang.key}
+        parts = orders.parts_of(gang, self._fleet, self._settings, in_use, own.get)
         if parts is None:
             return False
         gang.read_of_user(self._settings.preparation)
@@ -362,7 +365,7 @@ class NodesBackend(FolderBackend):
     def _waiting_for(self, gang: NodesGang, now_s: float) -> str:
         if node := self._lost.may_run(gang.key):
             return f"an earlier gang of the job may still run on lost node {node} until its lease ends"
-        return self._holdings.missing(gang, now_s)
+        return self._holdings.missing(gang, now_s, self._last.delays)
 
     # --- restart ------------------------------------------------------------------------------------------------
 

@@ -18,12 +18,12 @@ VISIBLE = {
 
 def environment_of(slot: Slot) -> Mapping[str, str]:
     """Return the variables that make a process use this accelerator and no other."""
-    visible = VISIBLE.get(slot.resource)
+    visible, device = VISIBLE.get(slot.resource), slot.device or str(slot.index)
     if slot.resource == "GPU" and slot.accelerator_type.startswith("intel"):
-        return {ONEAPI: f"{LEVEL_ZERO}{slot.index}"}
+        return {ONEAPI: f"{LEVEL_ZERO}{device}"}
     if slot.resource == "GPU" and slot.accelerator_type.startswith("amd"):
-        return {"HIP_VISIBLE_DEVICES": str(slot.index)}
+        return {"HIP_VISIBLE_DEVICES": device}
     if visible is not None:
-        return {visible: str(slot.index)}
+        return {visible: device}
     capped = capped_types().get(slot.accelerator_type)
     return {} if capped is None else {**NO_GPU, **numeric_threads(1), **capped}

@@ -1,6 +1,7 @@
 """The nodes as the service sees them: names, problems, clocks and free ports."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from gavel.backends import machine
@@ -73,8 +74,8 @@ class Fleet:
         self.cluster = Cluster()
         self.gone: dict[str, str] = {}  # nodes that the cluster has lost -> the reason
 
-    def take(self, seen: Seen) -> None:
-        """Take the bridge's view. Raises OSError if names of new workers cannot be stored."""
+    def take(self, seen: Seen, in_use: Collection[WorkerId] = ()) -> None:
+        """Take the transport's view; `in_use` are the workers of our gangs. Raises OSError for names not stored."""
         self._is_connected = seen.is_connected and not seen.problem
         if seen.is_connected and self._met_boottime_s is None:
             self._met_boottime_s = machine.boottime_s()
@@ -84,7 +85,7 @@ class Fleet:
         for node_id, answer in seen.answers.items():
             if node_id in by_id:
                 by_id[node_id].take(answer)
-        cluster = self._cluster()
+        cluster = self._cluster(in_use)
         if cluster != self.cluster:
             self.cluster = cluster
 
@@ -158,7 +159,7 @@ class Fleet:
         self.place_of |= {worker: (node.name, slot) for worker, slot in workers.items()}
         self.gone.pop(node.name, None)
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self, in_use: Collection[WorkerId]) -> Cluster:
         """Return every node that has accelerators, with the workers of the usable ones."""
         nodes = sorted((view for view in self.nodes.values() if view.workers), key=lambda view: view.node.name)
         cores = [(view.node.name, cpu) for view in nodes for slot in view.workers.values() for cpu in slot.cpus]
@@ -166,9 +167,21 @@ class Fleet:
             as_worker(worker, view.node.name, slot, shares_core=_shares(view.node.name, slot, cores))
             for view in nodes
             if view.is_usable
-            for worker, slot in view.workers.items()
+            for worker, slot in _free_of_others(view, in_use)
         )
         return Cluster(nodes=tuple(as_node(view.node, view.problem) for view in nodes), workers=workers)
+
+
+def _free_of_others(view: NodeView, in_use: Collection[WorkerId]) -> list[tuple[WorkerId, Slot]]:
+    """Return the node's workers without as many idle ones, the last first, as others of the cluster use."""
+    taken = Counter(view.node.taken)
+    free = []
+    for worker, slot in reversed(view.workers.items()):
+        if worker not in in_use and taken[slot.resource] > 0:
+            taken[slot.resource] -= 1
+        else:
+            free.append((worker, slot))
+    return free[::-1]
 
 
 def _shares(node: str, slot: Slot, cores: list[tuple[str, int]]) -> bool:

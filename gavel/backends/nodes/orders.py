@@ -69,11 +69,16 @@ def ports_in_use(node: str, gangs: Iterable[NodesGang], forgetting: Forgetting) 
 
 
 def parts_of(
-    gang: NodesGang, fleet: Fleet, settings: LaunchSettings, in_use: Callable[[str], Collection[int]]
+    gang: NodesGang,
+    fleet: Fleet,
+    settings: LaunchSettings,
+    in_use: Callable[[str], Collection[int]],
+    own_ports: Callable[[str], tuple[int, ...] | None] = lambda _: None,
 ) -> dict[str, Part] | None:
     """Return the gang divided among its nodes; None if one of them cannot start anything now.
 
-    `in_use`: the ports of a node that other gangs have.
+    `in_use`: the ports of a node that other gangs have; `own_ports`: those that only this gang may use on the node of
+    this id, None where any free one will do.
     """
     worker_ids = gang.instruction.worker_ids
     node_of_rank = tuple(fleet.place_of[worker][0] for worker in worker_ids)
@@ -82,7 +87,8 @@ def parts_of(
         return None
     head = views[0]
     taken = in_use(head.node.name)
-    ports = tuple(port for port in head.ports if port not in taken)[:PORTS_PER_GANG]
+    own = own_ports(head.node.node_id)
+    ports = tuple(port for port in (head.ports if own is None else own) if port not in taken)[:PORTS_PER_GANG]
     if len(ports) < PORTS_PER_GANG:
         return None  # its next answer brings more reserved ports
     address = head.node.address if len(views) > 1 else "127.0.0.1"

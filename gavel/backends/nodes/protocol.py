@@ -15,7 +15,7 @@ from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 EPOCH_BITS = 48  # bits of the milliseconds below the generation
@@ -23,7 +23,10 @@ EPOCH_BITS = 48  # bits of the milliseconds below the generation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """One accelerator of a node. `index` counts within `resource`, the resource of the cluster that stands for it."""
+    """One accelerator of a node. `index` counts within `resource`, the resource of the cluster that stands for it.
+
+    `device`: what its processes name it by, where that is not the index.
+    """
 
     accelerator_type: AcceleratorType
     resource: str
@@ -31,11 +34,15 @@ class Slot:
     cpus: tuple[int, ...] = ()
     price_usd_per_hour: float = 1.0
     memory_bytes: int = 0  # of its own; 0: not known
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedNode:
-    """A node as the cluster lists it. `problem`: why its accelerators cannot be used, "" if they can."""
+    """A node as the cluster lists it. `problem`: why its accelerators cannot be used, "" if they can.
+
+    `taken`: how many accelerators of each resource others of the cluster use.
+    """
 
     node_id: str
     name: str
@@ -46,6 +53,7 @@ class ListedNode:
     slots: tuple[Slot, ...] = ()
     problem: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +104,8 @@ class ShardLaunch:
 class ShardWanted:
     """What one node is to make of its part of a gang, and how far the service has read what that part said.
 
-    `secrets`: values of the job's secrets, with `launch` only; no file of the service or of an agent has them, and no
-    text shows them.
+    `secrets`: values of the job's secrets, with `launch` only; no text shows them, and no file of the service or of an
+    agent has them but the order itself, where the transport carries orders in files.
     """
 
     key: GangKey
@@ -192,20 +200,29 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """What a gang reserves in the cluster: units of a resource on nodes, all or none."""
+    """What a gang reserves in the cluster: units of a resource on nodes, all or none.
+
+    Two groups are equal if they reserve the same; until when, and for whose gang, may be told anew.
+    """
 
     name: str
     bundles: tuple[tuple[str, str, int], ...]  # (id of the node, resource, units)
+    until_boottime_s: float = field(default=0.0, compare=False)  # the latest lease of its gangs, in our boottime
+    tier: str = field(default="", compare=False)
+    cpu_cores: int = field(default=0, compare=False)  # that each unit needs; 0: it said nothing
+    memory_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Every group that is to exist, every order that is to be given, and how long an answer may take.
 
-    It takes no longer than until every order is answered and `await_groups` are held.
+    It takes no longer than until every order is answered and `await_groups` are held. `group_of` has the group that
+    reserves the workers of each gang: its own, or that of its partner.
     """
 
     groups: tuple[Group, ...] = ()
+    group_of: Mapping[GangKey, str] = field(default_factory=dict)
     is_whole: bool = False  # all nodes have answered: any other group of ours is unused
     orders: Mapping[str, Order] = field(default_factory=dict)  # by id of the node
     await_groups: frozenset[str] = frozenset()
@@ -217,6 +234,8 @@ class Seen:
     """The transport's view of the cluster. `answers` came since the last `Seen`.
 
     `problem`: why the cluster cannot be reached, "" if it can. `calls` counts the calls to it since the start, by name.
+    `ports`, by gang and id of a node: free ports there that only this gang may use, where each group has agents of its
+    own.
     """
 
     nodes: tuple[ListedNode, ...] = ()
@@ -226,6 +245,8 @@ class Seen:
     problem: str = ""
     notes: tuple[str, ...] = ()
     calls: Mapping[str, int] = field(default_factory=dict)
+    ports: Mapping[tuple[GangKey, str], tuple[int, ...]] = field(default_factory=dict)
+    delays: Mapping[str, str] = field(default_factory=dict)  # by name of a group: why it is not there yet, if known
 
 
 class NodeLink(Protocol):

@@ -61,7 +61,7 @@ class StoredCheckpoints:
 def checkpoints_of(settings: Settings) -> Checkpoints | StoredCheckpoints:
     """Return the checkpoints of the service with these settings."""
     folder = settings.checkpoints_dir
-    return StoredCheckpoints(settings.ray_checkpoint_dir) if folder is None else Checkpoints(folder)
+    return StoredCheckpoints(settings.shared_checkpoints) if folder is None else Checkpoints(folder)
 
 
 def _described(remote: RemoteCheckpoints, job_id: JobId, name: str) -> CheckpointFolder:

@@ -71,4 +71,4 @@ def outputs_of(settings: Settings) -> Outputs | StoredOutputs:
 
 def outputs_place(settings: Settings) -> str:
     """Return the folder of all jobs' output folders, or its URL if checkpoints are at one."""
-    return str(settings.outputs_dir or outputs_url(settings.ray_checkpoint_dir))
+    return str(settings.outputs_dir or outputs_url(settings.shared_checkpoints))

@@ -134,6 +134,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         code=job.spec.code.digest if job.spec.code else "",
         cpu_cores=job.spec.cpu_cores if job.spec.cpu_cores > 1 else 0,
         memory_bytes=job.spec.memory_bytes,
+        tier=job.spec.tier,
         job_token=job_token,
         time_to_loss_s=time_to_loss_s,
         shares_with=_partner(lease),

@@ -1,0 +1,385 @@
+"""The thread that keeps the allocations that are wanted, and lists nodes: calls to Slurm may take long."""
+
+import math
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from gavel.backends import machine
+from gavel.backends.durable import write_durable
+from gavel.backends.nodes.protocol import Group, ListedNode
+from gavel.backends.slurm.allocation import Allocation
+from gavel.backends.slurm.commands import Refused, Slurm, SlurmJob
+from gavel.backends.slurm.letters import read_epoch
+from gavel.backends.slurm.nodes import SlurmNode, nodes_of, taken_of
+from gavel.backends.slurm.protocol import MINUTE_S, SlurmSettings
+from gavel.errors import BackendUnavailable
+
+log = structlog.get_logger("gavel.slurm")
+
+LOOK_EVERY_S = 1.0
+NODES_EVERY_S = 2.0
+PARTITION_EVERY_S = 60.0
+LEAVE_S = 3.0  # seconds that agents have to free their nodes before Slurm is told to
+PENDING_S = 30.0  # seconds in Slurm's queue after which another place is looked for
+RETRY_S = 30.0  # seconds that a place is not tried again
+MARGIN_S = 60.0  # seconds from the end of a lease and its grace to the time limit, at least
+STEP_S = 120.0  # seconds that a time limit is longer than it must be, so that it is extended seldom
+
+SCRIPT = """#!/bin/sh
+# Starts an agent of Gavel's on each node of this allocation: PYTHON FOLDER NODE_FOLDER
+if [ "$SLURM_JOB_NUM_NODES" = 1 ]; then exec "$1" -P -m gavel.backends.slurm.node "$2" "$3"; fi
+exec srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \\
+  --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --wait=0 "$1" -P -m gavel.backends.slurm.node "$2" "$3"
+"""
+
+
+class Control(threading.Thread):
+    """Submits, extends and cancels allocations. `allocations` and the rest of what it knows are read by the link."""
+
+    def __init__(self, settings: SlurmSettings, calls: Counter[str]) -> None:
+        super().__init__(name="gavel-slurm-control", daemon=True)
+        self._settings = settings
+        self._slurm = Slurm(calls)
+        self.folder = Path(settings.folder).expanduser().resolve()
+        self.lock = threading.RLock()
+        self._work = threading.Event()
+        self._is_closed = False
+        self._wanted: dict[str, Group] = {}
+        self._is_whole = False
+        self._epoch = 0
+        self._partition, self._longest_s = "", math.inf
+        self._partition_at_s = self._nodes_at_s = self._jobs_at_s = -math.inf
+        self._nodes: dict[str, SlurmNode] = {}
+        self._taken: dict[str, dict[str, int]] = {}
+        self._taken_before: dict[str, dict[str, int]] = {}
+        self._problems: dict[str, tuple[str, float]] = {}  # of nodes, until when
+        self._refusals: dict[str, tuple[str, float]] = {}  # of groups, until when
+        self._extension_note = ""
+        self.allocations: dict[str, Allocation] = {}  # by the name of their folder
+        self.delays: dict[str, str] = {}  # group -> what Slurm says of its wait
+        self.has_listed = False
+        self.problem = f"asking Slurm for its nodes ({settings.partition or 'the default partition'})"
+        self.notes: tuple[str, ...] = ()
+
+    # --- for the link -----------------------------------------------------------------------------------------------
+
+    def want(self, groups: Iterable[Group], epoch: int, *, is_whole: bool) -> None:
+        """Set the groups that are to be held; allocations of an earlier service go once `is_whole` is set."""
+        wanted = {group.name: group for group in groups}
+        with self.lock:
+            is_new = wanted != self._wanted or is_whole != self._is_whole
+            self._wanted, self._is_whole, self._epoch = wanted, is_whole, max(epoch, self._epoch)
+        if is_new:
+            self._work.set()
+
+    def nodes(self) -> tuple[ListedNode, ...]:
+        """Return the nodes that are there, each with its problem and what others use of it."""
+        now_s = time.monotonic()
+        with self.lock:
+            problems = {node: text for node, (text, until_s) in self._problems.items() if until_s > now_s}
+            return tuple(
+                replace(
+                    node.listed, problem=node.listed.problem or problems.get(name, ""), taken=self._taken.get(name, {})
+                )
+                for name, node in self._nodes.items()
+                if node.is_there and not (node.is_silent and self._has_silent_agent(name))
+            )
+
+    def _has_silent_agent(self, node: str) -> bool:
+        """Return True if an agent of ours there gives no sign of life: what Slurm cannot reach is then lost."""
+        here = [each.seats[node] for each in self.allocations.values() if node in each.seats and not each.gone]
+        return any(seat.is_late for seat in here if seat.reply is not None)
+
+    def is_overtaken(self) -> bool:
+        """Return True once a later service commands the agents: this one may decide nothing any more."""
+        return read_epoch(self.folder) > self._epoch > 0
+
+    def close(self) -> None:
+        """End the thread; allocations stay."""
+        self._is_closed = True
+        self._work.set()
+
+    # --- this thread ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until it is closed; what fails is tried again."""
+        while not self._is_closed:
+            try:
+                self._turn()
+                self.problem = ""
+            except (Refused, BackendUnavailable, OSError, ValueError, KeyError) as problem:
+                self.problem = f"{problem}"
+            except Exception as problem:  # the thread goes on, and the operator is told
+                log.warning("slurm.control", exc_info=True)
+                self.problem = f"{type(problem).__name__}: {problem}"
+            self._work.wait(LOOK_EVERY_S)
+            self._work.clear()
+
+    def _turn(self) -> None:
+        now_s = time.monotonic()
+        if now_s - self._partition_at_s >= PARTITION_EVERY_S:
+            self._partition, self._longest_s = self._slurm.partition(self._settings.partition)
+            self._partition_at_s = now_s
+        is_due = now_s - self._jobs_at_s >= LOOK_EVERY_S * 0.9 or not self.has_listed
+        if is_due and now_s - self._nodes_at_s >= NODES_EVERY_S:
+            self._list_nodes()
+        if is_due:
+            self._list_jobs()
+        self.has_listed = True
+        if self.is_overtaken():
+            return
+        self._tidy()
+        self._reserve()
+        self._extend()
+
+    def _list_nodes(self) -> None:
+        listed = nodes_of(self._slurm.nodes(), self._partition, self._settings)
+        self._nodes_at_s = time.monotonic()
+        with self.lock:
+            self._nodes = {node.listed.node_id: node for node in listed}
+        has_any = any(node.listed.slots for node in listed)
+        self.notes = (*(() if has_any else (self._lacks_gres(),)), *filter(None, (self._extension_note,)))
+
+    def _lacks_gres(self) -> str:
+        lacking = f"no node of partition {self._partition} has generic resources named {', '.join(self._settings.gres)}"
+        return f"{lacking}: set gres of the section slurm, or let Slurm's admin name them in slurm.conf and gres.conf"
+
+    def _list_jobs(self) -> None:
+        """Take what Slurm says of our allocations, those that an earlier service made included."""
+        if not self.has_listed:
+            self._adopt(self.folder.glob("allocations/*"))
+        now_boottime_s = machine.boottime_s()
+        jobs = {job.job_id: job for job in self._slurm.jobs()}
+        self._jobs_at_s = time.monotonic()
+        folders = {str(each.folder) for each in self.allocations.values()}
+        new = {job.comment for job in jobs.values() if not job.has_ended} - folders
+        self._adopt(Path(each) for each in new if Path(each).parent == self.folder / "allocations")
+        if any(job.state == "NODE_FAIL" and not self._knows_end_of(job) for job in jobs.values()):
+            self._list_nodes()  # so that a lost node is seen before what it took along
+        with self.lock:
+            for each in self.allocations.values():
+                each.take(jobs, now_boottime_s)
+                if not each.jobs and not each.gone:  # nobody has submitted it, or Slurm has forgotten it
+                    each.gone = "Slurm does not list its allocation any more"
+        self._count_others()
+
+    def _knows_end_of(self, job: SlurmJob) -> bool:
+        own = [each.jobs[job.job_id] for each in self.allocations.values() if job.job_id in each.jobs]
+        return all(each.has_ended for each in own)
+
+    def _adopt(self, folders: Iterable[Path]) -> None:
+        for folder in folders:
+            adopted = Allocation.read(folder) if folder.name not in self.allocations else None
+            if adopted is not None:
+                with self.lock:
+                    self.allocations[folder.name] = adopted
+
+    def _count_others(self) -> None:
+        """Work out what others use: as little as two looks in a row say, since ours come and go between calls."""
+        ours: dict[str, Counter[str]] = {}
+        for each in self.allocations.values():
+            for node, resource, units in each.bundles if each.held else ():
+                ours.setdefault(node, Counter())[resource] += units
+        now = {name: taken_of(node, ours.get(name, {}), self._cores(node, 1)) for name, node in self._nodes.items()}
+        before, self._taken_before = self._taken_before, now
+        with self.lock:
+            self._taken = {
+                name: {each: min(units, before.get(name, {}).get(each, 0)) for each, units in taken.items()}
+                for name, taken in now.items()
+            }
+
+    # --- allocations ------------------------------------------------------------------------------------------------
+
+    def serving(self, group: str) -> Allocation | None:
+        """Return the allocation in which the gangs of this group run, or will."""
+        with self.lock:
+            own = [each for each in self.allocations.values() if _serves(each, group)]
+        return min(own, key=lambda each: (bool(each.gone), each.leaving_s is not None, -each.made_s), default=None)
+
+    def _tidy(self) -> None:
+        """1 let go what is not wanted, 2 give up what does not start, 3 forget what is gone."""
+        with self.lock:
+            wanted, is_whole = dict(self._wanted), self._is_whole
+        cancelled: list[int] = []
+        with self.lock:
+            used = {id(each) for name in wanted if (each := self.serving(name)) is not None}
+            for each in self.allocations.values():
+                if id(each) in used and each.leaving_s is None:
+                    self._give_up_if_late(each)
+                elif is_whole and each.leaving_s is None:
+                    each.leave()
+                if each.leaving_s is not None:
+                    cancelled += self._let_go(each)
+        if cancelled:
+            self._slurm.cancel(cancelled)
+        with self.lock:
+            for name in [name for name, each in self.allocations.items() if each.is_over]:
+                self.allocations.pop(name).remove()
+
+    def _give_up_if_late(self, each: Allocation) -> None:
+        """Let go of an allocation that did not bring all its agents; its nodes are not tried again for a while."""
+        waited_s = time.monotonic() - each.made_s
+        failed = (each.gone and f"{each.gone} {each.output()}".strip()) or each.problem
+        if not failed and not each.is_ready and waited_s > PENDING_S:
+            why = "; ".join(sorted({job.reason or job.state for job in each.jobs.values()})) or "no answer"
+            failed = f"an allocation did not start there within {PENDING_S:g} s (Slurm: {why})"
+        if each.has_launched or not failed:
+            return
+        with self.lock:
+            self._problems |= dict.fromkeys(each.seats, (failed[:300], time.monotonic() + RETRY_S))
+            self._refusals[each.name] = (failed[:300], time.monotonic() + RETRY_S)
+        each.leave()
+
+    def _let_go(self, each: Allocation) -> list[int]:
+        """Return the jobs to cancel of an allocation that leaves: those that have not started, or do not end."""
+        assert each.leaving_s is not None, "only an allocation that leaves is let go"
+        is_late = time.monotonic() - each.leaving_s > LEAVE_S
+        live = [job for job in each.jobs.values() if not job.has_ended and job.state != "COMPLETING"]
+        if each.is_cancelled or not (is_late or any(job.state == "PENDING" for job in live) or not each.is_ready):
+            return []
+        each.is_cancelled = True
+        return [job.job_id for job in live]
+
+    def _reserve(self) -> None:
+        """Submit an allocation for each wanted group that has none."""
+        with self.lock:
+            wanted, epoch = dict(self._wanted), self._epoch
+        now_s = time.monotonic()
+        self._refusals = {name: each for name, each in self._refusals.items() if name in wanted and each[1] > now_s}
+        for name, group in wanted.items():
+            serving = self.serving(name)
+            if (serving is None or serving.leaving_s is not None) and name not in self._refusals:
+                self._submit(group, epoch)
+        waiting = {name: each for name in wanted if (each := self.serving(name)) is not None and not each.is_ready}
+        reasons = {
+            name: "; ".join({job.reason for job in each.jobs.values()} - {"", "None"}) for name, each in waiting.items()
+        }
+        with self.lock:
+            self.delays = {name: f"Slurm says {text}" for name, text in reasons.items() if text}
+            self.delays |= {name: text for name, (text, _) in self._refusals.items()}
+
+    def _submit(self, group: Group, epoch: int) -> None:
+        if any(node not in self._nodes for node, _, _ in group.bundles):
+            return  # the node has gone
+        made = Allocation.make(self.folder / "allocations", group, epoch)
+        script = self.folder / "run.sh"
+        if not script.exists() or script.read_text() != SCRIPT:
+            write_durable(script, SCRIPT.encode())
+        try:
+            for (resource, units), nodes in made.by_units().items():
+                options = self._options(group, made, resource, units, nodes)
+                node_folder = str(self._settings.node_folder)
+                job_id = self._slurm.submit(options, script, (sys.executable, str(made.folder), node_folder))
+                made.jobs[job_id] = _submitted(job_id, made)
+        except Refused as problem:
+            text = f"Slurm refuses an allocation: {problem}{_hint(str(problem))}"
+            self._refusals[group.name] = (text, time.monotonic() + RETRY_S)
+            made.leave()
+        with self.lock:
+            self.allocations[made.folder.name] = made
+
+    def _options(self, group: Group, made: Allocation, resource: str, units: int, nodes: list[str]) -> list[str]:
+        """Return the arguments of sbatch for the nodes that hold so many units of the resource each."""
+        settings = self._settings
+        account = settings.accounts.get(group.tier, settings.account)
+        memory_bytes = min(_share(self._nodes[node], group.memory_bytes, units) for node in nodes)
+        cores = group.cpu_cores * units or min(self._cores(self._nodes[node], units) for node in nodes)
+        options = [
+            f"--job-name={group.name}",
+            f"--comment={made.folder}",
+            f"--partition={self._partition}",
+            f"--nodelist={','.join(nodes)}",
+            f"--nodes={len(nodes)}",
+            "--ntasks-per-node=1",
+            f"--cpus-per-task={max(cores, 1)}",
+            f"--gres={resource}:{units}",
+            f"--time={self._minutes(group)}",
+            f"--output={made.folder}/output-%j",
+            f"--chdir={made.folder}",
+            "--no-requeue",
+            "--export=PATH",
+        ]
+        options += [f"--account={account}"] if account else []
+        options += [f"--mem={memory_bytes >> 20}M"] if memory_bytes >> 20 else []
+        return [*options, *settings.options]
+
+    def _cores(self, node: SlurmNode, units: int) -> int:
+        """Return the cores for so many workers of the node: as set, else their share of it."""
+        own = self._settings.cpus_per_worker
+        return max(own * units or node.listed.cpu_cores * units // max(len(node.listed.slots), 1), 1)
+
+    def _minutes(self, group: Group) -> int:
+        """Return the time limit of a new allocation, never longer than the partition's."""
+        lease_s = group.until_boottime_s - machine.boottime_s() + self._settings.lease_grace_s + MARGIN_S + STEP_S
+        wanted_s = self._settings.limit_s or lease_s
+        return max(math.floor(min(wanted_s, self._longest_s) / MINUTE_S), 1)
+
+    # --- time limits ------------------------------------------------------------------------------------------------
+
+    def _extend(self) -> None:
+        """Extend the time limits that are too short for their leases, all by as much, in one call."""
+        if self._settings.limit_s:
+            return
+        with self.lock:
+            wanted = dict(self._wanted)
+        lacking: list[tuple[Allocation, float]] = []
+        for name, group in wanted.items():
+            each = self.serving(name)
+            if each is not None and each.end_boottime_s is not None and not each.gone:
+                needed_s = group.until_boottime_s + self._settings.lease_grace_s + MARGIN_S
+                if each.end_boottime_s < needed_s:
+                    lacking.append((each, needed_s + STEP_S - each.end_boottime_s))
+        if lacking:
+            self._lengthen([each for each, _ in lacking], max(lacks_s for _, lacks_s in lacking))
+
+    def _lengthen(self, lacking: list[Allocation], by_s: float) -> None:
+        minutes = math.ceil(by_s / MINUTE_S)
+        job_ids = [job.job_id for each in lacking for job in each.jobs.values() if not job.has_ended]
+        try:
+            self._slurm.extend(job_ids, minutes)
+        except Refused as problem:
+            advice = "make the service's user an operator of Slurm, or set limit_s of the section slurm"
+            self._extension_note = f"Slurm does not extend time limits for this user ({problem}): {advice}"
+            return
+        self._extension_note = ""
+        for each in lacking:
+            assert each.end_boottime_s is not None, "only one that runs is too short"
+            each.end_boottime_s += minutes * MINUTE_S
+
+
+def _submitted(job_id: int, made: Allocation) -> SlurmJob:
+    """Return an allocation as Slurm will list it."""
+    return SlurmJob(job_id=job_id, state="PENDING", name=made.name, comment=str(made.folder))
+
+
+def _share(node: SlurmNode, asked_bytes: int, units: int) -> int:
+    """Return the memory for so many workers of a node: what each asks for, else their share of the node."""
+    whole_bytes = node.listed.memory_bytes
+    return min(asked_bytes * units or whole_bytes * units // max(len(node.listed.slots), 1), whole_bytes)
+
+
+def _hint(problem: str) -> str:
+    """Return what to do about a refusal of sbatch."""
+    lower = problem.lower()
+    if "account" in lower:
+        return "; set account of the section slurm, and accounts by tier, to those that the service's user has in Slurm"
+    if "time limit" in lower:
+        return "; set limit_s of the section slurm to what the partition and the account allow"
+    if "gres" in lower or "generic resource" in lower:
+        return "; set gres of the section slurm to names of GresTypes in slurm.conf"
+    return ""
+
+
+def _serves(each: Allocation, group: str) -> bool:
+    """Return True if it was made for the group, or a gang of that name runs in it: its partner has ended."""
+    if each.name == group:
+        return True
+    answers = [seat.reply.answer for seat in each.seats.values() if seat.reply is not None and seat.reply.answer]
+    return any(f"gavel/{seen.key[0]}/{seen.key[1]}" == group for answer in answers for seen in answer.shards)

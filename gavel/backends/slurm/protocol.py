@@ -1,0 +1,33 @@
+"""Where Slurm is, and what our allocations ask of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gavel.backends.nodes.protocol import NodeSettings
+
+MINUTE_S = 60.0
+KILL_S = 30.0  # seconds that an agent has from a signal of Slurm's to its kill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings(NodeSettings):
+    """Where Slurm is, and what allocations ask of it.
+
+    `folder`: seen by the service and every node under this path; orders and answers are files in it. `partition`: "" is
+    Slurm's default one. `accounts`: Slurm's account by tier; `account` is that of other tiers, "": the user's default.
+    `gres`: names of generic resources that are accelerators. `type_features`: features that name the type of those that
+    have none. `limit_s`: time limit of each allocation; 0: as long as leases, extended in place, which Slurm allows to
+    its operators only. `cpus_per_worker`: 0 is its share of
+    the node. `options`: more arguments of sbatch.
+    """
+
+    folder: str = "~/.gavel-slurm"
+    partition: str = ""
+    account: str = ""
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    gres: tuple[str, ...] = ("gpu",)
+    type_features: tuple[str, ...] = ()
+    limit_s: float = 86_400.0
+    lease_grace_s: float = 5.0
+    cpus_per_worker: int = 0
+    options: tuple[str, ...] = ()

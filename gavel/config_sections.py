@@ -1,0 +1,95 @@
+"""Sections of the settings: each a table of `gavel.toml`, or `GAVEL_SECTION__NAME` in the environment."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+
+class OidcSettings(BaseModel):
+    """An OpenID provider at which people log in: the section `oidc`, or `GAVEL_OIDC__CLIENT_ID` and so on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    issuer_url: str = Field(
+        pattern=r"^(https://|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))",
+        max_length=300,
+        description="The provider, as it names itself; https, except on this machine.",
+    )
+    client_id: str = Field(min_length=1, max_length=300, description="What the provider calls this service.")
+    client_secret: SecretStr = Field(
+        SecretStr(""), max_length=1000, description="Its secret there; default: the provider asks for none."
+    )
+    client_secret_file: Path | None = Field(None, description="File with that secret, read at each login.")
+    provider_name: str = Field(
+        "single sign-on", min_length=1, max_length=60, description="What the login page calls the provider."
+    )
+    scopes: str = Field(
+        "openid profile email",
+        pattern=r"^(.* )?openid( .*)?$",
+        max_length=300,
+        description="What to ask the provider for, separated by spaces; openid is one of them.",
+    )
+    name_claim: str = Field(
+        "preferred_username", min_length=1, max_length=100, description="Claim that users of this service are named by."
+    )
+    groups_claim: str = Field(
+        "groups", min_length=1, max_length=100, description="Claim with a person's groups; dots lead into objects."
+    )
+    tiers: dict[str, list[str]] = Field(
+        default_factory=dict, description="Tiers by group, as {'research': ['gold']}; * is everybody."
+    )
+    operator_groups: list[str] = Field(default_factory=list, description="Groups whose members are operators.")
+    viewer_groups: list[str] = Field(
+        default_factory=list, description="Groups whose members read what users may read, and change nothing."
+    )
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if self.client_secret.get_secret_value() and self.client_secret_file:
+            raise ValueError("client_secret and client_secret_file are two ways to give one secret: choose one")
+        return self
+
+    def secret(self) -> str:
+        """Return the client's secret; empty if it has none. Raises OSError if its file cannot be read."""
+        if self.client_secret_file:
+            return self.client_secret_file.read_text().strip()
+        return self.client_secret.get_secret_value()
+
+
+class SlurmSection(BaseModel):
+    """A Slurm cluster to run gangs on: the section `slurm`, or `GAVEL_SLURM__PARTITION` and so on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    shared_dir: str = Field(
+        "~/.gavel-slurm",
+        max_length=500,
+        description="Folder that this machine and all nodes see under the same path; orders to nodes are files in it.",
+    )
+    checkpoint_dir: str = Field(
+        "", max_length=500, description="Such a folder for checkpoints, or its fsspec URL; default: below shared_dir."
+    )
+    node_dir: str = Field("~/.gavel-node", max_length=300, description="Where each node keeps its gangs.")
+    partition: str = Field("", max_length=100, description="Partition to run in; default: Slurm's default one.")
+    account: str = Field("", max_length=100, description="Account of allocations; default: the user's default one.")
+    accounts: dict[str, str] = Field(
+        default_factory=dict, description="Account by tier, as {'gold': 'physics'}; other tiers have the account above."
+    )
+    gres: list[str] = Field(["gpu"], min_length=1, description="Generic resources that are accelerators.")
+    type_features: list[str] = Field(
+        default_factory=list, description="Features that name the type of accelerators that have none in Slurm."
+    )
+    limit_s: float = Field(
+        86_400.0,
+        ge=0,
+        le=3e7,
+        description="Time limit of allocations; 0: that of leases, extended in place, for operators of Slurm only.",
+    )
+    cpus_per_worker: int = Field(0, ge=0, le=1024, description="Cores for each worker; 0: its share of the node.")
+    options: str = Field("", max_length=1000, description="More options of sbatch, as --qos=long.")
+
+    @property
+    def checkpoints(self) -> str:
+        """Return the folder of all checkpoints, or its URL."""
+        return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")

@@ -1,0 +1,170 @@
+"""A harness over a real Slurm cluster: real daemons, allocations, agents and processes."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gavel.backends.harness import Behaviour
+from gavel.backends.launch import Preparation
+from gavel.backends.outputs import Outputs
+from gavel.backends.secret_store import SecretStore
+from gavel.backends.slurm.backend import SlurmBackend
+from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
+from gavel.backends.slurm.protocol import SlurmSettings
+from gavel.clock import SystemClock
+from gavel.errors import BackendUnavailable
+from gavel.types import Observation
+from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, is_supervisor, processes_of
+
+LIMIT_S = 60.0
+
+
+@contextmanager
+def a_service_on(
+    cluster: LocalSlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 3, **settings: Any
+) -> Iterator["SlurmHarness"]:
+    """A service's backend on this cluster, with folders of its own; nothing of it is left afterwards."""
+    for name, value in cluster.environment.items():
+        monkeypatch.setenv(name, value)
+    with closing(SlurmHarness(folder, cluster, workers=workers, settings=settings)) as made:
+        yield made
+
+
+class SlurmHarness(Submitted):
+    """`gavel.backends.harness.Harness` over the nodes of a Slurm cluster."""
+
+    cannot: Mapping[str, str] = {
+        "a_thousand_names_on_a_thousand_nodes_are_one_batch": "a thousand daemons of Slurm do not fit on one machine"
+    }
+    short_s = 12.0
+    grace_s = GRACE_S + 2.0
+
+    def __init__(
+        self, folder: Path, cluster: LocalSlurmCluster, *, workers: int, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder, self.cluster, self.workers = folder, cluster, workers
+        self.clock = SystemClock()
+        self.settings = dict(settings or {})
+        self.own: LocalSlurmCluster | None = None
+        self.backend = self.open()
+
+    @property
+    def state_dir(self) -> Path:  # type: ignore[override]
+        return self.folder / "state"
+
+    def outputs(self) -> Outputs:
+        return Outputs(self.state_dir / "outputs")
+
+    def open(self, **over: object) -> SlurmBackend:
+        """A service's backend on this cluster, once it has met the nodes."""
+        given = {
+            "state_dir": self.state_dir,
+            "slurm": SlurmSettings(
+                folder=str(self.folder / "shared"),
+                node_folder=str(self.folder / "nodes"),
+                outputs=str(self.state_dir / "outputs"),
+                gres=("acc",),
+                **self.settings,
+            ),
+            "clock": self.clock,
+            "lease_grace_s": GRACE_S,
+            "log_bytes_per_job": 1 << 16,
+            "preparation": Preparation(
+                secrets_of=SecretStore(self.state_dir).values, shown_folders=(f"{self.folder}:rw",)
+            ),
+        }
+        backend = SlurmBackend(**{**given, **over})  # type: ignore[arg-type]
+        eventually(lambda: self._has_workers(backend), LIMIT_S)
+        return backend
+
+    def spread(self, nodes: int) -> None:
+        """A Slurm cluster of its own, node i with the one worker `a-i`."""
+        self.backend.close()
+        names = [f"node-{index}" for index in range(nodes)]
+        self.own = LocalSlurmCluster([SlurmNodeSpec(name=name, gres={"acc:a": 1}) for name in names])
+        self.own.start()
+        os.environ.update(self.own.environment)
+        self.cluster, self.workers, self.folder = self.own, nodes, self.folder / "spread"
+        self.backend = self.open()
+
+    def lose_node(self, name: str) -> None:
+        """All of the node's processes are killed at once."""
+        self.cluster.kill_node(name)
+        kill(self.processes_on(name))
+
+    def return_node(self, name: str) -> None:
+        self.cluster.start_node(name)
+
+    def now_s(self) -> float:
+        return self.clock.now_s()
+
+    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
+        if behaviour is Behaviour.MISSING:
+            return ("no-such-program",)
+        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
+
+    def wait_until(self, holds: Callable[[Observation], bool], limit_s: float = LIMIT_S) -> Observation:
+        seen = []
+
+        def look() -> bool:
+            seen[:] = [self.backend.observe()]
+            return holds(seen[0])
+
+        eventually(look, limit_s)
+        return seen[0]
+
+    def wait_blindly(self, until_s: float) -> None:
+        eventually(lambda: self.now_s() >= until_s)
+
+    def crash(self) -> None:
+        self.backend.close()
+
+    def recover(self) -> None:
+        self.backend = self.open()
+
+    def processes(self) -> int:
+        return sum(not is_supervisor(pid) for pid in self.all_processes())
+
+    def all_processes(self) -> list[int]:
+        """Supervisors and all that runs below them, on every node of this machine."""
+        return [pid for node in (self.folder / "nodes").glob("*") for pid in self.processes_on(node.name)]
+
+    def processes_on(self, node: str) -> list[int]:
+        """The same on one node."""
+        agents = (self.folder / "nodes" / node / "agents").glob("*")
+        return [pid for agent in agents for pid in processes_of(agent)]
+
+    def jobs(self) -> list[str]:
+        """The allocations that Slurm has not ended, each with its number, name and state."""
+        return self.cluster.run("squeue", "-h", "-o", "%i %j %T").splitlines()
+
+    def close(self) -> None:
+        """Nothing is left of the gangs; the cluster of all tests stays."""
+        self.backend.close()
+        with suppress(Exception):
+            self.cluster.run("scancel", "--me")
+        while left := self.all_processes():
+            kill(left)
+        if self.own is not None:
+            self.own.stop()
+        else:
+            eventually(lambda: not self.jobs(), LIMIT_S)
+
+    def _has_workers(self, backend: SlurmBackend) -> bool:
+        try:
+            return len(backend.observe().cluster.workers) == self.workers
+        except BackendUnavailable:
+            return False
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes that may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
