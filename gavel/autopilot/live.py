@@ -161,14 +161,15 @@ class _Moment:
             candidates=choices.candidates,
             incumbent=choices.incumbent,
             state=self.state(live.now_s, places(history)),
-            scenario=self._scenario(),
+            scenario=self.scenario(),
             history=history,
             epoch_s=frozen.setting.epoch_s,
             experience=experience,
             switched_at_s=tuple(sorted(switches)),
         )
 
-    def _scenario(self) -> Scenario:
+    def scenario(self) -> Scenario:
+        """Return what is simulated, with the rates of all kinds of jobs that are there or have ended."""
         live, now = self._frozen.live, self._now
         types = now.cluster.accelerator_types
         kinds = {(job.spec.kind, job.spec.scale_factor): job.spec for job, _ in self.ended.values()}
@@ -212,9 +213,11 @@ def _past(frozen: Frozen, moment: _Moment, choices: Portfolio, memory: Memory | 
     history = moment.history(origin_s, question.history)
     place = places(history)
     since = [pair for pair in moment.ended.values() if (pair[0].finished_at_s or 0.0) > origin_s]
-    prices = question.scenario.cluster.mean_price_usd_per_hour()
+    then = question.scenario
+    prices = then.cluster.mean_price_usd_per_hour()
+    rates = {**moment.scenario().throughput, **then.throughput}  # of kinds that came since, too
     return Past(
-        question=question,
+        question=replace(question, scenario=replace(then, throughput=rates)),
         in_force=in_force,
         yardstick=memory.yardstick,
         scores=before.scores,

@@ -231,6 +231,7 @@ class Driver:
             minimum_lease_fraction=self._settings.minimum_lease_fraction,
             switch_cost_s=self._decider.switch_cost_s(tick),
             planner=self._decider.settings.planner,
+            targets=lambda jobs, layout: self._decider.targets(tick, jobs, layout, self._estimator),
         )
         if gap is None or gap.question == self._unfilled:
             return

@@ -1,7 +1,7 @@
 """What a round of the lean simulation shares: all but the gangs that no plan moves, and the workers that these hold."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,5 +74,10 @@ def free_part(
     others = active.of_rows(rows, active.all_needs)
     left = usable(whole.cluster, {}, [*away, *(worker for workers in kept.values() for worker in workers)])
     layout = Layout(left, used_of_kept(held, others, whole.cluster))
+    return replace(part_of(rows, layout, whole), kept=kept)
+
+
+def part_of(rows: IntArray, layout: Layout, whole: Layout) -> FreePart:
+    """Return the part of these rows on the workers of `layout`, which are some of the `whole` cluster's."""
     columns = np.array([whole.types.index(name) for name in layout.types], dtype=np.int64)
-    return FreePart(rows=rows, kept=kept, layout=layout, cluster=ClusterColumns.of(left), columns=columns)
+    return FreePart(rows=rows, kept={}, layout=layout, cluster=ClusterColumns.of(layout.cluster), columns=columns)

@@ -8,6 +8,7 @@ is a few operations on it. A test checks that both plan the same rounds.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -26,7 +27,7 @@ from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
-from gavel.simulator.free_part import FreePart, free_part
+from gavel.simulator.free_part import FreePart, free_part, part_of
 from gavel.simulator.losses import Losses
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
@@ -302,18 +303,27 @@ class LeanWorld:
         return min(self._motion.next_end_s(end_s), arrives_at_s, self._losses.next_s)
 
     def _backfill(self, now_s: float, end_s: float) -> None:
-        """Give free workers to waiting jobs, unless too little of the round is left or no gang runs."""
-        least_s = self._settings.minimum_lease_fraction * self._settings.round_duration_s
-        if now_s < end_s and end_s - now_s >= least_s and (self._active.column >= 0).any():
+        """Give free workers to waiting jobs, unless too little of the round is left for them or no gang runs."""
+        if now_s < end_s and (self._active.column >= 0).any():
             active, may_start = self._active, self._may_start(end_s - now_s)
             lag = active.ledger if self._settings.planner == "lag" else np.zeros_like(active.ledger)
-            self._motion.add(now_s, placed_now(active, self._layout, lag, may_start, self._losses.away))
+            targets = partial(self._targets, now_s)
+            self._motion.add(now_s, placed_now(active, self._layout, lag, may_start, targets, self._losses.away))
+
+    def _targets(self, now_s: float, rows: IntArray, free: Layout) -> FloatArray:
+        """Return the fractions (k, p) that the policy gives k rows of the p types of free workers."""
+        return self._decider.fractions_now(self._problem(now_s, part_of(rows, free, self._layout)))
 
     def _may_start(self, left_s: float) -> BoolArray:
-        """Return which jobs may start now, (n,) bool: tiers without a cap, twice the start cost fits in `left_s`."""
+        """Return which jobs may start now, (n,) bool: of tiers without a cap, and if they may be preempted only where
+        twice the start cost, and the least part of a round, fit in `left_s`.
+        """
+        if left_s < self._settings.minimum_lease_fraction * self._settings.round_duration_s:
+            return np.asarray((self._active.preemptible == 0) & self._may_fill())
         if not self._scenario.switch_cost_s:
             return self._may_fill()
-        worth = [2 * self._motion.start_s(job.spec.kind) <= left_s for job in self._active.jobs]
+        jobs = (job.spec for job in self._active.jobs)
+        worth = [not job.preemptible or 2 * self._motion.start_s(job.kind) <= left_s for job in jobs]
         return np.array(worth, dtype=bool) & self._may_fill()
 
     def _may_fill(self) -> BoolArray:

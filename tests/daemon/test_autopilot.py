@@ -25,12 +25,16 @@ from tests.builders import a_cluster, a_spec
 
 RATES = {"fast": 10.0, "slow": 5.0}
 OWN = '''"""A policy of the operator's own."""
-from gavel.ports import Policy
-class Mine:
-    """Allocates."""
-    name = "mine"
+from dataclasses import dataclass
+from typing import ClassVar
+from gavel.policies.smallest_gang_first import SmallestGangFirst
+@dataclass(frozen=True)
+class Mine(SmallestGangFirst):
+    """Is wrong in one way or another."""
+    name: ClassVar[str] = "mine"
     def allocate(self, problem):
         {body}
+POLICY = Mine
 '''
 
 
@@ -142,6 +146,19 @@ def test_a_decision_is_made_once_and_then_after_an_epoch(
     assert dict(newest(store).replayed).keys() == {"fifo", "max_min_fairness"} and newest(store).actual is not None
 
 
+def test_an_epoch_in_which_jobs_of_new_kinds_came_is_replayed(
+    store: SqlStore, settings: Settings, clock: ManualClock
+) -> None:
+    pilot = Autopilot(store, settings, clock)
+    pilot.look()
+    spec = a_spec(kind="ann/new", tier="default", throughput_steps_per_s=RATES)
+    store.submit(spec, key=None, body_hash="", now_s=clock.now_s() + 30.0)
+    clock.advance(61.0)
+    pilot.look()
+    assert (newest(store).number, newest(store).failure) == (1, "")
+    assert newest(store).actual is not None
+
+
 def test_many_cheap_decisions_take_no_more_of_an_hour_than_a_few_dear_ones(
     store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +211,25 @@ def test_a_policy_of_the_operator_that_gives_no_allocation_leaves_the_portfolio_
     decision = think(frozen(store, settings, clock)).decision
     assert [each.composition for each in decision.scores] == ["max_min_fairness", "fifo"]
     assert "left out: mine" in decision.reason
+
+
+def test_a_policy_of_the_operator_that_hangs_is_left_out_of_the_next_decision(
+    store: SqlStore, settings: Settings, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "mine.py").write_text(OWN.format(body="import signal; signal.pause()"))
+    settings = settings.model_copy(update={"policy_dir": folder})
+    put(store, AutopilotSetting(mode=AutopilotMode.AUTO, candidates=("fifo", "mine", "max_min_fairness"), epoch_s=60.0))
+    monkeypatch.setattr(autopilot, "TIME_LIMIT_S", (20.0, 20.0))
+    pilot = Autopilot(store, settings, clock)
+    pilot.look()
+    assert "took longer than" in newest(store).failure
+    monkeypatch.undo()
+    clock.advance(61.0)
+    pilot.look()
+    assert [each.composition for each in newest(store).scores] == ["fifo", "max_min_fairness"]
+    assert "left out: mine (a policy of your own" in newest(store).reason
 
 
 def test_what_ended_is_in_the_history_and_teaches_lengths(

@@ -97,6 +97,55 @@ def test_a_job_that_the_next_round_has_a_place_for_starts_there_early_under_the_
     assert world.job(late).attempt == 1 and sum(world.job(late).rounds_received.values()) == 2
 
 
+def test_a_gang_that_is_not_preempted_is_not_started_once_a_round_is_planned_without_it() -> None:
+    """1. The next round is planned. 2. A job comes, and a worker is free. 3. It starts when it can stay."""
+    world = a_world()
+    world.submit(LONG, **STATED)
+    world.run_until_s(7.7)
+    late = world.submit(300, preemptible=False, **STATED)
+    world.run_until_s(9.9)
+    assert world.in_force().round_index == 1 and world.job(late).state is JobState.QUEUED
+    world.run(lambda: world.is_done(late))
+    assert (world.job(late).attempt, world.job(late).preemptions) == (1, 0)
+
+
+def test_a_gang_that_is_not_preempted_starts_however_little_of_the_round_is_left() -> None:
+    world = a_world(planning_lead_fraction=0.0)
+    world.submit(LONG, **STATED)
+    world.run_until_s(9.5)
+    late = world.submit(50, preemptible=False, **STATED)
+    world.driver.tick()
+    assert world.job(late).state is JobState.LEASED
+    world.run(lambda: world.is_done(late))
+    assert (world.job(late).attempt, world.job(late).preemptions) == (1, 0)
+
+
+@pytest.mark.parametrize(("policy", "next_one"), [("fifo", 1), ("shortest_job_first", 2)])
+def test_who_stays_where_it_starts_is_chosen_by_the_policy(policy: str, next_one: int) -> None:
+    """1. One worker, three tasks, the last one the shortest. 2. The first ends in the middle of a round."""
+    world = World(cluster=a_cluster_of_nodes(n0="fast"), gang_grace_s=GRACE_S, policy=policy, round_duration_s=100.0)
+    tasks = [world.submit(steps, preemptible=False, **STATED) for steps in (50, 900)]
+    world.run(lambda: world.job(tasks[0]).state is JobState.LEASED)
+    tasks.append(world.submit(20, preemptible=False, **STATED))
+    world.run(lambda: world.is_done(tasks[0]))
+    assert [world.job(each).state is JobState.LEASED for each in tasks] == [place == next_one for place in range(3)]
+
+
+@settings(max_examples=30)
+@given(
+    tasks=st.lists(st.tuples(st.integers(1, 300), st.integers(0, 600), st.booleans()), min_size=2, max_size=12),
+    lead=st.sampled_from([0.0, 0.25, 0.5]),
+)
+def test_gangs_that_may_not_be_preempted_never_are(tasks: list[tuple[int, int, bool]], lead: float) -> None:
+    """Tenths of a second of arrivals, and lengths in steps, whatever the round is doing when they come."""
+    world, ids = a_world(planning_lead_fraction=lead), []
+    for steps, at_ds, preemptible in sorted(tasks, key=lambda task: task[1]):
+        world.run_until_s(at_ds / 10)
+        ids.append(world.submit(steps, preemptible=preemptible, **STATED))
+    world.run(lambda: world.is_done(*ids), ticks=2000)
+    assert all(world.job(each).preemptions == 0 for each in ids if not world.job(each).spec.preemptible)
+
+
 def test_a_restart_in_the_middle_of_an_amended_round_starts_nothing_twice() -> None:
     world = a_world()
     world.submit(23, **STATED)

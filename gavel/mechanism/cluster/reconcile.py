@@ -39,9 +39,10 @@ def reconcile(
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
     `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
-    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. Nothing
-    is launched on `nodes` that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the
-    last extension that each gang was sent; the same one is not made again.
+    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. A gang
+    that is not preempted is launched only while no round is planned that would end it. Nothing is launched on `nodes`
+    that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the last extension that each
+    gang was sent; the same one is not made again.
     """
     now_s = seen.observed_at_s
     wanted = [(plan, _wanted(plan, jobs)) for plan in rounds]
@@ -58,7 +59,8 @@ def reconcile(
             for job_id, generation in leaving
         ),
     ]
-    due = list(_due(in_force.values(), jobs, seen, nodes))
+    lasting = [lease for key, lease in in_force.items() if jobs[lease.job_id].spec.preemptible or key in wanted[-1][1]]
+    due = list(_due(lasting, jobs, seen, nodes))
     away = gangs_away(rounds, seen.cluster, now_s, lease_grace_s=lease_grace_s) if due else frozenset()
     launches = tuple(lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
     return Actions(launches=launches, instructions=tuple(instructions))

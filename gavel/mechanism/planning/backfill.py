@@ -1,7 +1,8 @@
 """Gives workers that are free in the middle of a round to waiting jobs at once, until the round ends.
 
 A plan is amended, never replaced: leases that ended early are cut where they ended, new ones are added to it with the
-round's own end. These leases come on top of the target fractions, so nothing is charged to the ledger.
+round's own end. These leases come on top of the target fractions, so nothing is charged to the ledger. Where a waiting
+job cannot be preempted, what it is given lasts, so the policy is asked anew about those that wait and what is free.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -44,6 +45,8 @@ LOOKED_AT_ONCE = 64  # at least so many waiting jobs are considered together
 
 Held = tuple[tuple[WorkerId, ...], Needs]
 """The workers of a gang, and what its ranks need."""
+Targets = Callable[[Sequence[Job], Layout], Ledger]
+"""The fractions that the policy gives waiting jobs, by job and type, of the workers of a layout."""
 RatesAndLag = Callable[[Sequence[int], Layout], tuple[FloatArray, FloatArray]]
 """Steps/s of some rows on the types of a layout, 0 where a gang does not fit, and their lags in rounds; both (n, m)."""
 
@@ -53,6 +56,7 @@ class Gap:
     """What can be filled at `now_s`: the `waiting` jobs in order, and `cluster`, the usable part of the `whole` one.
 
     `ahead` is the round after `plan`, if it is planned already; `lag` is empty unless the planner keeps lags.
+    `targets` asks the policy about jobs that cannot be preempted, and those that wait with them.
     """
 
     plan: RoundPlan
@@ -66,6 +70,7 @@ class Gap:
     lag: Ledger
     now_s: float
     spec_of: Callable[[Job], JobSpec] = attrgetter("spec")  # with the kind whose rates apply to the job
+    targets: Targets = lambda jobs, layout: {}
 
     @property
     def question(self) -> tuple[object, ...]:
@@ -83,24 +88,27 @@ def gap_of(
     minimum_lease_fraction: float,
     switch_cost_s: Mapping[str, float],
     planner: Planner,
+    targets: Targets,
 ) -> Gap | None:
     """Return what may be filled in the round in force; None if nobody waits, or too little is left or free of it.
 
-    A job waits for the next round if less is left of this one than twice the switch cost of its kind.
+    A job waits for the next round if less is left of this one than twice the switch cost of its kind, or than the
+    fraction `minimum_lease_fraction`. Neither counts for one that is not preempted, as its gang goes on after the
+    round; but where the next round is planned without it, it waits for the one after that.
     """
     record = next((each for each in reversed(tick.snapshot.round_records) if each.plan.starts_at_s <= tick.now_s), None)
     is_replaced = tick.record is not None and tick.record.plan.starts_at_s <= tick.now_s
     left_s = record.plan.ends_at_s - tick.now_s if record and not is_replaced else 0.0
-    if record is None or left_s <= 0 or left_s < minimum_lease_fraction * record.plan.duration_s:
+    if record is None or left_s <= 0 or not _is_any_free(tick, record.plan):
         return None
-    if not _is_any_free(tick, record.plan):
-        return None
-    waiting = _waiting(tick, switch_cost_s, left_s)
+    ahead = next((each for each in tick.round_plans if each.starts_at_s > tick.now_s), None)
+    is_short = left_s < minimum_lease_fraction * record.plan.duration_s
+    waiting = _waiting(tick, ahead, switch_cost_s, 0.0 if is_short else left_s)
     if not waiting:
         return None
     return Gap(
         plan=record.plan,
-        ahead=next((each for each in tick.round_plans if each.starts_at_s > tick.now_s), None),
+        ahead=ahead,
         jobs=tick.jobs,
         gangs=tick.seen.gangs,
         waiting=waiting,
@@ -110,6 +118,7 @@ def gap_of(
         lag=record.lag_rounds if planner == "lag" else {},
         now_s=tick.now_s,
         spec_of=lambda job: as_known(job, estimator).spec,
+        targets=targets,
     )
 
 
@@ -120,16 +129,21 @@ def _is_any_free(tick: Tick, plan: RoundPlan) -> bool:
     return not taken.issuperset(worker.id for worker in tick.usable.workers)
 
 
-def _waiting(tick: Tick, switch_cost_s: Mapping[str, float], left_s: float) -> list[Job]:
-    """The queued jobs of tiers without a cap for whose kind enough of the round is left, in order."""
+def _waiting(tick: Tick, ahead: RoundPlan | None, switch_cost_s: Mapping[str, float], left_s: float) -> list[Job]:
+    """The queued jobs of tiers without a cap that may start now, in order. `left_s`: 0 if too little is left."""
     waiting = [job for job in tick.wanting if job.state is JobState.QUEUED]
     capped = {name for name in tick.snapshot.tiers if is_capped(name, tick.snapshot.tiers)}
     if capped:
         waiting = [job for job in waiting if job.spec.tier not in capped]
-    if 2 * max(switch_cost_s.values(), default=0.0) <= left_s:
-        return waiting
     other_s = switch_cost_s.get(ANY_OTHER, 0.0)
-    return [job for job in waiting if 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s]
+    planned = {lease.job_id for lease in ahead.leases} if ahead else set()
+
+    def may_start(job: Job) -> bool:
+        if not job.spec.preemptible:
+            return ahead is None or job.id in planned
+        return left_s > 0 and 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s
+
+    return [job for job in waiting if may_start(job)]
 
 
 def backfill(gap: Gap) -> RoundPlan | None:
@@ -209,7 +223,7 @@ class FreeWorkers:
 
 def fill(
     sizes: Sequence[int],
-    is_behind: Sequence[bool],
+    behind: Sequence[float],
     rates_and_lag: RatesAndLag,
     *,
     workers: FreeWorkers,
@@ -217,14 +231,14 @@ def fill(
 ) -> dict[int, tuple[WorkerId, ...]]:
     """Return the workers for each row that gets a gang, from those that are free (row -> workers).
 
-    A row is a waiting job; rows are in order of arrival. Jobs that lag on any type (`is_behind`) go before the others.
+    A row is a waiting job; rows are in order of arrival. Those that are more `behind` go before the others.
     Rows after those that fill all free workers, and those for which no node has room, are not looked at. `sizes`:
     workers of each row's gang; `needs`: of its ranks.
     """
     placed: dict[int, tuple[WorkerId, ...]] = {}
     free = workers.layout()
     most = max(free.capacity_workers.values(), default=0)
-    rest = iter(sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: not is_behind[row]))
+    rest = iter(sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: -behind[row]))
     while free.types:
         count, has_place = max(LOOKED_AT_ONCE, 4 * len(free.type_of)), free.feasibility.has_place
         rows = list(islice((row for row in rest if not workers.held or has_place(needs[row], sizes[row])), count))
@@ -290,14 +304,14 @@ def _early(gap: Gap, waiting: set[JobId], workers: FreeWorkers) -> list[Lease]:
 
 def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
     """Leases for `jobs` on free workers: whole gangs, alone on their workers."""
+    lag_rounds, behind = _lag_rounds(gap, jobs, workers)
 
     def rates_and_lag(rows: Sequence[int], free: Layout) -> tuple[FloatArray, FloatArray]:
         rates = rates_of([gap.spec_of(jobs[row]) for row in rows], free.feasibility, gap.estimate)
-        lag = [[gap.lag.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
+        lag = [[lag_rounds.get((jobs[row].id, name), 0.0) for name in free.types] for row in rows]
         return rates, np.array(lag)
 
-    ids_behind = _behind(gap.lag)
-    sizes, is_behind = [job.spec.scale_factor for job in jobs], [job.id in ids_behind for job in jobs]
+    sizes = [job.spec.scale_factor for job in jobs]
     needs = _NeedsOf(jobs)
     type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
     return [
@@ -313,8 +327,22 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
                 expires_at_s=gap.plan.ends_at_s,
             ),
         )
-        for row, ids in fill(sizes, is_behind, rates_and_lag, workers=workers, needs=needs).items()
+        for row, ids in fill(sizes, behind, rates_and_lag, workers=workers, needs=needs).items()
     ]
+
+
+def _lag_rounds(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> tuple[Ledger, list[float]]:
+    """Return by how many rounds each job lags on each type, and how far each of them is behind, see `fill`."""
+    if all(job.spec.preemptible for job in jobs):
+        ids_behind = _behind(gap.lag)
+        return gap.lag, [float(job.id in ids_behind) for job in jobs]
+    lag = dict(gap.lag)
+    for key, fraction in gap.targets(jobs, workers.layout()).items():
+        lag[key] = lag.get(key, 0.0) + fraction
+    most: dict[JobId, float] = {}
+    for (job_id, _), rounds in lag.items():
+        most[job_id] = max(most.get(job_id, 0.0), rounds)
+    return lag, [most.get(job.id, 0.0) for job in jobs]
 
 
 _behind = IdentityMemo[frozenset[JobId]](

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import structlog
 
 from gavel.composition import effective
@@ -14,7 +15,7 @@ from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation, check_plan, needs_are_met
 from gavel.mechanism.planning.non_preemptible import staying, used_of_kept, without_ended
-from gavel.mechanism.planning.planner import plan_round
+from gavel.mechanism.planning.planner import Ledger, plan_round, shares_of
 from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
@@ -28,6 +29,7 @@ from gavel.types import (
     AllocationProblem,
     Cluster,
     Fallback,
+    FloatArray,
     GangState,
     Job,
     JobId,
@@ -200,6 +202,35 @@ class Decider:
         check_allocation(allocation)
         return allocation, outcome
 
+    def targets(self, tick: Tick, jobs: Sequence[Job], layout: Layout, estimator: ThroughputEstimator) -> Ledger:
+        """Return the fractions, by job and type, that the policy gives jobs that wait in the middle of a round."""
+        last = tick.round_records[-1] if tick.round_records else None
+        waiting = [as_known(job, estimator) for job in jobs]
+        problem = self._problem(tick, waiting, layout.feasibility, estimator, last)
+        cells = self.fractions_now(problem)
+        ids, types = problem.job_ids, problem.accelerator_types
+        return {(ids[row], types[column]): float(cells[row, column]) for row, column in np.argwhere(cells > 0).tolist()}
+
+    def fractions_now(self, problem: AllocationProblem) -> FloatArray:
+        """Return the fractions (n, m) that the policy gives the jobs of a problem each alone; zeros if it gives none.
+
+        It is not asked where there has to be some time from one solve to the next.
+        """
+        alone = replace(problem, pair_rates=None)
+        nothing = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
+        if self.settings.allocation_interval_s > 0 or not self._runner.warm():
+            return nothing
+        try:
+            answer = self._runner.allocate(self.settings.policy, alone, self._solve_limit_s(problem))
+            check_allocation(answer)
+        except (SolveFailed, InvalidRequest, InvariantViolated) as error:
+            log.warning("solve.failed", policy=self.settings.policy, error=str(error)[:MOST_ERROR_CHARACTERS])
+            return nothing
+        return shares_of(answer, alone).of_job
+
+    def _solve_limit_s(self, problem: AllocationProblem) -> float:
+        return min(self.settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
+
     def serves_after_progress(self, now_s: float) -> bool:
         """Return True if the last answer of the policy serves all problems with the same jobs, however they progress.
 
@@ -211,14 +242,13 @@ class Decider:
 
     def _allocate(self, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
         """The policy's answer within its limit; else the last valid one, for the present jobs; else the equal share."""
-        limit_s = min(self.settings.solve_time_limit_s, 0.2 * problem.round_duration_s)
         if self._solved and self._solved.serves(
             problem, solve_on=self.settings.solve_on, interval_s=self.settings.allocation_interval_s
         ):
             return reused(self._solved, problem), REUSED
         try:
             if self._runner.warm():
-                answer = self._runner.allocate(self.settings.policy, problem, limit_s)
+                answer = self._runner.allocate(self.settings.policy, problem, self._solve_limit_s(problem))
                 check_allocation(answer)  # the policy's fault, if any: no reason to stop planning
                 self._solved = Solved(problem=problem, allocation=answer)
                 return answer, SOLVED
