@@ -99,14 +99,17 @@ USER_OR_OPERATOR = Allowed(frozenset({Scope.OPERATOR, Scope.USER}))
 OperatorOnly = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR})))]
 OperatorOrViewer = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.VIEWER})))]
 UserOrOperator = Annotated[Identity, Depends(USER_OR_OPERATOR)]
-AnyCaller = Annotated[Identity, Depends(Allowed(frozenset(Scope)))]
+AnyCaller = Annotated[Identity, Depends(Allowed(frozenset(Scope) - {Scope.NODE}))]
+AnyAuthor = Annotated[Identity, Depends(Allowed(frozenset(Scope)))]
+NodeReader = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.USER, Scope.NODE})))]
+OperatorOrNode = Annotated[Identity, Depends(Allowed(frozenset({Scope.OPERATOR, Scope.NODE})))]
 PUBLIC = Depends(public)
 
 
 def may_see(caller: Identity, job: Job) -> bool:
     """Return whether the caller may see the job: operators see every job, users their own, a job's token that job."""
-    if caller.scope is Scope.OPERATOR:
-        return True
+    if caller.scope in (Scope.OPERATOR, Scope.NODE):
+        return caller.scope is Scope.OPERATOR
     return job.id == caller.job_id if caller.scope is Scope.JOB else job.spec.user == caller.user
 
 

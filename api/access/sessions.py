@@ -23,7 +23,7 @@ def logged_in(services: Services, session: str | None) -> Identity | None:
 def may_log_in(services: Services, token: str) -> bool:
     """Return whether the token opens the dashboard; that of a job does not."""
     holder = identify(services, Credential(digest(token))) if token else None
-    return holder is not None and holder.scope is not Scope.JOB
+    return holder is not None and holder.scope not in (Scope.JOB, Scope.NODE)
 
 
 def start_session(services: Services, request: Request, response: Response, token: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 
-from api.access.auth import OperatorOnly, UserOrOperator, may_see
+from api.access.auth import NodeReader, OperatorOrNode, may_see
 from api.http.errors import documented, problem
 from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.routes.parameters import NodePath
@@ -23,14 +23,14 @@ ERRORS = documented(400, 401, 403, 404, 409, 413, 422, 503)
 
 
 @router.get("", operation_id="list_nodes", responses=documented(401, 403, 503))
-def list_nodes(caller: UserOrOperator, services: ServicesDep) -> NodeList:
+def list_nodes(caller: NodeReader, services: ServicesDep) -> NodeList:
     """Every node as of the scheduler's last tick. Nodes that went away are listed as lost for a day."""
     shown = _shown(services, caller)
     return NodeList(items=[shown.view(node) for node in services.store.nodes()])
 
 
 @router.get("/{name}", operation_id="get_node", responses=documented(401, 403, 404, 422, 503))
-def get_node(name: NodePath, caller: UserOrOperator, services: ServicesDep) -> NodeView:
+def get_node(name: NodePath, caller: NodeReader, services: ServicesDep) -> NodeView:
     """One node."""
     node = next((node for node in services.store.nodes() if node.name == name), None)
     if node is None:
@@ -40,7 +40,7 @@ def get_node(name: NodePath, caller: UserOrOperator, services: ServicesDep) -> N
 
 @router.post("/{name}/cordon", status_code=202, operation_id="cordon_node", responses=OPERATION | ERRORS)
 async def cordon(
-    name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
+    name: NodePath, response: Response, caller: OperatorOrNode, services: ServicesDep, prefer: Prefer = None
 ) -> OperationView:
     """Give no new leases on the node; gangs there run until their leases end. 409 while the node is being drained."""
     return await _command("node.cordon", name, {}, response, caller, services, prefer)
@@ -48,7 +48,7 @@ async def cordon(
 
 @router.post("/{name}/uncordon", status_code=202, operation_id="uncordon_node", responses=OPERATION | ERRORS)
 async def uncordon(
-    name: NodePath, response: Response, caller: OperatorOnly, services: ServicesDep, prefer: Prefer = None
+    name: NodePath, response: Response, caller: OperatorOrNode, services: ServicesDep, prefer: Prefer = None
 ) -> OperationView:
     """Give leases on the node again. This ends a drain, too."""
     return await _command("node.uncordon", name, {}, response, caller, services, prefer)
@@ -59,7 +59,7 @@ async def drain(
     name: NodePath,
     body: DrainRequest,
     response: Response,
-    caller: OperatorOnly,
+    caller: OperatorOrNode,
     services: ServicesDep,
     prefer: Prefer = None,
 ) -> OperationView:

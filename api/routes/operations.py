@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Response
 from fastapi.concurrency import run_in_threadpool
 
-from api.access.auth import AnyCaller
+from api.access.auth import AnyAuthor
 from api.http.errors import documented, of_gavel, problem
 from api.routes.parameters import OperationIdPath
 from api.schemas.operations import OperationError, OperationView
@@ -62,7 +62,7 @@ OPERATION: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/{operation_id}", operation_id="get_operation", responses=documented(401, 403, 404, 422, 503))
-def get_operation(operation_id: OperationIdPath, caller: AnyCaller, services: ServicesDep) -> OperationView:
+def get_operation(operation_id: OperationIdPath, caller: AnyAuthor, services: ServicesDep) -> OperationView:
     """One of your operations (operators: any). 404 also for one that ended long ago."""
     operation = services.store.operation(operation_id)
     if not may_see_operation(caller, operation):

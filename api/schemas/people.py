@@ -125,7 +125,7 @@ class UserList(View):
 class TokenCreate(Request):
     """What a new token may do."""
 
-    scope: Literal["user", "operator", "viewer"] = "user"
+    scope: Literal["user", "operator", "viewer", "node"] = "user"
 
 
 class BearerTokenView(View):

@@ -202,7 +202,9 @@ def unlink_user(name: UserName, as_json: Json = False) -> None:
 @token_commands.command("create")
 def create_token(
     user: UserName,
-    scope: Annotated[str, typer.Option(help="user, operator, or viewer: reads, and changes nothing.")] = "user",
+    scope: Annotated[
+        str, typer.Option(help="user, operator, viewer (reads only), or node (cordons and drains).")
+    ] = "user",
     as_json: Json = False,
 ) -> None:
     """Create a token for a user and print it. It cannot be shown again."""

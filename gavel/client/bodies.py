@@ -243,7 +243,7 @@ class UserLinkPut(TypedDict):
 class TokenCreate(TypedDict):
     """What a new token may do."""
 
-    scope: NotRequired[Literal["user", "operator", "viewer"]]
+    scope: NotRequired[Literal["user", "operator", "viewer", "node"]]
 
 
 class SecretPut(TypedDict):

@@ -80,7 +80,7 @@ class PeopleCalls:
 
     @Method
     def create_token(self, user: str, scope: str = "user") -> Script[str]:
-        """Create a bearer token of scope `user`, `operator` or `viewer`. It cannot be shown again."""
+        """Create a bearer token of scope `user`, `operator`, `viewer` or `node`. It cannot be shown again."""
         made = yield from call("POST", f"/v1/users/{part(user)}/tokens", json={"scope": scope})
         return str(made["token"])
 

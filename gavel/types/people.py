@@ -100,6 +100,7 @@ class Scope(StrEnum):
     OPERATOR = "operator"
     USER = "user"
     JOB = "job"
+    NODE = "node"  # reads nodes, takes them out of service and back; for programs that look after machines
     VIEWER = "viewer"  # reads what a user may read, and the metrics; changes nothing
 
 

@@ -94,6 +94,22 @@ def test_a_viewer_reads_what_a_user_may_read_and_the_metrics_and_changes_nothing
         assert status_of(viewer, method, path, **body) == expected, route
 
 
+def test_a_node_s_token_takes_nodes_out_of_service_and_does_nothing_else(
+    service: Service, everybody: Everybody
+) -> None:
+    name, _ = service.user()
+    node = service.client(service.token(name, Scope.NODE))
+    for route, (*_, operator) in MATRIX.items():
+        method, path = route.split()
+        path = path.format(job=everybody.job_id, user=everybody.user, operation=everybody.operation)
+        expected = operator if path.startswith("/v1/nodes") else 404 if path.startswith("/v1/operations") else 403
+        body = {"json": BODIES[route]} if route in BODIES else {}
+        assert status_of(node, method, path, **body) == expected, route
+    asked = node.post("/v1/nodes/node-0/cordon").json()
+    assert node.get(f"/v1/operations/{asked['id']}").status_code == 200
+    assert service.client().post("/login", data={"token": service.token(name, Scope.NODE)}).status_code == 401
+
+
 def test_another_users_job_and_no_job_cannot_be_told_apart(everybody: Everybody) -> None:
     for path in ("", "/events", "/logs"):
         hidden = everybody.bob.get(f"/v1/jobs/{everybody.job_id}{path}")
