@@ -2,10 +2,12 @@
 
 What the policy brings, what packing brings (space sharing) and what the rounds bring (planner, backfill) are rows of
 their own, so that none of them is credited with another's gain; the published mechanism stands beside them. Policies
-are taken from the registry, so that a new one has its row unasked. `make bench-evaluation_quality` runs this alone.
-Each stream's table is also written into docs/evaluation.md as soon as it is done (evaluation_page.py).
+are taken from the registry, so that a new one has its row unasked. `make bench-evaluation_quality` runs this alone,
+with STREAM=name one stream, with RUN=name one row of each. Each stream's table is also written into docs/evaluation.md
+as soon as it is done (evaluation_page.py); a single row takes its place there.
 """
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -117,6 +119,8 @@ HEADLINES: tuple[str, ...] = (
     RANKED_BY_SERVICE,
     RELATIVE_SPEED,
     "max_total_relative_speed",
+    "hierarchical, packed",
+    f"{RANKED}, packed",
     f"{RELATIVE_SPEED}, packed",
     "hierarchical, no backfill",
     "hierarchical, published planner",
@@ -135,8 +139,14 @@ STREAMS = (
         file="gavel/continuous_single_5.2_per_hour_seed0.trace",
         cluster=LARGE,
         measure=(4000, 5000),
-        only=(*FEW, f"{RELATIVE_SPEED}, packed"),
-        at_most_h={"hierarchical": 17.2, RANKED: 17.2, RANKED_BY_SERVICE: 17.6, f"{RELATIVE_SPEED}, packed": 16.3},
+        only=(*FEW, "hierarchical, packed", f"{RELATIVE_SPEED}, packed"),
+        at_most_h={
+            "hierarchical": 17.2,
+            RANKED: 17.2,
+            RANKED_BY_SERVICE: 17.6,
+            "hierarchical, packed": 16.3,
+            f"{RELATIVE_SPEED}, packed": 16.3,
+        },
     ),
     Stream(
         file="itp2021_cluster02.csv",
@@ -172,7 +182,7 @@ def runs(has_users: bool) -> Iterator[Run]:
     names = [each.name for each in registry.available() if each.name != default]
     for policy in (*names, RANKED_BY_SERVICE, RELATIVE_SPEED):
         yield Run(brings="policy", name=policy, policy=policy)
-    for policy in (default, "max_min_fairness", "gandiva", RELATIVE_SPEED):
+    for policy in (default, "max_min_fairness", "gandiva", RANKED, RELATIVE_SPEED):
         yield Run(brings="packing", name=f"{policy}, packed", policy=policy, is_packed=True)
     no_backfill = {"backfill": False}
     yield Run(brings="rounds", name=f"{default}, no backfill", policy=default, rules=no_backfill)
@@ -187,23 +197,31 @@ def runs(has_users: bool) -> Iterator[Run]:
     )
 
 
-def rows(data: Path, quick: bool) -> Iterator[Row]:
-    """Print a table for each stream as it is done, and return its figures; fewer jobs, runs and streams if `quick`."""
+def rows(data: Path, quick: bool, only_stream: str = "", only_run: str = "") -> Iterator[Row]:
+    """Print a table for each stream as it is done, and return its figures; fewer jobs, runs and streams if `quick`.
+
+    Of `only_stream` and `only_run`, if they are named.
+    """
     print(f"Quality: rounds of {ROUND_S:g} s, otherwise the service's defaults")
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        for stream in STREAMS:
+        for stream in (each for each in STREAMS if only_stream in ("", each.name)):
             measure = stream.quick if quick else stream.measure
             if measure is None:
                 print(f"left out of the quick form: {stream.name}", file=sys.stderr)
                 continue
             only = HEADLINES if quick else stream.only
-            wanted = [each for each in runs(stream.has_users) if not only or each.name in only]
+            listed = [each for each in runs(stream.has_users) if not only or each.name in only]
+            wanted = [each for each in listed if only_run in ("", each.name)]
             qualities = pool.map(partial(quality, data, stream, measure), wanted)
             quality_of = {each.name: of for each, of in zip(wanted, qualities, strict=True)}
             title = f"{stream.name} on {stream.cluster}, jobs {measure[0]} to {measure[1]}"
             lines = lines_of(wanted, quality_of)
             show(title, lines)
-            evaluation_page.write(f"{stream.name} (quick)" if quick else stream.name, title, lines)
+            section = f"{stream.name} (quick)" if quick else stream.name
+            if only_run:
+                evaluation_page.merge(section, lines, [each.name for each in listed])
+            else:
+                evaluation_page.write(section, title, lines)
             yield from figures_of(stream, quality_of, {} if quick else stream.at_most_h)
 
 
@@ -299,13 +317,17 @@ def figures_of(stream: Stream, quality_of: Mapping[str, Quality], at_most_h: Map
         yield Row(f"{start}: CPU", of.cpu_s, "s", is_detail=True)
 
 
-def main(quick: bool) -> Iterator[Row]:
+def main(only_stream: str, only_run: str, quick: bool) -> Iterator[Row]:
     """This part of the evaluation alone."""
     from benchmarks.evaluation import traces
 
     if data := traces():
-        yield from rows(data, quick)
+        yield from rows(data, quick, only_stream, only_run)
 
 
 if __name__ == "__main__":
-    run("Quality of schedules", main)
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--stream", default="", choices=[each.name for each in STREAMS])
+    parser.add_argument("--run", default="")
+    chosen, others = parser.parse_known_args()
+    run("Quality of schedules", partial(main, chosen.stream, chosen.run), others)

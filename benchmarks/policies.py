@@ -233,6 +233,8 @@ def packed_pairs() -> Iterator[Row]:
     yield Row("packed pairs, 48 jobs: ratio over our own program", took / ours, "x")
     apart = np.abs(FILLED.objective(problem, FILLED.allocate(problem)) / theirs - 1)
     yield Row("packed pairs, 48 jobs: objectives apart by", float(apart.max()), "", 1e-4)
+    for spec in ("hierarchical", "rank_weighted_speed"):
+        yield solved(f"{spec}, packed pairs, 256 jobs of real kinds", registry.load(spec), packed(256), 0.3, 3)
 
 
 def warm_rounds() -> Iterator[Row]:

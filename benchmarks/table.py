@@ -3,7 +3,7 @@
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,12 +40,12 @@ class Row:
         return self.value >= self.target if self.at_least else self.value <= self.target
 
 
-def run(title: str, rows: Callable[[bool], Iterable[Row]]) -> None:
-    """Run a benchmark from its command line: `--quick`, `--json FILE`."""
+def run(title: str, rows: Callable[[bool], Iterable[Row]], options: Sequence[str] | None = None) -> None:
+    """Run a benchmark from its command line, or by these `options`: `--quick`, `--json FILE`."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--quick", action="store_true", help="fewer repetitions, under 3 minutes")
     parser.add_argument("--json", type=Path, help="write the rows here too")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(options)
     shown = list(_shown(rows(arguments.quick)))
     table = Table(title=title, title_justify="left")
     for column in ("what", "value", "unit", REFERENCE, "target", "holds"):

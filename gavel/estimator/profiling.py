@@ -97,12 +97,27 @@ def pairs_worth_trying(
     There are at most `most`, the best first. Packing pays if the two normalised rates add up to more than 1;
     pairs whose sum may be on either side of 1 are worth trying.
     """
-    total = estimates.rate + np.transpose(estimates.rate, (0, 2, 1))
-    deviation = np.hypot(estimates.deviation, np.transpose(estimates.deviation, (0, 2, 1)))
+    total, deviation = _together(estimates)
     gain = np.triu(np.where(untried, expected_gain(total, np.ones_like(total), deviation), 0.0))
     order = np.argsort(-gain, axis=None, kind="stable")[:most]
     best = zip(*np.unravel_index(order[gain.ravel()[order] >= LEAST_GAIN], gain.shape), strict=True)
     return tuple((int(t), int(a), int(b)) for t, a, b in best)
+
+
+def pays(estimates: Completed | PairEstimates, deviations: float) -> BoolArray:
+    """Return the pairs (m, n, n) that do more together than one job alone, even so many deviations below the mean.
+
+    A pair whose normalised rates add up to 1 or less gains nothing for any policy: one job after the other, each for
+    its part of the time, has as much.
+    """
+    total, deviation = _together(estimates)
+    return np.asarray(total - deviations * deviation > 1.0)
+
+
+def _together(estimates: Completed | PairEstimates) -> tuple[FloatArray, FloatArray]:
+    """What both members of each pair keep of their rates, added up, and its deviation, (m, n, n)."""
+    total: FloatArray = estimates.rate + np.transpose(estimates.rate, (0, 2, 1))
+    return total, np.hypot(estimates.deviation, np.transpose(estimates.deviation, (0, 2, 1)))
 
 
 def expected_gain(advantage: FloatArray, threshold: FloatArray, deviation: FloatArray) -> FloatArray:

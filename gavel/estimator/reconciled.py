@@ -21,7 +21,7 @@ from gavel.estimator.layered import Layered
 from gavel.estimator.learning import LearnedState, learned
 from gavel.estimator.matrix import Cells, matrix, question
 from gavel.estimator.pairs import PairEstimates, Sized
-from gavel.estimator.profiling import pairs_worth_trying
+from gavel.estimator.profiling import pairs_worth_trying, pays
 from gavel.estimator.rejected_reports import RejectedReport
 from gavel.estimator.tables import Key, evidence_of, foreign, interference_key_of, is_interference, key_of, row_of
 from gavel.ports import ThroughputEstimate, ThroughputMatrix
@@ -31,7 +31,7 @@ from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray, Job, J
 ANSWERS_MAX = 50_000
 AGREEMENT = 0.1  # of log(steps/s), between a statement and everything else
 SURPRISE = 2.0  # deviations beyond which a statement is no error of the usual kind
-OPTIMISM = 1.645  # deviations above what is expected of a pair that is tried
+OPTIMISM = 1.645  # deviations above what is expected of a pair that is tried, and below it of one that has to pay
 TRUST = 0.5  # error of log(steps/s) up to which a user is taken at the word, until something is measured
 
 
@@ -127,8 +127,10 @@ class ReconciledThroughputs:
     def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
         """Return the rates of n jobs in pairs, by kind; jobs of one kind and scale factor have the rates of the first.
 
-        Pairs of different scale factors have rate 0. For `tries` unmeasured pairs, those whose measurement may change
-        the packing most, the rate is an optimistic one: so a policy packs them, and they are measured.
+        Pairs of different scale factors have rate 0, and so have those that may lose by it: both together do more than
+        one job alone wherever the truth lies in the interval of the estimate. For `tries` unmeasured pairs, those whose
+        measurement may change the packing most, the rate is an optimistic one: so a policy packs them, and they are
+        measured.
         """
         spec_of_kind = {(self.kind_of(job), job.spec.scale_factor): job.spec for job in reversed(jobs)}
         kinds = sorted(spec_of_kind)
@@ -144,9 +146,9 @@ class ReconciledThroughputs:
     def _shares(
         self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], count: IntArray, tries: int
     ) -> FloatArray:
-        """Return the normalised rates of the pairs, (m, n, n): the mean, or an optimistic rate for those to try."""
+        """Return the normalised rates of the pairs, (m, n, n): the mean if they pay, 0 if not, optimistic for a try."""
         estimates = self.pairs(kinds, types)
-        shares, optimistic = estimates.rate.copy(), estimates.within(OPTIMISM)
+        shares, optimistic = np.where(pays(estimates, OPTIMISM), estimates.rate, 0.0), estimates.within(OPTIMISM)
         if tries:
             for pair in pairs_worth_trying(estimates, self._untried(kinds, types, count), most=tries):
                 for cell in (pair, (pair[0], pair[2], pair[1])):

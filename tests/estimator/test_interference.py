@@ -71,8 +71,13 @@ def jobs() -> list[Job]:
     return [a_job(f"{kind}/{n}", spec={"kind": kind}) for kind in KINDS for n in range(2)]
 
 
+def expected_of(estimator: ReconciledThroughputs) -> FloatArray:
+    """What kinds are expected to keep of their rates, (K, K, m), in the order of KINDS."""
+    return estimator.pairs([(kind, 1) for kind in KINDS], TYPES).rate.transpose(1, 2, 0)
+
+
 def shares_of(estimator: ReconciledThroughputs, tries: int = 0) -> FloatArray:
-    """What kinds keep of their rates, (K, K, m), in the order of KINDS."""
+    """What policies are told that kinds keep of their rates, (K, K, m), in the order of KINDS."""
     rates = estimator.pair_rates(jobs(), TYPES, tries=tries)
     order = rates.kind_of_job[::2]
     base = np.array([ALONE[kind] for kind in KINDS]) * 1e3
@@ -84,8 +89,8 @@ TRUTH = np.array([[[truth(a, b)] * 2 for b in KINDS] for a in KINDS])
 
 
 def test_few_measured_pairs_predict_the_others_better_than_a_guess() -> None:
-    guess = np.abs(shares_of(trying(0.0)) - TRUTH).mean()
-    errors = [np.abs(shares_of(trying(share)) - TRUTH).mean() for share in (0.1, 0.3)]
+    guess = np.abs(expected_of(trying(0.0)) - TRUTH).mean()
+    errors = [np.abs(expected_of(trying(share)) - TRUTH).mean() for share in (0.1, 0.3)]
     assert errors[0] < 0.5 * guess and errors[1] < 0.05 and errors[1] < errors[0]
 
 
@@ -101,7 +106,8 @@ def test_a_measured_pair_stands() -> None:
     (measured,) = [row for row in estimator.table() if (row.kind, row.partner) == ("cnn-b16", "mlp-b16")]
     assert measured.is_measured and measured.steps_per_s == pytest.approx(35e3, rel=0.02)
     row, column = KINDS.index("cnn-b16"), KINDS.index("mlp-b16")
-    assert shares_of(estimator)[row, column, 0] == pytest.approx(0.35, abs=0.05)
+    assert expected_of(estimator)[row, column, 0] == pytest.approx(0.35, abs=0.05)
+    assert not shares_of(estimator)[row, column].any()  # both together do less than one of them alone
 
 
 def test_a_pair_that_nobody_tried_is_inferred_with_its_doubt() -> None:
@@ -113,9 +119,32 @@ def test_a_pair_that_nobody_tried_is_inferred_with_its_doubt() -> None:
 
 def test_jobs_of_one_kind_share_a_row_and_gangs_of_two_sizes_never_pack() -> None:
     some = [a_job("a"), a_job("b"), a_job("c", spec={"scale_factor": 2})]
-    rates = ReconciledThroughputs().pair_rates(some, TYPES)
+    rates = ReconciledThroughputs().pair_rates(some, TYPES, tries=9)
     assert rates.kind_of_job.tolist() == [0, 0, 1] and rates.steps_per_s.shape == (2, 2, 2)
     assert rates.steps_per_s[0, 0].min() > 0 == rates.steps_per_s[0, 1].max() == rates.steps_per_s[1, 0].max()
+
+
+def test_only_pairs_that_cannot_lose_are_offered_but_for_those_to_try() -> None:
+    unmeasured = ReconciledThroughputs().learn(alone())
+    assert not shares_of(unmeasured).any()
+    assert 0 < np.count_nonzero(shares_of(unmeasured, tries=3)) <= 2 * 3
+    estimator = trying(0.3)
+    offered = shares_of(estimator) > 0
+    together = TRUTH + TRUTH.transpose(1, 0, 2)
+    assert offered.any() and (offered == offered.transpose(1, 0, 2)).all()
+    assert (together[offered] > 1).all() and (together[~offered] > 1).any()
+    assert shares_of(estimator)[offered] == pytest.approx(expected_of(estimator)[offered], rel=0.02)
+
+
+@settings(max_examples=EXAMPLES)
+@given(share=st.floats(0.0, 1.0))
+def test_a_measured_pair_is_offered_just_where_both_together_do_more(share: float) -> None:
+    measured = [each for name in TYPES for each in colocated("cnn-b16", "mlp-b16", name, share=share or None)]
+    shares = shares_of(ReconciledThroughputs().learn([*alone(), *measured]))
+    row, column = KINDS.index("cnn-b16"), KINDS.index("mlp-b16")
+    together = 2 * share or truth("cnn-b16", "mlp-b16") + truth("mlp-b16", "cnn-b16")
+    if abs(together - 1) > 0.1:
+        assert (shares[row, column, 0] > 0) == (together > 1)
 
 
 def test_pairs_that_may_pay_are_hoped_for_and_measured_ones_are_not() -> None:

@@ -88,8 +88,8 @@ def test_no_user_has_less_than_without_packing_whatever_another_one_states(seed:
         "short": {"steps_remaining": np.where(of_ann, 1.0, problem.steps_remaining)},
         "weight": {"weight": np.where(of_ann, 1e6, 1.0)},
     }[statement]
-    said = replace(problem, **{"weight": np.ones(len(of_ann)), **stated})
-    for owner, got in of_users(said, service(said, Hierarchical().allocate(said))).items():
+    lie = replace(problem, **{"weight": np.ones(len(of_ann)), **stated})
+    for owner, got in of_users(lie, service(lie, Hierarchical().allocate(lie))).items():
         if owner[1] != "ann" or statement == "truth":
             assert got >= least[owner] - TOLERANCE, owner
 

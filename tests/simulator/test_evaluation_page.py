@@ -45,3 +45,17 @@ def test_a_section_that_is_not_there_is_an_answer(tmp_path: Path) -> None:
     page.write_text(PAGE)
     with pytest.raises(ValueError, match=r"page\.md has no section 'two': add the lines"):
         evaluation_page.write("two", "Two", [["a"]], page)
+
+
+def test_a_row_alone_takes_its_place_in_the_table_and_leaves_the_others(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    heads, order = ["", "run", "mean h"], ["one", "two", "three"]
+    evaluation_page.write("one", "Three rows", [heads, ["default", "one", "4"], ["policy", "three", "6"]], page)
+    for mean in ("5", "7"):
+        evaluation_page.merge("one", [heads, ["policy", "two", mean]], order, page)
+    rows = "| default | one | 4 |\n| policy | two | 7 |\n| policy | three | 6 |\n"
+    assert f"Three rows:\n\n|  | run | mean h |\n| --- | --- | --- |\n{rows}" in page.read_text()
+    assert page.read_text().endswith("<!-- end of one -->\n\nThe end.\n")
+    with pytest.raises(ValueError, match="has other columns"):
+        evaluation_page.merge("one", [["", "run", "p50 h"], ["policy", "two", "1"]], order, page)
