@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray test test-full check serve lock format client-types clean
+.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-emergent test test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -23,6 +23,9 @@ demo:            ## the main job on this machine: real training jobs on several 
 	@.venv/bin/gavel demo
 demo-ray: env    ## the same on a Ray cluster of three nodes, which it starts on this machine and stops
 	@.venv/bin/gavel demo --backend ray
+demo-emergent:   ## tasks on real processes that change their nature twice: what the autopilot makes of them
+	@scripts/env.sh requirements.lock
+	@.venv/bin/gavel demo --autopilot
 serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve
