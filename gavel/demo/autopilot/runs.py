@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from gavel.client import Client
+from gavel.client.answers import Cluster as ClusterView
 from gavel.demo.autopilot.workload import STEPS_PER_S, TaskSet
 from gavel.demo.checks import all_jobs
 from gavel.demo.service import ServiceProcess, wait_until
@@ -90,21 +92,19 @@ def _set_up(operator: Client, choice: Choice) -> None:
 
 def _run(url: str, operator: Client, sets: Sequence[TaskSet], until_s: float, tell: Callable[[str], None]) -> None:
     """Submit each set at its arrival, until all tasks have ended."""
-    cluster = operator.cluster()
-    types = sorted({each["accelerator_type"] for each in cluster["workers"]})
-    memory_bytes = min(each["memory_bytes"] for each in cluster["nodes"])
-    clients = {each.user: _client(url, operator, each.user) for each in sets}
-    waiting, start_s, told_s = list(sets), time.monotonic(), 0.0
-    while time.monotonic() < until_s:
-        elapsed_s = time.monotonic() - start_s
-        while waiting and waiting[0].arrives_s <= elapsed_s:
-            _submit(clients[waiting[0].user], waiting.pop(0), types, memory_bytes)
-        if elapsed_s - told_s >= TOLD_EVERY_S:
-            told_s = elapsed_s
-            tell(_line(operator, elapsed_s))
-        if not waiting and all(each["state"] in TERMINAL for each in operator.jobs()):
-            return
-        time.sleep(LOOK_EVERY_S)
+    with ExitStack() as stack:
+        clients = {each.user: stack.enter_context(_client(url, operator, each.user)) for each in sets}
+        waiting, start_s, told_s = list(sets), time.monotonic(), 0.0
+        while time.monotonic() < until_s:
+            elapsed_s = time.monotonic() - start_s
+            while waiting and waiting[0].arrives_s <= elapsed_s:
+                _submit(clients[waiting[0].user], waiting.pop(0), operator.cluster())
+            if elapsed_s - told_s >= TOLD_EVERY_S:
+                told_s = elapsed_s
+                tell(_line(operator, elapsed_s))
+            if not waiting and all(each["state"] in TERMINAL for each in operator.jobs()):
+                return
+            time.sleep(LOOK_EVERY_S)
 
 
 def _client(url: str, operator: Client, user: str) -> Client:
@@ -112,8 +112,10 @@ def _client(url: str, operator: Client, user: str) -> Client:
     return Client(url, operator.create_token(user))
 
 
-def _submit(client: Client, of: TaskSet, types: Sequence[str], memory_bytes: int) -> None:
+def _submit(client: Client, of: TaskSet, cluster: ClusterView) -> None:
     """Submit the set as an array of programs that each take their time, on any worker, and are not preempted."""
+    types = sorted({each["accelerator_type"] for each in cluster["workers"]})
+    memory_bytes = min(each["memory_bytes"] for each in cluster["nodes"])
     client.submit_array(
         {
             "name": of.user,
