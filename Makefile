@@ -7,7 +7,8 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm test test-slurm test-full check serve lock format client-types clean
+.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-emergent test test-slurm test-full \
+  check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -27,6 +28,9 @@ demo-slurm: env  ## the same on a Slurm cluster of three nodes, likewise (Debian
 	@.venv/bin/gavel demo --backend slurm
 test-slurm: env  ## the tests on a real Slurm cluster of this machine (Debian: slurm-wlm and munge)
 	@$(PY) -m pytest -q -n 1 -m slurm -rs tests/backends/slurm
+demo-emergent:   ## tasks on real processes that change their nature twice: what the autopilot makes of them
+	@scripts/env.sh requirements.lock
+	@.venv/bin/gavel demo --autopilot
 serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve

@@ -54,7 +54,8 @@ async def put_autopilot(
 def _checked(services: Services, fields: dict[str, Any]) -> dict[str, Any]:
     from gavel.autopilot.setting import checked
 
-    return checked(fields, current=services.store.snapshot().autopilot, service=services.settings)
+    snapshot = services.store.snapshot()
+    return checked(fields, current=snapshot.autopilot, service=services.settings, tiers=snapshot.tiers)
 
 
 @router.get("/decisions", operation_id="list_autopilot_decisions", responses=documented(401, 403, 422, 503))

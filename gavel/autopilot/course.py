@@ -18,7 +18,8 @@ class Course:
 
     `ended_at_s`: their end, or `until_s` if that is earlier. `ideal_s`: the whole job alone on its fastest type;
     `isolated_s`: on an equal share of the cluster. `cost_usd`: for the workers held in this time. `longest_wait_s`:
-    of a job, from its submission to its first start. `user`: a number for each user.
+    of a job, from its submission to its first start. `user` and `tier`: a number for each user and tier; `tiers` are
+    the names of tiers by their numbers.
     """
 
     from_s: float
@@ -31,11 +32,18 @@ class Course:
     deadline_at_s: FloatArray
     cost_usd: FloatArray
     user: IntArray
+    tier: IntArray
+    tiers: tuple[str, ...] = ()
     longest_wait_s: float = 0.0
 
     def elapsed_s(self, at_s: FloatArray) -> FloatArray:
         """Return the time since each job's submission, (n,), at these instants (n,); 0 before."""
         return np.maximum(0.0, at_s - self.submitted_at_s)
+
+    def of_tier(self, name: str) -> "Course":
+        """Return the course of the jobs of a tier."""
+        is_of_it = self.tier == (self.tiers.index(name) if name in self.tiers else -1)
+        return replace(self, **{column: getattr(self, column)[is_of_it] for column in COLUMNS})
 
     def by_user(self) -> "Course":
         """Return the course of users as if each had one job: from their first submission to their last end."""
@@ -50,6 +58,7 @@ class Course:
             self,
             indices=self.indices[first],
             user=self.user[first],
+            tier=self.tier[first],
             submitted_at_s=-most(-self.submitted_at_s),
             ended_at_s=most(self.ended_at_s),
             ideal_s=most(self.ideal_s),
@@ -82,8 +91,25 @@ COLUMNS = (
     "deadline_at_s",
     "cost_usd",
     "user",
+    "tier",
 )
-Users = dict[str, int]
+
+
+class Numbers:
+    """Numbers for the users and tiers of a course, each given at the first sight of a name."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, int] = {}
+        self._tiers: dict[str, int] = {}
+
+    def of(self, user: str, tier: str) -> tuple[int, int]:
+        """Return the number of the user and that of the tier."""
+        return self._users.setdefault(user, len(self._users)), self._tiers.setdefault(tier, len(self._tiers))
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Return the names of the tiers by their numbers."""
+        return tuple(self._tiers)
 
 
 def course_of(
@@ -100,42 +126,42 @@ def course_of(
 
     What jobs had cost before, as `spent` has it, is taken off. Capacity and prices are (m,), by accelerator type.
     """
-    users = Users()
-    ended = [_of_row(row, users) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
-    rest = _of_left(left, capacity_workers, price_usd_per_hour, users)
+    numbers = Numbers()
+    ended = [_of_row(row, numbers) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
+    rest = _of_left(left, capacity_workers, price_usd_per_hour, numbers)
     lines = sorted([*ended, *rest])
     table = np.array(lines, dtype=np.float64).reshape(len(lines), len(COLUMNS))
     columns: dict[str, Any] = dict(zip(COLUMNS, table.T, strict=True))
     before = _cost_so_far(spent, price_usd_per_hour) if spent else {}
     columns["cost_usd"] = columns["cost_usd"] - np.array([before.get(int(each), 0.0) for each in columns["indices"]])
     columns["ended_at_s"] = np.minimum(columns["ended_at_s"], until_s)
-    return Course(from_s=from_s, until_s=until_s, **columns | _integers(columns))
+    return Course(from_s=from_s, until_s=until_s, tiers=numbers.tiers, **columns | _integers(columns))
 
 
 def course_of_rows(rows: Iterable[JobResult]) -> Course:
     """Return the course of a whole run, whose jobs have all ended."""
-    users = Users()
-    lines = sorted(_of_row(row, users) for row in rows)
+    numbers = Numbers()
+    lines = sorted(_of_row(row, numbers) for row in rows)
     columns: dict[str, Any] = dict(zip(COLUMNS, np.array(lines, dtype=np.float64).T, strict=True))
     from_s, until_s = float(columns["submitted_at_s"].min()), float(columns["ended_at_s"].max())
-    return Course(from_s=from_s, until_s=until_s, **columns | _integers(columns))
+    return Course(from_s=from_s, until_s=until_s, tiers=numbers.tiers, **columns | _integers(columns))
 
 
 def _integers(columns: dict[str, Any]) -> dict[str, Any]:
-    return {name: columns[name].astype(np.int64) for name in ("indices", "user")}
+    return {name: columns[name].astype(np.int64) for name in ("indices", "user", "tier")}
 
 
-def _of_row(row: JobResult, users: Users) -> tuple[float, ...]:
+def _of_row(row: JobResult, numbers: Numbers) -> tuple[float, ...]:
     """Return the columns of a job that has ended."""
     jct_s, ideal_s = row.jct_s or 0.0, max(row.fastest_s or 0.0, 1e-9)
     isolated_s = jct_s / row.rho if row.rho else ideal_s
     deadline_at_s = math.inf if row.deadline_at_s is None else row.deadline_at_s
     end_s = row.submitted_at_s + jct_s
-    user = users.setdefault(row.user, len(users))
-    return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd, user
+    of = numbers.of(row.user, row.tier)
+    return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd, *of
 
 
-def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, users: Users) -> list[tuple[float, ...]]:
+def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, numbers: Numbers) -> list[tuple[float, ...]]:
     """Return the columns of the jobs that have not ended."""
     if not left.jobs:
         return []
@@ -152,11 +178,11 @@ def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, users: Us
             steps / rate,
             deadline_s,
             costs[index],
-            users.setdefault(name, len(users)),
+            *numbers.of(spec.user, spec.tier),
         )
-        for index, name, submitted_s, alone_s, steps, rate, deadline_s in zip(
+        for index, spec, submitted_s, alone_s, steps, rate, deadline_s in zip(
             left.indices,
-            [job.spec.user for job in left.jobs],
+            [job.spec for job in left.jobs],
             active.submitted_at_s.tolist(),
             ideal_s.tolist(),
             active.total_steps.tolist(),

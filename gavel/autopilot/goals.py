@@ -1,11 +1,11 @@
 """What an operator wants of the scheduler: measures with weights, and limits. What each costs a set of jobs.
 
-`mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400,per=user`. Each measure grows with time and can be cut at any
-instant, so that what a stretch of time has cost is computed exactly (docs/autopilot.md has the formulas).
+`mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400,per=user,tier=gold`. Each measure grows with time and can be
+cut at any instant, so that what a stretch of time has cost is computed exactly (docs/autopilot.md has the formulas).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,6 +18,7 @@ from gavel.types import FloatArray
 TAIL = 0.01  # the part of the jobs whose slowdowns are the tail
 FIELD = "goal"
 PER_USER = "per=user"
+OF_TIER = "tier="
 LONGEST_WAIT, LEAST_SHARE = "longest_wait_s", "least_share"
 LIMITS = {LONGEST_WAIT: "<=", LEAST_SHARE: ">="}
 
@@ -28,12 +29,14 @@ class Goal:
 
     `longest_wait_s`: from submission to the first start. `least_share`: of a job, the time that it would have taken on
     an equal share of the cluster over the time that it took, 1 / rho. `per_user`: the jobs of a user count as one.
+    `tier`: only its jobs count, but for the limits; "": all do.
     """
 
     weights: tuple[tuple[str, float], ...]
     longest_wait_s: float | None = None
     least_share: float | None = None
     per_user: bool = False
+    tier: str = ""
 
     @property
     def text(self) -> str:
@@ -41,10 +44,12 @@ class Goal:
         parts = [name if weight == 1 else f"{name}={weight:.17g}" for name, weight in self.weights]
         limits = ((name, sign, getattr(self, name)) for name, sign in LIMITS.items())
         parts += [f"{name}{sign}{value:.17g}" for name, sign, value in limits if value is not None]
-        return ",".join([*parts, PER_USER] if self.per_user else parts)
+        parts += [PER_USER] if self.per_user else []
+        return ",".join([*parts, OF_TIER + self.tier] if self.tier else parts)
 
     def counted(self, course: Course) -> Course:
         """Return the course of what counts as a job for this goal."""
+        course = course.of_tier(self.tier) if self.tier else course
         return course.by_user() if self.per_user else course
 
     @property
@@ -64,26 +69,45 @@ class Goal:
 
 def read(text: str) -> Goal:
     """Return the goal of `MEASURE[=WEIGHT],..[,LIMIT<=VALUE]`. Raise InvalidRequest, which names the choices."""
+    parts = [each.strip() for each in text.split(",")]
+    tiers = [part.removeprefix(OF_TIER) for part in parts if part.startswith(OF_TIER)]
+    if len(tiers) > 1 or "" in tiers:
+        raise InvalidRequest(FIELD, f"name one tier, as {OF_TIER}gold, or none")
+    rest = [part for part in parts if part != PER_USER and not part.startswith(OF_TIER)]
+    limits = {name: limit for part in rest for name, limit in _limit(part)}
+    weights = _weights([part for part in rest if not any(_limit(part))])
+    return Goal(weights=weights, per_user=PER_USER in parts, tier=tiers[0] if tiers else "", **limits)
+
+
+def _limit(part: str) -> Iterator[tuple[str, float]]:
+    """Yield the limit that the part of a goal is, if it is one."""
+    for name, sign in LIMITS.items():
+        if part.startswith(name + sign):
+            yield name, _number(part.removeprefix(name + sign), part)
+
+
+def _weights(parts: Sequence[str]) -> tuple[tuple[str, float], ...]:
+    """Return the measures with their weights, sorted."""
     weights: dict[str, float] = {}
-    limits: dict[str, float] = {}
-    for part in (each.strip() for each in text.split(",")):
-        limit = next((name for name, sign in LIMITS.items() if part.startswith(name + sign)), None)
-        if limit:
-            limits[limit] = _number(part.removeprefix(limit + LIMITS[limit]), part)
-            continue
-        if part == PER_USER:
-            continue
+    for part in parts:
         name, equals, weight = part.partition("=")
         if name not in MEASURES:
-            choices = ", ".join((*MEASURES, PER_USER, *(f"{each}{sign}NUMBER" for each, sign in LIMITS.items())))
+            limits = (f"{each}{sign}NUMBER" for each, sign in LIMITS.items())
+            choices = ", ".join((*MEASURES, PER_USER, f"{OF_TIER}NAME", *limits))
             raise InvalidRequest(FIELD, f"there is no {part!r}; choose of {choices}{did_you_mean(name, MEASURES)}")
         if name in weights:
             raise InvalidRequest(FIELD, f"names {name} twice; name each measure once")
         weights[name] = _number(weight, part) if equals else 1.0
     if not weights:
         raise InvalidRequest(FIELD, f"has limits only; name what to make small: {', '.join(MEASURES)}")
-    per_user = PER_USER in (each.strip() for each in text.split(","))
-    return Goal(weights=tuple(sorted(weights.items())), per_user=per_user, **limits)
+    return tuple(sorted(weights.items()))
+
+
+def check_tier(goal: Goal, tiers: Collection[str]) -> None:
+    """Raise InvalidRequest if the goal is for a tier that there is not."""
+    if goal.tier and goal.tier not in tiers:
+        choices = f"choose of {', '.join(sorted(tiers))}{did_you_mean(goal.tier, tiers)}"
+        raise InvalidRequest(FIELD, f"there is no tier {goal.tier!r}; {choices}")
 
 
 def _number(text: str, part: str) -> float:

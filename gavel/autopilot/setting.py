@@ -1,6 +1,6 @@
 """What an operator may set of the autopilot: checked before it is stored, in its one spelling."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from gavel.autopilot import goals
@@ -21,16 +21,18 @@ CANDIDATES = (
 CANDIDATES_MAX = 16  # a decision simulates each of them
 
 
-def checked(body: Mapping[str, Any], *, current: AutopilotSetting, service: Settings) -> dict[str, Any]:
+def checked(
+    body: Mapping[str, Any], *, current: AutopilotSetting, service: Settings, tiers: Collection[str]
+) -> dict[str, Any]:
     """Return the body of the command `autopilot.set`: the fields that are given, each in its one spelling.
 
-    `current`: what is set now. Raise InvalidRequest, which names the field and the fix.
+    `current`: what is set now. `tiers`: their names. Raise InvalidRequest, which names the field and the fix.
     """
     given = {name: value for name, value in body.items() if value is not None}
     after = with_fields(current, given)
     values: dict[str, Callable[[], Any]] = {
         "mode": lambda: after.mode.value,
-        "goal": lambda: goals.read(after.goal).text,
+        "goal": lambda: _goal(after.goal, tiers),
         "candidates": lambda: [each.text for each in _candidates(after.candidates, service)],
         "epoch_s": lambda: _epoch_s(after.epoch_s, service),
         "pinned": lambda: after.pinned and read(after.pinned, service, "pinned").text,
@@ -42,6 +44,12 @@ def candidates(setting: AutopilotSetting, service: Settings) -> tuple[str, ...]:
     """Return the texts of the candidates, each once, the safe one first; by default the service's and CANDIDATES."""
     texts = setting.candidates or (service.policy, *CANDIDATES)
     return tuple(dict.fromkeys(spelling(text, service) for text in texts))
+
+
+def _goal(text: str, tiers: Collection[str]) -> str:
+    goal = goals.read(text)
+    goals.check_tier(goal, tiers)
+    return goal.text
 
 
 def _candidates(texts: tuple[str, ...], service: Settings) -> tuple[Composition, ...]:

@@ -72,6 +72,7 @@ def flown(choices: Choices, wanted: Goals) -> Flown:
     goal = goals.read(wanted.goal)
     ready = prepared(choices, (settings().policy,))
     base, candidates = _base(ready, wanted)
+    goals.check_tier(goal, [tier.name for tier in base.tiers])
     flight = Flight(
         goal=goal,
         candidates=tuple(each.text for each in candidates),

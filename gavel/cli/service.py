@@ -1,5 +1,7 @@
 """Commands that start a service, and `gavel version`."""
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -45,8 +47,19 @@ def demo(
         Literal["local", "ray", "slurm"],
         typer.Option(help="This machine, or a Ray or Slurm cluster of three nodes started on it."),
     ] = "local",
+    autopilot: Annotated[
+        bool,
+        typer.Option("--autopilot", help="Let the autopilot choose the policy for tasks that change their nature."),
+    ] = False,
 ) -> None:
     """Start a service of its own, train real models on it and show how they were scheduled."""
+    if autopilot and backend != "local":
+        raise typer.BadParameter("the demo of the autopilot runs on this machine only; leave --backend out")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started is stopped
+    if autopilot:
+        from gavel.demo.autopilot import main as autopilot_main
+
+        raise typer.Exit(autopilot_main())
     from gavel.demo import main
 
     raise typer.Exit(main(backend))

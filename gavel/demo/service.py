@@ -29,7 +29,11 @@ class ServiceProcess:
         self.url = ""
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # Ctrl-C while it starts, too
+            self.stop()
+            raise
         return self
 
     def start(self) -> None:

@@ -19,7 +19,13 @@ goals = st.builds(
     lambda weights, limits: Goal(weights=tuple(sorted(weights.items())), **limits),
     st.dictionaries(st.sampled_from(sorted(MEASURES)), positive, min_size=1),
     st.fixed_dictionaries(
-        {}, optional={"longest_wait_s": positive, "least_share": positive, "per_user": st.booleans()}
+        {},
+        optional={
+            "longest_wait_s": positive,
+            "least_share": positive,
+            "per_user": st.booleans(),
+            "tier": st.just("gold"),
+        },
     ),
 )
 
@@ -38,6 +44,8 @@ def a_course(*ends_s: float, **over: Any) -> Course:
         "deadline_at_s": np.full(n, math.inf),
         "cost_usd": np.ones(n),
         "user": np.arange(n),
+        "tier": np.zeros(n, dtype=np.int64),
+        "tiers": ("gold", "free"),
     }
     return Course(**fields | over)
 
@@ -59,6 +67,8 @@ def test_the_text_of_a_goal_is_read_back_to_it(goal: Goal) -> None:
         ("longest_wait_s<=60", "has limits only; name what to make small: mean_jct, "),
         ("mean_jct,longest_wait_s<=soon", "give a positive number"),
         ("", "there is no ''"),
+        ("mean_jct,tier=", "name one tier, as tier=gold, or none"),
+        ("mean_jct,tier=gold,tier=free", "name one tier, as tier=gold, or none"),
     ],
 )
 def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
@@ -143,3 +153,14 @@ def test_the_jobs_of_a_user_may_count_as_one_from_the_first_submission_to_the_la
     assert of_users["mean_jct"] == (50.0 + 20.0) / 2 and of_users["mean_slowdown"] == (5.0 + 2.0) / 2
     assert of_users["money"] == 1.5
     assert costs(read("mean_jct").counted(course))["mean_jct"] == (25.0 + 50.0 + 20.0) / 3
+
+
+def test_only_the_jobs_of_its_tier_count_for_the_goal_of_a_tier() -> None:
+    """Two jobs of gold end after 20 and 40 s, one of free after 90 s; nobody has jobs in the third."""
+    course = a_course(20.0, 40.0, 90.0, tier=np.array([0, 0, 1]))
+    assert [costs(read(f"mean_jct{of}").counted(course))["mean_jct"] for of in ("", ",tier=gold", ",tier=free")] == [
+        50.0,
+        30.0,
+        90.0,
+    ]
+    assert costs(read("mean_jct,tier=none").counted(course))["mean_jct"] == 0.0

@@ -23,11 +23,11 @@ def test_fields_that_are_given_come_back_in_one_spelling() -> None:
         ],
         "pinned": None,
     }
-    asked = checked(body, current=AutopilotSetting(), service=SERVICE)
+    asked = checked(body, current=AutopilotSetting(), service=SERVICE, tiers=("gold", "free"))
     assert asked["goal"] == "mean_jct=2,money"
     assert asked["candidates"][1:] == ["fifo/backfill=false"]
     assert asked.keys() == {"goal", "candidates"}
-    assert checked(asked, current=AutopilotSetting(), service=SERVICE) == asked
+    assert checked(asked, current=AutopilotSetting(), service=SERVICE, tiers=("gold", "free")) == asked
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,14 @@ def test_fields_that_are_given_come_back_in_one_spelling() -> None:
 )
 def test_a_mistake_is_refused_with_its_field_and_the_fix(body: dict[str, Any], field: str, fix: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        checked(body, current=AutopilotSetting(), service=SERVICE)
+        checked(body, current=AutopilotSetting(), service=SERVICE, tiers=("gold", "free"))
     assert refused.value.field == field and fix in refused.value.message
 
 
 def test_a_pinned_composition_that_is_set_already_is_enough() -> None:
-    assert checked({"mode": "pin"}, current=AutopilotSetting(pinned="fifo"), service=SERVICE) == {"mode": "pin"}
+    assert checked(
+        {"mode": "pin"}, current=AutopilotSetting(pinned="fifo"), service=SERVICE, tiers=("gold", "free")
+    ) == {"mode": "pin"}
 
 
 def test_without_candidates_the_policy_of_the_settings_is_the_safe_one() -> None:
@@ -66,3 +68,12 @@ def test_without_candidates_the_policy_of_the_settings_is_the_safe_one() -> None
 def test_a_candidate_whose_policy_file_is_gone_is_still_named(tmp_path: Path) -> None:
     service = SERVICE.model_copy(update={"policy_dir": tmp_path})
     assert candidates(AutopilotSetting(candidates=("fifo", "mine?x=1")), service) == ("fifo", "mine?x=1")
+
+
+def test_a_goal_may_be_for_a_tier_that_there_is() -> None:
+    def goal(text: str) -> object:
+        return checked({"goal": text}, current=AutopilotSetting(), service=SERVICE, tiers=("gold", "free"))["goal"]
+
+    assert goal(" tier=gold, mean_jct") == "mean_jct,tier=gold"
+    with pytest.raises(InvalidRequest, match=r"there is no tier 'golf'; choose of free, gold; did you mean gold\?"):
+        goal("mean_jct,tier=golf")

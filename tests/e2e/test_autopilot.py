@@ -5,9 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.sync_api import Page, sync_playwright
 
 from gavel.client import Autopilot, Client
 from gavel.demo.service import ServiceProcess, wait_until
+from tests.dashboard.conftest import CHROMIUM, FLAGS
+from tests.quiet_network import quiet_network
 
 LIMIT_S = 400.0  # a decision has the lowest priority: beside other tests it waits long for its few seconds
 SETTINGS = {
@@ -64,6 +67,34 @@ def test_auto_leaves_a_bad_composition_and_says_why(client: Client) -> None:
     entry = next(each for each in client.audit() if each["by"] == "autopilot")
     assert entry["after"]["decision"] == decision["number"]
     assert wait_until(lambda: client.rounds(limit=1)[0]["policy"] == "shortest_job_first", LIMIT_S)
+
+
+@pytest.fixture
+def page(service: ServiceProcess) -> Iterator[Page]:
+    """The operator's browser, logged in by the link that the service prints."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on the PATH: install the package `chromium` to run the browser tests")
+    with quiet_network(), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        made = browser.new_page(viewport={"width": 1360, "height": 900}, reduced_motion="reduce")
+        made.set_default_timeout(1000 * LIMIT_S)
+        made.goto(f"{service.url}/login#token={service.operator_token}")
+        made.wait_for_url(f"{service.url}/")
+        yield made
+        browser.close()
+
+
+@pytest.mark.browser
+def test_the_page_tells_what_it_switched_to_and_why(page: Page, service: ServiceProcess, client: Client) -> None:
+    decision = next(each for each in client.autopilot_decisions() if each["is_followed"])
+    page.goto(f"{service.url}/autopilot")
+    page.wait_for_selector("body[data-ready]")
+    page.wait_for_selector("#decisions-table tbody tr")
+    assert page.locator("#autopilot-policy").inner_text() == "shortest_job_first"
+    assert page.locator("#autopilot-sentence").inner_text().startswith("shortest_job_first is in force: ")
+    rows = [line.split("\t") for line in page.locator("#decisions-table tbody tr").all_inner_texts()]
+    (shown,) = [row for row in rows if row[0] == str(decision["number"])]
+    assert shown[4] == "switched" and shown[-1] == decision["reason"]
 
 
 def test_a_decision_is_made_again_from_its_question(client: Client) -> None:
