@@ -18,8 +18,10 @@ def init(script: Annotated[Path, typer.Argument(metavar="SCRIPT", help="A traini
     try:
         text = script.read_text(encoding="utf-8")
         advice = advice_for(text)
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{script}: {error}")
+    except OSError as error:
+        fail(f"{script}: {error.strerror}")
+    except UnicodeDecodeError:
+        fail(f"{script}: it is no text in UTF-8")
     except SyntaxError as error:
         fail(f"{script}: line {error.lineno}: {error.msg}")
     typer.echo(f"{script} uses {advice.framework}", err=True)

@@ -6,7 +6,7 @@ The fields are those of `POST /v1/jobs`; docs/job-file.schema.json describes the
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -164,8 +164,11 @@ def _is_stated(name: str, value: object) -> bool:
     return value not in ("", None, [], {}) or (name == "notify" and value == [])
 
 
-def options_in(program: str) -> list[str]:
-    """Return the options in the `#GAVEL` lines of a script's first comment lines. End the command at a bad quote."""
+def options_in(program: str, names: Collection[str]) -> list[str]:
+    """Return the options in the `#GAVEL` lines of a script's first comment lines.
+
+    End the command, with the line, at a bad quote or an option that is not among `names`.
+    """
     path = Path(program)
     if not path.is_file():
         return []
@@ -175,17 +178,20 @@ def options_in(program: str) -> list[str]:
             if line.strip() and not line.startswith("#"):
                 break
             if match := OPTION_LINES.match(line):
-                options += _words(line[match.end() :], f"{program}:{number}")
+                options += _words(line[match.end() :], f"{program}:{number}", names)
     return options
 
 
-def _words(text: str, where: str) -> list[str]:
+def _words(text: str, where: str, names: Collection[str]) -> list[str]:
     try:
         words = shlex.split(text)
     except ValueError as error:
         fail(f"{where}: {error}")
     if words and not words[0].startswith("-"):
         fail(f"{where}: {words[0]} is no option; write {OPTION_LINE}--steps 500")
+    for name in (word.partition("=")[0] for word in words if word.startswith("--")):
+        if name not in names:
+            fail(f"{where}: there is no option {name}{did_you_mean(name, names)}")
     return words
 
 
@@ -197,15 +203,16 @@ class SubmitCommand(TyperCommand):
         named, _, _ = self.make_parser(ctx).parse_args(args=list(args))
         program = named.get("program")
         ctx.meta[COMMAND_LINE] = frozenset(named)
-        return super().parse_args(ctx, [*(_options_of(program[0]) if program else ()), *args])
+        names = [option for each in self.params for option in (*each.opts, *each.secondary_opts)]
+        return super().parse_args(ctx, [*(_options_of(program[0], names) if program else ()), *args])
 
 
-def _options_of(program: str) -> list[str]:
+def _options_of(program: str, names: Sequence[str]) -> list[str]:
     """Return the options in a script's lines for Slurm, and behind them, since they win, those in its own for Gavel."""
     options, left_out = options_of_sbatch(program)
     if left_out:
         typer.echo(f"{program}: left out, as they mean nothing here: #SBATCH {', '.join(left_out)}", err=True)
-    return [*options, *options_in(program)]
+    return [*options, *options_in(program, names)]
 
 
 def options_given(context: typer.Context) -> Given:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -13,7 +14,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
-from gavel.cli.program import argv_of, argv_there, check_repository, of_caller, program_of, workdir_of
+from gavel.cli.program import argv_of, argv_there, check_repository, check_what_runs, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
@@ -127,6 +128,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     stated["argv"] = argv_of(program, folder, is_here=git_ref is None) if git_url is None else argv_there(program)
     with connect() as client, placed(job_file):
         wanted = job_file.merged(stated, given)
+        check_what_runs(wanted)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
         _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
@@ -142,7 +144,9 @@ def submit_batch(
     """
     try:
         wanted = listed_jobs(sys.stdin.read() if str(path) == "-" else path.read_text())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        fail(f"{path}: {error.strerror}")
+    except ValueError as error:
         fail(f"{path}: {error}")
     with connect() as client:
         show.answer(client.submit_batch(wanted)["items"], as_json, show.jobs)
@@ -273,7 +277,7 @@ def _submit(
     _say_deadline(job)
     if wait:
         job = watch(client, job, follow)
-    _tell(client, job, as_json, show.submitted)
+    _tell(client, job, as_json, partial(show.submitted, is_log_shown=follow))
     raise typer.Exit(exit_code(job))
 
 

@@ -49,7 +49,8 @@ def named(error: GavelApiError) -> str:
     option = "PROGRAM" if path[0] == "argv" else option_of(path[0])
     if option not in _of_command and not (option == "PROGRAM" and "program" in _of_command):
         return str(error).replace(error.field or "", ".".join(path), 1)
-    return f"{' '.join([option, *path[1:]])}: {error.detail.removeprefix(f'{error.field}: ')}"
+    part = path[1:] if option == "PROGRAM" else [each for each in path[1:] if not each.isdigit()]
+    return f"{' '.join([option, *part])}: {error.detail.removeprefix(f'{error.field}: ')}"
 
 
 def by_field(error: GavelApiError) -> str:

@@ -66,6 +66,12 @@ def program_of(given: list[str] | None, fields: Mapping[str, Any], steps: int | 
     return program
 
 
+def check_what_runs(wanted: JobSubmit) -> None:
+    """End the command where a job has neither a program nor a kind that brings one."""
+    if not wanted.get("argv") and not wanted.get("kind"):
+        fail("name a program, as in gavel job submit train.py, or a kind of `gavel catalogue`: --kind mlp-b256")
+
+
 def workdir_of(given: Path) -> Path:
     """Return the absolute path of the folder. End the command if there is none."""
     folder = Path(os.path.abspath(given.expanduser()))

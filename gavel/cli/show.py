@@ -104,11 +104,11 @@ def job_with(each: Job, sentence: str) -> Group:
     return Group(harmless(sentence), grid(facts))
 
 
-def submitted(each: Job, sentence: str) -> Group:
+def submitted(each: Job, sentence: str, *, is_log_shown: bool = False) -> Group:
     """Return the answer to a submission: which job, where it is, how to follow it; if it failed, its last lines."""
     name, job_id = f" ({each['name']})" if each["name"] else "", each["id"]
     follow = f"To follow it: gavel job logs -f {job_id}" if each["finished_at_s"] is None else ""
-    last = harmless(each["log_tail"]).rstrip() if each["state"] == "FAILED" else ""
+    last = harmless(each["log_tail"]).rstrip() if each["state"] == "FAILED" and not is_log_shown else ""
     return Group(*filter(None, (f"job {job_id}{name}", harmless(sentence), follow, last)))
 
 

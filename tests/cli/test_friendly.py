@@ -120,6 +120,8 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
         (("set", "gold"), "'gavel tier set'"),
         (("secret", "set", "SHORT"), "value: "),
         (("job", "submit", "--stepz", "5"), "--steps"),
+        (("job", "submit"), "name a program, as in gavel job submit train.py, or a kind of `gavel catalogue`: --kind"),
+        (("job", "submit", "--notify", "never", "--", "true"), "--notify: Input should be 'end'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

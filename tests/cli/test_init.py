@@ -153,7 +153,11 @@ def test_what_is_no_script_is_refused(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("for\n")
     assert (run_init(broken).returncode, "line 1" in run_init(broken).stderr) == (2, True)
-    assert "No such file" in run_init(tmp_path / "missing.py").stderr
+    missing, packed = tmp_path / "missing.py", tmp_path / "packed.py"
+    packed.write_bytes(b"\xff\x00")
+    assert run_init(missing).stderr == f"gavel: {missing.name}: No such file or directory\n"
+    assert run_init(tmp_path).stderr == f"gavel: {tmp_path.name}: Is a directory\n"
+    assert run_init(packed).stderr == f"gavel: {packed.name}: it is no text in UTF-8\n"
 
 
 def test_a_patch_of_nothing_is_empty() -> None:

@@ -133,6 +133,9 @@ def test_a_script_may_carry_options(gavel: Run) -> None:
     write("#GAVEL --name 'open\n", "c.py")
     code, _, errors = gavel("job", "submit", "c.py")
     assert code == 2 and "c.py:1: " in errors
+    write("#!/usr/bin/env python\n\n#GAVEL --steps 5 --tierr gold\n", "d.py")
+    code, _, errors = gavel("job", "submit", "d.py")
+    assert code == 2 and errors == "gavel: d.py:3: there is no option --tierr; did you mean --tier?\n"
 
 
 def test_the_published_schema_is_fresh_and_takes_what_is_taken() -> None:

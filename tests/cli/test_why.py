@@ -108,4 +108,6 @@ def test_the_answer_for_a_job_that_failed_ends_with_its_last_lines(gavel: Run, s
     job |= service.operator().get(f"/v1/jobs/{job['id']}").json()
     lines = [str(each) for each in show.submitted(job, "Failed at step 0 of 1000.").renderables]
     assert lines == [f"job {job['id']}", "Failed at step 0 of 1000.", "a\nb\\x1b"]
+    followed = show.submitted(job, "Failed at step 0 of 1000.", is_log_shown=True).renderables
+    assert [str(each) for each in followed] == lines[:2], "--follow has printed them"
     assert "Failed at step 0 of 1000" in gavel("job", "show", job["id"])

@@ -70,6 +70,7 @@ def test_the_overview_shows_tiles_placements_tiers_and_jobs(dashboard: Dashboard
 def test_the_page_follows_what_the_scheduler_commits(dashboard: Dashboard, tab: Tab) -> None:
     tab.page.goto("/")
     expect(tab.page.locator("#jobs-empty")).to_contain_text(f"gavel job submit --kind {min(CATALOGUE)} --steps 500")
+    expect(tab.page.locator("#jobs-empty")).to_contain_text(f"curl -X POST {dashboard.url}/v1/jobs ")
     job = dashboard.store.submit(a_spec(tier="default", name="late"), key=None, body_hash="", now_s=time.time()).job
     expect(tab.page.locator("#jobs-table tbody th")).to_have_text("late")
     expect(tab.page.locator("#jobs-empty")).to_be_hidden()

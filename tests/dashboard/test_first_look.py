@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, expect
 
 from api.dashboard.pages import PAGES
 from gavel.ports import Changes
-from gavel.types import Job, JobState
+from gavel.types import Job, JobState, Reason
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import tell
 
@@ -21,6 +21,10 @@ LOST = """() => [...document.querySelectorAll('table :is(button, a, .badge, prog
   .map((each) => each.outerHTML.slice(0, 80))"""
 CUT = """() => [...document.querySelectorAll('.sentence, .note, td.reason, .lines li')]
   .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1).map((each) => each.outerHTML)"""
+
+SIDEWAYS_PX = """() => [...document.querySelectorAll('.scroll:has(td.reason)')]
+  .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1)
+  .map((each) => each.scrollWidth - each.clientWidth)"""
 
 
 def fail(dashboard: Dashboard, job: Job) -> None:
@@ -53,6 +57,20 @@ def test_a_failed_job_s_page_begins_with_the_reason_and_the_end_of_its_log(dashb
     assert "step 199" in download.value.path().read_text()
 
 
+def test_a_job_whose_setup_failed_has_the_reason_at_the_top_and_says_why_nothing_was_sampled(
+    dashboard: Dashboard, tab: Tab
+) -> None:
+    job = tell(dashboard.store, time.time(), jobs=2, rounds=1)[0]
+    ended = {"finished_at_s": time.time(), "reason": Reason.PROGRAM_NOT_STARTED, "exit_code": 127}
+    failed = replace(job, state=JobState.FAILED, message="Its setup failed with exit code 1.", **ended)
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(failed,)))
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(tab.page.locator("#failure-reason")).to_contain_text("Its setup failed with exit code 1.")
+    expect(tab.page.locator("#utilization-empty")).to_have_text(
+        "No sample was taken: its program ran for less than two seconds."
+    )
+
+
 def test_a_job_that_is_not_there_has_a_page_that_says_so(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=2, rounds=1)
     answer = tab.page.goto("/jobs/0000000000000000")
@@ -73,6 +91,20 @@ def test_the_overview_begins_with_what_failed_what_completed_and_what_comes(dash
     now, *details = [box["y"] for box in boxes if box is not None]
     assert len(details) == 3 and all(now < each for each in details), "details of the solver follow"
     assert tab.page.evaluate(CUT) == []
+
+
+@pytest.mark.parametrize("wide", [700, 800, 1024, 1280])
+def test_no_reason_is_cut_on_a_screen_between_a_telephone_and_a_desk(dashboard: Dashboard, tab: Tab, wide: int) -> None:
+    for job in tell(dashboard.store, time.time(), jobs=8, rounds=3):
+        spec = replace(job.spec, name="", kind="operator/transformer-opelkjde", total_steps=None)
+        words = "The interpreter /opt/conda/envs/vision/bin/python is not on node vm; name one that is there."
+        changed = replace(job, spec=spec, message=words)
+        dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(changed,)))
+    tab.page.set_viewport_size({"width": wide, "height": 900})
+    for path in ("/", "/queue"):
+        tab.page.goto(path)
+        expect(tab.page.locator("body")).to_have_attribute("data-ready", "yes")
+        assert tab.page.evaluate(SIDEWAYS_PX) == [], path
 
 
 @pytest.mark.parametrize("jobs", [2, 18])

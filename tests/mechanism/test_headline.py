@@ -56,6 +56,22 @@ def in_state(state: str, **over: Any) -> Job:
         ),
         (in_state("LEASED"), RUNS, None, None, RUNS.message),
         (
+            in_state("LEASED", attempt=2, leases_without_checkpoint=1),
+            RUNS,
+            None,
+            None,
+            f"{RUNS.message} Its program began again at its first line, because it had reported no step; `gavel init`"
+            " says how it goes on from where it was.",
+        ),
+        (
+            in_state("LEASED", attempt=2, leases_without_checkpoint=1, training_since_s=NOW_S),
+            RUNS,
+            None,
+            None,
+            RUNS.message,
+        ),
+        (in_state("LEASED", attempt=2, leases_without_checkpoint=1, steps_done=7), RUNS, None, None, RUNS.message),
+        (
             in_state("COMPLETED", **ENDED),
             RUNS,
             None,

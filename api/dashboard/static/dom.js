@@ -28,12 +28,12 @@ export function sayEmpty(id, ...lines) {
 
 /** The commands that submit a first job. */
 export function howToSubmit() {
-  const { base, kind } = document.body.dataset;
+  const { kind } = document.body.dataset;
   return [
     "Submit one here (page Submit), from the command line:",
     `$ gavel job submit --kind ${kind} --steps 500`,
     "or over REST:",
-    `$ curl -X POST ${base}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +
+    `$ curl -X POST ${location.origin}/v1/jobs -H "Authorization: Bearer $GAVEL_TOKEN" ` +
       `-H "Content-Type: application/json" -d '{"kind": "${kind}", "total_steps": 500}'`,
   ];
 }

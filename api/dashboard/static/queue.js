@@ -44,7 +44,7 @@ function createRow(job) {
   const badge = make("span", { className: "badge" });
   const progress = make("td", {}, make("progress", { max: 1 }));
   const cells = [
-    make("td"), make("td", { className: "number" }), make("th", { scope: "row" }, link), make("td"),
+    make("td"), make("td", { className: "number" }), make("th", { scope: "row" }, link), make("td", { className: "kind" }),
     make("td", {}, badge), make("td", { className: "number" }), progress, make("td", { className: "reason" }, why),
   ];
   return make("tr", {}, ...cells, ...(offers("explain") ? [make("td")] : []));

@@ -22,7 +22,7 @@ export async function showUtilization(id, hasEnded) {
   if (!hasEnded && performance.now() - askedAt < EVERY_MS) return;
   askedAt = performance.now();
   const { ranks } = await get(`/v1/jobs/${encodeURIComponent(id)}/utilization`, { points: 300 });
-  const none = hasEnded ? "No sample was taken: the job ran for less than two seconds, or on a Ray cluster."
+  const none = hasEnded ? "No sample was taken: its program ran for less than two seconds."
     : "No sample yet: the first is taken two seconds after the start.";
   sayEmpty("utilization-empty", ...(ranks.length ? [] : [none]));
   byId("utilization-body").hidden = ranks.length === 0;

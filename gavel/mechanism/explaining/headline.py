@@ -27,7 +27,7 @@ def headline(
         text = f"{text.removesuffix('.')}; the job is {_done(job, total)} done and ends {_in(finish, now_s)}."
     elif job.total_steps is None and job.state is JobState.LEASED:
         text = f"{text.removesuffix('.')}; how many steps the job has is not known yet."
-    return f"{_stopped(job)}{text}"
+    return f"{_stopped(job)}{text}{_began_again(job)}"
 
 
 def _in(expected: Expected, now_s: float) -> str:
@@ -44,6 +44,17 @@ def _stopped(job: Job) -> str:
         return ""
     step = job.position if job.steps_done else "its first step"
     return f"It has stopped for now and goes on from {step}. "
+
+
+def _began_again(job: Job) -> str:
+    """What helps a job that lost a lease without having reported a step, until more is known of that; else empty."""
+    is_lost = job.leases_without_checkpoint > 0 and job.steps_done == 0 and not job.no_progress
+    if job.state is not JobState.LEASED or not is_lost or job.training_since_s is not None:
+        return ""
+    return (
+        " Its program began again at its first line, because it had reported no step; `gavel init` says how it goes on"
+        " from where it was."
+    )
 
 
 def _ended(job: Job) -> str:
