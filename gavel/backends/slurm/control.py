@@ -284,6 +284,9 @@ class Control(threading.Thread):
             text = f"Slurm refuses an allocation: {problem}{_hint(str(problem))}"
             self._refusals[group.name] = (text, time.monotonic() + RETRY_S)
             made.leave()
+        except BackendUnavailable:
+            made.remove()  # an agent that starts all the same finds no orders, and ends
+            raise
         with self.lock:
             self.allocations[made.folder.name] = made
 
