@@ -34,13 +34,16 @@ POLICIES = {"simulated, aware": "hierarchical", "simulated, agnostic": "hierarch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a round lasts, and the demo at most, in seconds."""
+    """How long a round lasts, and the demo at most, in seconds; `steps_fraction` of each job's steps are done."""
 
     round_duration_s: float = 4.0
     limit_s: float = 240.0
+    steps_fraction: float = 1.0
 
 
-ON_SLURM = Pace(round_duration_s=12.0, limit_s=600.0)  # a gang there starts with a new interpreter on each node
+ON_SLURM = Pace(round_duration_s=12.0, limit_s=600.0, steps_fraction=0.4)
+"""A gang there starts with a new interpreter on each node, for which all three nodes have the cores of one machine."""
+
 Rates = dict[tuple[str, int, AcceleratorType], float]
 
 
@@ -77,7 +80,7 @@ def _demo(settings_of_backend: Mapping[str, str], pace: Pace) -> int:
             _set_up(operator)
             wait_until(lambda: bool(operator.cluster()["workers"]), 30)
             workload = jobs()
-            finished = _run(console, service, operator, workload, began_s, pace.limit_s)
+            finished = _run(console, service, operator, workload, began_s, pace)
         if not finished:
             console.print(f"[bold red]not finished after {pace.limit_s:.0f} s; the service's log is in {STATE_DIR}")
         console.print(service.output().strip().splitlines()[-1], markup=False, highlight=False)
@@ -96,7 +99,7 @@ def _run(
     operator: Client,
     workload: Sequence[DemoJob],
     began_s: float,
-    limit_s: float,
+    pace: Pace,
 ) -> bool:
     """Submit each job at its arrival and show all until each has ended; False if the limit passed before that."""
     clients = {tier: Client(service.url, operator.create_token(user)) for tier, user in USERS.items()}
@@ -104,11 +107,11 @@ def _run(
     start_s = time.monotonic()
     printed_s = -10.0
     with Live(console=console, refresh_per_second=4, transient=not console.is_terminal) as display:
-        while time.monotonic() - began_s < limit_s:
+        while time.monotonic() - began_s < pace.limit_s:
             elapsed_s = time.monotonic() - start_s
             while waiting and waiting[0].arrives_s <= elapsed_s:
                 job = waiting.pop(0)
-                _submit(clients[job.tier], job)
+                _submit(clients[job.tier], job, pace.steps_fraction)
             views = list(operator.jobs())
             rounds = operator.rounds(limit=1)
             index = rounds[0]["round_index"] if rounds else 0
@@ -123,9 +126,13 @@ def _run(
     return False
 
 
-def _submit(client: Client, job: DemoJob) -> JobView:
+def _submit(client: Client, job: DemoJob, fraction: float) -> JobView:
     return client.submit(
-        name=job.name, kind=job.kind, tier=job.tier, total_steps=job.total_steps(1.0), scale_factor=job.scale_factor
+        name=job.name,
+        kind=job.kind,
+        tier=job.tier,
+        total_steps=job.total_steps(fraction),
+        scale_factor=job.scale_factor,
     )
 
 
