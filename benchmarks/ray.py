@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.table import Row, run
+from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, NodeSpec
 from gavel.backends.ray.protocol import RaySettings
@@ -27,17 +28,13 @@ LOOK_EVERY_S = 0.02
 
 
 class Bench:
-    """A service's backend on the cluster, and gangs of `sleep` on it."""
+    """A service's backend on a cluster of so many nodes, all alike, and gangs of `sleep` on it."""
 
-    def __init__(self, folder: Path, address: str) -> None:
-        self.clock = SystemClock()
-        self.backend = RayBackend(
-            state_dir=folder / "state",
-            ray=RaySettings(address=address, node_folder=str(folder / "nodes"), report_period_s=REPORT_PERIOD_S),
-            clock=self.clock,
-            lease_grace_s=1.0,
-            log_bytes_per_job=1 << 16,
-        )
+    def __init__(
+        self, backend: NodesBackend, clock: SystemClock, *, nodes: int = NODES, per_node: int = WORKERS_PER_NODE
+    ) -> None:
+        self.backend, self.clock = backend, clock
+        self._nodes, self._per_node = nodes, per_node
         self.node_of = {worker.id: worker.node for worker in self._meet().cluster.workers}
         self.generation = 0
 
@@ -45,7 +42,7 @@ class Bench:
         """Gangs of these sizes, each on as many nodes as can be or, as the planner does it, on as few; tokens grow."""
         self.generation += 1
         number = {worker: int(worker.partition("-")[2]) for worker in self.node_of}
-        workers = sorted(number, key=lambda each: number[each] % WORKERS_PER_NODE if is_spread else number[each])
+        workers = sorted(number, key=lambda each: number[each] % self._per_node if is_spread else number[each])
         instructions: list[Instruction] = []
         for index, size in enumerate(sizes):
             mine, workers = tuple(workers[:size]), workers[size:]
@@ -118,7 +115,7 @@ class Bench:
             except BackendUnavailable:
                 time.sleep(0.1)
                 continue
-            if len(seen.cluster.workers) == NODES * WORKERS_PER_NODE:
+            if len(seen.cluster.workers) == self._nodes * self._per_node:
                 return seen
         raise BackendUnavailable("the nodes did not come up")
 
@@ -128,12 +125,25 @@ def rows(quick: bool) -> Iterator[Row]:
     specs = [NodeSpec(name=f"node-{index}", resources={"gavel:a": WORKERS_PER_NODE}) for index in range(NODES)]
     with tempfile.TemporaryDirectory() as folder, LocalRayCluster(specs) as cluster:
         os.environ.update(cluster.environment)
-        bench = Bench(Path(folder), cluster.address)
+        bench = opened(Path(folder), cluster.address)
         try:
             yield from measured(bench, 3 if quick else 11, 5 if quick else 20)
         finally:
             bench.clear()
             bench.backend.close()
+
+
+def opened(folder: Path, address: str) -> Bench:
+    """A service on the cluster at this address."""
+    clock = SystemClock()
+    backend = RayBackend(
+        state_dir=folder / "state",
+        ray=RaySettings(address=address, node_folder=str(folder / "nodes"), report_period_s=REPORT_PERIOD_S),
+        clock=clock,
+        lease_grace_s=1.0,
+        log_bytes_per_job=1 << 16,
+    )
+    return Bench(backend, clock)
 
 
 def measured(bench: Bench, repetitions: int, rounds: int) -> Iterator[Row]:

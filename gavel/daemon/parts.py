@@ -118,8 +118,8 @@ class Parts:
 
     def _slurm(self, term: Term) -> SlurmBackend:
         """Return the backend on a Slurm cluster. Nothing is discovered here: Slurm lists its nodes."""
-        partition = self.settings.slurm.partition or "the default one"
-        note = f"workers are those of Slurm's partition {partition.removeprefix('the ')}"
+        named = self.settings.slurm.partition
+        note = f"workers are those of Slurm's {f'partition {named}' if named else 'default partition'}"
         self.discovery = Discovery(accelerators=(), notes=(note,))
         return SlurmBackend(slurm=_slurm_settings(self.settings), **self._of_nodes(term))
 

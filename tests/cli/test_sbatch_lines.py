@@ -43,7 +43,10 @@ def test_what_has_a_meaning_here_is_an_option(tmp_path: Path, lines: list[str], 
 
 def test_what_has_none_is_named(tmp_path: Path) -> None:
     lines = ("--time=1:00:00", "-p gpu", "--account=physics --exclusive", "--gres=license:1", "--constraint=a|b")
-    assert read(tmp_path, *lines) == ([], ["--account", "--constraint", "--exclusive", "--gres", "--partition", "--time"])
+    assert read(tmp_path, *lines) == (
+        [],
+        ["--account", "--constraint", "--exclusive", "--gres", "--partition", "--time"],
+    )
 
 
 @pytest.mark.parametrize("line", ["--nodes=1-4", "--gpus=2 --mem=lots", "-c 0"])

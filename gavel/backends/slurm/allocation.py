@@ -86,10 +86,12 @@ class Allocation:
     @classmethod
     def read(cls, folder: Path) -> "Allocation | None":
         """Return the one that an earlier service made there; None if its files are not whole."""
-        record = machine.read_object(folder / RECORD)
-        if record is None:
+        try:
+            record = machine.read_object(folder / RECORD) or {}
+            bundles = tuple((str(node), str(resource), int(units)) for node, resource, units in record["bundles"])
+            name = str(record["name"])
+        except (KeyError, TypeError, ValueError):
             return None
-        bundles = tuple((str(node), str(resource), int(units)) for node, resource, units in record["bundles"])
         seats = {}
         for node, _, _ in bundles:
             box = PostBox(folder / node)
@@ -98,7 +100,7 @@ class Allocation:
                 return None
             seats[node] = Seat(box, letter)
             seats[node].look()
-        made = cls(name=str(record["name"]), folder=folder, bundles=bundles, seats=seats)
+        made = cls(name=name, folder=folder, bundles=bundles, seats=seats)
         made.has_launched = any(seat.letter.number > 1 for seat in seats.values())
         return made
 

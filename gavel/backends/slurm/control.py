@@ -28,6 +28,7 @@ NODES_EVERY_S = 2.0
 PARTITION_EVERY_S = 60.0
 LEAVE_S = 3.0  # seconds that agents have to free their nodes before Slurm is told to
 PENDING_S = 30.0  # seconds in Slurm's queue after which another place is looked for
+AGENT_S = 90.0  # seconds from the submission until all agents have spoken, at most
 RETRY_S = 30.0  # seconds that a place is not tried again
 MARGIN_S = 60.0  # seconds from the end of a lease and its grace to the time limit, at least
 STEP_S = 120.0  # seconds that a time limit is longer than it must be, so that it is extended seldom
@@ -227,9 +228,10 @@ class Control(threading.Thread):
         """Let go of an allocation that did not bring all its agents; its nodes are not tried again for a while."""
         waited_s = time.monotonic() - each.made_s
         failed = (each.gone and f"{each.gone} {each.output()}".strip()) or each.problem
-        if not failed and not each.is_ready and waited_s > PENDING_S:
+        is_queued = not each.held and waited_s > PENDING_S
+        if not failed and not each.is_ready and (is_queued or waited_s > AGENT_S):
             why = "; ".join(sorted({job.reason or job.state for job in each.jobs.values()})) or "no answer"
-            failed = f"an allocation did not start there within {PENDING_S:g} s (Slurm: {why})"
+            failed = f"an allocation did not start there within {waited_s:.0f} s (Slurm: {why})"
         if each.has_launched or not failed:
             return
         with self.lock:
@@ -282,6 +284,9 @@ class Control(threading.Thread):
             text = f"Slurm refuses an allocation: {problem}{_hint(str(problem))}"
             self._refusals[group.name] = (text, time.monotonic() + RETRY_S)
             made.leave()
+        except BackendUnavailable:
+            made.remove()  # an agent that starts all the same finds no orders, and ends
+            raise
         with self.lock:
             self.allocations[made.folder.name] = made
 
@@ -345,6 +350,8 @@ class Control(threading.Thread):
         try:
             self._slurm.extend(job_ids, minutes)
         except Refused as problem:
+            if "denied" not in str(problem).lower():
+                return  # one of them has ended just now; the next look shows which are too short still
             advice = "make the service's user an operator of Slurm, or set limit_s of the section slurm"
             self._extension_note = f"Slurm does not extend time limits for this user ({problem}): {advice}"
             return

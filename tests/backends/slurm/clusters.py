@@ -42,7 +42,7 @@ class SlurmHarness(Submitted):
     cannot: Mapping[str, str] = {
         "a_thousand_names_on_a_thousand_nodes_are_one_batch": "a thousand daemons of Slurm do not fit on one machine"
     }
-    short_s = 12.0
+    short_s = 25.0
     grace_s = GRACE_S + 2.0
 
     def __init__(

@@ -228,6 +228,19 @@ def test_a_partition_that_is_not_there_is_named_with_those_that_are(
         assert "main" in _note(harness.backend)
 
 
+def test_a_node_on_which_no_agent_can_work_says_why(
+    one_node: LocalSlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1 its folder for gangs cannot be made, 2 the node is not used for a while and says why."""
+    with a_service_on(one_node, tmp_path, monkeypatch) as harness:
+        (tmp_path / "nodes").write_text("a file is in the way")
+        harness.backend.execute(gang(harness, "j1"))
+        seen = harness.wait_until(lambda view: bool(view.cluster.nodes[0].problem))
+        assert "Slurm ended its allocation" in seen.cluster.nodes[0].problem
+        assert "tmp" in seen.cluster.nodes[0].problem
+        assert not seen.cluster.workers
+
+
 def test_a_cluster_without_generic_resources_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         LocalSlurmCluster([SlurmNodeSpec(name="here", gres={})]) as cluster,
