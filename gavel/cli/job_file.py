@@ -207,7 +207,7 @@ class SubmitCommand(TyperCommand):
         return super().parse_args(ctx, [*(_options_of(program[0], names) if program else ()), *args])
 
 
-def _options_of(program: str, names: Sequence[str]) -> list[str]:
+def _options_of(program: str, names: Collection[str]) -> list[str]:
     """Return the options in a script's lines for Slurm, and behind them, since they win, those in its own for Gavel."""
     options, left_out = options_of_sbatch(program)
     if left_out:
