@@ -30,8 +30,9 @@ faults: env      ## simulate faults with the seeds [SEEDS=0:500]; docs/reliabili
 	@$(PY) -m gavel.faults run --seeds $(or $(SEEDS),0:500)
 soak: env        ## short jobs without end, nothing grows [ROUNDS=600] [ROUND_S=2]
 	@GAVEL_TEST_PROFILE=full GAVEL_SOAK_ROUNDS=$(or $(ROUNDS),600) GAVEL_SOAK_ROUND_S=$(or $(ROUND_S),2) $(PY) -m pytest -q --timeout=0 tests/soak
-chaos: env       ## kill and suspend processes of a real service, fail its disk [KILLS=200] [SEED=1]
-	@GAVEL_TEST_PROFILE=full GAVEL_CHAOS_KILLS=$(or $(KILLS),200) GAVEL_CHAOS_SEED=$(or $(SEED),1) \
+chaos: env       ## kill and suspend processes of a real service, fail its disk [KILLS=200] [RAY_FAULTS=30] [SEED=1]
+	@GAVEL_TEST_PROFILE=full GAVEL_CHAOS_KILLS=$(or $(KILLS),200) GAVEL_CHAOS_RAY_FAULTS=$(or $(RAY_FAULTS),30) \
+	  GAVEL_CHAOS_SEED=$(or $(SEED),1) \
 	  $(PY) -m pytest -q --timeout=0 tests/chaos
 histories: env   ## histories of clients under kills, checked for linearizability [COUNT=500] [SEED=1]
 	@GAVEL_TEST_PROFILE=full GAVEL_HISTORIES=$(or $(COUNT),500) GAVEL_HISTORIES_SEED=$(or $(SEED),1) \

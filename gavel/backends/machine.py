@@ -24,6 +24,7 @@ def _kernel_boottime_s() -> float:
 
 
 _boottime_source: Callable[[], float] = _kernel_boottime_s
+_is_full: Callable[[], bool] = bool  # of a disk, as a simulation says: by itself none is
 
 
 def boottime_s() -> float:
@@ -42,6 +43,17 @@ def boottime_from(source: Callable[[], float]) -> Iterator[None]:
         _boottime_source = before
 
 
+@contextlib.contextmanager
+def writes_unless(is_full: Callable[[], bool]) -> Iterator[None]:
+    """Let `write_json` fail as on a full disk whenever the source says so while the block lasts."""
+    global _is_full
+    before, _is_full = _is_full, is_full
+    try:
+        yield
+    finally:
+        _is_full = before
+
+
 def kills_for_memory() -> int:
     """Return how many processes the kernel of this machine has killed for lack of memory; 0 where it does not say."""
     try:
@@ -56,6 +68,8 @@ def write_json(path: str, value: object) -> None:
 
     What a job has put beside the file is never opened. Raises OSError.
     """
+    if _is_full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
     temporary = f"{path}.{os.getpid()}.{time.monotonic_ns()}.tmp"
     with open(temporary, "x", encoding="utf-8", opener=_open_private) as file:
         file.write(json.dumps(value))  # json.dump encodes in Python, some ten times as slowly

@@ -43,10 +43,8 @@ class Injection:
         self._until_s.clear()
         self._disk.is_full = self._disk.is_torn = False
         self._disk.write_s = WRITE_S
+        self._network.calm()
         for node in self._network.nodes:
-            self._network.heal(node)
-            weather = self._network.weather[node.name]
-            weather.late_until_s = weather.twice_until_s = 0.0
             if not node.is_up:
                 node.boot()
         for process in processes:
@@ -58,6 +56,10 @@ class Injection:
     def is_store_down(self) -> bool:
         """Return True while no call to the store succeeds."""
         return self._lasts(FaultKind.STORE_DOWN)
+
+    def is_state_folder_full(self) -> bool:
+        """Return True while services can write nothing into their state folders."""
+        return self._lasts(FaultKind.STATE_FOLDER_FULL)
 
     def loses_answer(self) -> bool:
         """Return True while answers to what was written are lost."""
@@ -129,6 +131,8 @@ class Injection:
         self._until_s[fault.kind] = until_s
         if fault.kind is FaultKind.SOLVER:
             self._solver_fault = int(fault.amount)
+        if fault.kind is FaultKind.CONTROL_PLANE:
+            self._network.restart_control_plane(until_s)
         if fault.kind in (FaultKind.DISK_FULL, FaultKind.DISK_SLOW, FaultKind.DISK_TORN):
             self._set_disk(fault.amount)
             self._schedule.at(until_s + 1e-6, lambda: self._set_disk(fault.amount))

@@ -30,10 +30,11 @@ class SimulatedLink:
 
     def exchange(self, wanted: Wanted) -> Seen:
         """Send the orders; return the answers that have come."""
-        if self._schedule.now_s < self.down_until_s:
+        problem = self._problem()
+        if problem:
             self._unanswered.clear()
             self._answers.clear()
-            return Seen(nodes=self._nodes, problem="the process that speaks with Ray hung")
+            return Seen(nodes=self._nodes, problem=problem)
         if wanted.orders:
             self._strikes(False)
         ready = self._network.reserve(wanted.groups, is_whole=wanted.is_whole)
@@ -58,6 +59,11 @@ class SimulatedLink:
     def close(self) -> None:
         """Take no more answers; orders that are under way still arrive."""
         self._is_closed = True
+
+    def _problem(self) -> str:
+        if self._schedule.now_s < self.down_until_s:
+            return "the process that speaks with Ray hung"
+        return "the control service does not answer" if self._network.is_silent else ""
 
     def _late(self) -> set[str]:
         now_s = self._schedule.now_s

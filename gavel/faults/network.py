@@ -9,6 +9,7 @@ from gavel.faults.node import SimulatedNode
 from gavel.faults.schedule import Schedule
 
 GIVEN_UP_S = 10.0  # seconds without its heartbeat after which the cluster gives a node up
+JOINS_WITHIN_S = 8.0  # after a restart of the control plane, each node at an instant of its own
 
 
 @dataclass(slots=True)
@@ -38,6 +39,8 @@ class Network:
         self.nodes = nodes
         self.weather = {node.name: Weather() for node in nodes}
         self._groups: dict[str, Group] = {}
+        self._silent_until_s = 0.0  # the control plane is down until then
+        self._joins_at_s: dict[str, float] = {}  # names of nodes that are not listed before
 
     # --- nodes ---
 
@@ -51,7 +54,29 @@ class Network:
         )
 
     def _is_listed(self, node: SimulatedNode) -> bool:
-        return node.is_up and not self._is_given_up(node)
+        has_joined = self._schedule.now_s >= self._joins_at_s.get(node.name, 0.0)
+        return node.is_up and has_joined and not self._is_given_up(node)
+
+    @property
+    def is_silent(self) -> bool:
+        """Return True while the control plane answers nobody."""
+        return self._schedule.now_s < self._silent_until_s
+
+    def restart_control_plane(self, until_s: float) -> None:
+        """Let it be down until then, and forget all: groups are gone, nodes join under other ids with new agents."""
+        self._silent_until_s = max(self._silent_until_s, until_s)
+        self._groups.clear()
+        for node in self.nodes:
+            self._joins_at_s[node.name] = self._silent_until_s + self._chance.uniform(0.0, JOINS_WITHIN_S)
+            node.join_again()
+
+    def calm(self) -> None:
+        """Let the control plane be there, with all nodes, and no message be late or come twice."""
+        self._silent_until_s = 0.0
+        self._joins_at_s.clear()
+        for node in self.nodes:
+            self.heal(node)
+            self.weather[node.name] = Weather()
 
     def _is_given_up(self, node: SimulatedNode) -> bool:
         return node.cut_since_s is not None and self._schedule.now_s - node.cut_since_s > GIVEN_UP_S

@@ -32,6 +32,8 @@ class FaultKind(StrEnum):
     DISK_FULL = "disk_full"  # no checkpoint can be written
     DISK_SLOW = "disk_slow"  # a checkpoint takes `amount` seconds
     DISK_TORN = "disk_torn"  # checkpoints that are written cannot be read back
+    CONTROL_PLANE = "control_plane"  # it restarts empty: no groups, and every node joins anew with a new agent
+    STATE_FOLDER_FULL = "state_folder_full"  # services can write nothing into their state folders
 
 
 CRASHES = (

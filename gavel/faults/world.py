@@ -64,7 +64,7 @@ def run(
     stores = (open_stores or (OnFile if scenario.is_durable else InMemory))(scenario.seed, folder)
     world = World(scenario, folder, stores, crashes or CrashCounter(), keeps_lines=keeps_lines)
     try:
-        with machine.boottime_from(world.boottime_s):
+        with machine.boottime_from(world.boottime_s), machine.writes_unless(world.is_state_folder_full):
             violation = world.run()
     finally:
         world.close()
@@ -159,6 +159,10 @@ class World:
     def boottime_s(self) -> float:
         """Return the boottime of the machine whose code runs now."""
         return self.clock.boottime_s()
+
+    def is_state_folder_full(self) -> bool:
+        """Return True while services can write nothing into their state folders."""
+        return self._injection.is_state_folder_full()
 
     def close(self) -> None:
         """End the processes, which hold descriptors, and close the stores."""

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gavel.errors import InvalidRequest, StoreUnavailable
 from gavel.store.database_file import watch_file
-from gavel.store.schema import REVISIONS
+from gavel.store.schema import REVISIONS, CountersRow
 
 MIGRATION_LOCK = 0x6761_7665_6C  # "gavel": any number that nobody else locks in this database
 
@@ -102,6 +102,7 @@ def _migrate(writer: Engine, reader: Engine, place: str) -> None:
         with writer.begin() as connection:
             if connection.dialect.name == "postgresql":  # SQLite's write transaction excludes others by itself
                 connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+                exclude_writers(connection)
             if stored_revision(connection, place) != REVISIONS[-1]:  # else another process was faster
                 _upgrade(connection)
     except SQLAlchemyError as error:
@@ -122,6 +123,16 @@ def stored_revision(connection: Connection, place: str) -> str | None:
             "it was written by a newer Gavel; start that one, or restore a backup"
         )
     return str(revision)
+
+
+def exclude_writers(connection: Connection) -> None:
+    """Let the writes of all services wait until this transaction is over, and then see what it has changed.
+
+    Else what an older release had begun would be committed into the tables of the newer one. The lock is that of the
+    row which every write begins with.
+    """
+    if inspect(connection).has_table(CountersRow.__tablename__):
+        connection.execute(select(CountersRow.id).with_for_update())
 
 
 def _upgrade(connection: Connection) -> None:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gavel.errors import StoreUnavailable
 from gavel.store.leadership_rules import LeaderRow, check_leads, lost, next_row
 from gavel.store.lock_holder import write_lock_holder
+from gavel.store.revision import check_revision
 from gavel.store.schema import LeadershipRow
 from gavel.store.writer import Transaction, Writer
 from gavel.types import Term
@@ -72,6 +73,7 @@ class Leadership:
         is_ours = _ROW.c.generation == self.generation
         try:
             with self._write_engine.begin() as connection:
+                check_revision(connection)
                 done = connection.execute(update(LeadershipRow).where(is_ours).values(beat=LeadershipRow.beat + 1))
         except SQLAlchemyError as error:
             raise StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}") from error

@@ -20,6 +20,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from gavel.errors import StoreUnavailable
 from gavel.store.lost_commits import was_committed
 from gavel.store.notices import notify
+from gavel.store.revision import check_revision
 from gavel.store.schema import CountersRow
 
 T = TypeVar("T")
@@ -177,13 +178,16 @@ class Writer:
                 "the connection to the database broke during a commit, and whether anything was written is not known: "
                 "send the request again, with the same Idempotency-Key"
             )
-        return (
-            None if is_committed else StoreUnavailable(f"the database cannot take a write now: {_first_line(failure)}")
-        )
+        if is_committed:
+            return None
+        if isinstance(failure, StoreUnavailable):
+            return failure
+        return StoreUnavailable(f"the database cannot take a write now: {_first_line(failure)}")
 
     def _open(self, connection: Connection) -> Transaction:
         """Increment the change first: on PostgreSQL this row's lock puts all writers of all processes in order."""
         change = connection.execute(_COUNT).scalar_one()
+        check_revision(connection)
         if change != self._committed + 1:
             self._alone_since = change
         return Transaction(connection, change, self._alone_since)
