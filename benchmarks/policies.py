@@ -208,13 +208,8 @@ def simple_objectives() -> Iterator[Row]:
     for unique, jobs in ((False, "jobs of real kinds"), (True, "unique")):
         problem = a_problem(16_384, CONTENDED, unique=unique)
         for spec in specs:
-            most = (
-                0.05
-                if unique and spec in ("max_total_relative_speed", "rank_weighted_speed")
-                else None
-                if unique
-                else 0.1
-            )
+            is_held = spec in ("max_total_relative_speed", "rank_weighted_speed")
+            most = (0.05 if is_held else None) if unique else 0.1
             yield solved(f"{spec}, 16384 {jobs}", registry.load(spec), problem, most, 3)
 
 
