@@ -53,9 +53,9 @@ class Chaos:
             assert wait_until(lambda: len(client.cluster()["workers"]) == len(NODES), DRAIN_S, 0.2)
         while len(self.done) < faults:
             part = parts[len(self.done) % len(parts)]
-            assert wait_until(partial(self._strikes, part), DRAIN_S, 0.2), f"no {part} was ever there: {self._told()}"
+            assert wait_until(partial(self._strikes, part), DRAIN_S, 0.2), f"no {part} was ever there: {self._states()}"
 
-    def _told(self) -> list[str]:
+    def _states(self) -> list[str]:
         with Client(self._service.url, self._service.operator_token) as client:
             return [f"{job['state']}: {job['explanation']} {job['message']}" for job in client.jobs()]
 
