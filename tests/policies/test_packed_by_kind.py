@@ -103,7 +103,7 @@ def test_nobody_who_can_run_gets_an_empty_answer() -> None:
     assert answer.combinations == tuple((job_id,) for job_id in problem.job_ids)
 
 
-@pytest.mark.parametrize("spec", ["fifo", "gandiva", "max_total_throughput", "hierarchical"])
+@pytest.mark.parametrize("spec", ["fifo", "gandiva", "max_total_throughput"])
 def test_a_policy_that_needs_names_says_how_to_give_them(spec: str) -> None:
     problem, policy = by_kind(3, jobs=8), registry.load(spec)
     with pytest.raises(InvalidProblem, match=r"pair_rates.*named_pairs"):
