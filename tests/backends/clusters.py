@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gavel.backends import control_groups
 from gavel.backends.accelerators import LocalAccelerator
@@ -20,7 +20,8 @@ from gavel.backends.nodes.stored_outputs import StoredOutputs
 from gavel.backends.outputs import Outputs
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
-from gavel.ports import Instruction, LaunchGang
+from gavel.errors import BackendUnavailable
+from gavel.ports import ClusterBackend, Instruction, LaunchGang
 from gavel.types import Observation, Worker
 from tests.backends.code import stored
 
@@ -101,6 +102,9 @@ def bare_python(folder: Path) -> str:
     return str(python)
 
 
+B = TypeVar("B", bound=ClusterBackend)
+
+
 class Submitted:
     """What users give to a service with this state folder."""
 
@@ -120,7 +124,73 @@ class Submitted:
         return Outputs(self.state_dir / "outputs")
 
 
-class LocalHarness(Submitted):
+class Restarted(Submitted, Generic[B]):
+    """A service over real processes, which tests end and start again; what is the same on every cluster."""
+
+    limit_s = LIMIT_S
+    clock: SystemClock
+    backend: B
+
+    def open(self) -> B:
+        """A service's backend on this folder."""
+        raise NotImplementedError
+
+    def all_processes(self) -> list[int]:
+        """Supervisors and all that runs below them, on every node of this machine."""
+        raise NotImplementedError
+
+    def now_s(self) -> float:
+        return self.clock.now_s()
+
+    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
+        if behaviour is Behaviour.MISSING:
+            return ("no-such-program",)
+        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
+
+    def wait_until(self, holds: Callable[[Observation], bool], limit_s: float = 0.0) -> Observation:
+        seen = []
+
+        def look() -> bool:
+            seen[:] = [self.backend.observe()]
+            return holds(seen[0])
+
+        eventually(look, limit_s or self.limit_s)
+        return seen[0]
+
+    def wait_blindly(self, until_s: float) -> None:
+        eventually(lambda: self.now_s() >= until_s)
+
+    def crash(self) -> None:
+        self.backend.close()
+
+    def recover(self) -> None:
+        self.backend = self.open()
+
+    def processes(self) -> int:
+        return sum(not is_supervisor(pid) for pid in self.all_processes())
+
+
+class NodesHarness(Restarted[B]):
+    """The same over the nodes of a cluster, of which so many `workers` are there at the start."""
+
+    limit_s = 60.0
+    workers: int
+
+    def has_workers(self, backend: B) -> bool:
+        try:
+            return len(backend.observe().cluster.workers) == self.workers
+        except BackendUnavailable:
+            return False
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes that may have ended."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+class LocalHarness(Restarted[LocalBackend]):
     """`gavel.backends.harness.Harness` over real processes."""
 
     cannot: Mapping[str, str] = {}
@@ -150,33 +220,6 @@ class LocalHarness(Submitted):
         shown = (f"{self.folder.parent}:rw",)
         return Preparation(secrets_of=SecretStore(self.folder).values, **{"shown_folders": shown, **over})
 
-    def now_s(self) -> float:
-        return self.clock.now_s()
-
-    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
-        if behaviour is Behaviour.MISSING:
-            return ("no-such-program",)
-        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
-
-    def wait_until(self, holds: Callable[[Observation], bool]) -> Observation:
-        seen = []
-
-        def look() -> bool:
-            seen[:] = [self.backend.observe()]
-            return holds(seen[0])
-
-        eventually(look)
-        return seen[0]
-
-    def wait_blindly(self, until_s: float) -> None:
-        eventually(lambda: self.now_s() >= until_s)
-
-    def crash(self) -> None:
-        self.backend.close()
-
-    def recover(self) -> None:
-        self.backend = self.open()
-
     def spread(self, nodes: int) -> None:
         cpus = sorted(os.sched_getaffinity(0))
         self.crash()
@@ -197,9 +240,7 @@ class LocalHarness(Submitted):
         self.here = tuple(each for each in self.here if each.worker.node != name)
         for path in (self.folder / "gangs").glob("*/*/launch.json"):
             if gone & {rank["worker"] for rank in read_json(str(path))["ranks"]}:
-                for pid in processes_of(path.parents[2], str(path.parent)):
-                    with suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                kill(processes_of(path.parents[2], str(path.parent)))
         self.recover()
 
     def return_node(self, name: str) -> None:
@@ -207,23 +248,18 @@ class LocalHarness(Submitted):
         self.here = self._there
         self.recover()
 
-    def processes(self) -> int:
-        return sum(not self._is_supervisor(pid) for pid in processes_of(self.folder))
+    def all_processes(self) -> list[int]:
+        return processes_of(self.folder)
 
     def close(self) -> None:
         """End every process of the cluster."""
         self.backend.close()
-        while left := processes_of(self.folder):
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        while left := self.all_processes():
+            kill(left)
         control_groups.remove_groups(control_groups.prefix_of_all(str(self.folder / "gangs")))
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-
-    def _is_supervisor(self, pid: int) -> bool:
-        return is_supervisor(pid)
 
 
 def script(harness: LocalHarness, text: str, *workers: str, job_id: str = "j1", **over: object) -> list[Instruction]:

@@ -12,7 +12,7 @@ import pytest
 from gavel.client import Client, GavelApiError, ServiceUnreachable
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.chaos.ledger import ClientLedger
-from tests.chaos.victims import Victim, kill, processes_of, suspend
+from tests.chaos.victims import Victim, processes_of, strike
 from tests.postgresql import Server, running_server
 
 FAULTS = int(os.environ.get("GAVEL_CHAOS_KILLS", "24"))
@@ -43,11 +43,10 @@ class Chaos:
                 self._harm(victim, there)
 
     def _harm(self, victim: Victim, there: list[psutil.Process]) -> None:
-        process, is_killed = self._chance.choice(there), self._chance.random() < 0.7
-        struck = kill(process) if is_killed else suspend(process, time.sleep, self._chance)
-        if struck:
-            self.done.append((victim, "killed" if is_killed else "suspended"))
-        if victim is Victim.SERVICE and is_killed:
+        how = strike(self._chance.choice(there), time.sleep, self._chance)
+        if how:
+            self.done.append((victim, how))
+        if victim is Victim.SERVICE and how == "killed":
             self._service.kill()
             self._service.start()
 

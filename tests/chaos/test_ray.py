@@ -17,7 +17,7 @@ from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.backends.ray.clusters import agent_pids
 from tests.chaos.ledger import ClientLedger
-from tests.chaos.victims import Victim, kill, processes_of, suspend
+from tests.chaos.victims import Victim, processes_of, strike
 
 FAULTS = int(os.environ.get("GAVEL_CHAOS_RAY_FAULTS", "14"))
 SEED = int(os.environ.get("GAVEL_CHAOS_SEED", "1"))
@@ -78,10 +78,7 @@ class Chaos:
         return is_struck
 
     def _harm(self, there: list[psutil.Process]) -> bool:
-        if not there:
-            return False
-        process = self._chance.choice(there)
-        return kill(process) if self._chance.random() < 0.7 else suspend(process, time.sleep, self._chance)
+        return bool(there and strike(self._chance.choice(there), time.sleep, self._chance))
 
     def _kill_service(self) -> bool:
         self._service.kill()

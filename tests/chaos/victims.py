@@ -42,6 +42,13 @@ def processes_of(victim: Victim, service: ServiceProcess, server: Server | None)
     return []
 
 
+def strike(process: psutil.Process, resume_after_s: Callable[[float], None], chance: Random) -> str:
+    """Kill it, or less often suspend it for a while; return which of both, "" if it was not there."""
+    if chance.random() < 0.7:
+        return "killed" if kill(process) else ""
+    return "suspended" if suspend(process, resume_after_s, chance) else ""
+
+
 def kill(process: psutil.Process) -> bool:
     """SIGKILL; return whether it was there to be killed."""
     with suppress(psutil.NoSuchProcess):

@@ -1,16 +1,13 @@
 """A harness over a real Ray cluster: real nodes, agents, groups and processes."""
 
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from gavel.backends.harness import Behaviour
 from gavel.backends.launch import Preparation
 from gavel.backends.nodes.stored_outputs import StoredOutputs
 from gavel.backends.nodes.transfers import is_url
@@ -20,11 +17,7 @@ from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster, N
 from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
-from gavel.errors import BackendUnavailable
-from gavel.types import Observation
-from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, is_supervisor, processes_of
-
-LIMIT_S = 60.0
+from tests.backends.clusters import GRACE_S, NodesHarness, eventually, kill, processes_of
 
 
 @contextmanager
@@ -38,7 +31,7 @@ def a_service_on(
         yield made
 
 
-class RayHarness(Submitted):
+class RayHarness(NodesHarness[RayBackend]):
     """`gavel.backends.harness.Harness` over the nodes of a Ray cluster."""
 
     cannot: Mapping[str, str] = {
@@ -81,7 +74,7 @@ class RayHarness(Submitted):
             ),
         }
         backend = RayBackend(**{**given, **over})  # type: ignore[arg-type]
-        eventually(lambda: self._has_workers(backend), LIMIT_S)
+        eventually(lambda: self.has_workers(backend), self.limit_s)
         return backend
 
     def spread(self, nodes: int) -> None:
@@ -97,7 +90,7 @@ class RayHarness(Submitted):
     def lose_node(self, name: str) -> None:
         assert self.own is not None, "only nodes of a cluster that is spread can be lost"
         self.own.kill_node(name)
-        _kill(processes_of(self.folder / "nodes" / name))
+        kill(processes_of(self.folder / "nodes" / name))
 
     def return_node(self, name: str) -> None:
         assert self.own is not None
@@ -106,36 +99,6 @@ class RayHarness(Submitted):
     def environ(self, cluster: LocalRayCluster) -> None:
         """Drivers of this process join that cluster from now on."""
         os.environ.update(cluster.environment)
-
-    def now_s(self) -> float:
-        return self.clock.now_s()
-
-    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
-        if behaviour is Behaviour.MISSING:
-            return ("no-such-program",)
-        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
-
-    def wait_until(self, holds: Callable[[Observation], bool], limit_s: float = LIMIT_S) -> Observation:
-        seen = []
-
-        def look() -> bool:
-            seen[:] = [self.backend.observe()]
-            return holds(seen[0])
-
-        eventually(look, limit_s)
-        return seen[0]
-
-    def wait_blindly(self, until_s: float) -> None:
-        eventually(lambda: self.now_s() >= until_s)
-
-    def crash(self) -> None:
-        self.backend.close()
-
-    def recover(self) -> None:
-        self.backend = self.open()
-
-    def processes(self) -> int:
-        return sum(not is_supervisor(pid) for pid in self.all_processes())
 
     def all_processes(self) -> list[int]:
         """Supervisors and all that runs below them, on every node of this machine."""
@@ -148,13 +111,7 @@ class RayHarness(Submitted):
         if self.own is not None:
             self.own.stop()
         while left := self.all_processes():
-            _kill(left)
-
-    def _has_workers(self, backend: RayBackend) -> bool:
-        try:
-            return len(backend.observe().cluster.workers) == self.workers
-        except BackendUnavailable:
-            return False
+            kill(left)
 
 
 def agent_pids(cluster: LocalRayCluster) -> list[int]:
@@ -167,9 +124,3 @@ def _command(pid: int) -> str:
     with suppress(psutil.NoSuchProcess):
         return " ".join(psutil.Process(pid).cmdline())
     return ""
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

@@ -1,16 +1,13 @@
 """A harness over a real Slurm cluster: real daemons, allocations, agents and processes."""
 
 import os
-import signal
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gavel.backends.harness import Behaviour
 from gavel.backends.launch import Preparation
 from gavel.backends.outputs import Outputs
 from gavel.backends.secret_store import SecretStore
@@ -18,11 +15,7 @@ from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
-from gavel.errors import BackendUnavailable
-from gavel.types import Observation
-from tests.backends.clusters import GRACE_S, JOBS, Submitted, eventually, is_supervisor, processes_of
-
-LIMIT_S = 60.0
+from tests.backends.clusters import GRACE_S, NodesHarness, eventually, kill, processes_of
 
 
 @contextmanager
@@ -36,7 +29,7 @@ def a_service_on(
         yield made
 
 
-class SlurmHarness(Submitted):
+class SlurmHarness(NodesHarness[SlurmBackend]):
     """`gavel.backends.harness.Harness` over the nodes of a Slurm cluster."""
 
     cannot: Mapping[str, str] = {
@@ -80,7 +73,7 @@ class SlurmHarness(Submitted):
             ),
         }
         backend = SlurmBackend(**{**given, **over})  # type: ignore[arg-type]
-        eventually(lambda: self._has_workers(backend), LIMIT_S)
+        eventually(lambda: self.has_workers(backend), self.limit_s)
         return backend
 
     def spread(self, nodes: int) -> None:
@@ -100,36 +93,6 @@ class SlurmHarness(Submitted):
 
     def return_node(self, name: str) -> None:
         self.cluster.start_node(name)
-
-    def now_s(self) -> float:
-        return self.clock.now_s()
-
-    def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
-        if behaviour is Behaviour.MISSING:
-            return ("no-such-program",)
-        return (sys.executable, "-I", "-S", str(JOBS), behaviour)
-
-    def wait_until(self, holds: Callable[[Observation], bool], limit_s: float = LIMIT_S) -> Observation:
-        seen = []
-
-        def look() -> bool:
-            seen[:] = [self.backend.observe()]
-            return holds(seen[0])
-
-        eventually(look, limit_s)
-        return seen[0]
-
-    def wait_blindly(self, until_s: float) -> None:
-        eventually(lambda: self.now_s() >= until_s)
-
-    def crash(self) -> None:
-        self.backend.close()
-
-    def recover(self) -> None:
-        self.backend = self.open()
-
-    def processes(self) -> int:
-        return sum(not is_supervisor(pid) for pid in self.all_processes())
 
     def all_processes(self) -> list[int]:
         """Supervisors and all that runs below them, on every node of this machine."""
@@ -154,17 +117,4 @@ class SlurmHarness(Submitted):
         if self.own is not None:
             self.own.stop()
         else:
-            eventually(lambda: not self.jobs(), LIMIT_S)
-
-    def _has_workers(self, backend: SlurmBackend) -> bool:
-        try:
-            return len(backend.observe().cluster.workers) == self.workers
-        except BackendUnavailable:
-            return False
-
-
-def kill(pids: Iterable[int]) -> None:
-    """Kill processes that may have ended."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            eventually(lambda: not self.jobs(), self.limit_s)

@@ -222,7 +222,7 @@ def test_an_account_without_rights_is_a_reason_of_the_wait(tmp_path: Path, monke
 def test_a_partition_that_is_not_there_is_named_with_those_that_are(
     one_node: LocalSlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SlurmHarness, "_has_workers", lambda self, backend: "no partition" in _note(backend))
+    monkeypatch.setattr(SlurmHarness, "has_workers", lambda self, backend: "no partition" in _note(backend))
     with a_service_on(one_node, tmp_path, monkeypatch, partition="gold") as harness:
         assert "there is no partition gold" in _note(harness.backend)
         assert "main" in _note(harness.backend)
