@@ -116,7 +116,8 @@ def test_what_others_use_is_not_given_to_gangs(slurm_harness: SlurmHarness) -> N
     harness.backend.execute(gang(harness, "j1", "a-0"))
     harness.wait_until(is_in(GangState.RUNNING, "j1"))
     harness.cluster.run("scancel", "--name=foreign")
-    harness.wait_until(lambda seen: workers(seen) == ["a-0", "a-1", "b-0"])
+    seen = harness.wait_until(lambda seen: workers(seen) == ["a-0", "a-1", "b-0"])
+    assert is_in(GangState.RUNNING, "j1")(seen)
 
 
 def test_a_drained_node_is_not_used_and_says_why(two_nodes: SlurmHarness) -> None:
