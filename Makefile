@@ -7,8 +7,8 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-emergent test test-slurm test-full \
-  check serve lock format client-types clean
+.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-kubernetes demo-emergent \
+  test test-slurm test-kubernetes test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -26,6 +26,10 @@ demo-ray: env    ## the same on a Ray cluster of three nodes, which it starts on
 	@.venv/bin/gavel demo --backend ray
 demo-slurm: env  ## the same on a Slurm cluster of three nodes, likewise (Debian: slurm-wlm and munge)
 	@.venv/bin/gavel demo --backend slurm
+demo-kubernetes: env  ## the same on a Kubernetes cluster of three nodes, likewise (KUBERNETES_BIN: docs/kubernetes.md)
+	@.venv/bin/gavel demo --backend kubernetes
+test-kubernetes: env  ## the tests on a real control plane of Kubernetes (KUBERNETES_BIN: docs/kubernetes.md)
+	@$(PY) -m pytest -q -n 1 -m kubernetes -rs tests/backends/kubernetes
 test-slurm: env  ## the tests on a real Slurm cluster of this machine (Debian: slurm-wlm and munge)
 	@$(PY) -m pytest -q -n 1 -m slurm -rs tests/backends/slurm
 demo-emergent:   ## tasks on real processes that change their nature twice: what the autopilot makes of them
@@ -62,7 +66,7 @@ lock:            ## pin the dependencies anew (needs uv)
 	  -o requirements-dev.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install pyproject.toml \
 	  -c requirements-dev.lock -o requirements.lock --custom-compile-command "make lock"
-	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra postgres pyproject.toml \
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --extra install --extra kubernetes --extra postgres pyproject.toml \
 	  -c requirements-dev.lock -o requirements-image.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --group mutation -c requirements-dev.lock \
 	  -o requirements-mutation.lock --custom-compile-command "make lock"

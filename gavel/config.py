@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from gavel.config_sections import OidcSettings, SlurmSection
+from gavel.config_sections import KubernetesSection, OidcSettings, SlurmSection
 from gavel.types.job_uids import checked_uids
 
-__all__ = ["OidcSettings", "Settings", "SlurmSection"]
+__all__ = ["KubernetesSection", "OidcSettings", "Settings", "SlurmSection"]
 
 CONFIGURATION = "gavel.toml"
 FORMER_NAMES = {
@@ -56,9 +56,9 @@ class Settings(BaseSettings):
     )
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
-    backend: Literal["local", "ray", "slurm", "simulated"] = Field(
+    backend: Literal["local", "ray", "slurm", "kubernetes", "simulated"] = Field(
         "local",
-        description="Run gangs on this machine, on a Ray or Slurm cluster, or not at all: simulated nodes, for trials.",
+        description="Run gangs on this machine, on a Ray, Slurm or Kubernetes cluster, or not at all: simulated nodes.",
     )
     simulated_nodes: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(
         {"v100": 4, "p100": 4, "k80": 4}, description="Nodes by accelerator type, where the backend is simulated."
@@ -82,6 +82,10 @@ class Settings(BaseSettings):
     slurm: SlurmSection = Field(
         default_factory=lambda: SlurmSection.model_validate({}),
         description="The Slurm cluster, where that is the backend.",
+    )
+    kubernetes: KubernetesSection = Field(
+        default_factory=lambda: KubernetesSection.model_validate({}),
+        description="The Kubernetes cluster, where that is the backend.",
     )
 
     node_labels: dict[str, dict[str, str]] = Field(
@@ -339,7 +343,11 @@ class Settings(BaseSettings):
     @property
     def shared_checkpoints(self) -> str:
         """Return the folder of all checkpoints that nodes see, or its URL; "" if they are in the state folder."""
-        chosen = {"ray": self.ray_checkpoint_dir, "slurm": self.slurm.checkpoints}
+        chosen = {
+            "ray": self.ray_checkpoint_dir,
+            "slurm": self.slurm.checkpoints,
+            "kubernetes": self.kubernetes.checkpoints,
+        }
         return chosen.get(self.backend, "")
 
     @property

@@ -1,7 +1,7 @@
 """Sections of the settings: each a table of `gavel.toml`, or `GAVEL_SECTION__NAME` in the environment."""
 
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -88,6 +88,78 @@ class SlurmSection(BaseModel):
     )
     cpus_per_worker: int = Field(0, ge=0, le=1024, description="Cores for each worker; 0: its share of the node.")
     options: str = Field("", max_length=1000, description="More options of sbatch, as --qos=long.")
+
+    @property
+    def checkpoints(self) -> str:
+        """Return the folder of all checkpoints, or its URL."""
+        return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")
+
+
+class KubernetesSection(BaseModel):
+    """A Kubernetes cluster to run gangs on: the section `kubernetes`, or `GAVEL_KUBERNETES__NAMESPACE` and so on."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kubeconfig: str = Field(
+        "", max_length=500, description="File that says where the cluster is; default: kubectl's, or the service's pod."
+    )
+    context: str = Field("", max_length=300, description="Context of that file; default: its current one.")
+    namespace: str = Field(
+        "default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="Namespace of the pods of gangs."
+    )
+    shared_dir: str = Field(
+        "/gavel", max_length=500, description="Where service and pods see the shared volume; orders are files in it."
+    )
+    shared_volume: dict[str, Any] = Field(
+        {"persistentVolumeClaim": {"claimName": "gavel"}},
+        description="The volume source that pods mount there; all nodes see the same.",
+    )
+    checkpoint_dir: str = Field(
+        "", max_length=500, description="Another such folder for checkpoints, or their fsspec URL."
+    )
+    node_dir: str = Field(
+        "/var/lib/gavel", max_length=300, description="Where pods keep what their gang needs on the node."
+    )
+    node_volume: dict[str, Any] = Field(
+        {"emptyDir": {}},
+        description="The volume source mounted there; a hostPath keeps code and environments between gangs.",
+    )
+    image: str = Field(
+        "",
+        max_length=500,
+        description="Image with Gavel, for jobs that name none; it also brings Gavel into images of jobs.",
+    )
+    python: str = Field("python3", max_length=300, description="Interpreter with Gavel in that image.")
+    resources: list[str] = Field(
+        [
+            "nvidia.com/gpu",
+            "amd.com/gpu",
+            "google.com/tpu",
+            "gpu.intel.com/i915",
+            "gpu.intel.com/xe",
+            "habana.ai/gaudi",
+            "aws.amazon.com/neuroncore",
+            "huawei.com/Ascend910",
+        ],
+        min_length=1,
+        description="Extended resources that are accelerators, besides NVIDIA's MIG devices.",
+    )
+    node_selector: dict[str, str] = Field(default_factory=dict, description="Labels that nodes of gangs must have.")
+    tolerations: list[dict[str, Any]] = Field(
+        default_factory=list, description="Taints that pods tolerate, as Kubernetes writes tolerations."
+    )
+    volumes: list[dict[str, Any]] = Field(default_factory=list, description="More volumes of pods.")
+    mounts: list[dict[str, Any]] = Field(default_factory=list, description="Where pods mount those volumes.")
+    pull_secrets: list[str] = Field(default_factory=list, description="Names of secrets with which images are pulled.")
+    service_account: str = Field(
+        "default", max_length=253, description="Service account of pods; they get no token of it."
+    )
+    bind_limit_s: float = Field(
+        30.0, ge=1, le=86_400, description="How long pods may wait to be bound before another place is looked for."
+    )
+    start_limit_s: float = Field(
+        600.0, ge=1, le=86_400, description="How long bound pods may take to start, the pull of their image included."
+    )
 
     @property
     def checkpoints(self) -> str:

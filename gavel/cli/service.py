@@ -44,8 +44,8 @@ def serve(
 @app.command()
 def demo(
     backend: Annotated[
-        Literal["local", "ray", "slurm"],
-        typer.Option(help="This machine, or a Ray or Slurm cluster of three nodes started on it."),
+        Literal["local", "ray", "slurm", "kubernetes"],
+        typer.Option(help="This machine, or a Ray, Slurm or Kubernetes cluster of three nodes started on it."),
     ] = "local",
     autopilot: Annotated[
         bool,

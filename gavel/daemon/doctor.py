@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from gavel.backends.accelerators import LocalAccelerator, discover
@@ -53,6 +54,11 @@ def findings(settings: Settings) -> Iterator[Finding]:
         text = "those of Slurm's partition, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)
         yield from _shared_folder(settings.checkpoints_dir)
+    elif settings.backend == "kubernetes":
+        yield _kubernetes()
+        text = "those of Kubernetes, see gavel node list"
+        yield Finding(about="workers", verdict="note", text=text)
+        yield from _shared_folder(settings.checkpoints_dir)
     elif settings.backend == "simulated":
         yield Finding(about="workers", verdict="note", text=f"simulated nodes: {settings.simulated_nodes}")
     else:
@@ -89,6 +95,13 @@ def _slurm() -> Finding:
     path = shutil.which("sbatch")
     text = path or "its commands are not here: install them (Debian: slurm-client), and its slurm.conf"
     return Finding(about="slurm", verdict="ok" if path else "problem", text=text)
+
+
+def _kubernetes() -> Finding:
+    """Return whether the client of Kubernetes is installed here."""
+    is_here = find_spec("kubernetes") is not None
+    text = "its client is here" if is_here else "its client is not here: pip install 'gavel[kubernetes]'"
+    return Finding(about="kubernetes", verdict="ok" if is_here else "problem", text=text)
 
 
 def _share(each: LocalAccelerator) -> str:

@@ -13,6 +13,8 @@ from sqlalchemy import make_url
 
 from gavel.backends.accelerators import Discovery, discover
 from gavel.backends.disk import Disk, low_disk
+from gavel.backends.kubernetes.backend import KubernetesBackend
+from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.launch import Preparation
 from gavel.backends.local import LocalBackend
 from gavel.backends.nameable_folders import job_folders_of
@@ -46,7 +48,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import JobId, Term
 from gavel.types.job_uids import uids_of
 
-ServedBackend = LocalBackend | RayBackend | SlurmBackend | SimulatedBackend
+ServedBackend = LocalBackend | RayBackend | SlurmBackend | KubernetesBackend | SimulatedBackend
 
 
 @dataclass(kw_only=True)
@@ -106,6 +108,7 @@ class Parts:
             "local": self._local,
             "ray": self._ray,
             "slurm": self._slurm,
+            "kubernetes": self._kubernetes,
             "simulated": self._simulated,
         }
         return backends[self.settings.backend](term)
@@ -122,6 +125,12 @@ class Parts:
         note = f"workers are those of Slurm's {f'partition {named}' if named else 'default partition'}"
         self.discovery = Discovery(accelerators=(), notes=(note,))
         return SlurmBackend(slurm=_slurm_settings(self.settings), **self._of_nodes(term))
+
+    def _kubernetes(self, term: Term) -> KubernetesBackend:
+        """Return the backend on a Kubernetes cluster. Nothing is discovered here: its API server lists its nodes."""
+        note = f"workers are those of Kubernetes; their pods are in namespace {self.settings.kubernetes.namespace}"
+        self.discovery = Discovery(accelerators=(), notes=(note,))
+        return KubernetesBackend(kubernetes=_kubernetes_settings(self.settings), **self._of_nodes(term))
 
     def _of_nodes(self, term: Term) -> dict[str, Any]:
         """Return the arguments that backends on clusters of nodes have alike."""
@@ -240,6 +249,33 @@ def _slurm_settings(settings: Settings) -> SlurmSettings:
         limit_s=own.limit_s,
         cpus_per_worker=own.cpus_per_worker,
         options=tuple(shlex.split(own.options)),
+    )
+
+
+def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
+    own = settings.kubernetes
+    return KubernetesSettings(
+        kubeconfig=own.kubeconfig,
+        context=own.context,
+        namespace=own.namespace,
+        folder=str(Path(own.shared_dir).expanduser()),
+        checkpoints=own.checkpoints,
+        outputs=outputs_place(settings),
+        keep_code_s=settings.keep_code_s,
+        node_folder=own.node_dir,
+        image=own.image,
+        python=own.python,
+        resources=tuple(own.resources),
+        shared_volume=own.shared_volume,
+        node_volume=own.node_volume,
+        volumes=tuple(own.volumes),
+        mounts=tuple(own.mounts),
+        node_selector=own.node_selector,
+        tolerations=tuple(own.tolerations),
+        pull_secrets=tuple(own.pull_secrets),
+        service_account=own.service_account,
+        bind_limit_s=own.bind_limit_s,
+        start_limit_s=own.start_limit_s,
     )
 
 

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from gavel.client import Client
 from gavel.client import Job as JobView
-from gavel.demo import ray_nodes, show, slurm_nodes
+from gavel.demo import kubernetes_nodes, ray_nodes, show, slurm_nodes
 from gavel.demo.checks import all_jobs, check
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
@@ -41,7 +41,7 @@ class Pace:
     steps_fraction: float = 1.0
 
 
-ON_SLURM = Pace(round_duration_s=12.0, limit_s=600.0, steps_fraction=0.4)
+ON_SLURM = ON_PODS = Pace(round_duration_s=12.0, limit_s=600.0, steps_fraction=0.4)
 """A gang there starts with a new interpreter on each node, for which all three nodes have the cores of one machine."""
 
 Rates = dict[tuple[str, int, AcceleratorType], float]
@@ -50,8 +50,8 @@ Rates = dict[tuple[str, int, AcceleratorType], float]
 def main(backend: str = "local") -> int:
     """Run the demo in `.demo` of the working directory; 0 only if every job finished and every check held.
 
-    With backend "ray" or "slurm" it runs on such a cluster of three nodes, which it starts on this machine and stops
-    again.
+    With backend "ray", "slurm" or "kubernetes" it runs on such a cluster of three nodes, which it starts on this
+    machine and stops again.
     """
     if backend == "ray":
         with ray_nodes.three_nodes() as cluster:
@@ -59,6 +59,9 @@ def main(backend: str = "local") -> int:
     if backend == "slurm":
         with slurm_nodes.three_nodes() as nodes:
             return _demo(slurm_nodes.slurm_settings(nodes, STATE_DIR.resolve()), ON_SLURM)
+    if backend == "kubernetes":
+        with kubernetes_nodes.three_nodes() as here:
+            return _demo(kubernetes_nodes.kubernetes_settings(here, STATE_DIR.resolve()), ON_PODS)
     return _demo({}, Pace())
 
 

@@ -86,6 +86,7 @@ class Holdings:
             tier=gang.instruction.tier,
             cpu_cores=gang.instruction.cpu_cores,
             memory_bytes=gang.instruction.memory_bytes,
+            image=gang.instruction.image,
         )
 
     def hold(self, gang: NodesGang, now_s: float) -> None:

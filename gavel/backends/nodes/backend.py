@@ -331,8 +331,8 @@ class NodesBackend(FolderBackend):
 
     def _divide(self, gang: NodesGang) -> bool:
         in_use = partial(orders.ports_in_use, gangs=self._gangs.values(), forgetting=self._forgetting)
-        own = {node_id: ports for (key, node_id), ports in self._last.ports.items() if key == gang.key}
-        parts = orders.parts_of(gang, self._fleet, self._settings, in_use, own.get)
+        own, addresses = self._last.ports_of(gang.key), self._last.addresses_of(gang.key)
+        parts = orders.parts_of(gang, self._fleet, self._settings, in_use, own.get, addresses.get)
         if parts is None:
             return False
         gang.read_of_user(self._settings.preparation)

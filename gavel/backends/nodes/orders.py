@@ -74,11 +74,13 @@ def parts_of(
     settings: LaunchSettings,
     in_use: Callable[[str], Collection[int]],
     own_ports: Callable[[str], tuple[int, ...] | None] = lambda _: None,
+    own_address: Callable[[str], str | None] = lambda _: None,
 ) -> dict[str, Part] | None:
     """Return the gang divided among its nodes; None if one of them cannot start anything now.
 
     `in_use`: the ports of a node that other gangs have; `own_ports`: those that only this gang may use on the node of
-    this id, None where any free one will do.
+    this id, None where any free one will do; `own_address`: where other nodes
+    reach the gang on it, None where that is the node's own address.
     """
     worker_ids = gang.instruction.worker_ids
     node_of_rank = tuple(fleet.place_of[worker][0] for worker in worker_ids)
@@ -91,7 +93,7 @@ def parts_of(
     ports = tuple(port for port in (head.ports if own is None else own) if port not in taken)[:PORTS_PER_GANG]
     if len(ports) < PORTS_PER_GANG:
         return None  # its next answer brings more reserved ports
-    address = head.node.address if len(views) > 1 else "127.0.0.1"
+    address = (own_address(head.node.node_id) or head.node.address) if len(views) > 1 else "127.0.0.1"
     environment = {**settings.environment, **_meeting_place(address, ports, len(worker_ids))}
     parts = {}
     for view in views:

@@ -211,6 +211,7 @@ class Group:
     tier: str = field(default="", compare=False)
     cpu_cores: int = field(default=0, compare=False)  # that each unit needs; 0: it said nothing
     memory_bytes: int = field(default=0, compare=False)
+    image: str = field(default="", compare=False)  # container image of the job; "": none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +236,7 @@ class Seen:
 
     `problem`: why the cluster cannot be reached, "" if it can. `calls` counts the calls to it since the start, by name.
     `ports`, by gang and id of a node: free ports there that only this gang may use, where each group has agents of its
-    own.
+    own. `addresses`, likewise: where other nodes reach the gang there, if that is not the node's own address.
     """
 
     nodes: tuple[ListedNode, ...] = ()
@@ -246,7 +247,16 @@ class Seen:
     notes: tuple[str, ...] = ()
     calls: Mapping[str, int] = field(default_factory=dict)
     ports: Mapping[tuple[GangKey, str], tuple[int, ...]] = field(default_factory=dict)
+    addresses: Mapping[tuple[GangKey, str], str] = field(default_factory=dict)
     delays: Mapping[str, str] = field(default_factory=dict)  # by name of a group: why it is not there yet, if known
+
+    def ports_of(self, key: GangKey) -> dict[str, tuple[int, ...]]:
+        """Return the ports of one gang's own by id of the node."""
+        return {node_id: ports for (each, node_id), ports in self.ports.items() if each == key}
+
+    def addresses_of(self, key: GangKey) -> dict[str, str]:
+        """Return the addresses of one gang's own by id of the node."""
+        return {node_id: address for (each, node_id), address in self.addresses.items() if each == key}
 
 
 class NodeLink(Protocol):

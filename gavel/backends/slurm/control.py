@@ -2,34 +2,26 @@
 
 import math
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
-
-import structlog
 
 from gavel.backends import machine
 from gavel.backends.durable import write_durable
+from gavel.backends.nodes.allocation_control import LOOK_EVERY_S, AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
-from gavel.backends.slurm.allocation import Allocation
+from gavel.backends.slurm.allocation import SlurmAllocation
 from gavel.backends.slurm.commands import Refused, Slurm, SlurmJob
-from gavel.backends.slurm.letters import read_epoch
 from gavel.backends.slurm.nodes import SlurmNode, nodes_of, taken_of
 from gavel.backends.slurm.protocol import MINUTE_S, SlurmSettings
 from gavel.errors import BackendUnavailable
 
-log = structlog.get_logger("gavel.slurm")
-
-LOOK_EVERY_S = 1.0
 NODES_EVERY_S = 2.0
 PARTITION_EVERY_S = 60.0
 LEAVE_S = 3.0  # seconds that agents have to free their nodes before Slurm is told to
 PENDING_S = 30.0  # seconds in Slurm's queue after which another place is looked for
 AGENT_S = 90.0  # seconds from the submission until all agents have spoken, at most
-RETRY_S = 30.0  # seconds that a place is not tried again
 MARGIN_S = 60.0  # seconds from the end of a lease and its grace to the time limit, at least
 STEP_S = 120.0  # seconds that a time limit is longer than it must be, so that it is extended seldom
 
@@ -41,87 +33,22 @@ exec srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="${
 """
 
 
-class Control(threading.Thread):
+class Control(AllocationControl[SlurmAllocation]):
     """Submits, extends and cancels allocations. `allocations` and the rest of what it knows are read by the link."""
 
     def __init__(self, settings: SlurmSettings, calls: Counter[str]) -> None:
-        super().__init__(name="gavel-slurm-control", daemon=True)
+        asking = f"asking Slurm for its nodes ({settings.partition or 'the default partition'})"
+        folder = Path(settings.folder).expanduser().resolve()
+        super().__init__(folder, SlurmAllocation, "Slurm", asking, refused=(Refused,))
         self._settings = settings
         self._slurm = Slurm(calls)
-        self.folder = Path(settings.folder).expanduser().resolve()
-        self.lock = threading.RLock()
-        self._work = threading.Event()
-        self._is_closed = False
-        self._wanted: dict[str, Group] = {}
-        self._is_whole = False
-        self._epoch = 0
         self._partition, self._longest_s = "", math.inf
         self._partition_at_s = self._nodes_at_s = self._jobs_at_s = -math.inf
         self._nodes: dict[str, SlurmNode] = {}
-        self._taken: dict[str, dict[str, int]] = {}
-        self._taken_before: dict[str, dict[str, int]] = {}
-        self._problems: dict[str, tuple[str, float]] = {}  # of nodes, until when
-        self._refusals: dict[str, tuple[str, float]] = {}  # of groups, until when
         self._extension_note = ""
-        self.allocations: dict[str, Allocation] = {}  # by the name of their folder
-        self.delays: dict[str, str] = {}  # group -> what Slurm says of its wait
-        self.has_listed = False
-        self.problem = f"asking Slurm for its nodes ({settings.partition or 'the default partition'})"
-        self.notes: tuple[str, ...] = ()
 
-    # --- for the link -----------------------------------------------------------------------------------------------
-
-    def want(self, groups: Iterable[Group], epoch: int, *, is_whole: bool) -> None:
-        """Set the groups that are to be held; allocations of an earlier service go once `is_whole` is set."""
-        wanted = {group.name: group for group in groups}
-        with self.lock:
-            is_new = wanted != self._wanted or is_whole != self._is_whole
-            self._wanted, self._is_whole, self._epoch = wanted, is_whole, max(epoch, self._epoch)
-        if is_new:
-            self._work.set()
-
-    def nodes(self) -> tuple[ListedNode, ...]:
-        """Return the nodes that are there, each with its problem and what others use of it."""
-        now_s = time.monotonic()
-        with self.lock:
-            problems = {node: text for node, (text, until_s) in self._problems.items() if until_s > now_s}
-            return tuple(
-                replace(
-                    node.listed, problem=node.listed.problem or problems.get(name, ""), taken=self._taken.get(name, {})
-                )
-                for name, node in self._nodes.items()
-                if node.is_there and not (node.is_silent and self._has_silent_agent(name))
-            )
-
-    def _has_silent_agent(self, node: str) -> bool:
-        """Return True if an agent of ours there gives no sign of life: what Slurm cannot reach is then lost."""
-        here = [each.seats[node] for each in self.allocations.values() if node in each.seats and not each.gone]
-        return any(seat.is_late for seat in here if seat.reply is not None)
-
-    def is_overtaken(self) -> bool:
-        """Return True once a later service commands the agents: this one may decide nothing any more."""
-        return read_epoch(self.folder) > self._epoch > 0
-
-    def close(self) -> None:
-        """End the thread; allocations stay."""
-        self._is_closed = True
-        self._work.set()
-
-    # --- this thread ------------------------------------------------------------------------------------------------
-
-    def run(self) -> None:
-        """Serve until it is closed; what fails is tried again."""
-        while not self._is_closed:
-            try:
-                self._turn()
-                self.problem = ""
-            except (Refused, BackendUnavailable, OSError, ValueError, KeyError) as problem:
-                self.problem = f"{problem}"
-            except Exception as problem:  # the thread goes on, and the operator is told
-                log.warning("slurm.control", exc_info=True)
-                self.problem = f"{type(problem).__name__}: {problem}"
-            self._work.wait(LOOK_EVERY_S)
-            self._work.clear()
+    def _listed(self) -> Iterable[tuple[ListedNode, bool]]:
+        return [(node.listed, node.is_silent) for node in self._nodes.values() if node.is_there]
 
     def _turn(self) -> None:
         now_s = time.monotonic()
@@ -175,71 +102,35 @@ class Control(threading.Thread):
         own = [each.jobs[job.job_id] for each in self.allocations.values() if job.job_id in each.jobs]
         return all(each.has_ended for each in own)
 
-    def _adopt(self, folders: Iterable[Path]) -> None:
-        for folder in folders:
-            adopted = Allocation.read(folder) if folder.name not in self.allocations else None
-            if adopted is not None:
-                with self.lock:
-                    self.allocations[folder.name] = adopted
-
     def _count_others(self) -> None:
-        """Work out what others use: as little as two looks in a row say, since ours come and go between calls."""
+        """Work out what others use."""
         ours: dict[str, Counter[str]] = {}
         for each in self.allocations.values():
-            for node, resource, units in each.bundles if each.held else ():
+            for node, resource, units in each.bundles if each.is_held else ():
                 ours.setdefault(node, Counter())[resource] += units
         now = {name: taken_of(node, ours.get(name, {}), self._cores(node, 1)) for name, node in self._nodes.items()}
-        before, self._taken_before = self._taken_before, now
-        with self.lock:
-            self._taken = {
-                name: {each: min(units, before.get(name, {}).get(each, 0)) for each, units in taken.items()}
-                for name, taken in now.items()
-            }
+        self._take_others(now)
 
     # --- allocations ------------------------------------------------------------------------------------------------
 
-    def serving(self, group: str) -> Allocation | None:
-        """Return the allocation in which the gangs of this group run, or will."""
-        with self.lock:
-            own = [each for each in self.allocations.values() if _serves(each, group)]
-        return min(own, key=lambda each: (bool(each.gone), each.leaving_s is not None, -each.made_s), default=None)
-
-    def _tidy(self) -> None:
-        """1 let go what is not wanted, 2 give up what does not start, 3 forget what is gone."""
-        with self.lock:
-            wanted, is_whole = dict(self._wanted), self._is_whole
-        cancelled: list[int] = []
-        with self.lock:
-            used = {id(each) for name in wanted if (each := self.serving(name)) is not None}
-            for each in self.allocations.values():
-                if id(each) in used and each.leaving_s is None:
-                    self._give_up_if_late(each)
-                elif is_whole and each.leaving_s is None:
-                    each.leave()
-                if each.leaving_s is not None:
-                    cancelled += self._let_go(each)
+    def _end(self, leaving: list[SlurmAllocation]) -> None:
+        cancelled = [job_id for each in leaving for job_id in self._let_go(each)]
         if cancelled:
             self._slurm.cancel(cancelled)
-        with self.lock:
-            for name in [name for name, each in self.allocations.items() if each.is_over]:
-                self.allocations.pop(name).remove()
 
-    def _give_up_if_late(self, each: Allocation) -> None:
+    def _give_up_if_late(self, each: SlurmAllocation) -> None:
         """Let go of an allocation that did not bring all its agents; its nodes are not tried again for a while."""
         waited_s = time.monotonic() - each.made_s
         failed = (each.gone and f"{each.gone} {each.output()}".strip()) or each.problem
-        is_queued = not each.held and waited_s > PENDING_S
+        is_queued = not each.is_held and waited_s > PENDING_S
         if not failed and not each.is_ready and (is_queued or waited_s > AGENT_S):
             why = "; ".join(sorted({job.reason or job.state for job in each.jobs.values()})) or "no answer"
             failed = f"an allocation did not start there within {waited_s:.0f} s (Slurm: {why})"
         if each.has_launched or not failed:
             return
-        with self.lock:
-            self._problems |= dict.fromkeys(each.seats, (failed[:300], time.monotonic() + RETRY_S))
-            self._refusals[each.name] = (failed[:300], time.monotonic() + RETRY_S)
-        each.leave()
+        self._give_up(each, failed)
 
-    def _let_go(self, each: Allocation) -> list[int]:
+    def _let_go(self, each: SlurmAllocation) -> list[int]:
         """Return the jobs to cancel of an allocation that leaves: those that have not started, or do not end."""
         assert each.leaving_s is not None, "only an allocation that leaves is let go"
         is_late = time.monotonic() - each.leaving_s > LEAVE_S
@@ -249,28 +140,14 @@ class Control(threading.Thread):
         each.is_cancelled = True
         return [job.job_id for job in live]
 
-    def _reserve(self) -> None:
-        """Submit an allocation for each wanted group that has none."""
-        with self.lock:
-            wanted, epoch = dict(self._wanted), self._epoch
-        now_s = time.monotonic()
-        self._refusals = {name: each for name, each in self._refusals.items() if name in wanted and each[1] > now_s}
-        for name, group in wanted.items():
-            serving = self.serving(name)
-            if (serving is None or serving.leaving_s is not None) and name not in self._refusals:
-                self._submit(group, epoch)
-        waiting = {name: each for name in wanted if (each := self.serving(name)) is not None and not each.is_ready}
-        reasons = {
-            name: "; ".join({job.reason for job in each.jobs.values()} - {"", "None"}) for name, each in waiting.items()
-        }
-        with self.lock:
-            self.delays = {name: f"Slurm says {text}" for name, text in reasons.items() if text}
-            self.delays |= {name: text for name, (text, _) in self._refusals.items()}
+    def _reason(self, each: SlurmAllocation) -> str:
+        said = "; ".join({job.reason for job in each.jobs.values()} - {"", "None"})
+        return f"Slurm says {said}" if said else ""
 
     def _submit(self, group: Group, epoch: int) -> None:
         if any(node not in self._nodes for node, _, _ in group.bundles):
             return  # the node has gone
-        made = Allocation.make(self.folder / "allocations", group, epoch)
+        made = SlurmAllocation.make(self.folder / "allocations", group, epoch)
         script = self.folder / "run.sh"
         if not script.exists() or script.read_text() != SCRIPT:
             write_durable(script, SCRIPT.encode())
@@ -281,8 +158,7 @@ class Control(threading.Thread):
                 job_id = self._slurm.submit(options, script, (sys.executable, str(made.folder), node_folder))
                 made.jobs[job_id] = _submitted(job_id, made)
         except Refused as problem:
-            text = f"Slurm refuses an allocation: {problem}{_hint(str(problem))}"
-            self._refusals[group.name] = (text, time.monotonic() + RETRY_S)
+            self._refuse(group.name, f"Slurm refuses an allocation: {problem}{_hint(str(problem))}")
             made.leave()
         except BackendUnavailable:
             made.remove()  # an agent that starts all the same finds no orders, and ends
@@ -290,7 +166,7 @@ class Control(threading.Thread):
         with self.lock:
             self.allocations[made.folder.name] = made
 
-    def _options(self, group: Group, made: Allocation, resource: str, units: int, nodes: list[str]) -> list[str]:
+    def _options(self, group: Group, made: SlurmAllocation, resource: str, units: int, nodes: list[str]) -> list[str]:
         """Return the arguments of sbatch for the nodes that hold so many units of the resource each."""
         settings = self._settings
         account = settings.accounts.get(group.tier, settings.account)
@@ -334,7 +210,7 @@ class Control(threading.Thread):
             return
         with self.lock:
             wanted = dict(self._wanted)
-        lacking: list[tuple[Allocation, float]] = []
+        lacking: list[tuple[SlurmAllocation, float]] = []
         for name, group in wanted.items():
             each = self.serving(name)
             if each is not None and each.end_boottime_s is not None and not each.gone:
@@ -344,7 +220,7 @@ class Control(threading.Thread):
         if lacking:
             self._lengthen([each for each, _ in lacking], max(lacks_s for _, lacks_s in lacking))
 
-    def _lengthen(self, lacking: list[Allocation], by_s: float) -> None:
+    def _lengthen(self, lacking: list[SlurmAllocation], by_s: float) -> None:
         minutes = math.ceil(by_s / MINUTE_S)
         job_ids = [job.job_id for each in lacking for job in each.jobs.values() if not job.has_ended]
         try:
@@ -361,7 +237,7 @@ class Control(threading.Thread):
             each.end_boottime_s += minutes * MINUTE_S
 
 
-def _submitted(job_id: int, made: Allocation) -> SlurmJob:
+def _submitted(job_id: int, made: SlurmAllocation) -> SlurmJob:
     """Return an allocation as Slurm will list it."""
     return SlurmJob(job_id=job_id, state="PENDING", name=made.name, comment=str(made.folder))
 
@@ -382,11 +258,3 @@ def _hint(problem: str) -> str:
     if "gres" in lower or "generic resource" in lower:
         return "; set gres of the section slurm to names of GresTypes in slurm.conf"
     return ""
-
-
-def _serves(each: Allocation, group: str) -> bool:
-    """Return True if it was made for the group, or a gang of that name runs in it: its partner has ended."""
-    if each.name == group:
-        return True
-    answers = [seat.reply.answer for seat in each.seats.values() if seat.reply is not None and seat.reply.answer]
-    return any(f"gavel/{seen.key[0]}/{seen.key[1]}" == group for answer in answers for seen in answer.shards)

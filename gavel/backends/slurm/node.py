@@ -1,174 +1,25 @@
-"""The program on each node of an allocation: `python -m gavel.backends.slurm.node FOLDER NODE_FOLDER`.
-
-It has the node's part of one gang (of two, where they share workers), obeys the orders in its file, and answers in
-another. It frees its node when it is told to, when Slurm ends the allocation, and by itself once its gang has ended and
-nobody has asked for long: then the service is gone.
-"""
+"""The program on each node of an allocation: `python -m gavel.backends.slurm.node FOLDER NODE_FOLDER`."""
 
 import os
-import shutil
-import signal
 import sys
-import time
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from gavel.backends import gang_processes
-from gavel.backends.nodes.agent import NodeAgent
-from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardWanted, Slot
-from gavel.backends.slurm.letters import Letter, PostBox, Reply, read_epoch
-from gavel.backends.state_dir_lock import StateDirLock
-from gavel.child_processes import adopt_orphans
-from gavel.errors import BackendUnavailable
-from gavel.types import GangState
+from gavel.backends.nodes.gang_agent import Devices, serve
 
-POLL_S = 0.02
-LOOK_EVERY_S = 0.1  # at the gang, where there is no new order
-BEAT_EVERY_S = 2.0
-IDLE_S = 300.0  # seconds without an order and without a live gang, after which the node is freed
-END_S = 20.0  # seconds that gangs have to save once Slurm ends the allocation
-AGENTS = "agents"
+GPU = "gpu"
 
 
-class SlurmNode:
-    """One agent of ours and its letters. Raises BackendUnavailable, OSError."""
-
-    def __init__(self, folder: Path, node_folder: Path, node: str) -> None:
-        self._box = PostBox(folder / node)
-        self._shared = folder.parents[1]
-        self._own = node_folder / node / AGENTS / folder.name
-        self._agent = NodeAgent(node, str(node_folder), PROTOCOL, apart=f"{AGENTS}/{folder.name}")
-        self._devices = Devices(os.environ)
-        self._letter: Letter | None = None
-        self._last: Answer | None = None
-        self._beat = self._answered = 0
-        self._beat_at_s = self._ordered_at_s = time.monotonic()
-        self._ending_since_s: float | None = None
-
-    def end(self, *_: object) -> None:
-        """Let gangs save and end: Slurm ends the allocation."""
-        self._ending_since_s = self._ending_since_s or time.monotonic()
-
-    def serve(self) -> None:
-        """Obey until the node is to be freed. Raises OSError if the shared folder is gone."""
-        looked_at_s = 0.0
-        while True:
-            letter = self._box.letter()
-            is_new = letter is not None and (self._letter is None or letter.number != self._letter.number)
-            if letter is None and not self._box.folder.is_dir():
-                break  # the service has forgotten this allocation
-            if is_new:
-                self._letter, self._ordered_at_s = letter, time.monotonic()
-            if self._letter is not None and self._letter.leaves:
-                break
-            is_due = time.monotonic() - looked_at_s >= LOOK_EVERY_S
-            if self._letter is not None and (is_new or is_due):
-                looked_at_s = time.monotonic()
-                if self._look() and self._may_go():
-                    break
-            _reap()
-            time.sleep(POLL_S)
-
-    def clear(self) -> None:
-        """End everything of ours here and delete what is not kept."""
-        gang_processes.end_all(self._own / "gangs", gang_processes.homes_below(self._own / "gangs"))
-        self._agent.close()
-        shutil.rmtree(self._own, ignore_errors=True)
-
-    def _look(self) -> bool:
-        """Obey the order once more and answer if there is news; return whether nothing of ours runs."""
-        assert self._letter is not None, "there is a first letter"
-        order = self._letter.order
-        newest = read_epoch(self._shared)
-        if newest > order.epoch:
-            self._agent.exchange(Order(epoch=newest, isolation=order.isolation, job_users=order.job_users))
-        shards = tuple(self._ending(each) for each in order.shards)
-        answer = self._agent.exchange(replace(order, shards=self._devices.placed(shards)))
-        self._tell(answer)
-        return all(shard.state is GangState.ENDED for shard in answer.shards)
-
-    def _ending(self, wanted: ShardWanted) -> ShardWanted:
-        if self._ending_since_s is None or wanted.forget:
-            return wanted
-        return replace(wanted, stop=True, reason=wanted.reason or "Slurm ends its allocation")
-
-    def _may_go(self) -> bool:
-        is_forgotten = time.monotonic() - self._ordered_at_s > IDLE_S
-        return is_forgotten or self._ending_since_s is not None
-
-    def _tell(self, answer: Answer) -> None:
-        assert self._letter is not None, "there is a first letter"
-        state = replace(answer, node_boottime_s=0.0)
-        is_due = time.monotonic() - self._beat_at_s >= BEAT_EVERY_S
-        if state != self._last or is_due or self._answered != self._letter.number:
-            self._beat, self._beat_at_s, self._last = self._beat + 1, time.monotonic(), state
-            self._answered = self._letter.number
-            self._box.answer(Reply(number=self._letter.number, beat=self._beat, answer=answer))
-
-
-class Devices:
-    """Which accelerators Slurm gave to this allocation here: what it numbers from 0 is what the node names so."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        given = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("GPU_DEVICE_ORDINAL") or ""
-        self._given = [each for each in given.split(",") if each]
-        self._place: dict[tuple[str, int], int] = {}
-
-    def placed(self, shards: tuple[ShardWanted, ...]) -> tuple[ShardWanted, ...]:
-        """Return the shards with the devices of this allocation: two gangs on the same workers get the same ones."""
-        return tuple(self._of(each) for each in shards)
-
-    def _of(self, wanted: ShardWanted) -> ShardWanted:
-        launch = wanted.launch
-        if launch is None or not any(slot.resource.startswith("gpu") for slot in launch.slots):
-            return wanted
-        return replace(wanted, launch=replace(launch, slots=tuple(self._slot(slot) for slot in launch.slots)))
-
-    def _slot(self, slot: Slot) -> Slot:
-        place = self._place.setdefault((slot.resource, slot.index), len(self._place))
-        device = self._given[place] if place < len(self._given) else ""
-        return replace(slot, resource="GPU", device=device)
-
-
-def _reap() -> None:
-    """Take the ends of supervisors, which are ours to take since they are kept below this process."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def clear_left(node_folder: Path, node: str) -> None:
-    """End and delete what agents left on the node whose allocations are over: Slurm has killed them."""
-    for left in (node_folder / node / AGENTS).glob("*"):
-        try:
-            StateDirLock(left, None).close()
-        except BackendUnavailable:
-            continue  # its agent lives
-        gang_processes.end_all(left / "gangs", gang_processes.homes_below(left / "gangs"))
-        shutil.rmtree(left, ignore_errors=True)
+def devices_of(environment: Mapping[str, str]) -> Devices:
+    """Return the GPUs that Slurm gave to this allocation here."""
+    given = environment.get("CUDA_VISIBLE_DEVICES") or environment.get("GPU_DEVICE_ORDINAL") or ""
+    return Devices([each for each in given.split(",") if each], lambda name: "GPU" if name.startswith(GPU) else "")
 
 
 def main(folder: str, node_folder: str) -> int:
     """Serve one allocation on this node; return the exit code."""
     node = os.environ.get("SLURMD_NODENAME", "")
-    os.umask(0o077)
-    own, place = Path(folder), Path(node_folder).expanduser()
-    adopt_orphans()  # so that Slurm finds all of them, however it tracks processes
-    try:
-        clear_left(place, node)
-        agent = SlurmNode(own, place, node)
-    except (BackendUnavailable, OSError) as problem:
-        PostBox(own / node).answer(Reply(number=0, beat=0, problem=f"its agent cannot work: {problem}"))
-        print(problem, file=sys.stderr)
-        return 1
-    signal.signal(signal.SIGTERM, agent.end)
-    try:
-        agent.serve()
-    finally:
-        agent.clear()
-    return 0
+    return serve(Path(folder), Path(node_folder).expanduser(), node, "Slurm", devices_of(os.environ))
 
 
 if __name__ == "__main__":

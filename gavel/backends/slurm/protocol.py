@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from gavel.backends.nodes.protocol import NodeSettings
 
 MINUTE_S = 60.0
-KILL_S = 30.0  # seconds that an agent has from a signal of Slurm's to its kill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

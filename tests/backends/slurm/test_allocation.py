@@ -2,27 +2,27 @@
 
 from pathlib import Path
 
+from gavel.backends.nodes.letters import Reply
 from gavel.backends.nodes.protocol import Answer, Group, Order
-from gavel.backends.slurm.allocation import Allocation
+from gavel.backends.slurm.allocation import SlurmAllocation
 from gavel.backends.slurm.commands import SlurmJob
-from gavel.backends.slurm.letters import Reply
 
 GROUP = Group(name="gavel/j1/2", bundles=(("n0", "acc:a", 2), ("n1", "acc:a", 1), ("n2", "acc:a", 2)))
 
 
-def made(folder: Path) -> Allocation:
-    allocation = Allocation.make(folder, GROUP, epoch=5)
+def made(folder: Path) -> SlurmAllocation:
+    allocation = SlurmAllocation.make(folder, GROUP, epoch=5)
     for job_id in (7, 8):
         allocation.jobs[job_id] = job(allocation, job_id, "PENDING")
     return allocation
 
 
-def job(allocation: Allocation, job_id: int, state: str, **over: object) -> SlurmJob:
+def job(allocation: SlurmAllocation, job_id: int, state: str, **over: object) -> SlurmJob:
     fields = {"job_id": job_id, "state": state, "name": allocation.name, "comment": str(allocation.folder)}
     return SlurmJob(**{**fields, **over})  # type: ignore[arg-type]
 
 
-def agents_speak(allocation: Allocation) -> None:
+def agents_speak(allocation: SlurmAllocation) -> None:
     for seat in allocation.seats.values():
         seat.box.answer(Reply(number=1, beat=1, answer=Answer(boot_id="b", node_boottime_s=1.0)))
 
@@ -43,13 +43,13 @@ def test_the_next_service_finds_it_with_its_last_letters(tmp_path: Path) -> None
     allocation = made(tmp_path)
     agents_speak(allocation)
     allocation.seats["n0"].write(Order(epoch=6))
-    again = Allocation.read(allocation.folder)
+    again = SlurmAllocation.read(allocation.folder)
     assert again is not None
     assert (again.name, again.bundles, again.is_ready) == (allocation.name, allocation.bundles, True)
     assert {node: seat.letter.number for node, seat in again.seats.items()} == {"n0": 2, "n1": 1, "n2": 1}
     (allocation.folder / "allocation.json").write_text('{"name": "x"}')
-    assert Allocation.read(allocation.folder) is None
-    assert Allocation.read(tmp_path / "absent") is None
+    assert SlurmAllocation.read(allocation.folder) is None
+    assert SlurmAllocation.read(tmp_path / "absent") is None
 
 
 def test_an_order_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_it_is_gone_with_the_first_of_its_jobs_and_over_with_the_last(tmp_path: 
     allocation = made(tmp_path)
     running = {each: job(allocation, each, "RUNNING", left_s=60.0 * each) for each in (7, 8)}
     allocation.take(running, now_boottime_s=100.0)
-    assert (allocation.gone, allocation.held, allocation.end_boottime_s) == ("", True, 520.0)
+    assert (allocation.gone, allocation.is_held, allocation.end_boottime_s) == ("", True, 520.0)
     allocation.take({**running, 8: job(allocation, 8, "CANCELLED", reason="None")}, now_boottime_s=101.0)
     assert allocation.gone == "Slurm ended its allocation 8: CANCELLED"
     allocation.leave()

@@ -4,9 +4,9 @@ import os
 import pickle
 from pathlib import Path
 
+from gavel.backends.nodes.letters import Letter, PostBox, Reply, read_epoch, write_epoch
 from gavel.backends.nodes.protocol import Answer, Order, ShardLaunch, ShardWanted, Slot
-from gavel.backends.slurm.letters import Letter, PostBox, Reply, read_epoch, write_epoch
-from gavel.backends.slurm.node import Devices
+from gavel.backends.slurm.node import devices_of
 from gavel.ports import LaunchGang
 
 
@@ -93,7 +93,7 @@ def devices(wanted: ShardWanted) -> list[str]:
 
 def test_each_rank_gets_a_device_of_its_own_of_those_that_slurm_gave() -> None:
     """1 in the order in which they start, 2 a partner on the same workers gets the same, 3 what is counted has none."""
-    given = Devices({"CUDA_VISIBLE_DEVICES": "2,MIG-7"})
+    given = devices_of({"CUDA_VISIBLE_DEVICES": "2,MIG-7"})
     (first,), (second,) = given.placed((launched(0, 3),)), given.placed((launched(3, 0),))
     assert (devices(first), devices(second)) == (["2", "MIG-7"], ["MIG-7", "2"])
-    assert Devices({}).placed((launched(0, resource="acc:a"),)) == (launched(0, resource="acc:a"),)
+    assert devices_of({}).placed((launched(0, resource="acc:a"),)) == (launched(0, resource="acc:a"),)

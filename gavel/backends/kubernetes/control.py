@@ -1,0 +1,222 @@
+"""The thread that keeps the pods that are wanted, and the extended resources of gangs on their nodes."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote
+
+from gavel.backends.kubernetes.allocation import PodAllocation
+from gavel.backends.kubernetes.api import Api, Object, Refused
+from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
+from gavel.backends.kubernetes.pods import Pod, pod_of, pods_for
+from gavel.backends.kubernetes.protocol import MANAGER, KubernetesSettings
+from gavel.backends.kubernetes.resources import apply_set, names_of_gang, wanted_on_nodes
+from gavel.backends.kubernetes.watching import Watched
+from gavel.backends.nodes.allocation_control import AllocationControl
+from gavel.backends.nodes.protocol import Group, ListedNode
+from gavel.errors import BackendUnavailable, InvalidResource
+
+LEAVE_S = 3.0  # seconds that agents have to free their nodes before their pods are deleted
+CALLS_AT_ONCE = 8
+APPLY_AGAIN_S = 2.0  # seconds until a set that a node does not show is applied again
+HINTS = {
+    "exceeded quota": "; raise the quota of the namespace, or set another namespace in the section kubernetes",
+    "forbidden: pod rejected": "; see the admission policies of the cluster",
+}
+
+
+class Control(AllocationControl[PodAllocation]):
+    """Creates and deletes pods, and applies extended resources. What it knows is read by the link."""
+
+    def __init__(self, settings: KubernetesSettings, calls: Counter[str]) -> None:
+        folder = Path(settings.folder).expanduser().resolve()
+        super().__init__(folder, PodAllocation, "Kubernetes", "asking Kubernetes for its nodes", refused=(Refused,))
+        self._settings = settings
+        self._api = Api(settings.kubeconfig, settings.context, calls)
+        self._watched_nodes = Watched[Node](
+            self._api, "/api/v1/nodes", lambda shown: node_of(shown, settings), self._work.set
+        )
+        self._watched_pods = Watched[Pod](self._api, "/api/v1/pods", pod_of, self._work.set)
+        self._nodes: Mapping[str, Node] = {}
+        self._seen = (-1, -1)
+        self._applied: dict[str, tuple[dict[str, str], float]] = {}  # by node: what, and when (monotonic)
+        self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gavel-kubernetes")
+        self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
+        self._apply_note = ""
+
+    def run(self) -> None:
+        """Serve until it is closed; what fails is tried again."""
+        self._watched_nodes.start()
+        self._watched_pods.start()
+        super().run()
+        self._watched_nodes.close()
+        self._watched_pods.close()
+        self._pool.shutdown(wait=False)
+
+    def _listed(self) -> Iterable[tuple[ListedNode, bool]]:
+        return [(node.listed, node.is_silent) for node in self._nodes.values()]
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        problem = self._watched_nodes.problem or self._watched_pods.problem
+        if not (self._watched_nodes.has_listed and self._watched_pods.has_listed):
+            raise BackendUnavailable(problem or self.problem)
+        self._look()
+        self.has_listed = True
+        if self.is_overtaken():
+            return
+        if problem:
+            raise BackendUnavailable(problem)
+        self._tidy()
+        self._apply()
+        self._reserve()
+
+    def _look(self) -> None:
+        """Take what the watches have brought since the last look."""
+        if not self.has_listed:
+            self._adopt(self.folder.glob("allocations/*"))
+        seen = (self._watched_nodes.count, self._watched_pods.count)
+        if seen != self._seen:
+            pods = self._watched_pods.objects()
+            with self.lock:
+                self._nodes = self._watched_nodes.objects()
+                self._of_ours(pods.values())
+            has_any = any(node.listed.slots for node in self._nodes.values())
+            self.notes = (*(() if has_any else (self._lacks_accelerators(),)), *filter(None, (self._apply_note,)))
+            self._seen = seen
+        with self.lock:
+            for each in self.allocations.values():
+                each.take(each.pods)
+        self._count_others()
+
+    def _of_ours(self, pods: Iterable[Pod]) -> None:
+        by_allocation: dict[str, dict[str, Pod]] = {}
+        for pod in pods:
+            if pod.allocation and pod.namespace == self._settings.namespace:
+                by_allocation.setdefault(pod.allocation, {})[pod.name] = pod
+        for name, each in self.allocations.items():
+            each.take(by_allocation.get(name, {}))
+
+    def _lacks_accelerators(self) -> str:
+        names = ", ".join(self._settings.resources[:3])
+        lacking = f"no node of Kubernetes has an accelerator ({names} ..)"
+        return f"{lacking}: install the vendor's device plugin, or set resources of the section kubernetes"
+
+    def _count_others(self) -> None:
+        """Work out what pods hold that are none of ours."""
+        foreign = [pod for pod in self._watched_pods.objects().values() if not self._is_ours(pod)]
+        self._take_others(taken_of(foreign, self._settings.resources))
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.allocation in self.allocations and pod.namespace == self._settings.namespace
+
+    # --- extended resources -----------------------------------------------------------------------------------------
+
+    def _apply(self) -> None:
+        """Apply the full set of each node whose set is not what is wanted, all at once.
+
+        A node that is made again comes back empty, and a kubelet may set amounts to zero: then it is applied again.
+        """
+        with self.lock:
+            wanted, is_whole = wanted_on_nodes(self._wanted.values()), self._is_whole
+        now_s, due = time.monotonic(), dict[str, dict[str, str]]()
+        for name, node in self._nodes.items():
+            own = wanted.get(name, {}) if is_whole else {**node.own, **wanted.get(name, {})}
+            before, at_s = self._applied.get(name, ({}, 0.0))
+            if own != dict(node.own) and (own != before or now_s - at_s > APPLY_AGAIN_S):
+                due[name] = own
+        for name, own in due.items():
+            self._applied[name] = (own, now_s)
+        self._apply_note = ""
+        for problem in self._all(lambda name: apply_set(self._api, name, due[name], MANAGER), due):
+            self._apply_note = f"Kubernetes refuses extended resources on a node: {problem}"
+        self._applied = {name: each for name, each in self._applied.items() if name in self._nodes}
+
+    def _all(self, call: Callable[[str], object], names: Iterable[str]) -> list[Exception]:
+        """Do the calls, several at a time; return what was refused. Raises BackendUnavailable once all are done."""
+        refused: list[Exception] = []
+        unavailable: list[BackendUnavailable] = []
+        for done in [self._pool.submit(call, name) for name in names]:
+            problem = done.exception()
+            if isinstance(problem, Refused | InvalidResource):
+                refused.append(problem)
+            elif isinstance(problem, BackendUnavailable):
+                unavailable.append(problem)
+            elif problem is not None:
+                raise problem
+        if unavailable:
+            raise unavailable[0]
+        return refused
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def _submit(self, group: Group, epoch: int) -> None:
+        if any(node not in self._nodes for node, _, _ in group.bundles):
+            return  # the node has gone
+        made = PodAllocation.make(self.folder / "allocations", group, epoch)
+        pods = {
+            str(pod["metadata"]["name"]): pod
+            for pod in pods_for(group, str(made.folder), names_of_gang(group), self._settings)
+        }
+        made.created = set(pods)
+        with self.lock:
+            self.allocations[made.folder.name] = made
+        self._create(made, pods)
+
+    def _create(self, made: PodAllocation, pods: Mapping[str, Object]) -> None:
+        """Create all the pods of a gang; if one is refused, none stays."""
+        try:
+            refused = self._all(lambda name: self._api.create(self._pods_path, pods[name]), pods)
+        except BackendUnavailable:
+            made.leave()
+            raise
+        if refused:
+            text = str(refused[0])
+            hint = next((hint for words, hint in HINTS.items() if words in text), "")
+            self._refuse(made.name, f"Kubernetes refuses a pod: {text}{hint}")
+            made.leave()
+
+    def _give_up_if_late(self, each: PodAllocation) -> None:
+        """Let go of pods that are not all bound, or whose agents have not all spoken, in time."""
+        now_s, settings = time.monotonic(), self._settings
+        failed = each.gone or each.problem
+        if not failed and each.refused and not each.is_ready:
+            self._refuse(each.name, f"a pod cannot start: {each.refused}")
+            each.leave()
+            return
+        if not failed and not each.is_bound and now_s - each.made_s > settings.bind_limit_s:
+            why = each.waits_for or "no answer"
+            failed = f"its pods were not bound within {settings.bind_limit_s:g} s (Kubernetes: {why})"
+        elif not failed and each.bound_s is not None and not each.is_ready:
+            is_late = now_s - each.bound_s > settings.start_limit_s
+            failed = f"a pod did not start within {settings.start_limit_s:g} s: {each.waits_for}" if is_late else ""
+        if failed and not each.has_launched:
+            self._give_up(each, failed)
+
+    def _reason(self, each: PodAllocation) -> str:
+        return f"Kubernetes says {each.waits_for}" if each.waits_for else ""
+
+    def _end(self, leaving: list[PodAllocation]) -> None:
+        """Delete pods that have not started, have ended, or do not end by themselves."""
+        graces: dict[str, int | None] = {}
+        for each in leaving:
+            assert each.leaving_s is not None, "only an allocation that leaves is ended"
+            is_late = time.monotonic() - each.leaving_s > LEAVE_S
+            for name, pod in [*each.pods.items()]:
+                is_lost = is_late and self._is_lost(pod.node)
+                if name in each.deleted and not is_lost:
+                    continue
+                if is_late or not pod.node or pod.has_ended or not each.is_ready:
+                    graces[name] = 0 if is_lost or not pod.node else None
+                    each.deleted.add(name)
+            if is_late and each.unseen:
+                graces |= dict.fromkeys(each.unseen)
+                each.deleted |= each.unseen
+        self._all(lambda name: self._api.delete(f"{self._pods_path}/{name}", grace_s=graces[name]), graces)
+
+    def _is_lost(self, node: str) -> bool:
+        """Return True if nobody there can say that a pod has ended."""
+        return bool(node) and (node not in self._nodes or self._nodes[node].is_silent)

@@ -1,0 +1,59 @@
+"""Where the cluster is, and what our pods ask of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gavel.backends.nodes.protocol import NodeSettings
+
+DOMAIN = "gavel.internal"
+GANG_DOMAIN = f"gang.{DOMAIN}"
+"""Extended resources of gangs are `gang.gavel.internal/JOB.GENERATION`, with a number added where pods differ."""
+
+MANAGER = "gavel"
+ALLOCATION = f"{DOMAIN}/allocation"
+"""Label of our pods: the name of the folder of their allocation."""
+
+RESOURCES = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "google.com/tpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "aws.amazon.com/neuroncore",
+    "huawei.com/Ascend910",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings(NodeSettings):
+    """Where the cluster is, and what pods ask of it.
+
+    `kubeconfig`, `context`: "" is what kubectl would use, or the service's own pod. `folder`: seen by the service and
+    by every pod under this path, where they mount `shared_volume` (a volume source of Kubernetes); `node_volume` is
+    mounted at `node_folder`. `image`: of pods whose jobs have none; it has Gavel, and gives it to pods of other images.
+    "": Gavel is in every image already, as `python`. `resources`: extended resources that are accelerators, besides
+    NVIDIA's MIG devices. `volumes` and `mounts` are added to each pod, `pod` is merged into its specification.
+    `start_limit_s`: seconds from the binding of pods until all their agents have spoken; `bind_limit_s`: until all
+    pods are bound.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = "default"
+    folder: str = "/gavel"
+    lease_grace_s: float = 5.0
+    image: str = ""
+    python: str = "python3"
+    resources: tuple[str, ...] = RESOURCES
+    shared_volume: Mapping[str, Any] = field(default_factory=lambda: {"persistentVolumeClaim": {"claimName": "gavel"}})
+    node_volume: Mapping[str, Any] = field(default_factory=lambda: {"emptyDir": {}})
+    volumes: tuple[Mapping[str, Any], ...] = ()
+    mounts: tuple[Mapping[str, Any], ...] = ()
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    pull_secrets: tuple[str, ...] = ()
+    service_account: str = "default"
+    bind_limit_s: float = 30.0
+    start_limit_s: float = 600.0

@@ -1,0 +1,153 @@
+"""One gang's allocation as the service knows it: its folder, and the files by which it speaks with its agents."""
+
+import secrets
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from gavel.backends import machine
+from gavel.backends.nodes.letters import Letter, PostBox, Reply
+from gavel.backends.nodes.protocol import Group, Order
+
+RECORD = "allocation.json"
+LATE_S = 10.0  # seconds without a sign of life of an agent
+
+
+@dataclass(slots=True)
+class Seat:
+    """One agent: the last letter to it, and the newest reply. `is_told`: that reply was handed on already."""
+
+    box: PostBox
+    letter: Letter
+    reply: Reply | None = None
+    heard_s: float = 0.0  # monotonic, of the last change of its reply
+    is_told: bool = False
+
+    def write(self, order: Order, *, leaves: bool = False) -> None:
+        """Give the agent this order, unless it is the one that it has. Raises OSError."""
+        if order == self.letter.order and leaves == self.letter.leaves:
+            self.is_told = False
+            return
+        self.letter = Letter(number=self.letter.number + 1, order=order, leaves=leaves)
+        self.is_told = False
+        self.box.send(self.letter)
+
+    def look(self) -> None:
+        """Read the newest reply."""
+        reply = self.box.reply()
+        if reply is not None and (self.reply is None or reply != self.reply):
+            self.reply, self.heard_s = reply, time.monotonic()
+
+    @property
+    def is_late(self) -> bool:
+        """Return True if it gives no sign of life."""
+        return time.monotonic() - self.heard_s > LATE_S
+
+    @property
+    def has_answered(self) -> bool:
+        """Return True once the reply is to the last letter."""
+        return self.reply is not None and self.reply.answer is not None and self.reply.number == self.letter.number
+
+
+@dataclass(slots=True, kw_only=True)
+class Allocation:
+    """What a cluster has given one gang, an agent on each of its nodes. What the cluster calls it, a backend adds."""
+
+    name: str
+    folder: Path
+    bundles: tuple[tuple[str, str, int], ...]
+    seats: dict[str, Seat]
+    end_boottime_s: float | None = None  # when the cluster ends it, in our boottime
+    has_launched: bool = False
+    gone: str = ""  # why the cluster has ended it; "": it has not
+    leaving_s: float | None = None  # monotonic, since when it is unwanted
+    made_s: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def make(cls, parent: Path, group: Group, epoch: int) -> Self:
+        """Return a new one, its files written. Raises OSError."""
+        _, job_id, generation = group.name.split("/")
+        folder = parent / f"{job_id}.{generation}.{secrets.token_hex(4)}"
+        folder.mkdir(mode=0o700, parents=True)
+        first = Letter(number=1, order=Order(epoch=epoch))
+        seats = {}
+        for node, _, _ in group.bundles:
+            seats[node] = Seat(PostBox(folder / node), first)
+            seats[node].box.make(first)
+        machine.write_json(str(folder / RECORD), {"name": group.name, "bundles": group.bundles})
+        return cls(name=group.name, folder=folder, bundles=group.bundles, seats=seats)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self | None:
+        """Return the one that an earlier service made there; None if its files are not whole."""
+        try:
+            record = machine.read_object(folder / RECORD) or {}
+            bundles = tuple((str(node), str(resource), int(units)) for node, resource, units in record["bundles"])
+            name = str(record["name"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        seats = {}
+        for node, _, _ in bundles:
+            box = PostBox(folder / node)
+            letter = box.letter()
+            if letter is None:
+                return None
+            seats[node] = Seat(box, letter)
+            seats[node].look()
+        made = cls(name=name, folder=folder, bundles=bundles, seats=seats)
+        made.has_launched = any(seat.letter.number > 1 for seat in seats.values())
+        return made
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True once every agent has spoken."""
+        if self.gone:
+            return False
+        for seat in self.seats.values():
+            if seat.reply is None:
+                seat.look()
+        return all(seat.reply is not None and seat.reply.answer is not None for seat in self.seats.values())
+
+    @property
+    def problem(self) -> str:
+        """Return why an agent cannot work; "" if all can, as far as is known."""
+        return next((seat.reply.problem for seat in self.seats.values() if seat.reply and seat.reply.problem), "")
+
+    @property
+    def is_held(self) -> bool:
+        """Return True if the cluster counts its resources as used."""
+        raise NotImplementedError
+
+    @property
+    def is_preempted(self) -> bool:
+        """Return True if it has gone by the will of the cluster and not by a failure."""
+        raise NotImplementedError
+
+    @property
+    def is_over(self) -> bool:
+        """Return True once it is unwanted and nothing of it is left in the cluster."""
+        raise NotImplementedError
+
+    def address_on(self, node: str) -> str:
+        """Return where its ranks on the node are reached from the other nodes; "": at the node's own address."""
+        return ""
+
+    def leave(self) -> None:
+        """Ask its agents to end everything and free their nodes. Raises OSError."""
+        self.leaving_s = time.monotonic()
+        for seat in self.seats.values():
+            epoch = seat.letter.order.epoch
+            seat.write(Order(epoch=epoch), leaves=True)
+
+    def serves(self, group: str) -> bool:
+        """Return True if it was made for the group, or a gang of that name runs in it: its partner has ended."""
+        if self.name == group:
+            return True
+        answers = [seat.reply.answer for seat in self.seats.values() if seat.reply is not None and seat.reply.answer]
+        return any(f"gavel/{seen.key[0]}/{seen.key[1]}" == group for answer in answers for seen in answer.shards)
+
+    def remove(self) -> None:
+        """Delete its folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,350 @@
+"""What plays the API server and the scheduler where there are none: as much of them as the backend uses.
+
+Its answers are pinned to a transcript of the real ones (test_transcript.py): what is not in there, it does not promise.
+"""
+
+import copy
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from gavel.backends.kubernetes.quantities import number_of
+
+Object = dict[str, Any]
+OPERATOR, NOBODY = "operator", "nobody"
+PLURALS = {"Node": "nodes", "Pod": "pods"}
+BY_TYPE = {"conditions", "addresses"}  # lists that a strategic merge merges by their type
+WATCH_LIMIT_S = 30.0
+
+
+class Failure(Exception):
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.reason = code, reason
+
+
+class Store:
+    """The objects, their versions, and what has happened to them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self.objects: dict[str, dict[str, Object]] = {"nodes": {}, "pods": {}}
+        self.events: list[tuple[int, str, str, Object]] = []
+        self.version = 1
+        self.applied: dict[tuple[str, str], set[str]] = {}  # (node, manager) -> names
+
+    def changed(self, plural: str, event: str, key: str, shown: Object) -> Object:
+        self.version += 1
+        shown["metadata"]["resourceVersion"] = str(self.version)
+        if event == "DELETED":
+            self.objects[plural].pop(key, None)
+        else:
+            self.objects[plural][key] = shown
+        self.events.append((self.version, plural, event, copy.deepcopy(shown)))
+        self.lock.notify_all()
+        return copy.deepcopy(shown)
+
+    def found(self, plural: str, key: str) -> Object:
+        if key not in self.objects[plural]:
+            raise Failure(404, "NotFound", f'{plural} "{key.rsplit("/", 1)[-1]}" not found')
+        return copy.deepcopy(self.objects[plural][key])
+
+    def create(self, plural: str, key: str, body: Object) -> Object:
+        if key in self.objects[plural]:
+            raise Failure(409, "AlreadyExists", f'{plural} "{body["metadata"]["name"]}" already exists')
+        made = copy.deepcopy(body)
+        made["metadata"] |= {"uid": str(uuid.uuid4()), "creationTimestamp": "2020-01-01T00:00:00Z"}
+        if plural == "pods":
+            made["metadata"]["namespace"] = key.split("/", maxsplit=1)[0]
+            made["status"] = {"phase": "Pending"}
+            _check_pod(made)
+        return self.changed(plural, "ADDED", key, made)
+
+    def delete(self, plural: str, key: str, grace_s: int | None) -> Object:
+        shown = self.found(plural, key)
+        has_ended = shown.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if plural == "pods" and shown["spec"].get("nodeName") and not has_ended and grace_s != 0:
+            wanted_s = grace_s if grace_s is not None else shown["spec"].get("terminationGracePeriodSeconds", 30)
+            shown["metadata"] |= {
+                "deletionTimestamp": "2020-01-01T00:00:00Z",
+                "deletionGracePeriodSeconds": wanted_s,
+            }
+            return self.changed(plural, "MODIFIED", key, shown)
+        if plural == "nodes":
+            self.applied = {place: names for place, names in self.applied.items() if place[0] != key}
+        return self.changed(plural, "DELETED", key, shown)
+
+    def merge(self, plural: str, key: str, body: Object, part: str) -> Object:
+        shown = self.found(plural, key)
+        before = copy.deepcopy(shown)
+        _merge(shown, {part: body[part]} if part in body else body)
+        return shown if shown == before else self.changed(plural, "MODIFIED", key, shown)
+
+    def patch(self, plural: str, key: str, operations: list[Object]) -> Object:
+        shown = self.found(plural, key)
+        for each in operations:
+            *way, last = (step.replace("~1", "/").replace("~0", "~") for step in each["path"].split("/")[1:])
+            place = shown
+            for step in way:
+                place = place[step]
+            if each["op"] == "test" and place.get(last) != each["value"]:
+                raise Failure(422, "Invalid", "the server rejected our request due to an error in our request")
+            if each["op"] in ("add", "replace"):
+                place[last] = each["value"]
+            elif each["op"] == "remove":
+                del place[last]
+        return self.changed(plural, "MODIFIED", key, shown)
+
+    def apply(self, key: str, body: Object, manager: str) -> Object:
+        shown = self.found("nodes", key)
+        version = body["metadata"].get("resourceVersion")
+        if version and version != shown["metadata"]["resourceVersion"]:
+            text = "the object has been modified; please apply your changes to the latest version and try again"
+            raise Failure(409, "Conflict", f'Operation cannot be fulfilled on nodes "{key}": {text}')
+        before, wanted = copy.deepcopy(shown), body.get("status", {}).get("capacity", {})
+        for name, amount in wanted.items():
+            if number_of(amount) % 1:
+                raise Failure(422, "Invalid", f'Node "{key}" is invalid: status.capacity.{name}: must be an integer')
+        for part in ("capacity", "allocatable"):
+            there = shown["status"].setdefault(part, {})
+            for name in self.applied.get((key, manager), set()) - wanted.keys():
+                there.pop(name, None)
+            there |= wanted
+        self.applied[key, manager] = set(wanted)
+        return shown if shown == before else self.changed("nodes", "MODIFIED", key, shown)
+
+    # --- the scheduler ---
+
+    def schedule(self) -> None:
+        for key, pod in [*self.objects["pods"].items()]:
+            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
+                self._place(key, copy.deepcopy(pod))
+
+    def _place(self, key: str, pod: Object) -> None:
+        needs, lacking = _needs(pod), set[str]()
+        for name, node in self.objects["nodes"].items():
+            short = {each for each, amount in needs.items() if self._free(name, node, each) < amount}
+            short |= {"unschedulable"} if node.get("spec", {}).get("unschedulable") else set()
+            if not short:
+                pod["spec"]["nodeName"] = name
+                pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+                self.changed("pods", "MODIFIED", key, pod)
+                return
+            lacking |= short
+        short = ", ".join(f"1 Insufficient {each}" for each in sorted(lacking))
+        text = f"0/{len(self.objects['nodes'])} nodes are available: {short}."
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": text}
+        if pod["status"].get("conditions") != [condition]:
+            pod["status"]["conditions"] = [condition]
+            self.changed("pods", "MODIFIED", key, pod)
+
+    def _free(self, name: str, node: Object, resource: str) -> float:
+        used = sum(
+            _needs(pod).get(resource, 0.0)
+            for pod in self.objects["pods"].values()
+            if pod["spec"].get("nodeName") == name and pod["status"].get("phase") not in ("Succeeded", "Failed")
+        )
+        return number_of(node.get("status", {}).get("allocatable", {}).get(resource, "0")) - used
+
+
+def _needs(pod: Object) -> dict[str, float]:
+    needs: dict[str, float] = {}
+    for container in pod["spec"]["containers"]:
+        for name, amount in container.get("resources", {}).get("requests", {}).items():
+            needs[name] = needs.get(name, 0.0) + number_of(amount)
+    return needs
+
+
+def _check_pod(pod: Object) -> None:
+    for index, container in enumerate(pod["spec"]["containers"]):
+        for name, amount in container.get("resources", {}).get("requests", {}).items():
+            if "/" in name and number_of(amount) % 1:
+                where = f"spec.containers[{index}].resources.requests[{name}]"
+                problem = f'{where}: Invalid value: "{amount}": must be an integer'
+                raise Failure(422, "Invalid", f'Pod "{pod["metadata"]["name"]}" is invalid: {problem}')
+
+
+def _merge(into: Object, body: Object) -> None:
+    for name, value in body.items():
+        if value is None:
+            into.pop(name, None)
+        elif isinstance(value, dict) and isinstance(into.get(name), dict):
+            _merge(into[name], value)
+        elif name in BY_TYPE:
+            merged = {each["type"]: each for each in into.get(name) or ()}
+            for each in value:
+                merged[each["type"]] = {**merged.get(each["type"], {}), **each}
+            into[name] = [*merged.values()]
+        else:
+            into[name] = value
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    store: Store
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._serve(self._get)
+
+    def do_POST(self) -> None:
+        self._serve(self._post)
+
+    def do_DELETE(self) -> None:
+        self._serve(self._delete)
+
+    def do_PATCH(self) -> None:
+        self._serve(self._patch)
+
+    def _serve(self, act: Any) -> None:
+        url = urlsplit(self.path)
+        self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        length = int(self.headers.get("Content-Length") or 0)
+        self.body = json.loads(self.rfile.read(length)) if length else {}
+        steps = url.path.split("/")[3:]
+        try:
+            self.namespace = steps[1] if steps[0] == "namespaces" else ""
+            steps = steps[2:] if len(steps) > 2 and self.namespace else steps
+            self.plural, name, self.part = [*steps, "", ""][:3]
+            self.key = f"{self.namespace}/{name}" if self.namespace else name
+            self._check_user(url.path)
+            act(name)
+        except Failure as failure:
+            self._fail(failure)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def _check_user(self, path: str) -> None:
+        user = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if user == OPERATOR:
+            return
+        if user != NOBODY:
+            raise Failure(401, "Unauthorized", "Unauthorized")
+        name = self.key.rsplit("/", 1)[-1]
+        verbs = {"GET": "watch" if "watch" in self.query else "get" if name else "list", "POST": "create"}
+        verb = {**verbs, "PATCH": "patch", "DELETE": "delete"}[self.command]
+        resource = f"{self.plural}/{self.part}" if self.part else self.plural
+        named = f'{self.plural} "{name}"' if name else self.plural
+        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
+        said = f'cannot {verb} resource "{resource}" in API group "" {where}'
+        raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {said}')
+
+    def _get(self, name: str) -> None:
+        if self.plural == "namespaces":
+            self._answer(200, {"kind": "Namespace", "metadata": {"name": name}})
+        elif self.query.get("watch"):
+            self._watch(int(self.query["resourceVersion"]))
+        else:
+            with self.store.lock:
+                if name:
+                    self._answer(200, self.store.found(self.plural, self.key))
+                    return
+                items = [
+                    each for key, each in self.store.objects[self.plural].items() if key.startswith(self.namespace)
+                ]
+                listed = {"kind": "List", "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
+                self._answer(200, listed)
+
+    def _post(self, _: str) -> None:
+        with self.store.lock:
+            name = self.body["metadata"]["name"]
+            key = f"{self.namespace}/{name}" if self.namespace else name
+            self._answer(201, self.store.create(self.plural, key, self.body))
+
+    def _delete(self, _: str) -> None:
+        with self.store.lock:
+            self._answer(200, self.store.delete(self.plural, self.key, self.body.get("gracePeriodSeconds")))
+
+    def _patch(self, _: str) -> None:
+        kind = self.headers["Content-Type"]
+        with self.store.lock:
+            if "apply" in kind:
+                self._answer(200, self.store.apply(self.key, self.body, self.query["fieldManager"]))
+            elif "json-patch" in kind:
+                self._answer(200, self.store.patch(self.plural, self.key, self.body))
+            else:
+                self._answer(200, self.store.merge(self.plural, self.key, self.body, self.part or "spec"))
+
+    def _watch(self, since: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        ends_at_s = time.monotonic() + WATCH_LIMIT_S
+        while time.monotonic() < ends_at_s and not getattr(self.server, "is_over", False):
+            with self.store.lock:
+                new = [each for each in self.store.events if each[0] > since and each[1] == self.plural]
+                if not new:
+                    self.store.lock.wait(0.2)
+                    continue
+            for version, _, event, shown in new:
+                self._chunk(json.dumps({"type": event, "object": shown}).encode() + b"\n")
+                since = version
+        self._chunk(b"")
+
+    def _chunk(self, content: bytes) -> None:
+        self.wfile.write(f"{len(content):x}\r\n".encode() + content + b"\r\n")
+        self.wfile.flush()
+
+    def _fail(self, failure: Failure) -> None:
+        body = {"kind": "Status", "code": failure.code, "reason": failure.reason, "message": str(failure)}
+        self._answer(failure.code, body)
+
+    def _answer(self, code: int, body: Object) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    is_over = False
+
+
+@contextmanager
+def a_stand_in(folder: Path) -> Iterator[Path]:
+    """The stand-in serves on a port of its own; this is its kubeconfig, with a context for each user."""
+    store = Store()
+    server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"store": store}))
+    ends = threading.Event()
+
+    def schedule() -> None:
+        while not ends.wait(0.01):
+            with store.lock:
+                store.schedule()
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (server.serve_forever, schedule)]
+    for thread in threads:
+        thread.start()
+    users = (OPERATOR, NOBODY, "stranger")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}],
+        "users": [{"name": name, "user": {"token": name}} for name in users],
+        "contexts": [{"name": name, "context": {"cluster": "here", "user": name}} for name in users],
+        "current-context": OPERATOR,
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    try:
+        yield path
+    finally:
+        server.is_over = True
+        ends.set()
+        server.shutdown()
+        server.server_close()
+        for thread in threads:
+            thread.join()

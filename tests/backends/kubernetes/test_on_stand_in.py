@@ -1,0 +1,31 @@
+"""The backend on what plays the API server, wherever there is none: a part of the conformance suite, and bad input."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gavel.backends.conformance import CHECKS, Check
+from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on
+from tests.backends.kubernetes.stand_in import a_stand_in
+
+CHOSEN = {
+    "a_gang_starts_when_its_resource_is_there",
+    "a_gang_may_span_nodes",
+    "a_new_service_adopts_what_runs_and_doubles_nothing",
+    "a_lost_node_takes_its_gangs_and_names_along_and_no_others",
+}
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> Iterator[KubernetesHarness]:
+    with a_stand_in(tmp_path) as kubeconfig, a_service_on(kubeconfig, tmp_path / "own") as made:
+        yield made
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "check", [each for each in CHECKS if each.__name__ in CHOSEN], ids=lambda check: check.__name__
+)
+def test_it_conforms(check: Check, played: KubernetesHarness) -> None:
+    check(played)
