@@ -15,6 +15,7 @@ from gavel.errors import BackendUnavailable, InvalidRequest
 
 LIMIT_S = 10.0  # seconds for a call
 WATCH_S = 300  # seconds after which a watch is asked for anew, from where it was
+CONNECTIONS_MAX = 32
 SILENT_S = 400.0  # seconds without a byte after which a watch counts as broken
 APPLY = "application/apply-patch+yaml"
 
@@ -114,14 +115,16 @@ class Api:
 
 
 def _client(kubeconfig: str, context: str) -> client.ApiClient:
+    own = client.Configuration()
+    own.retries, own.connection_pool_maxsize = 0, CONNECTIONS_MAX
     try:
         if not kubeconfig and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config()  # type: ignore[no-untyped-call]
-            return client.ApiClient()
-        made: client.ApiClient = config.new_client_from_config(  # type: ignore[no-untyped-call]
-            config_file=kubeconfig or None, context=context or None
-        )
-        return made
+            config.load_incluster_config(client_configuration=own)  # type: ignore[no-untyped-call]
+        else:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig or None, context=context or None, client_configuration=own
+            )
+        return client.ApiClient(own)
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as problem:
         text = f"no Kubernetes cluster to run on: {_short(problem)}"
         raise InvalidRequest("backend", f"{text}; set kubeconfig and context of the section kubernetes") from None
@@ -142,10 +145,10 @@ def _refusal(status: int, body: bytes) -> Exception:
 
 def _rule(message: str) -> str:
     """Return the rule that grants what a message says is forbidden; "" if it is about something else."""
-    found = re.search(r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(.*)', message)
-    if found is None:
+    match = re.search(r'cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(.*)', message)
+    if match is None:
         return ""
-    verb, resource, group, where = found.groups()
+    verb, resource, group, where = match.groups()
     kind = "Role" if "in the namespace" in where else "ClusterRole"
     return f'; grant it by a {kind} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]'
 

@@ -74,7 +74,7 @@ class ControlPlane:
         """Start it and wait until it answers. Raises BackendUnavailable."""
         if missing := missing_programs():
             raise BackendUnavailable(f"no control plane of Kubernetes to start: {missing}")
-        self._etcd_port, self._etcd_peer, self._port, self._scheduler_port = _free_ports(4)
+        self._etcd_port, self._etcd_peer, self._port, self._scheduler_port, self._health_port = _free_ports(5)
         self._write()
         try:
             self._start_etcd()
@@ -129,9 +129,9 @@ class ControlPlane:
             f"--config={self.folder}/scheduler.json",
             f"--secure-port={self._scheduler_port}",
             "--bind-address=127.0.0.1",
-            "--port=0",
             f"--cert-dir={self.folder}/scheduler",
         )
+        self._await(lambda: _is_open(self._scheduler_port), "the scheduler does not listen")
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._etcd_peer))
@@ -180,6 +180,8 @@ class ControlPlane:
             "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
             "kind": "KubeSchedulerConfiguration",
             "leaderElection": {"leaderElect": False},
+            "healthzBindAddress": f"127.0.0.1:{self._health_port}",
+            "metricsBindAddress": f"127.0.0.1:{self._health_port}",
             "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 2000},
             "podInitialBackoffSeconds": 1,
             "podMaxBackoffSeconds": 1,

@@ -29,6 +29,7 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 LOOK_EVERY_S = 0.05
 MISSING_IMAGE = "missing"
+RUNNING, COMPLETED = (word.capitalize() for word in ("running", "completed"))  # words of Kubernetes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +144,13 @@ class LocalKubelets:
                 self._delete(pod)
         elif running is None:
             self._running[names["uid"]] = self._started(pod, node)
-        elif running.poll() != running.told:
-            running.told = running.poll()
+        elif running.poll() != running.reported:
+            running.reported = running.poll()
             self._tell(pod, running.status())
 
     def _started(self, pod: Object, node: str) -> "RunningPod":
         running = RunningPod(pod, node, self._folder / pod["metadata"]["uid"])
-        running.told = running.poll()
+        running.reported = running.poll()
         self._tell(pod, running.status())
         return running
 
@@ -160,13 +161,13 @@ class LocalKubelets:
 
 
 class RunningPod:
-    """A pod's processes. `told`: what the API server was told of it last: its exit code, or None while it runs."""
+    """A pod's processes. `reported`: what the API server has heard of it last: its exit code, or None while it runs."""
 
     def __init__(self, pod: Object, node: str, folder: Path) -> None:
         self.node, self._folder = node, folder
         self._spec = pod["spec"]
         self._asked_s: float | None = None
-        self.told: int | None = None
+        self.reported: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._has_image = not any(MISSING_IMAGE in each["image"] for each in self._spec["containers"])
@@ -181,14 +182,14 @@ class RunningPod:
         """Return its state as a kubelet tells it."""
         name, code = self._spec["containers"][0]["name"], self.poll()
         state: dict[str, Any] = {"running": {}}
-        phase = "Running"
+        phase = RUNNING
         if not self._has_image:
             phase = "Pending"
             state = {"waiting": {"reason": "ErrImagePull", "message": "there is no such image"}}
         elif code is not None:
             phase = "Failed" if code else "Succeeded"
-            state = {"terminated": {"exitCode": code % 256, "reason": "Error" if code else "Completed"}}
-        shown = {"name": name, "image": "", "imageID": "", "ready": phase == "Running", "restartCount": 0}
+            state = {"terminated": {"exitCode": code % 256, "reason": "Error" if code else COMPLETED}}
+        shown = {"name": name, "image": "", "imageID": "", "ready": phase == RUNNING, "restartCount": 0}
         return {
             "phase": phase,
             "podIP": "127.0.0.1",

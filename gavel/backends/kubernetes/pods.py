@@ -64,7 +64,7 @@ def pod_of(shown: Object) -> Pod:
         (each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"), {}
     )
     unbound = "" if scheduled.get("status") == "True" else str(scheduled.get("message") or "")
-    said = ": ".join(filter(None, (str(waiting.get("reason") or ""), str(waiting.get("message") or ""))))
+    stated = ": ".join(filter(None, (str(waiting.get("reason") or ""), str(waiting.get("message") or ""))))
     code = f"exit code {ended['exitCode']}" if ended.get("exitCode") else ""
     return Pod(
         name=names["name"],
@@ -75,8 +75,8 @@ def pod_of(shown: Object) -> Pod:
         address=status.get("podIP") or "",
         is_leaving=bool(names.get("deletionTimestamp")),
         requests=_requests(spec),
-        waits_for=unbound or said,
-        problem=said if waiting.get("reason") in UNSTARTABLE else "",
+        waits_for=unbound or stated,
+        problem=stated if waiting.get("reason") in UNSTARTABLE else "",
         end=", ".join(filter(None, (status.get("reason"), status.get("message"), code))),
     )
 

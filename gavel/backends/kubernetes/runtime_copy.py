@@ -47,15 +47,15 @@ def _packages() -> Iterable[Path]:
     __import__(PROGRAM)
     loaded = {name.partition(".")[0] for name in sys.modules}
     distributions = packages_distributions()
-    found = {Path(each.__file__ or "").parent for each in (gavel, gavel_runtime)}
+    chosen = {Path(each.__file__ or "").parent for each in (gavel, gavel_runtime)}
     for name in _with_requirements(
         {*loaded, *LATER} & distributions.keys() - {"gavel", "gavel_runtime"}, distributions
     ):
         spec = find_spec(name)
         if spec is not None and spec.origin is not None:
             path = Path(spec.origin)
-            found.add(path.parent if path.name.startswith("__init__.") else path)
-    return sorted(found)
+            chosen.add(path.parent if path.name.startswith("__init__.") else path)
+    return sorted(chosen)
 
 
 def _with_requirements(names: set[str], distributions: Mapping[str, Sequence[str]]) -> set[str]:
@@ -64,15 +64,15 @@ def _with_requirements(names: set[str], distributions: Mapping[str, Sequence[str
     for package, owners in distributions.items():
         for owner in owners:
             provided.setdefault(_plain(owner), set()).add(package)
-    found, left = set[str](), [*names]
+    chosen, left = set[str](), [*names]
     while left:
         name = left.pop()
-        if name in found:
+        if name in chosen:
             continue
-        found.add(name)
+        chosen.add(name)
         for needed in (each for owner in distributions[name] for each in requires(owner) or () if "extra" not in each):
             left += provided.get(_plain(re.split(r"[^A-Za-z0-9._-]", needed)[0]), ())
-    return found
+    return chosen
 
 
 def _plain(distribution: str) -> str:

@@ -141,8 +141,8 @@ class Control(AllocationControl[SlurmAllocation]):
         return [job.job_id for job in live]
 
     def _reason(self, each: SlurmAllocation) -> str:
-        said = "; ".join({job.reason for job in each.jobs.values()} - {"", "None"})
-        return f"Slurm says {said}" if said else ""
+        reasons = "; ".join({job.reason for job in each.jobs.values()} - {"", "None"})
+        return f"Slurm says {reasons}" if reasons else ""
 
     def _submit(self, group: Group, epoch: int) -> None:
         if any(node not in self._nodes for node, _, _ in group.bundles):

@@ -1,5 +1,6 @@
 """A harness over a real control plane of Kubernetes: real scheduler, agents and processes; kubelets of ours."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -59,8 +60,14 @@ class KubernetesHarness(NodesHarness[KubernetesBackend]):
     def outputs(self) -> Outputs:
         return Outputs(self.state_dir / "outputs")
 
-    def open(self, **over: object) -> KubernetesBackend:
+    def open(self) -> KubernetesBackend:
         """A service's backend on this cluster, once it has met the nodes."""
+        backend = self.made()
+        eventually(lambda: self.has_workers(backend), self.limit_s)
+        return backend
+
+    def made(self, **over: object) -> KubernetesBackend:
+        """A service's backend on this cluster."""
         given = {
             "state_dir": self.state_dir,
             "kubernetes": kubernetes_settings(self.folder, self.kubeconfig, **self.settings),
@@ -71,9 +78,7 @@ class KubernetesHarness(NodesHarness[KubernetesBackend]):
                 secrets_of=SecretStore(self.state_dir).values, shown_folders=(f"{self.folder}:rw",)
             ),
         }
-        backend = KubernetesBackend(**{**given, **over})  # type: ignore[arg-type]
-        eventually(lambda: self.has_workers(backend), self.limit_s)
-        return backend
+        return KubernetesBackend(**{**given, **over})  # type: ignore[arg-type]
 
     def spread(self, nodes: int) -> None:
         """Other nodes, node i with the one worker `a-i`."""
@@ -122,8 +127,6 @@ def kubernetes_settings(folder: Path, kubeconfig: Path, **over: Any) -> Kubernet
     """Pods mount folders of this machine at their own paths."""
     for name in ("shared", "nodes"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    import sys
-
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
         "folder": str(folder / "shared"),

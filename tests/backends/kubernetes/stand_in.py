@@ -51,7 +51,7 @@ class Store:
         self.lock.notify_all()
         return copy.deepcopy(shown)
 
-    def found(self, plural: str, key: str) -> Object:
+    def shown(self, plural: str, key: str) -> Object:
         if key not in self.objects[plural]:
             raise Failure(404, "NotFound", f'{plural} "{key.rsplit("/", 1)[-1]}" not found')
         return copy.deepcopy(self.objects[plural][key])
@@ -68,7 +68,7 @@ class Store:
         return self.changed(plural, "ADDED", key, made)
 
     def delete(self, plural: str, key: str, grace_s: int | None) -> Object:
-        shown = self.found(plural, key)
+        shown = self.shown(plural, key)
         has_ended = shown.get("status", {}).get("phase") in ("Succeeded", "Failed")
         if plural == "pods" and shown["spec"].get("nodeName") and not has_ended and grace_s != 0:
             wanted_s = grace_s if grace_s is not None else shown["spec"].get("terminationGracePeriodSeconds", 30)
@@ -82,13 +82,13 @@ class Store:
         return self.changed(plural, "DELETED", key, shown)
 
     def merge(self, plural: str, key: str, body: Object, part: str) -> Object:
-        shown = self.found(plural, key)
+        shown = self.shown(plural, key)
         before = copy.deepcopy(shown)
         _merge(shown, {part: body[part]} if part in body else body)
         return shown if shown == before else self.changed(plural, "MODIFIED", key, shown)
 
     def patch(self, plural: str, key: str, operations: list[Object]) -> Object:
-        shown = self.found(plural, key)
+        shown = self.shown(plural, key)
         for each in operations:
             *way, last = (step.replace("~1", "/").replace("~0", "~") for step in each["path"].split("/")[1:])
             place = shown
@@ -103,7 +103,7 @@ class Store:
         return self.changed(plural, "MODIFIED", key, shown)
 
     def apply(self, key: str, body: Object, manager: str) -> Object:
-        shown = self.found("nodes", key)
+        shown = self.shown("nodes", key)
         version = body["metadata"].get("resourceVersion")
         if version and version != shown["metadata"]["resourceVersion"]:
             text = "the object has been modified; please apply your changes to the latest version and try again"
@@ -235,8 +235,8 @@ class Handler(BaseHTTPRequestHandler):
         resource = f"{self.plural}/{self.part}" if self.part else self.plural
         named = f'{self.plural} "{name}"' if name else self.plural
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        said = f'cannot {verb} resource "{resource}" in API group "" {where}'
-        raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {said}')
+        refusal = f'cannot {verb} resource "{resource}" in API group "" {where}'
+        raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {refusal}')
 
     def _get(self, name: str) -> None:
         if self.plural == "namespaces":
@@ -246,7 +246,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             with self.store.lock:
                 if name:
-                    self._answer(200, self.store.found(self.plural, self.key))
+                    self._answer(200, self.store.shown(self.plural, self.key))
                     return
                 items = [
                     each for key, each in self.store.objects[self.plural].items() if key.startswith(self.namespace)
