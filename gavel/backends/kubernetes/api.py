@@ -115,14 +115,15 @@ class Api:
 
 
 def _client(kubeconfig: str, context: str) -> client.ApiClient:
+    path = kubeconfig or os.environ.get("KUBECONFIG", "")  # the client reads the variable at its import only
     own = client.Configuration()
     own.retries, own.connection_pool_maxsize = 0, CONNECTIONS_MAX
     try:
-        if not kubeconfig and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
+        if not path and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=own)  # type: ignore[no-untyped-call]
         else:
             config.load_kube_config(  # type: ignore[no-untyped-call]
-                config_file=kubeconfig or None, context=context or None, client_configuration=own
+                config_file=path or None, context=context or None, client_configuration=own
             )
         return client.ApiClient(own)
     except (ConfigException, OSError, ValueError, KeyError, TypeError) as problem:
