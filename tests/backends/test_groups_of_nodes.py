@@ -1,5 +1,6 @@
 """What the layer of gangs on other machines and a transport tell each other of groups: no cluster is needed."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def running(each: NodesGang) -> NodesGang:
     each.state = GangState.RUNNING
     each.parts = {"n0": Part(node="n0", launch=None, lease_boottime_s=0.0, lease_node_boottime_s=0.0)}  # type: ignore[arg-type]
     return each
+
+
+def test_accelerators_that_a_node_gets_later_are_used_once_its_agent_has_answered(tmp_path: Path) -> None:
+    node = listed()
+    grown = replace(node, slots=(*node.slots, Slot(accelerator_type="a", resource="acc:a", index=len(node.slots))))
+    made = fleet(tmp_path, node)
+    made.take(Seen(nodes=(grown,), is_connected=True))
+    assert made.cluster.workers == ()
+    made.take(Seen(nodes=(grown,), answers={grown.node_id: answer()}, is_connected=True))
+    assert [worker.id for worker in made.cluster.workers] == ["a-0", "a-1", "a-2", "a-3"]
 
 
 def test_what_others_use_is_taken_from_idle_workers(tmp_path: Path) -> None:

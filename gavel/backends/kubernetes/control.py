@@ -11,7 +11,7 @@ from gavel.backends.kubernetes.allocation import PodAllocation
 from gavel.backends.kubernetes.api import Api, Object, Refused
 from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
 from gavel.backends.kubernetes.pods import Pod, pod_of, pods_for
-from gavel.backends.kubernetes.protocol import MANAGER, KubernetesSettings
+from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.resources import apply_set, names_of_gang, wanted_on_nodes
 from gavel.backends.kubernetes.watching import Watched
 from gavel.backends.nodes.allocation_control import AllocationControl
@@ -41,6 +41,8 @@ class Control(AllocationControl[PodAllocation]):
         self._watched_pods = Watched[Pod](self._api, "/api/v1/pods", pod_of, self._work.set)
         self._nodes: Mapping[str, Node] = {}
         self._seen = (-1, -1)
+        self._counted: tuple[int, frozenset[str]] = (-1, frozenset())
+        self._held_by_others: Mapping[str, Mapping[str, int]] = {}
         self._applied: dict[str, tuple[dict[str, str], float]] = {}  # by node: what, and when (monotonic)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gavel-kubernetes")
         self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
@@ -106,9 +108,12 @@ class Control(AllocationControl[PodAllocation]):
         return f"{lacking}: install the vendor's device plugin, or set resources of the section kubernetes"
 
     def _count_others(self) -> None:
-        """Work out what pods hold that are none of ours."""
-        foreign = [pod for pod in self._watched_pods.objects().values() if not self._is_ours(pod)]
-        self._take_others(taken_of(foreign, self._settings.resources))
+        """Work out what pods hold that are none of ours, anew only if something has changed."""
+        state = (self._watched_pods.count, frozenset(self.allocations))
+        if state != self._counted:
+            foreign = [pod for pod in self._watched_pods.objects().values() if not self._is_ours(pod)]
+            self._counted, self._held_by_others = state, taken_of(foreign, self._settings.resources)
+        self._take_others(self._held_by_others)
 
     def _is_ours(self, pod: Pod) -> bool:
         return pod.allocation in self.allocations and pod.namespace == self._settings.namespace
@@ -121,7 +126,7 @@ class Control(AllocationControl[PodAllocation]):
         A node that is made again comes back empty, and a kubelet may set amounts to zero: then it is applied again.
         """
         with self.lock:
-            wanted, is_whole = wanted_on_nodes(self._wanted.values()), self._is_whole
+            wanted, is_whole = wanted_on_nodes(self._wanted.values(), self._settings.domain), self._is_whole
         now_s, due = time.monotonic(), dict[str, dict[str, str]]()
         for name, node in self._nodes.items():
             own = wanted.get(name, {}) if is_whole else {**node.own, **wanted.get(name, {})}
@@ -131,7 +136,7 @@ class Control(AllocationControl[PodAllocation]):
         for name, own in due.items():
             self._applied[name] = (own, now_s)
         self._apply_note = ""
-        for problem in self._all(lambda name: apply_set(self._api, name, due[name], MANAGER), due):
+        for problem in self._all(lambda name: apply_set(self._api, name, due[name], self._settings.manager), due):
             self._apply_note = f"Kubernetes refuses extended resources on a node: {problem}"
         self._applied = {name: each for name, each in self._applied.items() if name in self._nodes}
 
@@ -159,7 +164,7 @@ class Control(AllocationControl[PodAllocation]):
         made = PodAllocation.make(self.folder / "allocations", group, epoch)
         pods = {
             str(pod["metadata"]["name"]): pod
-            for pod in pods_for(group, str(made.folder), names_of_gang(group), self._settings)
+            for pod in pods_for(group, str(made.folder), names_of_gang(group, self._settings.domain), self._settings)
         }
         made.created = set(pods)
         with self.lock:

@@ -35,9 +35,10 @@ class Node:
 
 
 def node_of(shown: Object, settings: KubernetesSettings) -> Node:
-    """Return a node with its accelerators."""
-    names, status = shown["metadata"], shown.get("status", {})
+    """Return a node with its accelerators; none of them are ours to use where the selector of our pods excludes it."""
+    names, status, own = shown["metadata"], shown.get("status", {}), f"{settings.domain}/"
     labels, units = names.get("labels") or {}, status.get("allocatable") or {}
+    is_chosen = all(labels.get(name) == value for name, value in settings.node_selector.items())
     ready: Object = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
     return Node(
         listed=ListedNode(
@@ -47,18 +48,13 @@ def node_of(shown: Object, settings: KubernetesSettings) -> Node:
             cpu_cores=int(number_of(units.get("cpu", "1"))),
             memory_bytes=int(number_of(units.get("memory", "0"))),
             region=next((labels[name] for name in REGIONS if labels.get(name)), "local"),
-            slots=tuple(_slots(units, labels, settings)),
+            slots=tuple(_slots(units, labels, settings)) if is_chosen else (),
             problem=_problem(shown.get("spec", {}), ready, settings),
             labels={name: str(value) for name, value in labels.items()},
         ),
-        own={name: str(amount) for name, amount in (status.get("capacity") or {}).items() if is_ours(name)},
+        own={name: str(amount) for name, amount in (status.get("capacity") or {}).items() if name.startswith(own)},
         is_silent=ready.get("status") != "True",
     )
-
-
-def is_ours(name: str) -> bool:
-    """Return True for the extended resource of a gang."""
-    return name.startswith(f"gang.{DOMAIN}/")
 
 
 def _address(status: Object) -> str:

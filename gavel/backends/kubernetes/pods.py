@@ -1,5 +1,6 @@
 """Pods: what of any pod matters here, and those that we make."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -126,6 +127,7 @@ def _pod(
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": KILL_S,
+        "securityContext": _user(),
         "serviceAccountName": settings.service_account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -147,6 +149,11 @@ def _pod(
         },
         "spec": spec,
     }
+
+
+def _user() -> Object:
+    """Return whom pods run as: the user of the service, since each has to read what the other writes."""
+    return {"runAsUser": os.getuid(), "runAsGroup": os.getgid(), "fsGroup": os.getgid()}
 
 
 def brings_runtime(group: Group, settings: KubernetesSettings) -> bool:

@@ -7,10 +7,6 @@ from typing import Any
 from gavel.backends.nodes.protocol import NodeSettings
 
 DOMAIN = "gavel.internal"
-GANG_DOMAIN = f"gang.{DOMAIN}"
-"""Extended resources of gangs are `gang.gavel.internal/JOB.GENERATION`, with a number added where pods differ."""
-
-MANAGER = "gavel"
 ALLOCATION = f"{DOMAIN}/allocation"
 """Label of our pods: the name of the folder of their allocation."""
 
@@ -57,3 +53,16 @@ class KubernetesSettings(NodeSettings):
     service_account: str = "default"
     bind_limit_s: float = 30.0
     start_limit_s: float = 600.0
+
+    @property
+    def domain(self) -> str:
+        """Return the domain of the gangs' extended resources, which are `DOMAIN/JOB.GENERATION`.
+
+        Each namespace has one of its own, so that several services can use the same nodes.
+        """
+        return f"{self.namespace}.gang.{DOMAIN}"
+
+    @property
+    def manager(self) -> str:
+        """Return the field manager under which they are applied."""
+        return f"gavel-{self.namespace}"

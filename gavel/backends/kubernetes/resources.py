@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from gavel.backends.kubernetes.api import Api, Object
 from gavel.backends.kubernetes.pods import needs_of
-from gavel.backends.kubernetes.protocol import DOMAIN, GANG_DOMAIN
+from gavel.backends.kubernetes.protocol import DOMAIN
 from gavel.backends.nodes.protocol import Group
 from gavel.ephemeral.names import CAPACITY_MAX, full_name, split_name
 from gavel.errors import InvalidResource
@@ -45,7 +45,7 @@ def ephemeral_name(extended: str) -> str:
     return f"{domain.removesuffix(OWNED)}/{name}" if domain.endswith(OWNED) else ""
 
 
-def names_of_gang(group: Group) -> dict[str, str]:
+def names_of_gang(group: Group, domain: str) -> dict[str, str]:
     """Return the extended resource that pins a pod to each node of the gang.
 
     It is the gang's one name, with a number where the pods need different things, so that each finds its own node.
@@ -59,17 +59,17 @@ def names_of_gang(group: Group) -> dict[str, str]:
         own = f"{hashlib.sha256(job_id.encode()).hexdigest()[:32]}.{generation}"
     numbered = enumerate(shapes.values())
     return {
-        node: check_extended(f"{GANG_DOMAIN}/{own}{f'.{number}' if number else ''}")
+        node: check_extended(f"{domain}/{own}{f'.{number}' if number else ''}")
         for number, nodes in numbered
         for node in nodes
     }
 
 
-def wanted_on_nodes(groups: Iterable[Group]) -> dict[str, dict[str, str]]:
+def wanted_on_nodes(groups: Iterable[Group], domain: str) -> dict[str, dict[str, str]]:
     """Return the full set of every node that has any gang: its extended resources and their amounts."""
     wanted: dict[str, dict[str, str]] = {}
     for group in groups:
-        for node, name in names_of_gang(group).items():
+        for node, name in names_of_gang(group, domain).items():
             wanted.setdefault(node, {})[name] = "1"
     return wanted
 

@@ -147,13 +147,13 @@ class Fleet:
             self.gone[name] = f"{self._cluster_name} lost node {name}"
         for name, node in by_name.items():
             view = self.nodes.get(name)
-            if view is None or view.node.node_id != node.node_id:
+            if view is None or view.node.node_id != node.node_id or view.node.slots != node.slots:
                 self._meet(node)
             else:
                 view.node = node
 
     def _meet(self, node: ListedNode) -> None:
-        """Take a new node, or one that returned with another id: its agent has to report everything anew."""
+        """Take a new node, or one with another id or other accelerators: its agent has to report everything anew."""
         workers = self._numbering.workers(node.name, node.slots) if node.slots else {}
         self.nodes[node.name] = NodeView(node=node, workers=workers, found_boottime_s=machine.boottime_s())
         self.place_of |= {worker: (node.name, slot) for worker, slot in workers.items()}

@@ -47,7 +47,7 @@ def workers(seen: Observation) -> list[str]:
     return [worker.id for worker in seen.cluster.workers]
 
 
-def extended(harness: KubernetesHarness, node: str, domain: str = "gang.gavel.internal") -> dict[str, str]:
+def extended(harness: KubernetesHarness, node: str, domain: str = "default.gang.gavel.internal") -> dict[str, str]:
     capacity = harness.node(node)["status"]["capacity"]
     return {name: amount for name, amount in capacity.items() if name.startswith(domain)}
 
@@ -71,10 +71,10 @@ def test_a_gang_is_pods_that_the_clusters_own_scheduler_binds(two_nodes: Kuberne
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["node-0", "node-1"]
     for pod in pods:
         (container,) = pod["spec"]["containers"]
-        assert container["resources"]["limits"] == {A: "1", "gang.gavel.internal/j1.1": "1"}
+        assert container["resources"]["limits"] == {A: "1", "default.gang.gavel.internal/j1.1": "1"}
         assert pod["spec"]["schedulerName"] == "default-scheduler"
         assert pod["spec"]["automountServiceAccountToken"] is False
-    assert extended(two_nodes, "node-0") == {"gang.gavel.internal/j1.1": "1"}
+    assert extended(two_nodes, "node-0") == {"default.gang.gavel.internal/j1.1": "1"}
     two_nodes.backend.execute(stop("j1"))
     assert exit_of(two_nodes, "j1").outcome is GangOutcome.PREEMPTED
     eventually(lambda: bool(two_nodes.backend.observe()) and not two_nodes.pods() and not extended(two_nodes, "node-0"))
@@ -91,7 +91,7 @@ def test_foreign_resources_of_a_node_stay_and_a_node_that_comes_back_empty_is_fi
     two_nodes.wait_until(is_in(GangState.RUNNING, "j1"))
     assert extended(two_nodes, "node-0", "other.") == {"other.example.com/dongle": "4"}
     assert extended(two_nodes, "node-0")
-    empty = {"op": "remove", "path": "/status/capacity/gang.gavel.internal~1j1.1"}
+    empty = {"op": "remove", "path": "/status/capacity/default.gang.gavel.internal~1j1.1"}
     two_nodes.api.patch(path, [empty], JSON_PATCH)
     eventually(lambda: bool(two_nodes.backend.observe()) and bool(extended(two_nodes, "node-0")))
     assert is_in(GangState.RUNNING, "j1")(two_nodes.backend.observe())
@@ -137,6 +137,19 @@ def test_cordons_taints_and_lost_kubelets_are_states_of_nodes(two_nodes: Kuberne
     taint = {"key": "dedicated", "value": "others", "effect": "NoSchedule"}
     two_nodes.api.patch(path, {"spec": {"taints": [taint]}}, STRATEGIC)
     two_nodes.wait_until(lambda seen: problem(seen).startswith("its taint dedicated=others:NoSchedule keeps pods away"))
+
+
+def test_a_device_plugin_that_comes_late_brings_its_workers(two_nodes: KubernetesHarness) -> None:
+    """1 a node gets a second accelerator while a gang runs there, 2 which goes on, 3 and the new one is used."""
+    two_nodes.backend.execute([lasting(each) for each in spread_gang(two_nodes, "j1", 0)])
+    two_nodes.wait_until(is_in(GangState.RUNNING, "j1"))
+    two = {"status": {"capacity": {A: "2"}, "allocatable": {A: "2"}}}
+    two_nodes.api.patch("/api/v1/nodes/node-0/status", two, STRATEGIC)
+    seen = two_nodes.wait_until(lambda seen: len(workers(seen)) == 3)
+    assert is_in(GangState.RUNNING, "j1")(seen)
+    (new,) = {*workers(seen)} - {"a-0", "a-1"}
+    two_nodes.backend.execute([lasting(each) for each in gang(two_nodes, "j2", new)])
+    two_nodes.wait_until(is_in(GangState.RUNNING, "j1", "j2"), 120)
 
 
 def test_an_evicted_pod_is_a_gang_that_is_lost_and_says_so(two_nodes: KubernetesHarness) -> None:
@@ -185,6 +198,14 @@ def test_an_image_that_cannot_be_pulled_is_told_to_its_user_and_blames_no_node(t
     seen = two_nodes.wait_until(lambda seen: "ErrImagePull" in getattr(find(seen, "j1"), "waiting_for", ""))
     assert not any(node.problem for node in seen.cluster.nodes)
     eventually(lambda: bool(two_nodes.backend.observe()) and not two_nodes.pods())
+
+
+def test_a_volume_that_is_not_there_is_named(plane: ControlPlane, tmp_path: Path) -> None:
+    missing = {"persistentVolumeClaim": {"claimName": "imagined"}}
+    with a_service_on(plane.kubeconfig, tmp_path, TWO, bind_limit_s=3.0, node_volume=missing) as harness:
+        harness.backend.execute([lasting(each) for each in spread_gang(harness, "j1", 0)])
+        seen = harness.wait_until(lambda seen: "were not bound" in getattr(find(seen, "j1"), "waiting_for", ""))
+        assert 'persistentvolumeclaim "imagined" not found' in getattr(find(seen, "j1"), "waiting_for", "")
 
 
 def test_rights_that_are_missing_are_named_with_the_rule_that_grants_them(

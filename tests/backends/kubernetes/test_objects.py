@@ -42,6 +42,7 @@ GROUP = Group(
     memory_bytes=1 << 30,
     image="pytorch/pytorch:2",
 )
+DOMAIN = KubernetesSettings(namespace="training").domain
 FULL = KubernetesSettings(
     image="registry/gavel:1",
     tolerations=({"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"},),
@@ -70,8 +71,11 @@ def types(resources: dict[str, str], labels: dict[str, str]) -> set[tuple[str, i
 @pytest.mark.parametrize("settings", [KubernetesSettings(), FULL], ids=["default", "full"])
 def test_every_object_is_one_that_the_release_has(release: str, settings: KubernetesSettings) -> None:
     for kind, made in (
-        *(("Pod", pod) for pod in pods_for(GROUP, "/gavel/allocations/j1.3.ab", names_of_gang(GROUP), settings)),
-        ("Node", set_of_node("n0", wanted_on_nodes([GROUP])["n0"])),
+        *(
+            ("Pod", pod)
+            for pod in pods_for(GROUP, "/gavel/allocations/j1.3.ab", names_of_gang(GROUP, DOMAIN), settings)
+        ),
+        ("Node", set_of_node("n0", wanted_on_nodes([GROUP], DOMAIN)["n0"])),
     ):
         schema = {**SCHEMAS[release], "$ref": f"#/$defs/io.k8s.api.core.v1.{kind}"}
         jsonschema.Draft7Validator(schema).validate(made)
@@ -85,11 +89,11 @@ def test_a_field_that_no_release_has_is_refused() -> None:
 
 
 def test_pods_that_need_different_things_have_different_names_so_that_each_finds_its_node() -> None:
-    names = names_of_gang(GROUP)
+    names = names_of_gang(GROUP, DOMAIN)
     assert names == {
-        "n0": "gang.gavel.internal/j1.3",
-        "n1": "gang.gavel.internal/j1.3",
-        "n2": "gang.gavel.internal/j1.3.1",
+        "n0": "training.gang.gavel.internal/j1.3",
+        "n1": "training.gang.gavel.internal/j1.3",
+        "n2": "training.gang.gavel.internal/j1.3.1",
     }
     pods = pods_for(GROUP, "/gavel/allocations/j1.3.ab", names, FULL)
     limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in pods]
@@ -101,7 +105,7 @@ def test_pods_that_need_different_things_have_different_names_so_that_each_finds
 
 def test_a_job_without_an_image_needs_no_runtime_brought() -> None:
     plain = Group(name="gavel/j1/1", bundles=(("n0", "nvidia.com/gpu", 1),))
-    (pod,) = pods_for(plain, "/gavel/allocations/j1.1.ab", names_of_gang(plain), FULL)
+    (pod,) = pods_for(plain, "/gavel/allocations/j1.1.ab", names_of_gang(plain, DOMAIN), FULL)
     assert (pod["spec"]["initContainers"], pod["spec"]["containers"][0]["image"]) == ([], "registry/gavel:1")
 
 
@@ -168,6 +172,14 @@ def test_cordons_and_taints_keep_gangs_away(spec: dict[str, Any], settings: dict
     assert bool(listed.problem) == bool(problem)
 
 
+def test_a_node_that_the_selector_of_our_pods_excludes_offers_nothing() -> None:
+    settings = KubernetesSettings(node_selector={"pool": "gpu"})
+    offered = [
+        node_of(node({"nvidia.com/gpu": "1"}, {"pool": pool}), settings).listed.slots for pool in ("gpu", "other")
+    ]
+    assert [len(slots) for slots in offered] == [1, 0]
+
+
 def test_what_a_pod_holds_is_its_containers_or_what_runs_before_them() -> None:
     def container(**limits: str) -> dict[str, Any]:
         return {"resources": {"limits": {"nvidia.com/gpu": limits["gpu"]}}}
@@ -215,7 +227,7 @@ def test_an_ephemeral_name_comes_back_from_its_extended_resource(owner: str, nam
 @given(st.text(st.characters(codec="ascii"), min_size=1, max_size=200).filter(lambda text: "/" not in text))
 def test_any_job_has_a_name_that_pods_can_ask_for(job_id: str) -> None:
     group = Group(name=f"gavel/{job_id}/12", bundles=(("n0", "r", 1), ("n1", "r", 2)))
-    assert len(set(names_of_gang(group).values())) == 2
+    assert len(set(names_of_gang(group, DOMAIN).values())) == 2
 
 
 @pytest.mark.parametrize(
