@@ -68,7 +68,7 @@ def test_all_that_is_copied_is_there_and_reaches_the_build() -> None:
 def test_the_image_has_what_the_service_needs_at_the_versions_that_are_tested() -> None:
     image = set(pins("requirements-image.lock"))
     assert image <= set(pins("requirements-dev.lock")) and image >= set(pins("requirements.lock"))
-    assert any(each.startswith("psycopg-binary==") for each in image)
+    assert all(any(each.startswith(f"{name}==") for each in image) for name in ("psycopg-binary", "kubernetes"))
 
 
 @pytest.mark.full
