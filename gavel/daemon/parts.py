@@ -258,7 +258,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         kubeconfig=own.kubeconfig,
         context=own.context,
         namespace=own.namespace,
-        folder=str(Path(own.shared_dir).expanduser()),
+        folder=str(Path(own.shared_dir).expanduser().resolve()),
         checkpoints=own.checkpoints,
         outputs=outputs_place(settings),
         keep_code_s=settings.keep_code_s,

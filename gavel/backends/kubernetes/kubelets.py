@@ -29,6 +29,7 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 LOOK_EVERY_S = 0.05
 MISSING_IMAGE = "missing"
+LOG = "output.log"
 RUNNING, COMPLETED = (word.capitalize() for word in ("running", "completed"))  # words of Kubernetes
 
 
@@ -188,7 +189,8 @@ class RunningPod:
             state = {"waiting": {"reason": "ErrImagePull", "message": "there is no such image"}}
         elif code is not None:
             phase = "Failed" if code else "Succeeded"
-            state = {"terminated": {"exitCode": code % 256, "reason": "Error" if code else COMPLETED}}
+            words = (self._folder / LOG).read_text(errors="replace")[-2000:] if code and self._folder.exists() else ""
+            state = {"terminated": {"exitCode": code % 256, "reason": "Error" if code else COMPLETED, "message": words}}
         shown = {"name": name, "image": "", "imageID": "", "ready": phase == RUNNING, "restartCount": 0}
         return {
             "phase": phase,
@@ -225,7 +227,7 @@ class RunningPod:
         commands = [self._command(each, [*before, container]) for each in (*before, container)]
         shell = " && ".join("{ " + " ".join(_quoted(word) for word in each) + "; }" for each in commands[:-1])
         last = "exec " + " ".join(_quoted(word) for word in commands[-1])
-        with (self._folder / "output.log").open("ab") as log:
+        with (self._folder / LOG).open("ab") as log:
             return subprocess.Popen(
                 ["/bin/sh", "-c", f"{shell} && {last}" if shell else last],
                 env=self._environment(container),

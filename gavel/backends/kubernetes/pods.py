@@ -78,8 +78,13 @@ def pod_of(shown: Object) -> Pod:
         requests=_requests(spec),
         waits_for=unbound or stated,
         problem=stated if waiting.get("reason") in UNSTARTABLE else "",
-        end=", ".join(filter(None, (status.get("reason"), status.get("message"), code))),
+        end=", ".join(filter(None, (status.get("reason"), status.get("message"), code, _last_words(ended)))),
     )
+
+
+def _last_words(ended: Object) -> str:
+    """Return the end of what a container has printed."""
+    return " ".join(str(ended.get("message") or "").split())[-200:]
 
 
 def _statuses(status: Object) -> Iterable[Object]:
@@ -175,6 +180,7 @@ def _container(
         "command": [python, "-P", "-m", "gavel.backends.kubernetes.node", folder, settings.node_folder],
         "env": [{"name": "GAVEL_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "resources": {"requests": resources, "limits": resources},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False},
         "volumeMounts": _mounts(settings),
     }

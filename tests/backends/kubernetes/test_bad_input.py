@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends.harness import gang
 from gavel.backends.kubernetes.backend import KubernetesBackend
 from gavel.backends.kubernetes.kubelets import NodeSpec
 from gavel.errors import BackendUnavailable, InvalidRequest
 from tests.backends.clusters import eventually
-from tests.backends.kubernetes.clusters import a_service_on, kubernetes_settings
+from tests.backends.kubernetes.clusters import A, a_service_on, kubernetes_settings
 from tests.backends.kubernetes.stand_in import a_stand_in
 
 BASE = """
@@ -57,6 +58,19 @@ def test_a_cluster_without_accelerators_says_what_to_install(tmp_path: Path) -> 
         a_service_on(kubeconfig, tmp_path, (NodeSpec(name="n0", resources={}),)) as bare,
     ):
         eventually(lambda: any("install the vendor's device plugin" in note for note in notes(bare.backend)))
+
+
+def test_an_image_without_gavel_is_told_in_the_last_words_of_the_pod(tmp_path: Path) -> None:
+    """1 the interpreter there is none, 2 the job and the node say what the pod printed, 3 no pod is left."""
+    one = (NodeSpec(name="node-0", resources={A: 1}),)
+    with (
+        a_stand_in(tmp_path) as kubeconfig,
+        a_service_on(kubeconfig, tmp_path / "own", one, python="/no/python") as harness,
+    ):
+        harness.backend.execute(gang(harness, "j1", "a-0"))
+        seen = harness.wait_until(lambda seen: any(node.problem for node in seen.cluster.nodes))
+        assert "exit code 127" in seen.cluster.nodes[0].problem and "/no/python" in seen.cluster.nodes[0].problem
+        eventually(lambda: bool(harness.backend.observe()) and not harness.pods())
 
 
 def notes(backend: KubernetesBackend) -> tuple[str, ...]:
