@@ -1,7 +1,8 @@
 """Names of nodes and workers that the scheduler plans with: they stay the same when nodes go and come back."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from types import MappingProxyType
 
@@ -46,12 +47,14 @@ class Numbering:
         kinds = self._numbers.setdefault(node, {})
         named: dict[WorkerId, Slot] = {}
         used: Counter[str] = Counter()
-        is_new = False
+        is_new, free = False, dict[str, Iterator[int]]()
         for slot in slots:
             kind = slot.accelerator_type
             numbers = kinds.setdefault(kind, [])
             if used[kind] == len(numbers):
-                numbers.append(self._next(kind))
+                if kind not in free:
+                    free[kind] = self._free(kind)
+                numbers.append(next(free[kind]))
                 is_new = True
             named[f"{kind}-{numbers[used[kind]]}"] = slot
             used[kind] += 1
@@ -70,9 +73,10 @@ class Numbering:
         """Return the names of all nodes that have numbers."""
         return frozenset(self._numbers)
 
-    def _next(self, kind: str) -> int:
+    def _free(self, kind: str) -> Iterator[int]:
+        """Return the numbers that no worker of the type has, the lowest first."""
         taken = {number for kinds in self._numbers.values() for number in kinds.get(kind, ())}
-        return next(number for number in range(len(taken) + 1) if number not in taken)
+        return (number for number in count() if number not in taken)
 
     def _write(self) -> None:
         machine.write_json(self._path, {"nodes": self._numbers})
