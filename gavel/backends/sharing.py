@@ -16,9 +16,13 @@ class CoreSharing:
     """Remembers, per gang, whether a neighbour on its cores was idle since the gang's last reports."""
 
     def __init__(self, accelerators: Sequence[LocalAccelerator]) -> None:
+        on_core = defaultdict[int, list[WorkerId]](list)
+        for each in accelerators:
+            for cpu in each.cpus:
+                on_core[cpu].append(each.worker.id)
         self._neighbours = {
             each.worker.id: tuple(
-                other.worker.id for other in accelerators if other is not each and set(other.cpus) & set(each.cpus)
+                dict.fromkeys(other for cpu in each.cpus for other in on_core[cpu] if other != each.worker.id)
             )
             for each in accelerators
         }
