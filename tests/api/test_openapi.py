@@ -81,6 +81,8 @@ POSSIBLE_BODY = {
     "files": [],
     "python": None,
     "setup": None,
+    "dump": None,
+    "restore": None,
     "image": None,
     "secrets": [],
     "data": {},
