@@ -236,6 +236,7 @@ def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service,
     assert "ftp://localhost:8080: the address of a service begins with http:// or https://" in refused
 
 
+@pytest.mark.small("job submit --follow --steps 5 -- true")
 @pytest.mark.usefixtures("jobs")
 @pytest.mark.parametrize("command", ["job logs -f alpha", "job submit --follow --steps 5 -- true"])
 def test_ctrl_c_says_that_the_job_goes_on(service: Service, command: str) -> None:
