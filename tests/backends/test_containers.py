@@ -155,6 +155,7 @@ def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarne
     assert containers("c2") == []
 
 
+@pytest.mark.full
 def test_a_container_that_ignores_every_request_ends_with_its_lease(harness: LocalHarness, image: str) -> None:
     """1 its program and a process that it left ignore SIGTERM, 2 after the grace nothing of it is there."""
     text = "trap '' TERM; sleep 60 & touch \"$GAVEL_GANG_DIR/go\"; while true; do sleep 0.02; done"

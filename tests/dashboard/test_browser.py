@@ -99,6 +99,7 @@ def test_jobs_can_be_filtered_and_sorted_and_the_address_keeps_the_filter(dashbo
     expect(tab.page.locator("#jobs-table tbody th")).to_have_text(["mlp-7", "mlp-2"])
 
 
+@pytest.mark.full
 def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=60, rounds=2)
     tab.page.goto("/allocation")

@@ -122,7 +122,7 @@ def test_the_overview_s_first_lists_leave_no_blank_area(dashboard: Dashboard, ta
     assert len(blank) == 3 and max(blank) <= 4, blank
 
 
-@pytest.mark.small("1360")
+@pytest.mark.full
 @pytest.mark.parametrize("width", [1360, 1920])
 def test_log_out_stands_in_one_line_with_the_pages(dashboard: Dashboard, tab: Tab, width: int) -> None:
     tell(dashboard.store, time.time(), jobs=2, rounds=1)
@@ -164,7 +164,7 @@ def width(place: Locator) -> float:
     return box["width"] if box else 0.0
 
 
-@pytest.mark.small("390", "1360")
+@pytest.mark.small("390")
 @pytest.mark.parametrize("wide", [390, 800, 1360, 1920])
 def test_the_tiles_of_a_job_leave_no_blank_place(dashboard: Dashboard, tab: Tab, wide: int) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=2, rounds=1)

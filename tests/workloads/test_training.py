@@ -37,7 +37,7 @@ def test_gradients_agree_with_finite_differences(build: Callable[[int], Model]) 
     assert slope == pytest.approx(length, rel=0.03)
 
 
-@pytest.mark.small("Convolutional-8-80-0.8", "Factorisation-2048-80-0.9")
+@pytest.mark.small("Factorisation-2048-80-0.9")
 @pytest.mark.parametrize(
     ("build", "batch_size", "steps", "factor"),
     [
