@@ -95,6 +95,7 @@ def _problem(jobs: Sequence[Arrival], left: FloatArray, age_s: FloatArray, isola
         stated_weight=np.ones(count),
         priority=np.zeros(count, dtype=np.int64),
         steps_left=left,
+        length_error=none,
         submitted_at_s=-age_s,
         attained_service_s=none,
         isolated_time_s=isolated_s,
