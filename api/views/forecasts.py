@@ -95,8 +95,8 @@ def _tier_objective(job: Job, state: State) -> str:
         return ""
     policy = state.record.allocation.policy
     (own,) = tier_objectives.in_force([tier], tier_objectives.chosen_by(policy))
-    told = tier_objectives.sentence(tier, policy)
-    return f"{told} {OBJECTIVES[own.objective].choose_when}" if told else ""
+    sentence = tier_objectives.sentence(tier, policy)
+    return f"{sentence} {OBJECTIVES[own.objective].choose_when}" if sentence else ""
 
 
 def _instants(name: str, expected: Expected | None) -> dict[str, float | None]:

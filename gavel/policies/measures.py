@@ -148,17 +148,17 @@ def remaining_time_s(problem: AllocationProblem) -> FloatArray:
 def expected_length(length: FloatArray, error: FloatArray) -> FloatArray:
     """Return how long n jobs are to be taken, (n,), if the logarithms of `length` are off by `error` (n,) or (0,).
 
-    The mean of a normal prior, that of the jobs themselves, and of what is said, each weighted by its precision: the
+    The mean of a normal prior, that of the jobs themselves, and of what is stated, each weighted by its precision: the
     less sure a length is, the nearer it is taken to be to the geometric mean of all. One that is infinite stays so.
     """
     is_known = np.isfinite(length) & (length > 0)
     if not error.any() or not is_known.any():
         return length
-    said = np.log(length[is_known])
-    spread = max(float(said.var()), 1e-12)
+    stated = np.log(length[is_known])
+    spread = max(float(stated.var()), 1e-12)
     sure = spread / (spread + error[is_known] ** 2)
     expected = length.copy()
-    expected[is_known] = np.exp(said.mean() + sure * (said - said.mean()))
+    expected[is_known] = np.exp(stated.mean() + sure * (stated - stated.mean()))
     return expected
 
 

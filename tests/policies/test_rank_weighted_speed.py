@@ -146,28 +146,28 @@ def test_no_job_falls_further_behind_its_isolated_share_than_the_bound(
 
 def test_a_length_that_is_not_sure_is_taken_to_be_nearer_to_the_others() -> None:
     """Three said lengths with mean 0 and variance 2/3 in logarithms; the error of the last is as large as that."""
-    said = np.exp(np.array([-1.0, 0.0, 1.0]))
-    believed = measures.expected_length(said, np.array([0.0, 0.0, np.sqrt(2 / 3)]))
-    assert np.log(believed) == pytest.approx([-1.0, 0.0, 0.5])
-    assert (measures.expected_length(said, np.zeros(0)) == said).all()
-    lost = measures.expected_length(np.append(said, np.inf), np.array([1e9, 0.0, 0.0, 1.0]))
+    stated = np.exp(np.array([-1.0, 0.0, 1.0]))
+    expected = measures.expected_length(stated, np.array([0.0, 0.0, np.sqrt(2 / 3)]))
+    assert np.log(expected) == pytest.approx([-1.0, 0.0, 0.5])
+    assert (measures.expected_length(stated, np.zeros(0)) == stated).all()
+    lost = measures.expected_length(np.append(stated, np.inf), np.array([1e9, 0.0, 0.0, 1.0]))
     assert np.log(lost[0]) == pytest.approx(0.0, abs=1e-6) and lost[3] == np.inf
 
 
-@given(said=st.lists(st.floats(1.0, 1e9), min_size=1, max_size=20), error=st.floats(0.0, 5.0))
-def test_lengths_that_are_equally_sure_keep_their_order(said: list[float], error: float) -> None:
-    lengths = np.array(said)
-    believed = measures.expected_length(lengths, np.full(len(said), error))
-    assert (np.diff(believed[np.argsort(lengths, kind="stable")]) >= -1e-9 * lengths.max()).all()
+@given(stated=st.lists(st.floats(1.0, 1e9), min_size=1, max_size=20), error=st.floats(0.0, 5.0))
+def test_lengths_that_are_equally_sure_keep_their_order(stated: list[float], error: float) -> None:
+    lengths = np.array(stated)
+    expected = measures.expected_length(lengths, np.full(len(stated), error))
+    assert (np.diff(expected[np.argsort(lengths, kind="stable")]) >= -1e-9 * lengths.max()).all()
 
 
 def test_weighted_by_precision_lengths_are_less_wrong_in_the_mean() -> None:
     """Of lengths that are wrong by e^N(0, their error), against what is said taken at its word."""
     draw = np.random.default_rng(3)
     true, error = draw.normal(8.0, 1.0, 4000), draw.uniform(0.0, 2.0, 4000)
-    said = true + error * draw.standard_normal(4000)
-    believed = np.log(measures.expected_length(np.exp(said), error))
-    assert ((believed - true) ** 2).mean() < 0.6 * ((said - true) ** 2).mean()
+    stated = true + error * draw.standard_normal(4000)
+    expected = np.log(measures.expected_length(np.exp(stated), error))
+    assert ((expected - true) ** 2).mean() < 0.6 * ((stated - true) ** 2).mean()
 
 
 def test_a_job_of_unsure_length_goes_before_one_that_is_surely_long_and_after_one_that_is_surely_short() -> None:
