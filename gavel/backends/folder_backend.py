@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey
+from gavel.backends.held_memory import HeldMemory
 from gavel.backends.logs import read_log
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, InvalidRequest
@@ -60,6 +62,10 @@ class FolderBackend(ABC):
     _clock: Clock
     _folder: StateFolder
     _sharing: CoreSharing
+
+    @cached_property
+    def _held_memory(self) -> HeldMemory:
+        return HeldMemory()
 
     def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
         """Return output of all the job's ranks, see `logged`. Safe from any thread."""
@@ -130,6 +136,11 @@ class FolderBackend(ABC):
         """Return new reports; for an ended gang also the kept ones, so that a failed commit loses none."""
         if fresh and not self._sharing.take(key):
             fresh = [replace(report, is_representative=False) for report in fresh]
+        if fresh:
+            held_bytes = self._held_memory.newest_bytes(key, self._folder.places(*key).log)
+            fresh = [replace(fresh[0], accelerator_memory_bytes=held_bytes), *fresh[1:]]
+        if has_ended:
+            self._held_memory.forget(key)
         handed = (*kept, *fresh) if has_ended else tuple(fresh)
         kept.extend(fresh)
         return handed

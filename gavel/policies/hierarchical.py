@@ -10,7 +10,7 @@ from gavel.policies._parameters import TierObjectives
 from gavel.policies.fast.max_min import Stage, by_curves
 from gavel.policies.fast.rearranged import rearranged_by_prices
 from gavel.policies.programs.filling import Filling, Stated
-from gavel.policies.programs.pairs import named_pairs
+from gavel.policies.programs.pairs import named_pairs, with_few_pairs
 from gavel.policies.programs.program import Program
 from gavel.policies.programs.rearranged import rearranged
 from gavel.policies.programs.validate import check_problem
@@ -78,17 +78,19 @@ class Hierarchical:
         root = tree(problem)
         goes_on = is_rearranged(problem, root)
         if not (goes_on or measures.is_alone(problem)):
-            return self.program(problem)
+            return self.program(with_few_pairs(problem))
         stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
         alone = measures.alone(problem)
         filled = by_curves(alone, self._text, stages, _caps(root))
         if filled is None:
-            return self.program(problem)
+            return self.program(with_few_pairs(problem))
         if not goes_on:
             return filled
         keeps = kept(problem, root, measures.service(alone, filled.time_fraction))
         answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self._text)
-        return self.program(problem) if answer is None else replace(answer, warm_start=filled.warm_start)
+        if answer is None:
+            return self.program(with_few_pairs(problem))
+        return replace(answer, warm_start=filled.warm_start)
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear programs that define the policy."""

@@ -62,6 +62,9 @@ class AllocationProblem:
     users: tuple[str, ...]  # (n,)
     cpu_cores: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
     memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    length_error: FloatArray = field(
+        default_factory=lambda: np.zeros(0)
+    )  # (n,) deviation of log(time left); (0,): none
     cluster_cpu_cores: float = math.inf  # +inf: not known, no limit
     cluster_memory_bytes: float = math.inf
     pair_rates: PairRates | None = None

@@ -47,7 +47,7 @@ class Needs:
         return replace(
             self,
             accelerator_types=_both(self.accelerator_types, other.accelerator_types),
-            accelerator_memory_bytes=max(self.accelerator_memory_bytes, other.accelerator_memory_bytes),
+            accelerator_memory_bytes=self.accelerator_memory_bytes + other.accelerator_memory_bytes,
             node_labels=tuple(sorted({*self.node_labels, *other.node_labels})),
             cpu_cores=max(1, _stated(self.cpu_cores) + _stated(other.cpu_cores)),
             memory_bytes=self.memory_bytes + other.memory_bytes,

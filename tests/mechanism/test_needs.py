@@ -202,7 +202,8 @@ def test_two_jobs_on_one_worker_need_what_both_need(one: Needs, other: Needs, na
     assert both.allows_type(name) == (one.allows_type(name) and other.allows_type(name))
     assert both.memory_bytes == one.memory_bytes + other.memory_bytes
     worker = Worker(id="w", node="n", accelerator_type=name, memory_bytes=2)
-    assert both.allows_worker(worker) == (one.allows_worker(worker) and other.allows_worker(worker))
+    fits = one.accelerator_memory_bytes + other.accelerator_memory_bytes <= worker.memory_bytes
+    assert both.allows_worker(worker) == (both.allows_type(name) and fits)
 
 
 @pytest.mark.parametrize("over", [{"planner": "published"}, {"space_sharing": True}], ids=str)

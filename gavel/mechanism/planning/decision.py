@@ -19,6 +19,7 @@ from gavel.mechanism.planning.planner import Ledger, plan_round, shares_of
 from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
+from gavel.mechanism.planning.sharing import pair_rates
 from gavel.mechanism.planning.start_budget import charged
 from gavel.mechanism.planning.starting import starting
 from gavel.mechanism.planning.switch_costs import blended, with_startups
@@ -186,9 +187,7 @@ class Decider:
             matrix=estimator.matrix,
             now_s=tick.now_s,
             round_duration_s=settings.round_duration_s,
-            pair_rates=estimator.pair_rates(jobs, feasibility.types, tries=settings.pair_trials)
-            if settings.space_sharing
-            else None,
+            pair_rates=pair_rates(jobs, feasibility.cluster, estimator, settings),
             warm_start=last.allocation.warm_start if last else {},
         )
 

@@ -114,7 +114,7 @@ def _check_deadlines(problem: AllocationProblem) -> None:
 
 
 def _check_cpu_and_memory(problem: AllocationProblem) -> None:
-    for name in ("cpu_cores", "memory_bytes"):
+    for name in ("cpu_cores", "memory_bytes", "length_error"):
         demand: FloatArray = getattr(problem, name)
         if demand.shape not in ((0,), (len(problem.job_ids),)):
             raise InvalidProblem(name, f"has shape {demand.shape}, wanted ({len(problem.job_ids)},), or (0,) for none")
