@@ -23,6 +23,7 @@ from gavel.ports import (
     KeepCheckpoint,
     LaunchGang,
     PrepareGang,
+    SaveCheckpoint,
     SetResources,
     StopGang,
 )
@@ -96,6 +97,8 @@ class FolderBackend(ABC):
                 self._extend(instruction)
             case StopGang():
                 self._stop(instruction)
+            case SaveCheckpoint():
+                self._save((instruction.job_id, instruction.generation), instruction.asked_at_s)
             case ForgetGang():
                 self._forget((instruction.job_id, instruction.generation))
             case KeepCheckpoint():
@@ -117,6 +120,9 @@ class FolderBackend(ABC):
 
     @abstractmethod
     def _stop(self, instruction: StopGang) -> None: ...
+
+    @abstractmethod
+    def _save(self, key: GangKey, asked_at_s: float) -> None: ...
 
     @abstractmethod
     def _forget(self, key: GangKey) -> None: ...
