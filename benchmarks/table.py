@@ -76,5 +76,6 @@ def over_reference(row: Row) -> float | None:
 def _shown(rows: Iterable[Row]) -> Iterator[Row]:
     with Console(stderr=True).status("measuring") as status:
         for row in rows:
-            status.update(f"measured {row.name}")
+            if not row.is_detail:  # a run that is ended early has told what it saw
+                status.console.print(f"{row.name}: {row.value:.4g} {row.unit}", markup=False, highlight=False)
             yield row

@@ -1,7 +1,8 @@
 """The command line: `gavel serve`, `gavel job submit --steps 5000 train.py`, `gavel job list`, .. (`gavel --help`).
 
 A thing with a name or an id is a group, by its singular noun, with a verb: `gavel tier set`, `gavel round show`.
-A question about the whole service is one word: `gavel queue`, `gavel top`.
+A question about the whole service is one word: `gavel queue`, `gavel top`. So are the two commands that users type
+most: `gavel submit` is `gavel job submit`, `gavel download` is `gavel job download`.
 
 Exit codes: 0 done, 2 refused or no answer; of `job submit --wait` the job's own (128 + signal; 1: cancelled).
 What is slow to import is imported by the command that needs it, so that `--help` is quick.

@@ -155,8 +155,14 @@ def resolve(url: str | None, token: str | None) -> Connection:
 
 
 def _with_scheme(url: str) -> str:
-    """Return the address with http:// before it if it has no scheme: `localhost:8080` is what people type."""
-    return url if "://" in url else f"http://{url}"
+    """Return the address with http:// before it if it has no scheme: `localhost:8080` is what people type.
+
+    End the command for a scheme that no service answers.
+    """
+    scheme, separator, _ = url.partition("://")
+    if separator and scheme.lower() not in ("http", "https"):
+        fail(f"{url}: the address of a service begins with http:// or https://; correct --url or GAVEL_URL")
+    return url if separator else f"http://{url}"
 
 
 def _local_url(path: Path) -> str | None:

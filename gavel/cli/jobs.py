@@ -65,6 +65,7 @@ job_commands = typer.Typer(help="Submit jobs; list, follow, explain, change and 
 app.add_typer(job_commands, name="job")
 
 
+@app.command(cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
 @job_commands.command(cls=SubmitCommand, context_settings={"allow_interspersed_args": False})
 def submit(  # noqa: PLR0913  one option per field of a job
     context: typer.Context,

@@ -8,7 +8,7 @@ import typer
 from rich.console import RenderableType
 
 from gavel.cli import show
-from gavel.cli.connection import Json, connect, fail
+from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.download import chosen, save_checkpoint, save_file
 from gavel.cli.following import print_log
 from gavel.cli.jobs import job_commands
@@ -77,6 +77,7 @@ def checkpoints(job_id: JobId, as_json: Json = False) -> None:
         show.answer(client.job_checkpoints(job_id), as_json, _checkpoints)
 
 
+@app.command()
 @job_commands.command()
 def download(
     job_id: JobId,

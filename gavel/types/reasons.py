@@ -152,7 +152,8 @@ EXPLAINED: Mapping[Reason, Explained] = {
         " `gavel infeasible clear ID` lets it try again.",
     ),
     Reason.NO_PROGRESS: Explained(
-        "The leases of the job end before it has saved a checkpoint, and none can be longer.",
+        "The leases of the job end before it has saved a checkpoint, and none can be longer; or its program runs"
+        " without reporting a step.",
         "Pass `checkpoint` and `restore` to `job.steps`, or shorten the start of the program. An operator can raise"
         " start_limit_s or round_duration_s.",
     ),

@@ -116,7 +116,7 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
         (("policy", "set", "fiffo"), "did you mean fifo?"),
         (("tier", "set", "gold", "--guarantee", "2"), "--guarantee: "),
         (("job", "sbmit"), "submit"),
-        (("submit", "train.py"), "No such command 'submit'. Did you mean 'gavel job submit'?"),
+        (("cancel", "alpha"), "No such command 'cancel'. Did you mean 'gavel job cancel'?"),
         (("set", "gold"), "'gavel tier set'"),
         (("secret", "set", "SHORT"), "value: "),
         (("job", "submit", "--stepz", "5"), "--steps"),
@@ -129,6 +129,11 @@ def test_a_name_that_no_job_has_is_answered_with_the_nearest(gavel: Run, jobs: d
 def test_a_refusal_names_the_option_and_what_was_meant(gavel: Run, arguments: tuple[str, ...], output: str) -> None:
     refused = gavel(*arguments, code=2)
     assert output in refused and "body." not in refused and "total_steps" not in refused
+
+
+def test_the_two_commands_that_users_type_most_have_a_short_form(gavel: Run) -> None:
+    assert "(short)" in gavel("submit", "--steps", "3", "--name", "short", "--", "true")
+    assert "the job has written no file" in gavel("download", "short")
 
 
 def test_submit_has_an_option_for_every_field_of_the_api() -> None:
@@ -227,6 +232,8 @@ def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service,
     assert resolve("localhost:8080", "t").url == "http://localhost:8080"
     assert resolve("https://gavel.example", "t").url == "https://gavel.example"
     assert "ok" in gavel("--url", service.url.removeprefix("http://"), "health")
+    refused = gavel("--url", "ftp://localhost:8080", "health", code=2)
+    assert "ftp://localhost:8080: the address of a service begins with http:// or https://" in refused
 
 
 @pytest.mark.usefixtures("jobs")

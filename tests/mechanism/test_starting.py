@@ -126,6 +126,27 @@ def test_a_job_whose_start_exceeds_the_limit_says_so_once_and_is_not_kept_again(
     assert queued and all(job.reason is Reason.NO_PROGRESS for job in queued)
 
 
+def test_a_program_that_runs_on_and_on_without_a_step_is_told_so_once_until_it_reports_one() -> None:
+    world = a_world(100.0, start_limit_s=30.0)
+    job_id = world.submit(120, **STATED)
+    world.run_until_s(29.0)
+    assert world.job(job_id).no_progress == ""
+    world.run_until_s(90.0)
+    silent = world.job(job_id)
+    assert silent.state is JobState.LEASED and silent.generation == 1, "nobody else wants its workers"
+    assert "has run for 30 s and has reported no step" in silent.no_progress and "gavel init" in silent.no_progress
+    world.run(lambda: world.is_done(job_id))
+    assert world.job(job_id).no_progress == ""
+    assert [event.kind for event in world.store.events(job_id)].count("job.no_progress") == 1
+
+
+def test_a_program_that_is_never_stopped_may_run_without_a_step() -> None:
+    world = a_world(100.0, start_limit_s=30.0)
+    job_id = world.submit(120, preemptible=False, **STATED)
+    world.run_until_s(90.0)
+    assert world.job(job_id).no_progress == ""
+
+
 def test_a_job_that_trains_and_saves_nothing_is_told_to_save() -> None:
     job = a_job(leases_without_checkpoint=3, longest_without_checkpoint_s=600.0, training_since_s=5.0, steps_done=7)
     text = no_progress(job, "fast", (), start_limit_s=LIMIT_S)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
+from gavel.mechanism.jobs.no_progress import LEASES
 from gavel.mechanism.jobs.phases import phases_and_work
 from gavel.ports import JobEvent
 from gavel.types import (
@@ -112,9 +113,15 @@ def take_reports(job: Job, event: Reported) -> Job:
         total_steps = job.total_steps or report.total_steps
         if report.sequence <= job.report_sequence or (total_steps is not None and report.step > total_steps):
             continue
-        since_s = job.training_since_s if job.has_reported else _training_since_s(report, event)
-        job = changed(_after_report(job, report), training_since_s=since_s)
+        after = _after_report(job, report)
+        job = after if job.has_reported else changed(after, **_first_report(job, report, event))
     return job
+
+
+def _first_report(job: Job, first: Report, event: Reported) -> dict[str, object]:
+    """What the first report of a gang changes besides: its training has begun, so it starts no longer."""
+    is_silent = job.no_progress and job.leases_without_checkpoint < LEASES
+    return {"training_since_s": _training_since_s(first, event)} | ({"no_progress": ""} if is_silent else {})
 
 
 def _training_since_s(first: Report, event: Reported) -> float:

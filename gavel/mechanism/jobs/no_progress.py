@@ -1,4 +1,4 @@
-"""Says when no lease of a job is expected to end with a checkpoint any more, why, and what helps."""
+"""Says when a job is not expected to save a checkpoint any more, why, and what helps."""
 
 from collections.abc import Sequence
 
@@ -38,4 +38,18 @@ def no_progress(
     return (
         f"The program reported no step in {leases}.{usual} If it starts slowly, an operator can raise start_limit_s"
         f" (now {start_limit_s:g} s) or round_duration_s; if it does not use `job.steps` yet, let it."
+    )
+
+
+def silent(job: Job, ran_s: float, *, start_limit_s: float) -> str:
+    """Return what a program would lose that has run for `ran_s` seconds without a step; empty while it may still start.
+
+    On a cluster with free workers its lease is extended again and again, so no lease of it ever ends.
+    """
+    if job.has_reported or not job.spec.preemptible or ran_s < start_limit_s:
+        return ""
+    return (
+        f"The program has run for {ran_s:.0f} s and has reported no step, so it has saved nothing: as soon as another"
+        " job gets its workers it begins again. If it does not use `job.steps` yet, let it (`gavel init` says how); if"
+        " it cannot be stopped and resumed, submit it with --no-preemptible."
     )

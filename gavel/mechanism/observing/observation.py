@@ -9,7 +9,7 @@ from gavel.mechanism.cluster.away import gangs_away
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
-from gavel.mechanism.jobs.no_progress import no_progress
+from gavel.mechanism.jobs.no_progress import no_progress, silent
 from gavel.mechanism.observing import startup_times
 from gavel.mechanism.observing.accounting import (
     isolated,
@@ -134,10 +134,15 @@ class _JobUpdates:
     def apply(self) -> None:
         tick, jobs = self.tick, self.tick.jobs
         for gang in tick.seen.gangs:
-            if not gang.reports and gang.state is not GangState.ENDED:
+            is_quiet = not gang.reports and gang.state is not GangState.ENDED
+            if is_quiet and self._ran_s(gang) < self.start_limit_s:
                 continue
             job = jobs.get(gang.job_id)
-            if job is not None and gang.generation == job.generation:
+            if job is None or gang.generation != job.generation:
+                continue
+            if is_quiet:
+                self._tell_silent(job, gang)
+            else:
                 self._take_gang(job, gang)
         tick.startup_times = self._times.table
         queued = [job for job in tick.index.conditional.values() if job.state is JobState.QUEUED]
@@ -270,6 +275,17 @@ class _JobUpdates:
         since_s = max((plan.starts_at_s for plan in tick.round_plans if plan.starts_at_s <= tick.now_s), default=inf)
         running = {gang.job_id for gang in tick.seen.gangs if (gang.started_at_s or inf) < since_s}
         return {job.spec.user for job_id, job in tick.snapshot.jobs.items() if job_id not in running}
+
+    def _ran_s(self, gang: GangSeen) -> float:
+        """The seconds since the gang's program started; 0 before."""
+        return 0.0 if gang.started_at_s is None else self.tick.now_s - gang.started_at_s
+
+    def _tell_silent(self, job: Job, gang: GangSeen) -> None:
+        """Give a job that runs on and on without a step its reason, once; its gang stays."""
+        why = silent(job, self._ran_s(gang), start_limit_s=self.start_limit_s)
+        if why and not job.no_progress:
+            line = JobEvent(job_id=job.id, at_s=self.tick.now_s, kind="job.no_progress", message=why)
+            self.tick.put(changed(job, no_progress=why), line)
 
     def _tell_no_progress(self, job: Job, on: AcceleratorType, at_s: float) -> None:
         """Give the job its reason if no lease is expected to help it, and the event when that begins."""
