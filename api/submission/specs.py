@@ -39,6 +39,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_env(body.env)
     _check_secrets(body)
     _check_image(body)
+    _check_hooks(body)
     _check_fit(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
     spec = JobSpec(
@@ -55,6 +56,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         workdir=body.workdir or "",
         python=body.python or "",
         setup=body.setup or "",
+        dump=body.dump or "",
+        restore=body.restore or "",
         image=body.image or "",
         data=dict(body.data),
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
@@ -208,7 +211,7 @@ def _kind_and_argv(
 
 def _check_is_plain(body: JobSubmit) -> None:
     """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
-    for name in ("workdir", "python", "setup", "image", "code"):
+    for name in ("workdir", "python", "setup", "image", "code", "dump", "restore"):
         if getattr(body, name) is not None:
             raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
 
@@ -232,6 +235,15 @@ def _check_image(body: JobSubmit) -> None:
             raise invalid(name, f"image {body.image} brings its own interpreter and packages; leave {name} out")
     if body.image and body.workdir and ":" in body.workdir:
         raise invalid("workdir", "a folder with a colon in its path cannot be in a container; name another")
+
+
+def _check_hooks(body: JobSubmit) -> None:
+    """Raise a 422 problem for commands that save a program's state, where they cannot work."""
+    for name, other in (("dump", "restore"), ("restore", "dump")):
+        if getattr(body, name) and not getattr(body, other):
+            raise invalid(other, f"{name} needs it: one saves what the other gives back")
+    if body.dump and body.total_steps is not None:
+        raise invalid("total_steps", "leave it out with dump and restore: a program that needs them counts no steps")
 
 
 def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:

@@ -64,9 +64,10 @@ class JobSpec:
     jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
     there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": one without
     packages, for kinds of the catalogue the service's. `setup` is a shell line that fills the job's virtual
-    environment. `image` is a container image that the ranks run in. `secrets` are names: each is a variable of the
-    ranks, with the value that its user has stored when a gang starts. `data` are the inputs, which the job only reads:
-    by name a path of its nodes, or a URL to fetch.
+    environment; `dump` and `restore` save and give back the state of a program that cannot be changed. `image` is a
+    container image that the ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its
+    user has stored when a gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or
+    a URL to fetch.
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     """
@@ -100,6 +101,8 @@ class JobSpec:
     workdir: str = ""
     python: str = ""
     setup: str = ""
+    dump: str = ""
+    restore: str = ""
     image: str = ""
     secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None

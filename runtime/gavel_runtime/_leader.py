@@ -1,11 +1,13 @@
 """Rank 0 of a gang: it holds the lease, releases each step, writes checkpoints and reports."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from gavel_runtime._checkpoint import begin_checkpoint
+from gavel_runtime._errors import NotSaved
 from gavel_runtime._hub import END, GO, SAVE, STOP, Hub
 from gavel_runtime._interval import FIRST_S, checkpoint_interval_s
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
@@ -28,14 +30,14 @@ class Leader:
     `begun` says where it goes on; the seconds that loading took are the first estimate of how long writing takes. If
     the accepted checkpoint could not be loaded, the steps up to it are done again and not reported.
     `can_save`: the loop can write checkpoints; `checkpoint_every_s`: seconds between them, None: as often as pays.
-    `every_rank`: all ranks write their part of one.
+    `every_rank`: all ranks write their part of one. `total` None: steps without an end, which measure nothing.
     """
 
     def __init__(  # noqa: PLR0913  what its loop was told, each by its name
         self,
         setting: Setting,
         hub: Hub,
-        total: int,
+        total: int | None,
         *,
         begun: Resumed,
         every_rank: bool,
@@ -64,8 +66,9 @@ class Leader:
         self._accepted = self._saved = setting.start_step
         self._does_again = self.step < self._accepted
         self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
-        self._end = max(self.step, total)
-        self._unsaid_steps = self._end if setting.total_steps is None else None
+        self._is_measured = total is not None
+        self._end = sys.maxsize if total is None else max(self.step, total)
+        self._unsaid_steps = self._end if self._is_measured and setting.total_steps is None else None
         self._saved_at_s = self._reported_at_s = boottime_s()
         self._is_report_left = False
         self._begun: Path | None = None
@@ -186,7 +189,10 @@ class Leader:
         self._writing = Writing(self._begun, self.step, self._take(self.step))
         self._saved = self.step
         began_s = boottime_s()
-        self._writing.begin(lambda folder: self._fill(folder, save))
+        try:
+            self._writing.begin(lambda folder: self._fill(folder, save))
+        except NotSaved:
+            self._writing, self._saved_at_s = None, boottime_s()
         self._stood_still_s = boottime_s() - began_s
         self._settle(wait=False)
         self._meter.resume(boottime_s())
@@ -216,6 +222,8 @@ class Leader:
     def _take(self, step: int) -> Measured:
         """Return what was trained since the last call; nothing for steps up to the accepted checkpoint, done again."""
         measured = self._meter.take()
+        if not self._is_measured:
+            return (0, 0.0, 0.0)
         if not self._does_again:
             return measured
         self._does_again = step < self._accepted

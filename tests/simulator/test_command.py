@@ -91,6 +91,7 @@ def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
     assert code == 0 and "1 lines skipped; the first is line 22" in output
 
 
+@pytest.mark.full
 def test_the_services_own_rules_are_in_force_unless_an_option_sets_another(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_jobs_that_may_share_workers_end_sooner(trace: Path, rates: Path, tmp_pa
     assert any(job["packed_s"] > 0 for job in packed["jobs"]) and 0 < packed["utilisation"] <= 1
 
 
+@pytest.mark.full
 def test_throughputs_can_be_hidden_and_nodes_fail(trace: Path, rates: Path, tmp_path: Path) -> None:
     """Through the whole service: what it has to measure costs time, and so does a node that goes away."""
     options = ["--throughputs", str(rates), "--policy", "max_min_fairness", "--measure", "0:12"]

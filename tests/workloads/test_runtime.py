@@ -264,6 +264,7 @@ def test_a_torn_lease_file_changes_nothing(gang: Gang, text: str) -> None:
     assert gang.start(counting(), total=5).finish()[0] == [0]
 
 
+@pytest.mark.full
 def test_a_checkpoint_is_written_now_and_then_on_the_way(gang: Gang) -> None:
     script = counting().replace("total=None", "checkpoint_every_s=0.1")
     gang.start(script, total=100).finish()
@@ -344,6 +345,7 @@ def test_outside_gavel_a_job_wants_to_know_how_many_steps(tmp_path: Path) -> Non
     assert "total: not run by Gavel, so say how many steps" in output
 
 
+@pytest.mark.full
 def test_outside_gavel_a_job_goes_on_from_the_newest_checkpoint_of_a_given_folder(tmp_path: Path) -> None:
     folder = str(tmp_path / "kept")
     for total in (9, 10, 12):
