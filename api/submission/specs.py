@@ -23,6 +23,7 @@ from gavel.errors import NotFound, did_you_mean
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
+from gavel.mechanism.jobs.non_preemptible_limits import Room
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
 from gavel.types.occasions import Occasion
@@ -77,6 +78,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
     _check_needs(spec, rules.feasibility)
+    _check_stay(spec, rules)
     return spec
 
 
@@ -259,6 +261,15 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
         raise invalid(
             "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {counts}"
         )
+
+
+def _check_stay(spec: JobSpec, rules: Rules) -> None:
+    """Raise a 422 problem for a job that may not be preempted and for which there could never be room."""
+    if spec.preemptible:
+        return
+    types = rules.feasibility.types_of(spec)
+    if why := Room(rules.tiers, rules.feasibility.workers).why_never(spec, types):
+        raise invalid("preemptible", f"{why}. Ask for fewer workers, or let the job be preempted")
 
 
 def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:

@@ -25,6 +25,7 @@ from gavel.ports import (
     KeepCheckpoint,
     LaunchGang,
     PrepareGang,
+    SaveCheckpoint,
     SetResources,
     StopGang,
 )
@@ -102,6 +103,8 @@ class FolderBackend(ABC):
                 self._extend(instruction)
             case StopGang():
                 self._stop(instruction)
+            case SaveCheckpoint():
+                self._save((instruction.job_id, instruction.generation), instruction.asked_at_s)
             case ForgetGang():
                 self._forget((instruction.job_id, instruction.generation))
             case KeepCheckpoint():
@@ -123,6 +126,9 @@ class FolderBackend(ABC):
 
     @abstractmethod
     def _stop(self, instruction: StopGang) -> None: ...
+
+    @abstractmethod
+    def _save(self, key: GangKey, asked_at_s: float) -> None: ...
 
     @abstractmethod
     def _forget(self, key: GangKey) -> None: ...

@@ -227,6 +227,8 @@ def changed(problem: AllocationProblem, name: str) -> AllocationProblem:
         after = before[::-1]
     elif name in ("cpu_cores", "memory_bytes", "deadline_at_s", "length_error"):
         after = problem.now_s + draw.uniform(1.0, 1e4, jobs)
+    elif name == "staying_workers":
+        after = draw.uniform(1.0, 3.0, (len(problem.tiers), len(problem.accelerator_types)))
     elif name.startswith("cluster_"):
         after = 50.0
     else:

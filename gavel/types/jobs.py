@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
-from gavel.types.needs import NO_NEEDS, Needs
+from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
 
@@ -116,13 +116,9 @@ class JobSpec:
         others = self.memory_bytes or self.accelerator_memory_bytes or self.accelerator_types or self.node_labels
         if self.cpu_cores <= 1 and not others:
             return NO_NEEDS
-        return Needs(
-            accelerator_types=self.accelerator_types,
-            accelerator_memory_bytes=self.accelerator_memory_bytes,
-            node_labels=tuple(sorted(self.node_labels.items())),
-            cpu_cores=max(1, self.cpu_cores),
-            memory_bytes=self.memory_bytes,
-        )
+        labels = tuple(sorted(self.node_labels.items())) if self.node_labels else ()
+        cores = max(1, self.cpu_cores)
+        return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes)
 
     @property
     def first_step(self) -> int:

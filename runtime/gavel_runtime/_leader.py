@@ -58,6 +58,7 @@ class Leader:
         self._asked_to_stop = asked_to_stop
         self._a_rank_stops = False
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
+        self._save_taken_s = 0.0  # the last checkpoint that the service asked for and that was begun
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
         self._checkpoint_s = begun.restore_s
@@ -108,7 +109,8 @@ class Leader:
         return self._directory is not None and self.step > self._saved
 
     def _is_due(self) -> bool:
-        return not self._writing and boottime_s() - self._saved_at_s >= self._every_s()
+        is_asked = self._lease.save_asked_s > self._save_taken_s
+        return not self._writing and (is_asked or boottime_s() - self._saved_at_s >= self._every_s())
 
     def _every_s(self) -> float:
         """Return the seconds from one checkpoint to the next."""
@@ -175,6 +177,7 @@ class Leader:
         """Make the checkpoint's folder, once the one before is written, and order every rank to fill it."""
         assert self._directory is not None
         self._settle(wait=True)
+        self._save_taken_s = self._lease.save_asked_s
         self._begun = begin_checkpoint(self._directory, f"{self._generation}-{self.step}")
         if self._every_rank:
             self._hub.release(SAVE, self.step, self._begun.name)

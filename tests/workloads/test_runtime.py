@@ -113,6 +113,22 @@ def test_a_stop_in_the_lease_ends_the_job_at_once_with_a_checkpoint(gang: Gang) 
     assert boottime_s() < gang.expires_boottime_s
 
 
+def test_a_request_in_the_lease_is_a_checkpoint_after_the_step_and_the_job_goes_on(gang: Gang) -> None:
+    def saved() -> list[int]:
+        return [report["step"] for report in gang.reports() if report["kind"] == "checkpoint"]
+
+    gang.start(counting(), total=100_000)
+    until(lambda: gang.done() > 3)
+    for asked_s, count in ((5.0, 1), (5.0, 1), (6.0, 2)):
+        gang.lease(600.0, save_asked_s=asked_s)
+        until(lambda count=count: len(saved()) == count)  # type: ignore[misc]
+        step = gang.done()
+        until(lambda step=step: gang.done() > step + 10)  # type: ignore[misc]
+    assert len(saved()) == 2 and gang.names() == [f"7-{step}" for step in saved()]
+    gang.lease(600.0, stop=True)
+    assert gang.finish()[0] == [75]
+
+
 def test_sigterm_ends_the_job_between_steps_with_a_checkpoint(gang: Gang) -> None:
     gang.start(counting(), total=100_000)
     until(lambda: gang.done() > 3)

@@ -29,6 +29,8 @@ from gavel.types import (
 )
 
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
+Staying = Iterable[tuple[str, AcceleratorType, float]]
+"""Tier, type and number of the workers that each gang holds which no plan moves."""
 Matrix = Callable[[Sequence[JobSpec], Sequence[AcceleratorType]], ThroughputMatrix]
 
 
@@ -132,6 +134,16 @@ def problem_of(
         pair_rates=pair_rates,
         warm_start=warm_start,
     )
+
+
+def with_staying(problem: AllocationProblem, staying: Staying) -> AllocationProblem:
+    """Return the problem with what gangs that stay hold beside it. A type of which they leave nothing is left out."""
+    tiers, types = [tier.name for tier in problem.tiers], problem.accelerator_types
+    workers = np.zeros((len(tiers), len(types)))
+    for tier, accelerator_type, count in staying:
+        if accelerator_type in types:
+            workers[tiers.index(tier), types.index(accelerator_type)] += count
+    return replace(problem, staying_workers=workers) if workers.any() else problem
 
 
 @lru_cache(maxsize=64)
@@ -292,7 +304,7 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
 
 
 def _column(values: Iterable[float]) -> FloatArray:
-    return np.array(list(values), dtype=np.float64)
+    return np.fromiter(values, dtype=np.float64)
 
 
 def _total(of_nodes: Iterable[int]) -> float:

@@ -33,6 +33,7 @@ def check_problem(problem: AllocationProblem, *, takes_pair_rates: bool = False)
         _check_numbers(name, getattr(problem, name), problem.accelerator_types, 0.0)
     _check_deadlines(problem)
     _check_cpu_and_memory(problem)
+    _check_staying(problem)
     _check_rates(problem)
     if problem.pair_rates is not None and not takes_pair_rates:
         raise InvalidProblem("pair_rates", "this policy takes named pairs; give gavel.policies.named_pairs(problem)")
@@ -111,6 +112,14 @@ def _check_deadlines(problem: AllocationProblem) -> None:
     for row in np.flatnonzero(~(problem.deadline_at_s > -np.inf)):
         where = f"deadline_at_s[{problem.job_ids[row]}]"
         raise InvalidProblem(where, f"is {problem.deadline_at_s[row]}; give an instant, or +inf for none")
+
+
+def _check_staying(problem: AllocationProblem) -> None:
+    stay, wanted = problem.staying_workers, (len(problem.tiers), len(problem.accelerator_types))
+    if stay.shape not in ((0, 0), wanted):
+        raise InvalidProblem("staying_workers", f"has shape {stay.shape}, wanted {wanted}, or (0, 0) for none")
+    if not _are_within(stay, 0.0):
+        raise InvalidProblem("staying_workers", "has a number that is negative or not finite; give none below 0")
 
 
 def _check_cpu_and_memory(problem: AllocationProblem) -> None:
