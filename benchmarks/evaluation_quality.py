@@ -45,6 +45,7 @@ PARITY: Mapping[str, object] = {
 }
 RELATIVE_SPEED = "max_total_relative_speed?ageing=attained_service"
 RANKED, RANKED_BY_SERVICE = "rank_weighted_speed", "rank_weighted_speed?length=attained_service"
+LENGTHS_OFF = "hierarchical, lengths off"
 WORKERS = 2  # processes
 
 
@@ -77,7 +78,8 @@ class Stream:
 class Run:
     """One schedule of a stream: `brings` says what differs from the default's row, `rules` which settings do.
 
-    `is_one_user`: as if one user had submitted all jobs, so that nobody is kept apart.
+    `is_one_user`: as if one user had submitted all jobs, so that nobody is kept apart. `length_error`: jobs state
+    lengths that are off by exp(N(0, this)).
     """
 
     brings: str
@@ -87,6 +89,7 @@ class Run:
     is_packed: bool = False
     is_published: bool = False
     is_one_user: bool = False
+    length_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +123,22 @@ HEADLINES: tuple[str, ...] = (
     RELATIVE_SPEED,
     "max_total_relative_speed",
     "hierarchical, packed",
+    LENGTHS_OFF,
     f"{RANKED}, packed",
     f"{RELATIVE_SPEED}, packed",
     "hierarchical, no backfill",
     "hierarchical, published planner",
     "published LAS",
 )
-FEW = ("hierarchical", "shortest_job_first", RANKED, RANKED_BY_SERVICE, RELATIVE_SPEED)
+FEW = (
+    "hierarchical",
+    "hierarchical, packed",
+    LENGTHS_OFF,
+    "shortest_job_first",
+    RANKED,
+    RANKED_BY_SERVICE,
+    RELATIVE_SPEED,
+)
 STREAMS = (
     Stream(
         file="gavel/continuous_multiple_2.6_per_hour_seed0.trace",
@@ -139,7 +151,7 @@ STREAMS = (
         file="gavel/continuous_single_5.2_per_hour_seed0.trace",
         cluster=LARGE,
         measure=(4000, 5000),
-        only=(*FEW, "hierarchical, packed", f"{RELATIVE_SPEED}, packed"),
+        only=(*FEW, f"{RELATIVE_SPEED}, packed"),
         at_most_h={
             "hierarchical": 17.2,
             RANKED: 17.2,
@@ -179,6 +191,7 @@ def runs(has_users: bool) -> Iterator[Run]:
     yield Run(brings="default", name=default, policy=default)
     if has_users:
         yield Run(brings="users", name=f"{default}, one user", policy=default, is_one_user=True)
+    yield Run(brings="lengths", name=LENGTHS_OFF, policy=default, length_error=1.0)
     names = [each.name for each in registry.available() if each.name != default]
     for policy in (*names, RANKED_BY_SERVICE, RELATIVE_SPEED):
         yield Run(brings="policy", name=policy, policy=policy)
@@ -230,7 +243,11 @@ def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> 
     table = read_throughputs(data / "gavel" / "simulation_throughputs.json")
     cluster = cluster_of(stream.cluster)
     workload = Workload(
-        text=str(data / stream.file), table=table, is_lenient=True, capacity_workers=cluster.capacity_workers()
+        text=str(data / stream.file),
+        table=table,
+        is_lenient=True,
+        capacity_workers=cluster.capacity_workers(),
+        length_error=each.length_error,
     )
     settings = Settings(policy=each.policy, round_duration_s=ROUND_S, space_sharing=each.is_packed, **each.rules)  # type: ignore[arg-type]
     scenario = Scenario(

@@ -120,7 +120,9 @@ class Settings(BaseSettings):
     solve_on: Literal["change", "event"] = Field(
         "change", description="Solve anew when what the policy reads changed, or on arrivals, ends and new workers."
     )
-    space_sharing: bool = Field(False, description="Jobs may share workers, two and two, where that pays.")
+    space_sharing: bool = Field(
+        True, description="Jobs may share workers, two and two, where that pays and both fit into their memory."
+    )
     pair_trials: int = Field(
         4, ge=0, le=100, description="Unmeasured pairs of kinds that a round may hope the best of."
     )

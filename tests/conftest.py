@@ -12,7 +12,9 @@ from hypothesis import settings
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 IS_REPEATED = "CI" in os.environ or not IS_FULL
 
-settings.register_profile("gavel", settings.get_profile("ci"), derandomize=IS_REPEATED)
+EXAMPLES = 100 if IS_FULL else 30  # of a property that states no number of its own
+
+settings.register_profile("gavel", settings.get_profile("ci"), derandomize=IS_REPEATED, max_examples=EXAMPLES)
 settings.load_profile("gavel")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -21,7 +23,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `full` run in the full profile only."""
+    """Skip, in the small profile, what does not belong to it."""
     for item in items:
-        if item.get_closest_marker("full") and not IS_FULL:
+        if not (IS_FULL or is_small(item)):
             item.add_marker(pytest.mark.skip(reason="takes long: only with GAVEL_TEST_PROFILE=full"))
+
+
+def is_small(item: pytest.Item) -> bool:
+    """Return whether a test belongs to the small profile.
+
+    It does not if it is marked `full`, or `full("id", ..)` with the id of its parameters, or `small("id", ..)` without.
+    """
+    case = item.callspec.id if hasattr(item, "callspec") else ""
+    if any(not mark.args or case in mark.args for mark in item.iter_markers("full")):
+        return False
+    return all(case in mark.args for mark in item.iter_markers("small"))

@@ -1,4 +1,4 @@
-"""The command line as a process, against the real service."""
+"""The command line against the real service; as a process where the process is the point."""
 
 import json
 import os
@@ -6,8 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gavel.cli.program import argv_of
 from gavel.types import JobState, Scope
 from tests.api.conftest import NOW_S, Service, service
 from tests.api.rounds import a_record
+from tests.command_line import QuickShell, Shell
 
 __all__ = ["service"]
 
@@ -24,54 +24,30 @@ MODULES_MAX = 500
 HEAVY = ("cvxpy", "sqlalchemy", "fastapi", "numpy", "pydantic")
 
 
-@dataclass
-class Shell:
-    """Runs `gavel` in an empty folder with nothing of the caller's environment."""
-
-    folder: Path
-    env: dict[str, str] = field(default_factory=dict)
-
-    @contextmanager
-    def start(self, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-        """A command, which does not outlive the block."""
-        env = {"PATH": os.environ["PATH"], "COLUMNS": "200", "PYTHONPATH": os.getcwd(), **self.env}
-        command = [sys.executable, "-m", "gavel.cli", *arguments]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        with subprocess.Popen(command, cwd=self.folder, env=env, text=True, **pipes) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
-
-    def ok(self, *arguments: str) -> str:
-        done = self.run(*arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-
 @pytest.fixture
-def bare(tmp_path: Path) -> Shell:
+def bare(tmp_path: Path) -> QuickShell:
     """A shell that knows of no service."""
-    return Shell(tmp_path)
+    return QuickShell(tmp_path)
 
 
 @pytest.fixture
-def shell(service: Service, tmp_path: Path) -> Shell:
+def shell(service: Service, tmp_path: Path) -> QuickShell:
     """A shell whose environment names the service and its operator."""
-    return Shell(tmp_path, {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)})
+    return QuickShell(tmp_path, {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)})
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Shell:
+    """A shell that knows of no service, whose commands are processes."""
+    return Shell(tmp_path)
 
 
 # --- without a service
 
 
-def test_help_imports_nothing_heavy_and_few_modules(bare: Shell) -> None:
+def test_help_imports_nothing_heavy_and_few_modules(processes: Shell) -> None:
     """Help comes at once: what it costs is what it imports, and that is counted, since time depends on the machine."""
-    assert "submit" in bare.ok("--help")
+    assert "submit" in processes.ok("--help")
     probe = [sys.executable, "-X", "importtime", "-m", "gavel.cli", "--help"]
     ran = subprocess.run(probe, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
@@ -79,12 +55,13 @@ def test_help_imports_nothing_heavy_and_few_modules(bare: Shell) -> None:
     assert len(imported) < MODULES_MAX
 
 
-def test_version_is_that_of_the_package(bare: Shell) -> None:
-    assert bare.ok("version") == bare.ok("--version") and bare.ok("version").startswith("gavel 0.")
+def test_version_is_that_of_the_package(bare: Shell, processes: Shell) -> None:
+    version = processes.ok("--version")
+    assert version == bare.ok("version") and version.startswith("gavel 0.")
 
 
-def test_without_a_service_it_says_how_to_start_one(bare: Shell) -> None:
-    done = bare.run("job", "list")
+def test_without_a_service_it_says_how_to_start_one(processes: Shell) -> None:
+    done = processes.run("job", "list")
     assert done.returncode == 2 and done.stdout == ""
     assert "gavel serve" in done.stderr and "Traceback" not in done.stderr
 
@@ -237,6 +214,7 @@ def test_a_job_without_a_checkpoint_is_not_submitted_again_from_one(shell: Shell
     assert done.returncode == 2 and f"--from-checkpoint: job {job_id} has no accepted checkpoint" in done.stderr
 
 
+@pytest.mark.small("COMPLETED-0")
 @pytest.mark.parametrize(("state", "code"), [(JobState.COMPLETED, 0), (JobState.FAILED, 1), (JobState.CANCELLED, 1)])
 def test_a_waiting_submit_ends_as_the_job_ends(service: Service, shell: Shell, state: JobState, code: int) -> None:
     with shell.start(

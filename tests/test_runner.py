@@ -26,13 +26,16 @@ MEMORY_BYTES = 2 << 30
 PROBLEM = a_problem([[1.0, 2.0], [2.0, 1.0]], [1, 1])
 
 
-@pytest.fixture(autouse=True)
-def the_child_can_import_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+@pytest.fixture(scope="module", autouse=True)
+def the_child_can_import_the_tests() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def runner() -> Iterator[SubprocessRunner]:
+    """One for the tests of this module, since a child takes long to start; who wants a new one closes it first."""
     runner = SubprocessRunner(MEMORY_BYTES, load=odd_policies.load)
     yield runner
     runner.close()
@@ -66,7 +69,9 @@ def test_both_runners_answer_as_the_policy_does(kind: str) -> None:
     runner.close()
 
 
+@pytest.mark.full
 def test_warming_returns_at_once_and_says_when_it_is_done(runner: SubprocessRunner) -> None:
+    runner.close()
     assert runner.warm() is False
     until(runner.warm)
     assert len(children()) == 1
@@ -89,6 +94,7 @@ def test_a_crash_is_a_failed_solve_that_names_the_signal(runner: SubprocessRunne
     assert runner.allocate("fifo", PROBLEM, PATIENCE_S).policy == "fifo"
 
 
+@pytest.mark.full
 def test_a_child_that_somebody_killed_is_replaced(runner: SubprocessRunner) -> None:
     until(runner.warm)
     children()[0].kill()
@@ -109,7 +115,8 @@ def test_a_policy_that_raises_anything_is_a_failed_solve(runner: SubprocessRunne
         runner.allocate("raise", PROBLEM, PATIENCE_S)
 
 
-def test_a_child_that_never_gets_ready_is_not_started_for_ever() -> None:
+def test_a_child_that_never_gets_ready_is_not_started_for_ever(runner: SubprocessRunner) -> None:
+    runner.close()
     runner = SubprocessRunner(MEMORY_BYTES, load=odd_policies.load_nothing)
     for _ in range(MOST_FAILED_STARTS):
         with pytest.raises(SolveFailed, match="did not start: exit code 1"):
@@ -121,15 +128,18 @@ def test_a_child_that_never_gets_ready_is_not_started_for_ever() -> None:
     runner.close()
 
 
+@pytest.mark.full
 def test_a_solve_whose_time_is_up_before_the_child_is_ready_fails_and_leaves_the_child_to_warm(
     runner: SubprocessRunner,
 ) -> None:
+    runner.close()
     with pytest.raises(SolveFailed, match="not ready yet"):
         runner.allocate("fifo", PROBLEM, 0.0)
     until(runner.warm)
 
 
 def test_the_child_holds_no_socket_of_its_parent_and_one_thread_for_linear_algebra(runner: SubprocessRunner) -> None:
+    runner.close()
     with socket.create_server(("127.0.0.1", 0)) as server:
         os.set_inheritable(server.fileno(), True)
         until(runner.warm)
@@ -140,11 +150,13 @@ def test_the_child_holds_no_socket_of_its_parent_and_one_thread_for_linear_algeb
 
 
 def test_closing_ends_the_child_even_while_it_is_starting(runner: SubprocessRunner) -> None:
+    runner.close()
     runner.warm()
     runner.close()
     assert not children()
 
 
+@pytest.mark.full
 def test_the_child_dies_with_a_parent_that_is_killed_in_the_middle_of_a_solve() -> None:
     program = (
         "from gavel.runner import SubprocessRunner\n"

@@ -9,6 +9,8 @@ from email.message import Message
 from importlib.metadata import version as gavel_version
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 OWN = {"PATH": os.environ["PATH"], "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
@@ -49,6 +51,7 @@ print(version("gavel-runtime"), done)
 """
 
 
+@pytest.mark.full
 def test_the_installed_runtime_runs_a_script_by_hand_without_gavel(tmp_path: Path) -> None:
     """1 an empty environment, 2 pip install of the wheel, without an index, 3 the script with its interpreter."""
     built(ROOT / "runtime", tmp_path).close()

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from api.access.auth import OperatorOnly, UserOrOperator
 from api.http.errors import documented, invalid, problem
 from api.routes.parameters import UNCHANGED, IfMatch, IfNoneMatch, NamePath, names_version
+from api.routes.tier_promises import check_promises
 from api.schemas import TierList, TierPut, TierView, UsageView
 from api.services import Services, ServicesDep
 from api.views.jobs_and_rounds import tier_view
@@ -144,7 +145,8 @@ def check_rules(services: Services, name: str, body: TierPut) -> None:
         raise invalid("objective", f"no tier can have {body.objective}; one of {', '.join(sorted(TIER_OBJECTIVES))}")
     if body.within_user not in WITHIN_USER:
         raise invalid("within_user", f"there is no order {body.within_user}; one of {', '.join(WITHIN_USER)}")
-    tiers = {tier.name: tier for tier in services.store.tiers() if tier.name != name}
+    stored = {tier.name: tier for tier in services.store.tiers()}
+    tiers = {each: tier for each, tier in stored.items() if each != name}
     if body.parent is not None and body.parent not in tiers:
         raise invalid("parent", f"there is no other tier {body.parent}; there are {', '.join(tiers)}")
     above = tiers[body.parent].guarantee if body.parent else 1.0
@@ -156,3 +158,4 @@ def check_rules(services: Services, name: str, body: TierPut) -> None:
     below = sum(tier.guarantee for tier in tiers.values() if tier.parent == name)
     if below > body.guarantee + 1e-9:
         raise invalid("guarantee", f"the tiers below are promised {below:g}; give at least that, or lower theirs")
+    check_promises(services, name, body, stored)

@@ -4,6 +4,7 @@ Instants are seconds since the Unix epoch (`_at_s`), durations seconds (`_s`).
 """
 
 from api.schemas.audit import AuditEntryView, AuditList
+from api.schemas.events import EventList, EventView
 from api.schemas.fields import (
     KIND_PATTERN,
     LABEL_KEY_PATTERN,
@@ -27,8 +28,6 @@ from api.schemas.jobs import (
     CancelBatch,
     CancelledView,
     DeadlineView,
-    EventList,
-    EventView,
     JobArraySubmit,
     JobBatchSubmit,
     JobBatchView,

@@ -41,7 +41,9 @@ class ExplanationView(View):
     lag_rounds: float = Field(description="Rounds behind the target fraction, on the type where it lags most.")
     position: int | None = Field(description="Among the waiting jobs of its tier, from 1; null: it does not wait.")
     jobs_ahead: int
-    tier_objective: str = Field(description="What its tier's jobs share by; empty if the policy knows no tiers.")
+    tier_objective: str = Field(
+        description="By which objective its tier shares, and when to choose that; empty: the policy knows no tiers."
+    )
     would_unblock: list[str] = Field(description="Sentences, what helps soonest first.")
     est_start_at_s: float | None = Field(description="Null: it runs, or its start cannot be predicted.")
     est_start_low_at_s: float | None

@@ -43,7 +43,7 @@ InputName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_l
 
 InputSource = Annotated[str, StringConstraints(pattern=r"^[^\u0000-\u0020]([^\u0000-\u001f]*)$", max_length=4096)]
 
-SetupLine = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
+ShellLine = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, min_length=1, max_length=4096)]
 
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/[^\u0000-\u001f]*$", max_length=4096)]
 

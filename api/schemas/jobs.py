@@ -1,4 +1,4 @@
-"""Jobs and their events."""
+"""Jobs."""
 
 import math
 from enum import StrEnum
@@ -22,7 +22,7 @@ from api.schemas.fields import (
     Name,
     Priority,
     Request,
-    SetupLine,
+    ShellLine,
     StepsPerSecond,
     TypeName,
     VariableName,
@@ -95,10 +95,18 @@ class ProgramSubmit(Request):
         None,
         description="Interpreter for `python` in argv, first on the PATH, on its nodes. Default: one without packages.",
     )
-    setup: SetupLine | None = Field(
+    setup: ShellLine | None = Field(
         None,
         description="Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`."
         " Run once for each content and node, in the job's folder, before the ranks start.",
+    )
+    dump: ShellLine | None = Field(
+        None,
+        description="Shell line that saves the state of a program that cannot be changed in the empty folder"
+        " $GAVEL_SNAPSHOT_DIR, while it goes on. With `restore`, without `total_steps`: a step is a second of its run.",
+    )
+    restore: ShellLine | None = Field(
+        None, description="Shell line that gives back what `dump` saved in $GAVEL_SNAPSHOT_DIR, before a start."
     )
     image: ImageName | None = Field(
         None, description="Container image that the ranks run in, with its own interpreter and packages."
@@ -314,6 +322,8 @@ class JobView(NeedsView, StartupView):
     python: str = Field(description="Empty: one without packages; for a kind of the catalogue the service's.")
     image: str = Field(description="Container image that it runs in; empty: none.")
     setup: str = Field(description="What fills its virtual environment; empty: it has none of its own.")
+    dump: str = Field(description="What saves the state of its program; empty: the program itself, or nothing.")
+    restore: str = Field(description="What gives that state back before the program starts.")
     data: dict[str, str] = Field(description="Inputs by name: paths, and URLs that nodes fetch.")
     code: CodeView | None = Field(description="Which code it runs; null: what is in the working directory.")
     labels: dict[str, str]
@@ -377,21 +387,3 @@ class CancelledView(View):
 
     cancelling: list[str]
     skipped: list[str]
-
-
-class EventView(View):
-    """One entry of a job's history; `kind` is a noun with a verb (`lease.extended`)."""
-
-    sequence: int
-    job_id: str
-    at_s: float
-    kind: str
-    message: str
-    round_index: int | None
-
-
-class EventList(View):
-    """Events oldest first; ask again with `after=next_after`."""
-
-    items: list[EventView]
-    next_after: int

@@ -91,6 +91,9 @@ class ThroughputView(View):
     partner: str | None = Field(description="The job kind on the same workers; null: none.")
     placement: str = Field(description="consolidated: on as few nodes as the gang can be; or spread.")
     refused: int = Field(description="Rejected reports: their progress was impossible.")
+    accelerator_memory_bytes: int = Field(
+        description="The most that a job of the kind was seen to hold on one accelerator; 0: not known."
+    )
 
 
 class UserClaimView(View):

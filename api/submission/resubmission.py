@@ -68,6 +68,8 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "workdir": spec.workdir or None,
         "python": spec.python or None,
         "setup": spec.setup or None,
+        "dump": spec.dump or None,
+        "restore": spec.restore or None,
         "image": spec.image or None,
         "secrets": list(spec.secrets),
         "data": dict(spec.data),

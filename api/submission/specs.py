@@ -23,6 +23,7 @@ from gavel.errors import NotFound, did_you_mean
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
+from gavel.mechanism.jobs.non_preemptible_limits import Room
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
 from gavel.types.environment import ARRAY_INDEX, reserved
 from gavel.types.occasions import Occasion
@@ -38,6 +39,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_env(body.env)
     _check_secrets(body)
     _check_image(body)
+    _check_hooks(body)
     _check_fit(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
     spec = JobSpec(
@@ -54,6 +56,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         workdir=body.workdir or "",
         python=body.python or "",
         setup=body.setup or "",
+        dump=body.dump or "",
+        restore=body.restore or "",
         image=body.image or "",
         data=dict(body.data),
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
@@ -74,6 +78,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
     _check_needs(spec, rules.feasibility)
+    _check_stay(spec, rules)
     return spec
 
 
@@ -206,7 +211,7 @@ def _kind_and_argv(
 
 def _check_is_plain(body: JobSubmit) -> None:
     """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
-    for name in ("workdir", "python", "setup", "image", "code"):
+    for name in ("workdir", "python", "setup", "image", "code", "dump", "restore"):
         if getattr(body, name) is not None:
             raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
 
@@ -232,6 +237,15 @@ def _check_image(body: JobSubmit) -> None:
         raise invalid("workdir", "a folder with a colon in its path cannot be in a container; name another")
 
 
+def _check_hooks(body: JobSubmit) -> None:
+    """Raise a 422 problem for commands that save a program's state, where they cannot work."""
+    for name, other in (("dump", "restore"), ("restore", "dump")):
+        if getattr(body, name) and not getattr(body, other):
+            raise invalid(other, f"{name} needs it: one saves what the other gives back")
+    if body.dump and body.total_steps is not None:
+        raise invalid("total_steps", "leave it out with dump and restore: a program that needs them counts no steps")
+
+
 def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
     """Raise a 422 problem unless the gang fits on one type, and on one with a stated throughput if any is stated."""
     if not capacity:
@@ -247,6 +261,15 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
         raise invalid(
             "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {counts}"
         )
+
+
+def _check_stay(spec: JobSpec, rules: Rules) -> None:
+    """Raise a 422 problem for a job that may not be preempted and for which there could never be room."""
+    if spec.preemptible:
+        return
+    types = rules.feasibility.types_of(spec)
+    if why := Room(rules.tiers, rules.feasibility.workers).why_never(spec, types):
+        raise invalid("preemptible", f"{why}. Ask for fewer workers, or let the job be preempted")
 
 
 def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:

@@ -11,6 +11,7 @@ from gavel.mechanism.explaining.explanation import State, explain
 from gavel.mechanism.explaining.fairness import deficit_s, isolated_share
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
 from gavel.mechanism.explaining.headline import headline
+from gavel.policies.tiers.objectives import OBJECTIVES
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
 from gavel.types import Cluster, Expected, Job, Prediction, tier_objectives
 
@@ -88,8 +89,14 @@ def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> Explanatio
 
 
 def _tier_objective(job: Job, state: State) -> str:
+    """What the job's tier shares by, and when to choose that, as the policy in force has it."""
     tier = state.tiers.get(job.spec.tier)
-    return tier_objectives.sentence(tier, state.record.allocation.policy) if tier and state.record else ""
+    if tier is None or state.record is None:
+        return ""
+    policy = state.record.allocation.policy
+    (own,) = tier_objectives.in_force([tier], tier_objectives.chosen_by(policy))
+    sentence = tier_objectives.sentence(tier, policy)
+    return f"{sentence} {OBJECTIVES[own.objective].choose_when}" if sentence else ""
 
 
 def _instants(name: str, expected: Expected | None) -> dict[str, float | None]:

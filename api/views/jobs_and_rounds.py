@@ -148,6 +148,8 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "python": spec.python,
         "image": spec.image,
         "setup": spec.setup,
+        "dump": spec.dump,
+        "restore": spec.restore,
         "data": dict(spec.data),
         "code": None if spec.code is None else CodeView.model_validate(spec.code, from_attributes=True),
         "labels": dict(spec.labels),

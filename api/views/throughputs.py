@@ -91,4 +91,5 @@ def _throughput_view(row: ThroughputEstimate) -> ThroughputView:
         partner=row.partner,
         placement=row.placement,
         refused=row.refused,
+        accelerator_memory_bytes=row.held_bytes,
     )

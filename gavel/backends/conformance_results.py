@@ -5,6 +5,7 @@ from typing import Any
 
 from gavel.backends.conformance_nodes import Check
 from gavel.backends.harness import Harness, exit_of, find, is_in, launch, resource
+from gavel.ports import ExtendLease, SaveCheckpoint
 from gavel.types import GangOutcome, GangState, Observation, Report, ReportKind
 
 SECRET = "a-value-of-ann"  # noqa: S105
@@ -27,6 +28,7 @@ REPORTED = Report(
     checkpoint_every_s=90.0,
     note="a checkpoint could not be loaded",
 )
+WAITS_FOR_A_REQUEST = """until grep -q '"save_asked_s": *[1-9]' "$GAVEL_GANG_DIR/lease.json"; do sleep 0.05; done"""
 REPORTS = """
 mkdir -p "$GAVEL_CHECKPOINT_DIR/1-7"
 cat > "$GAVEL_GANG_DIR/reports.jsonl" <<'LINES'
@@ -122,6 +124,18 @@ def every_field_of_a_report_arrives(harness: Harness) -> None:
     assert all(replace(each, is_representative=True) == REPORTED for each in reports)
 
 
+def a_gang_that_is_asked_for_a_checkpoint_learns_it_and_goes_on(harness: Harness) -> None:
+    """36: rank 0 reads the request in lease.json, also after the lease was extended once more."""
+    start = replace(launch(harness, "j1"), argv=("sh", "-c", WAITS_FOR_A_REQUEST))
+    harness.backend.execute([resource(harness, "gang-j1-1"), start])
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    asked = SaveCheckpoint(job_id="j1", generation=1, asked_at_s=harness.now_s())
+    later = ExtendLease(job_id="j1", generation=1, expires_at_s=start.lease_expires_at_s + 60)
+    harness.backend.execute([asked])
+    harness.backend.execute([later, asked])
+    assert exit_of(harness, "j1").outcome is GangOutcome.EXITED
+
+
 def the_checkpoint_before_the_accepted_one_is_told(harness: Harness) -> None:
     """34: in case that the accepted one cannot be loaded."""
     _script(harness, SAVES)
@@ -143,4 +157,5 @@ CHECKS: tuple[Check, ...] = (
     every_field_of_a_report_arrives,
     the_checkpoint_before_the_accepted_one_is_told,
     a_program_can_know_how_long_gangs_of_its_size_last,
+    a_gang_that_is_asked_for_a_checkpoint_learns_it_and_goes_on,
 )

@@ -5,9 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import structlog
+
 from gavel.backends.leftovers import Leftovers
 from gavel.config import Settings
 from gavel.types import DiskState, JobId
+
+log = structlog.get_logger("gavel.disk")
 
 RESERVE_FRACTION_MAX = 0.05  # of the disk, so that a small one can be used at all
 MEASURE_EVERY_S = 60.0
@@ -35,7 +39,7 @@ def low_disk(settings: Settings) -> str:
         return ""
     return (
         f"{_shown(free)} of the disk of {settings.state_dir.resolve()} are free, and {_shown(reserve)} stay in reserve"
-        " (disk_reserve_bytes): no gang is started."
+        " (disk_reserve_bytes): no gang is started, and those that run save a checkpoint."
     )
 
 
@@ -50,10 +54,15 @@ class Disk:
         self._user_of = user_of
         self._total_bytes = 0
         self._over_budget: Mapping[str, str] = {}
+        self._low_since_s = 0.0  # 0: there is room
 
     def state(self) -> DiskState:
         """Return the state now: the free disk as it is, the budgets as they were measured last."""
-        return DiskState(low=low_disk(self._settings) or self._over_total(), over_budget=self._over_budget)
+        low = low_disk(self._settings) or self._over_total()
+        if bool(low) != bool(self._low_since_s):
+            self._low_since_s = time.time() if low else 0.0
+            log.warning("disk.low" if low else "disk.has_room", reason=low)
+        return DiskState(low=low, low_since_s=self._low_since_s, over_budget=self._over_budget)
 
     def measure(self) -> None:
         """Measure what jobs fill, if there is a budget for it."""

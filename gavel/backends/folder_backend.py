@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from gavel.backends import machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey
+from gavel.backends.held_memory import HeldMemory
 from gavel.backends.logs import read_log
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, InvalidRequest
@@ -23,6 +25,7 @@ from gavel.ports import (
     KeepCheckpoint,
     LaunchGang,
     PrepareGang,
+    SaveCheckpoint,
     SetResources,
     StopGang,
 )
@@ -61,6 +64,10 @@ class FolderBackend(ABC):
     _folder: StateFolder
     _sharing: CoreSharing
 
+    @cached_property
+    def _held_memory(self) -> HeldMemory:
+        return HeldMemory()
+
     def read_log(self, job_id: JobId, offset: int = 0, limit_bytes: int = 65536) -> tuple[bytes, int]:
         """Return output of all the job's ranks, see `logged`. Safe from any thread."""
         return logged(self._folder.places(job_id, 0).log, offset, limit_bytes)
@@ -96,6 +103,8 @@ class FolderBackend(ABC):
                 self._extend(instruction)
             case StopGang():
                 self._stop(instruction)
+            case SaveCheckpoint():
+                self._save((instruction.job_id, instruction.generation), instruction.asked_at_s)
             case ForgetGang():
                 self._forget((instruction.job_id, instruction.generation))
             case KeepCheckpoint():
@@ -119,6 +128,9 @@ class FolderBackend(ABC):
     def _stop(self, instruction: StopGang) -> None: ...
 
     @abstractmethod
+    def _save(self, key: GangKey, asked_at_s: float) -> None: ...
+
+    @abstractmethod
     def _forget(self, key: GangKey) -> None: ...
 
     @abstractmethod
@@ -130,6 +142,11 @@ class FolderBackend(ABC):
         """Return new reports; for an ended gang also the kept ones, so that a failed commit loses none."""
         if fresh and not self._sharing.take(key):
             fresh = [replace(report, is_representative=False) for report in fresh]
+        if fresh:
+            held_bytes = self._held_memory.newest_bytes(key, self._folder.places(*key).log)
+            fresh = [replace(fresh[0], accelerator_memory_bytes=held_bytes), *fresh[1:]]
+        if has_ended:
+            self._held_memory.forget(key)
         handed = (*kept, *fresh) if has_ended else tuple(fresh)
         kept.extend(fresh)
         return handed

@@ -66,6 +66,7 @@ class LocalGang:
         self._announced_until_boottime_s = 0.0
         self._lease_grace_s = lease_grace_s
         self._stopped_boottime_s = float("inf")  # when it was asked to stop
+        self._save_asked_s = 0.0  # when a checkpoint was asked for last; 0: none was
         self._is_announced = False  # its supervisor is known by its word only
         self._may_have_processes = True
         self._condemned = ""  # why the service kills it
@@ -162,6 +163,12 @@ class LocalGang:
         if is_live and extends(machine.boottime_s(), self.lease_boottime_s, lease_boottime_s):
             self._write_lease(lease_boottime_s, stop=self.is_stopping)  # raises: then the next order is no repetition
             self.lease_boottime_s = lease_boottime_s
+
+    def save(self, asked_at_s: float) -> None:
+        """Ask a running gang for a checkpoint, unless it was asked at that instant or later already."""
+        if self.state is GangState.RUNNING and not self.is_stopping and asked_at_s > self._save_asked_s:
+            self._save_asked_s = asked_at_s
+            self._write_lease(self.lease_boottime_s, stop=False)
 
     def stop(self, reason: str) -> None:
         """Ask a running gang to end in good order; end a waiting one."""
@@ -302,7 +309,8 @@ class LocalGang:
         return self.directory.is_dir() and not self.directory.is_symlink()
 
     def _write_lease(self, expires_boottime_s: float, *, stop: bool) -> None:
-        self._write("lease.json", {"expires_boottime_s": expires_boottime_s, "stop": stop})
+        lease = {"expires_boottime_s": expires_boottime_s, "stop": stop, "save_asked_s": self._save_asked_s}
+        self._write("lease.json", lease)
 
     def _write(self, name: str, value: object) -> None:
         machine.write_json(str(self.directory / name), value)

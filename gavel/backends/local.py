@@ -206,6 +206,11 @@ class LocalBackend(FolderBackend):
             with isolated(gang, self._folder):
                 gang.stop(instruction.reason)
 
+    def _save(self, key: GangKey, asked_at_s: float) -> None:
+        if key in self._gangs:
+            with isolated(self._gangs[key], self._folder):
+                self._gangs[key].save(asked_at_s)
+
     def _forget(self, key: GangKey) -> None:
         gang = self._gangs.get(key)
         if gang is None or gang.state is not GangState.ENDED:

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 
 from gavel.backends.machine import read_from
 from gavel.backends.utilization_sampler import append_lines
+
+BYTES_PER_ANSWER = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,27 @@ def read_utilization(log: Path) -> tuple[UtilizationSample, ...]:
     """Return the samples of a job, oldest first; lines that are none are left out."""
     text = read_from(str(utilization_path(log)), 0)
     return tuple(sample for line in text.splitlines() for sample in samples_of(line))
+
+
+def read_new_samples(log: Path, offset: int) -> tuple[bytes, int]:
+    """Return whole lines of the samples beside a gang's log from `offset` on, and the offset after them.
+
+    The job may have put anything there: links are not followed, pipes are not waited for. A file that is shorter by now
+    was thinned: what follows is taken, what is in it was taken before.
+    """
+    try:
+        file = os.open(utilization_path(log), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return b"", offset
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size < offset:
+            return b"", status.st_size if stat.S_ISREG(status.st_mode) else offset
+        text = os.pread(file, BYTES_PER_ANSWER, offset)
+    finally:
+        os.close(file)
+    whole = len(text) if len(text) == BYTES_PER_ANSWER and b"\n" not in text else text.rfind(b"\n") + 1
+    return text[:whole], offset + whole
 
 
 def append_samples(log: Path, of_instants: Sequence[Sequence[UtilizationSample]]) -> None:

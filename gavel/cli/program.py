@@ -237,6 +237,8 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("code", version),
         ("interpreter", job["python"]),
         ("setup", job["setup"]),
+        ("saved by", job["dump"]),
+        ("restored by", job["restore"]),
         ("image", job["image"]),
         ("inputs", ", ".join(f"{name}={source}" for name, source in job["data"].items())),
         ("secrets", ", ".join(job["secrets"])),

@@ -1,5 +1,6 @@
 """Commands that need no service: simulate a workload, and export the jobs of this service as a trace."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -26,6 +27,10 @@ ClusterText = Annotated[
 Policies = Annotated[
     list[str] | None,
     typer.Option("--policy", help="A policy, with ?parameters; repeatable. Default: the service's policy."),
+]
+Compare = Annotated[
+    bool,
+    typer.Option("--compare", help="A line for each policy, the least mean JCT first: of --policy, or the usual ones."),
 ]
 PolicyDir = Annotated[Path | None, typer.Option(exists=True, file_okay=False, help="Folder of your own policies.")]
 RoundS = Annotated[
@@ -92,6 +97,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     cluster: ClusterText = None,
     throughputs: Throughputs = None,
     policy: Policies = None,
+    compare: Compare = False,
     policy_dir: PolicyDir = None,
     round_s: RoundS = None,
     measure: Measure = None,
@@ -124,11 +130,21 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     Decided by the rules of the service (gavel.toml, GAVEL_*) where no option sets another one.
 
     gavel simulate --trace jobs.csv --cluster a100:16 --policy fifo --policy max_min_fairness
+
+    Which policy would have served the jobs of this service best?
+
+    gavel export-trace history.jsonl; gavel simulate --trace history.jsonl --compare
     """
     options = dict(locals())
     from gavel.cli.simulation import choices_of, compared
 
     choices = choices_of(options)
+    if compare:
+        if autopilot or candidate:
+            with refusals():
+                raise InvalidRequest("compare", "shows fixed policies; leave out --autopilot and --candidate")
+        _compare(choices, out)
+        return
     if autopilot:
         from gavel.cli.autopilot import Goals
 
@@ -139,6 +155,23 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
             raise InvalidRequest("candidate", "is for the autopilot; add --autopilot, or name a --policy")
         comparison = compared(choices)
     _show(comparison)
+    if out:
+        _write(comparison, out)
+
+
+def _compare(choices: "Choices", out: Path | None) -> None:
+    """Simulate many policies, and print a line for each, with a sentence about the best."""
+    from rich.console import Console
+
+    from gavel.cli.policy_table import table_of, to_compare, verdict
+    from gavel.cli.simulation import compared, service_policy
+
+    with refusals():
+        service = service_policy(choices.policy_dir)
+        comparison = compared(replace(choices, policies=to_compare(choices.policies, service, choices.policy_dir)))
+    _show_rules(comparison)
+    Console(width=180).print(table_of(comparison, service))
+    typer.echo(verdict(comparison, service))
     if out:
         _write(comparison, out)
 
@@ -203,13 +236,8 @@ def _show(comparison: "Comparison") -> None:
 
     from gavel.simulator import columns
     from gavel.simulator.compare import counted
-    from gavel.simulator.rules import written
 
-    typer.echo("rules: " + "; ".join(f"{rule.name} {rule.text}" for rule in comparison.rules))
-    unlike = [
-        f"{rule.name} {rule.text} (there {written(rule.default)})" for rule in comparison.rules if not rule.is_default
-    ]
-    typer.echo(f"unlike the service's defaults: {'; '.join(unlike) or 'none'}")
+    _show_rules(comparison)
     table = Table(title=f"{comparison.scenario['trace']} on {comparison.scenario['cluster']}", title_justify="left")
     table.add_column("", overflow="fold")
     for policy in comparison.outcomes:
@@ -222,3 +250,14 @@ def _show(comparison: "Comparison") -> None:
     if comparison.makespan_bound_h:
         table.caption = f"no schedule ends in under {comparison.makespan_bound_h:.4g} h"
     Console(width=max(100, 40 + 30 * len(comparison.outcomes))).print(table)
+
+
+def _show_rules(comparison: "Comparison") -> None:
+    """Say by which settings of the service the runs were decided, and which are not its defaults."""
+    from gavel.simulator.rules import written
+
+    typer.echo("rules: " + "; ".join(f"{rule.name} {rule.text}" for rule in comparison.rules))
+    unlike = [
+        f"{rule.name} {rule.text} (there {written(rule.default)})" for rule in comparison.rules if not rule.is_default
+    ]
+    typer.echo(f"unlike the service's defaults: {'; '.join(unlike) or 'none'}")

@@ -160,6 +160,11 @@ class Prepared:
         )
 
 
+def service_policy(folder: Path | None) -> str:
+    """Return the policy of the service's settings here, in its one spelling."""
+    return registry.canonical(settings().policy, folder)
+
+
 def compared(choices: Choices) -> Comparison:
     """Return every policy's run on the same workload. Raise InvalidRequest for a mistake before the first run."""
     ready = prepared(choices, choices.policies or (settings().policy,))
@@ -219,8 +224,10 @@ def _scenario(
 ) -> Scenario:
     rules = choices.settings(policy)
     registry.load(policy, rules.policy_dir)  # a mistake in the last one should not cost the runs before it
-    if table is None and (rules.space_sharing or choices.consolidation):
-        raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
+    if table is None:
+        if choices.packing or choices.consolidation:
+            raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
+        rules = rules.model_copy(update={"space_sharing": False})
     cluster = setup.cluster_of(choices.cluster) if choices.cluster else around.cluster or Cluster()
     all_tiers = _within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user)
     registry.check_objectives(policy, all_tiers)

@@ -16,7 +16,7 @@ from gavel.client import JobSubmit
 
 SAME_NAME = (
     *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
-    *("setup", "image"),
+    *("setup", "dump", "restore", "image"),
 )
 Repeated = list[str] | None
 NEEDS = "What its workers need"
@@ -79,6 +79,17 @@ Setup = Annotated[
     typer.Option(
         metavar="LINE", help="Shell line that fills the job's virtual environment, once for each content and node."
     ),
+]
+Dump = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LINE",
+        help="Shell line that saves the state of a program that cannot be changed to $GAVEL_SNAPSHOT_DIR.",
+    ),
+]
+Restore = Annotated[
+    str | None,
+    typer.Option(metavar="LINE", help="Shell line that gives that state back, before the program starts again."),
 ]
 Data = Annotated[
     Repeated,

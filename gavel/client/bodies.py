@@ -72,6 +72,11 @@ class JobSubmit(TypedDict):
     # Shell line that fills the job's virtual environment, such as `pip install -r requirements.txt`. Run once for each
     # content and node, in the job's folder, before the ranks start.
     setup: NotRequired[str | None]
+    # Shell line that saves the state of a program that cannot be changed in the empty folder $GAVEL_SNAPSHOT_DIR, while
+    # it goes on. With `restore`, without `total_steps`: a step is a second of its run.
+    dump: NotRequired[str | None]
+    # Shell line that gives back what `dump` saved in $GAVEL_SNAPSHOT_DIR, before a start.
+    restore: NotRequired[str | None]
     image: NotRequired[str | None]  # Container image that the ranks run in, with its own interpreter and packages.
     # Inputs that the job only reads, by name: an absolute path on the job's nodes, or a URL that each node fetches
     # once. A rank has the place of `train` in GAVEL_DATA_TRAIN.

@@ -55,7 +55,8 @@ class Evidence:
     `weight` is the number of long reports that the mean is worth, `variance` that of log(steps/s) of one report, and
     `count` the number of reports. `published` is the rate given to policies (steps/s). `outliers` are the newest
     reports far from the mean, `sources` the newest jobs behind the mean. `refused` counts impossible reports, and
-    `stated_by` has the steps/s that each user claimed.
+    `stated_by` has the steps/s that each user claimed. `held_bytes` is the most memory that one of these jobs was seen
+    to hold on one accelerator, 0: not known.
     """
 
     log_rate: float
@@ -68,6 +69,7 @@ class Evidence:
     sources: tuple[JobId, ...] = ("",)
     refused: int = 0
     stated_by: Mapping[str, float] = field(default_factory=dict)
+    held_bytes: int = 0
 
     @property
     def error(self) -> float:

@@ -24,6 +24,7 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 JOBS_REMEMBERED = 20_000  # jobs whose newest (generation, sequence) is kept, to ignore repeated reports
+MEMORY_GRID_BYTES = 1 << 26  # what jobs hold is rounded up to a multiple: a few pages more are no news
 OWN_KINDS_MAX = 1_000
 
 
@@ -33,14 +34,14 @@ class LearnedState:
 
     `rates` are of gangs alone and consolidated, `interference_rates` of gangs beside a partner or spread over nodes.
     `rejected_reports` were not believed where no rate was measured yet. `seen` has the newest (generation, sequence)
-    of each job, `own_kinds` the kind of each job that differs from the rest of its kind, and `reference_profiles` the
-    rates of kinds measured elsewhere.
+    of each job and whether it was alone on its workers then, `own_kinds` the kind of each job that differs from the
+    rest of its kind, and `reference_profiles` the rates of kinds measured elsewhere.
     """
 
     rates: Layered[Key, Evidence] = field(default_factory=Layered)
     interference_rates: Layered[InterferenceKey, Evidence] = field(default_factory=Layered)
     rejected_reports: Layered[Key, RejectedReport] = field(default_factory=Layered)
-    seen: Layered[JobId, tuple[int, int]] = field(default_factory=Layered)
+    seen: Layered[JobId, tuple[int, int, bool]] = field(default_factory=Layered)
     own_kinds: Layered[JobId, str] = field(default_factory=Layered)
     reference_profiles: Mapping[Key, Evidence] = field(default_factory=dict)
     core_sharing: int = 1  # workers on a core: the factor by which idle siblings may raise a rate
@@ -77,10 +78,11 @@ class _Learner:
         """Add one report, or the silence of a gang beside a partner."""
         if each.partner is not None and not each.steps:
             self._take_silence(each)
-        elif (each.generation, each.sequence) > (self._seen.get(each.job_id) or (0, 0)):
-            self._seen.put(each.job_id, (each.generation, each.sequence))
+        elif (each.generation, each.sequence) > (before := self._seen.get(each.job_id) or (0, 0, False))[:2]:
+            self._seen.put(each.job_id, (each.generation, each.sequence, each.partner is None))
             if each.seconds >= SHORTEST_S and each.steps > 0:
                 self._take_rate(each)
+                self._take_memory(each, was_alone=before[0] == each.generation and before[2])
 
     def _take_rate(self, each: Measurement) -> None:
         flattered = 1 if each.is_representative else self._state.core_sharing
@@ -91,6 +93,15 @@ class _Learner:
         elif not self._is_doubtful(key, each, log_rate):
             self._note(self._rates, key, each, log_rate)
             self._tell_apart(key, each)
+
+    def _take_memory(self, each: Measurement, *, was_alone: bool) -> None:
+        """Note what a gang holds that was alone at its last report, too; else a partner may have held a part of it."""
+        key, units = self._key_of(each), -(-each.accelerator_memory_bytes // MEMORY_GRID_BYTES)
+        evidence = self._rates.get(key)
+        is_own = was_alone and each.partner is None
+        if is_own and evidence is not None and units * MEMORY_GRID_BYTES > evidence.held_bytes:
+            self._rates.put(key, replace(evidence, held_bytes=units * MEMORY_GRID_BYTES))
+            self.is_news = True
 
     def _take_silence(self, each: Measurement) -> None:
         """Count a gang that did no step beside a new partner as one that did half a step in that time."""
@@ -121,7 +132,7 @@ class _Learner:
             return
         if old is None or each.is_representative != old.is_representative:
             new = first(log_rate, each.seconds, is_representative=each.is_representative, job_id=each.job_id)
-            new = replace(new, stated_by=old.stated_by) if old else new
+            new = replace(new, stated_by=old.stated_by, held_bytes=old.held_bytes) if old else new
         else:
             new = updated(old, log_rate, each.seconds, each.job_id)
         new = _with_statement(new, each)

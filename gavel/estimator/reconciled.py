@@ -20,6 +20,7 @@ from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Layered
 from gavel.estimator.learning import LearnedState, learned
 from gavel.estimator.matrix import Cells, matrix, question
+from gavel.estimator.memory_fit import fits_together, needed_bytes
 from gavel.estimator.pairs import PairEstimates, Sized
 from gavel.estimator.profiling import pairs_worth_trying, pays
 from gavel.estimator.rejected_reports import RejectedReport
@@ -56,10 +57,13 @@ class ReconciledThroughputs:
     """Implements ThroughputEstimator; immutable. `version` grows whenever a rate that `estimate` gives may have moved.
 
     `reference_profiles` are of kinds measured elsewhere: evidence on relative speeds, and no part of the table.
+    `fits_by_rate`: any two jobs fit into one accelerator's memory as far as is known, as in a simulation, where those
+    that do not make no progress together.
     """
 
     state: LearnedState = field(default_factory=LearnedState)
     version: int = 0
+    fits_by_rate: bool = False
     _memory: _Memory = field(default_factory=_Memory, compare=False, repr=False)
 
     @classmethod
@@ -124,42 +128,66 @@ class ReconciledThroughputs:
             return ThroughputMatrix.of([()] * len(specs), types)
         return matrix(specs, types, self._cells(types), self.estimate)
 
-    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
+    def pair_rates(
+        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], memory_bytes: Sequence[int], *, tries: int = 0
+    ) -> PairRates | None:
         """Return the rates of n jobs in pairs, by kind; jobs of one kind and scale factor have the rates of the first.
 
-        Pairs of different scale factors have rate 0, and so have those that may lose by it: both together do more than
-        one job alone wherever the truth lies in the interval of the estimate. For `tries` unmeasured pairs, those whose
-        measurement may change the packing most, the rate is an optimistic one: so a policy packs them, and they are
-        measured.
+        Pairs of different scale factors have rate 0, and so have those that do not fit into an accelerator's memory
+        (memory_fit.py), and those that may lose by it: both together do more than one job alone wherever the truth lies
+        in the interval of the estimate. For `tries` unmeasured pairs, those whose measurement may change the packing
+        most, the rate is an optimistic one: so a policy packs them, and they are measured. None if no pair fits.
         """
+        if not (self.fits_by_rate or any(memory_bytes)):
+            return None
         spec_of_kind = {(self.kind_of(job), job.spec.scale_factor): job.spec for job in reversed(jobs)}
         kinds = sorted(spec_of_kind)
         row_of = {kind: row for row, kind in enumerate(kinds)}
         kind_of_job = np.array([row_of[self.kind_of(job), job.spec.scale_factor] for job in jobs], dtype=np.int64)
+        sizes, count = np.array([size for _, size in kinds]), np.bincount(kind_of_job, minlength=len(kinds))
+        there = (sizes[:, None] == sizes) & ((count[:, None] > 1) | ~np.eye(len(kinds), dtype=bool))
+        fits = self._fits(kinds, [job.spec.accelerator_memory_bytes for job in jobs], kind_of_job, types, memory_bytes)
+        if not (fits & there).any():
+            return None
         specs = [replace(spec_of_kind[kind], kind=kind[0]) for kind in kinds]
         alone = self.matrix(specs, types).steps_per_s
-        shares = self._shares(kinds, types, np.bincount(kind_of_job, minlength=len(kinds)), tries)
-        sizes = np.array([size for _, size in kinds])
+        shares = self._shares(kinds, types, fits & there, tries)
         rates = np.transpose(shares, (1, 2, 0)) * alone.reshape(len(kinds), 1, len(types))
-        return PairRates(kind_of_job=kind_of_job, steps_per_s=rates * (sizes[:, None] == sizes)[:, :, None])
+        return PairRates(kind_of_job=kind_of_job, steps_per_s=rates)
+
+    def _fits(
+        self,
+        kinds: Sequence[Sized],
+        stated_bytes: Sequence[int],
+        kind_of_job: IntArray,
+        types: Sequence[AcceleratorType],
+        memory_bytes: Sequence[int],
+    ) -> BoolArray:
+        """Return which kinds fit together, (m, n, n); a kind states the most that one of its jobs does."""
+        if self.fits_by_rate:
+            return np.ones((len(types), len(kinds), len(kinds)), dtype=np.bool_)
+        most = np.zeros(len(kinds))
+        np.maximum.at(most, kind_of_job, np.asarray(stated_bytes, dtype=float))
+        return fits_together(needed_bytes(kinds, most, types, self.state.rates), memory_bytes)
 
     def _shares(
-        self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], count: IntArray, tries: int
+        self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], allowed: BoolArray, tries: int
     ) -> FloatArray:
-        """Return the normalised rates of the pairs, (m, n, n): the mean if they pay, 0 if not, optimistic for a try."""
+        """Return the normalised rates of the `allowed` pairs, (m, n, n): the mean if they pay, 0 if not, optimistic
+        for a try.
+        """
         estimates = self.pairs(kinds, types)
-        shares, optimistic = np.where(pays(estimates, OPTIMISM), estimates.rate, 0.0), estimates.within(OPTIMISM)
+        shares = np.where(allowed & pays(estimates, OPTIMISM), estimates.rate, 0.0)
+        optimistic = estimates.within(OPTIMISM)
         if tries:
-            for pair in pairs_worth_trying(estimates, self._untried(kinds, types, count), most=tries):
+            for pair in pairs_worth_trying(estimates, self._untried(kinds, types, allowed), most=tries):
                 for cell in (pair, (pair[0], pair[2], pair[1])):
                     shares[cell] = optimistic[cell]
         return shares
 
-    def _untried(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], count: IntArray) -> BoolArray:
-        """Return (m, n, n): True for unmeasured pairs of one scale factor that two of the jobs form."""
-        sizes = np.array([size for _, size in kinds])
-        there = (sizes[:, None] == sizes) & ((count[:, None] > 1) | ~np.eye(len(kinds), dtype=bool))
-        untried: BoolArray = np.repeat(there[None], len(types), axis=0)
+    def _untried(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType], allowed: BoolArray) -> BoolArray:
+        """Return (m, n, n): True for those of the `allowed` pairs that were not measured."""
+        untried: BoolArray = allowed.copy()
         row_of, column_of = ({each: place for place, each in enumerate(all_)} for all_ in (kinds, types))
         for kind, size, name, partner, _ in self.state.interference_rates.flat():
             pair = row_of.get((kind, size)), row_of.get((partner, size))

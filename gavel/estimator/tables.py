@@ -45,6 +45,7 @@ def evidence_of(row: ThroughputEstimate) -> Evidence:
         is_representative=row.is_measured,
         stated_by=row.stated_by,
         refused=row.refused,
+        held_bytes=row.held_bytes,
         sources=(row.kind.partition(OWN_KIND)[2],),
     )
 
@@ -66,4 +67,5 @@ def row_of(key: Key, rate: Evidence) -> ThroughputEstimate:
         measurements=rate.count,
         stated_by=rate.stated_by,
         refused=rate.refused,
+        held_bytes=rate.held_bytes,
     )

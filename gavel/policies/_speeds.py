@@ -8,7 +8,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.fast.packed_totals import Floors, packed_greatest
-from gavel.policies.fast.totals import greatest
+from gavel.policies.fast.totals import greatest, in_turn
 from gavel.policies.programs.pairs import named_pairs
 from gavel.policies.programs.program import Program, Solver
 from gavel.policies.programs.total import most, total
@@ -43,7 +43,8 @@ class TotalOfSpeeds(ABC):
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear program that defines the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
-        return most(program, self._worth(problem), policy=self.name, least_speed=self.least_speed(problem))
+        worth, least = self._worth(problem), self.least_speed(problem)
+        return in_turn(problem, most(program, worth, policy=self.name, least_speed=least), worth, least)
 
     def least_speed(self, problem: AllocationProblem) -> FloatArray:
         """Return the relative throughput that each job has to have, (n,): nothing, unless the policy says more."""

@@ -225,8 +225,10 @@ def changed(problem: AllocationProblem, name: str) -> AllocationProblem:
         after: Any = tuple(replace(tier, weight=3.0 * tier.weight, guarantee=0.0) for tier in before)
     elif name in ("tier_of_job", "users"):
         after = before[::-1]
-    elif name in ("cpu_cores", "memory_bytes", "deadline_at_s"):
+    elif name in ("cpu_cores", "memory_bytes", "deadline_at_s", "length_error"):
         after = problem.now_s + draw.uniform(1.0, 1e4, jobs)
+    elif name == "staying_workers":
+        after = draw.uniform(1.0, 3.0, (len(problem.tiers), len(problem.accelerator_types)))
     elif name.startswith("cluster_"):
         after = 50.0
     else:

@@ -10,10 +10,11 @@ from gavel.policies._parameters import TierObjectives
 from gavel.policies.fast.max_min import Stage, by_curves
 from gavel.policies.fast.rearranged import rearranged_by_prices
 from gavel.policies.programs.filling import Filling, Stated
-from gavel.policies.programs.pairs import named_pairs
+from gavel.policies.programs.pairs import named_pairs, with_few_pairs
 from gavel.policies.programs.program import Program
 from gavel.policies.programs.rearranged import rearranged
 from gavel.policies.programs.validate import check_problem
+from gavel.policies.tiers.guarantees import guaranteed
 from gavel.policies.tiers.objectives import OBJECTIVES, WITHIN_USER, reads_of
 from gavel.policies.tiers.rearranging import is_rearranged, kept
 from gavel.policies.tiers.tree import Node, tree
@@ -66,7 +67,7 @@ class Hierarchical:
         tiers = self._with_objectives(problem).tiers
         present = (tiers[index] for index in np.unique(problem.tier_of_job).tolist())
         valid = [tier for tier in present if tier.objective in OBJECTIVES and tier.within_user in WITHIN_USER]
-        return frozenset({"tiers", "tier_of_job"}).union(*map(reads_of, valid))
+        return frozenset({"tiers", "tier_of_job", "staying_workers"}).union(*map(reads_of, valid))
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
@@ -78,17 +79,19 @@ class Hierarchical:
         root = tree(problem)
         goes_on = is_rearranged(problem, root)
         if not (goes_on or measures.is_alone(problem)):
-            return self.program(problem)
-        stages = [Stage(node.jobs, node.curve, node.tier.guarantee) for node in _guaranteed(root)]
+            return self.program(with_few_pairs(problem))
+        stages = [Stage(node.jobs, node.curve, part) for node, part in guaranteed(problem, root)]
         alone = measures.alone(problem)
         filled = by_curves(alone, self._text, stages, _caps(root))
         if filled is None:
-            return self.program(problem)
+            return self.program(with_few_pairs(problem))
         if not goes_on:
             return filled
         keeps = kept(problem, root, measures.service(alone, filled.time_fraction))
         answer = rearranged_by_prices(problem, keeps, filled.time_fraction, _caps(root), self._text)
-        return self.program(problem) if answer is None else replace(answer, warm_start=filled.warm_start)
+        if answer is None:
+            return self.program(with_few_pairs(problem))
+        return replace(answer, warm_start=filled.warm_start)
 
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear programs that define the policy."""
@@ -110,10 +113,10 @@ class Hierarchical:
             return program.allocation(self._text)
         filling = Filling(Stated(program))
         floors = np.zeros(len(problem.job_ids))
-        for node in _guaranteed(root):
+        for node, part in guaranteed(problem, root):
             own = np.zeros_like(floors)
             own[node.jobs] = floors[node.jobs]
-            workers = node.tier.guarantee * problem.capacity_workers.astype(float)
+            workers = part * problem.capacity_workers
             floors[node.jobs] = filling.fill(node.curve, start=own, workers=workers)[node.jobs]
         return program.allocation(self._text, dual_gap=filling.dual_gap)
 
@@ -129,11 +132,6 @@ class Hierarchical:
 
     def _with_objectives(self, problem: AllocationProblem) -> AllocationProblem:
         return replace(problem, tiers=in_force(problem.tiers, read_objectives(self.objectives)))
-
-
-def _guaranteed(root: Node) -> list[Node]:
-    """The tiers with a guarantee, tiers below before those above them; last the cluster, which has all of it."""
-    return [node for node in root.from_below() if node.tier.guarantee > 0]
 
 
 def _caps(root: Node) -> list[tuple[IntArray, float]]:

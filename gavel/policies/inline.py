@@ -7,7 +7,7 @@ from gavel.errors import InvalidProblem, InvalidRequest, SolveFailed
 from gavel.policies import registry
 from gavel.policies._answers import accepted
 from gavel.policies._reads import fields_read
-from gavel.policies.programs.pairs import named_pairs
+from gavel.policies.programs.pairs import named_pairs, with_few_pairs
 from gavel.ports import Policy
 from gavel.types import Allocation, AllocationProblem
 
@@ -53,4 +53,4 @@ def _answer(policy: Policy, problem: AllocationProblem) -> Allocation:
     except InvalidProblem as error:
         if problem.pair_rates is None or error.field != "pair_rates":
             raise
-        return policy.allocate(named_pairs(problem))  # most policies take pairs by name only
+        return policy.allocate(named_pairs(with_few_pairs(problem)))  # most policies take pairs by name only

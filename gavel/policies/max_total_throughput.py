@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gavel.policies import measures
-from gavel.policies.fast.totals import greatest
+from gavel.policies.fast.totals import greatest, in_turn
 from gavel.policies.programs.program import Program, Solver
 from gavel.policies.programs.total import most, total
 from gavel.policies.programs.validate import check_problem
@@ -39,7 +39,7 @@ class MaxTotalThroughput:
     def program(self, problem: AllocationProblem) -> Allocation:
         """Return the same allocation by the linear program that defines the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
-        return most(program, _worth(problem), policy=self.name)
+        return in_turn(problem, most(program, _worth(problem), policy=self.name), _worth(problem))
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return the weighted total of throughputs in steps per second, (1,)."""

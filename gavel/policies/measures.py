@@ -145,6 +145,23 @@ def remaining_time_s(problem: AllocationProblem) -> FloatArray:
     return _ratio(np.maximum(1.0, problem.steps_remaining), best, np.inf)
 
 
+def expected_length(length: FloatArray, error: FloatArray) -> FloatArray:
+    """Return how long n jobs are to be taken, (n,), if the logarithms of `length` are off by `error` (n,) or (0,).
+
+    The mean of a normal prior, that of the jobs themselves, and of what is stated, each weighted by its precision: the
+    less sure a length is, the nearer it is taken to be to the geometric mean of all. One that is infinite stays so.
+    """
+    is_known = np.isfinite(length) & (length > 0)
+    if not error.any() or not is_known.any():
+        return length
+    stated = np.log(length[is_known])
+    spread = max(float(stated.var()), 1e-12)
+    sure = spread / (spread + error[is_known] ** 2)
+    expected = length.copy()
+    expected[is_known] = np.exp(stated.mean() + sure * (stated - stated.mean()))
+    return expected
+
+
 def attained_service_s(problem: AllocationProblem) -> FloatArray:
     """Return the worker seconds that each job has held, (n,), to the millisecond.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.errors import InvalidProblem
 from gavel.policies import measures
-from gavel.policies.fast.totals import greatest
+from gavel.policies.fast.totals import greatest, in_turn
 from gavel.policies.programs.deadlines import keep_deadlines
 from gavel.policies.programs.program import Program, Solver
 from gavel.policies.programs.total import most, total
@@ -58,9 +58,10 @@ class MinCost:
         """Return the same allocation by the linear programs that define the policy."""
         program = Program(problem, solver=self.solver, time_limit_s=self.time_limit_s)
         if program.is_idle or not self.deadlines:
-            return most(program, _worth(problem), policy=self.name)
+            return in_turn(problem, most(program, _worth(problem), policy=self.name), _worth(problem))
         least, notes = keep_deadlines(program)
-        return replace(most(program, _worth(problem), policy=self.name, least_speed=least), notes=notes)
+        answer = most(program, _worth(problem), policy=self.name, least_speed=least)
+        return replace(in_turn(problem, answer, _worth(problem), least), notes=notes)
 
     def objective(self, problem: AllocationProblem, allocation: Allocation) -> FloatArray:
         """Return the weighted total of steps per dollar relative to each job's cheapest type, (1,)."""

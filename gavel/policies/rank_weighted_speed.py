@@ -25,8 +25,8 @@ class RankWeightedSpeed(TotalOfSpeeds):
     theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest W of n, equals alike;
     v = theta^(1-q), mixed with its mean: three tenths where many wait, nine where the cluster has room for all. heSRPT
     shows that theta are the shares of least mean response time for n jobs of known size whose speed is their share to
-    the power q. `length` says what is W: `remaining` (steps left at the best rate, g = 3/4), or `attained_service`
-    (levels of accelerator hours held, for jobs whose lengths tell nothing, g = 1).
+    the power q. `length` says what is W: `remaining` (steps left at the best rate, as far as that is sure, g = 3/4), or
+    `attained_service` (levels of accelerator hours held, for jobs whose lengths tell nothing, g = 1).
 
     A job is late if it reaches rho_i = (age_i + R_i / T_iso_i) / (t_i + R_i / T_iso_i) >= `rho_limit` even at its
     isolated rate T_iso_i, that of 1/n of every type, from now on; t_i is the isolated time of its done steps. The
@@ -53,14 +53,15 @@ class RankWeightedSpeed(TotalOfSpeeds):
     def reads(self) -> frozenset[str]:
         """Return the fields read: the weights, and what the ranks and late jobs come from."""
         if self.length == "remaining":
-            return frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
+            return frozenset({"weight", "steps_remaining", "length_error", "age_s", "isolated_time_s"})
         return frozenset({"weight", "attained_service_s"})
 
     def claim(self, problem: AllocationProblem) -> FloatArray:
         """Return w_i v_i s_i^g, (n,)."""
         even = even_part(problem)
         if self.length == "remaining":
-            return problem.weight * claim(measures.remaining_time_s(problem), problem.scale_factor, even)
+            length = measures.expected_length(measures.remaining_time_s(problem), problem.length_error)
+            return problem.weight * claim(length, problem.scale_factor, even)
         return problem.weight * rank_weight(_service_levels(problem), even) * problem.scale_factor
 
     def least_speed(self, problem: AllocationProblem) -> FloatArray:

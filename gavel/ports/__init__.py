@@ -13,6 +13,7 @@ from gavel.ports.cluster import (
     KeepCheckpoint,
     LaunchGang,
     PrepareGang,
+    SaveCheckpoint,
     SetResources,
     StopGang,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "RecordStore",
     "RequestStore",
     "RetentionStore",
+    "SaveCheckpoint",
     "SchedulerStore",
     "SetResources",
     "Snapshot",

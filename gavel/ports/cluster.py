@@ -87,6 +87,15 @@ class StopGang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveCheckpoint:
+    """Ask a gang to write a checkpoint after its step and to go on; once for each `asked_at_s`, the latest counts."""
+
+    job_id: JobId
+    generation: int
+    asked_at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetGang:
     """Drop what is kept of a gang, except its log: its end is committed."""
 
@@ -102,7 +111,9 @@ class KeepCheckpoint:
     checkpoint: str
 
 
-Instruction = SetResources | LaunchGang | ExtendLease | StopGang | ForgetGang | KeepCheckpoint | PrepareGang
+Instruction = (
+    SetResources | LaunchGang | ExtendLease | StopGang | SaveCheckpoint | ForgetGang | KeepCheckpoint | PrepareGang
+)
 
 
 class ClusterBackend(Protocol):

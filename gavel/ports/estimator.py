@@ -55,6 +55,7 @@ class ThroughputEstimate:
     """The estimate for one (job kind, scale factor, accelerator type), alone or colocated with a partner.
 
     `stated_by` is what users said it would be; `refused` counts rejected reports, those of impossible progress.
+    `held_bytes` is the most memory that a job of the kind was seen to hold on one accelerator, 0: not known.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class ThroughputEstimate:
     placement: str = "consolidated"
     stated_by: Mapping[str, float] = field(default_factory=dict)
     refused: int = 0
+    held_bytes: int = 0
 
     @property
     def is_measured(self) -> bool:
@@ -120,10 +122,13 @@ class ThroughputEstimator(Protocol):
     def kind_of(self, job: Job) -> str:
         """Return the kind to ask for: the job's, or `kind#job` once the job was seen to differ from its kind."""
 
-    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
-        """Return the rates of `jobs`, the rows of a problem, in pairs on the same workers.
+    def pair_rates(
+        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], memory_bytes: Sequence[int], *, tries: int = 0
+    ) -> PairRates | None:
+        """Return the rates of `jobs`, the rows of a problem, in pairs on the same workers; None if none may share.
 
-        Some pairs that nobody measured get an optimistic rate, so that a policy tries them.
+        `memory_bytes` (m,): what every accelerator of each type has at least, 0: not known. Two jobs may share if both
+        fit into it. Some pairs that nobody measured get an optimistic rate, so that a policy tries them.
         """
 
     def table(self) -> tuple[ThroughputEstimate, ...]:

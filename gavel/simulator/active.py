@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gavel.finish_time import isolated_rate
-from gavel.mechanism.planning.lengths import steps_left
+from gavel.mechanism.planning.lengths import length_error, steps_left
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
 from gavel.types import NO_NEEDS, SECONDS_PER_HOUR, FloatArray, IntArray, Needs, WorkerId, worker_s
@@ -251,6 +251,7 @@ class Active:
             stated_weight=self.stated_weight[rows],
             priority=self.priority[rows],
             steps_left=self._steps_left(rows, steps_per_s),
+            length_error=length_error(self._known_steps(rows), np.zeros(len(steps_per_s))),
             submitted_at_s=self.submitted_at_s[rows],
             attained_service_s=self.received_s[rows].sum(axis=1) * self.scale_factor[rows],
             isolated_time_s=self.isolated_time_s[rows],
@@ -264,14 +265,19 @@ class Active:
             self._names = tuple(self.ids), tuple([job.spec.user for job in self.jobs])
         return self._names
 
-    def _steps_left(self, rows: Rows, steps_per_s: FloatArray) -> FloatArray:
-        """Return how many steps each row has left, (k,), as far as rounds know: programs say it when they start."""
+    def _known_steps(self, rows: Rows) -> FloatArray:
+        """Return how many steps each row has, (k,), NaN where rounds do not know: programs say it when they start."""
         is_said, jobs = self.has_trained[rows] > 0, self.of_rows(rows, self.jobs)
         total_steps = self.stated_steps[rows]
         if unsaid := [row for row, job in enumerate(jobs) if job.spec.total_steps is None and not is_said[row]]:
             total_steps = total_steps.copy()
             total_steps[unsaid] = nan
-        kinds = [job.spec.kind for job in jobs] if unsaid else []
+        return total_steps
+
+    def _steps_left(self, rows: Rows, steps_per_s: FloatArray) -> FloatArray:
+        """Return how many steps each row has left, (k,), as far as rounds know."""
+        total_steps = self._known_steps(rows)
+        kinds = [job.spec.kind for job in self.of_rows(rows, self.jobs)] if np.isnan(total_steps).any() else []
         return steps_left(total_steps, self.steps_done[rows], kinds=kinds, steps_per_s=steps_per_s)
 
     def finishes_at_s(self, rows: IntArray | Sequence[int]) -> FloatArray:

@@ -15,6 +15,7 @@ from gavel.ports import (
     KeepCheckpoint,
     LaunchGang,
     PrepareGang,
+    SaveCheckpoint,
     SetResources,
     StopGang,
 )
@@ -249,6 +250,8 @@ class VirtualCluster:
                     self._preempt(gang, now_s, reason)
             case ExtendLease():
                 self._extend(instruction, now_s)
+            case SaveCheckpoint():
+                self._save(instruction, now_s)
             case ForgetGang(job_id=job_id, generation=generation):
                 if not self._alive(job_id, generation):
                     self._gangs.pop((job_id, generation), None)
@@ -260,6 +263,10 @@ class VirtualCluster:
             gang.expires_at_s = max(gang.expires_at_s, lease.expires_at_s)  # never shortens
             if lease.shares_with is not None:
                 self._make_room(gang, now_s)
+
+    def _save(self, asked: SaveCheckpoint, now_s: float) -> None:
+        for gang in self._alive(asked.job_id, asked.generation):
+            gang.save(now_s, asked.asked_at_s)
 
     def _alive(self, job_id: JobId, generation: int) -> list[VirtualGang]:
         """Return the gang in a list; an empty list if it has ended or never existed."""

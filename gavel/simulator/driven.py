@@ -52,7 +52,7 @@ class DrivenWorld:
             scenario.settings.model_copy(
                 update={"planning_lead_fraction": 0.0, "space_sharing": scenario.colocated is not None}
             ),
-            ReconciledThroughputs() if scenario.is_estimated else true_rates,
+            ReconciledThroughputs(fits_by_rate=True) if scenario.is_estimated else true_rates,
             scenario.outages,
             TimedRunner(runner, self._tally.solve_s),
         )

@@ -1,5 +1,6 @@
 """What a round of the lean simulation shares: all but the gangs that no plan moves, and the workers that these hold."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.non_preemptible import used_of_kept
 from gavel.mechanism.planning.problem import ClusterColumns, JobColumns
 from gavel.simulator.active import Active, Rows
-from gavel.types import FloatArray, IntArray, WorkerId
+from gavel.types import AcceleratorType, FloatArray, IntArray, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,6 +49,14 @@ class FreePart:
         place = np.full(len(active.rates[0]) + 1, -1)
         place[self.columns] = np.arange(len(self.columns))
         return place[active.column[self.rows]]
+
+    def staying(self, active: Active, whole: Layout) -> list[tuple[str, AcceleratorType, float]]:
+        """Return tier, type and number of the workers of each gang that stays; a shared one counts half each."""
+        holders = Counter(self.kept.values())
+        return [
+            (active.jobs[row].spec.tier, whole.type_of[workers[0]], len(workers) / holders[workers])
+            for row, workers in self.kept.items()
+        ]
 
     def index_of(self, active: Active) -> dict[int, int]:
         """Return where each row of the active jobs is among the rows of this part."""

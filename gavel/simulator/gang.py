@@ -40,6 +40,7 @@ class VirtualGang:
     checkpointed_at_s: float = -inf
     startup_s: float = 0.0
     report_due_s: float = -inf  # when it reports next
+    save_asked_s: float = 0.0  # the last checkpoint that was asked for
 
     @property
     def key(self) -> Gang:
@@ -89,6 +90,12 @@ class VirtualGang:
         unfinished_s = self._unfinished_s(at_s)
         if unfinished_s > 1 / self.alone_steps_per_s:
             self._add(ReportKind.PROGRESS, self.reported_step, unfinished_s)
+
+    def save(self, now_s: float, asked_at_s: float) -> None:
+        """Write the checkpoint that was asked for, once, and go on."""
+        if self.state is GangState.RUNNING and asked_at_s > self.save_asked_s:
+            self.save_asked_s, self.checkpointed_at_s = asked_at_s, now_s
+            self.report(ReportKind.CHECKPOINT, self.step_at(now_s))
 
     def report(self, kind: ReportKind, step: int) -> None:
         """Append the next report, up to `step`.

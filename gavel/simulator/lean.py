@@ -21,7 +21,7 @@ from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
 from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
 from gavel.mechanism.planning.planner import Shares, pinned_rows, shares_of, stay_rounds
-from gavel.mechanism.planning.problem import ClusterColumns, problem_of
+from gavel.mechanism.planning.problem import ClusterColumns, problem_of, with_staying
 from gavel.mechanism.planning.selection import TARGET_FRACTION_MIN, SelectionProblem
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
@@ -258,7 +258,7 @@ class LeanWorld:
 
     def _problem(self, now_s: float, part: FreePart) -> AllocationProblem:
         specs = [job.spec for job in self._active.of_rows(part.rows, self._active.jobs)] if self._packing else []
-        return problem_of(
+        problem = problem_of(
             part.jobs(self._active),
             part.cluster,
             tiers=tuple(self._scenario.tiers),
@@ -267,6 +267,7 @@ class LeanWorld:
             pair_rates=self._packing.rates(specs, part.columns) if self._packing else None,
             warm_start=self._allocation.warm_start if self._allocation else {},
         )
+        return with_staying(problem, part.staying(self._active, self._layout))
 
     # --- let it happen ------------------------------------------------------------------------------------------
 

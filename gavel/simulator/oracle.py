@@ -59,9 +59,11 @@ class OracleThroughputs:
         """Return the kind that the job states, which is its true one."""
         return job.spec.kind
 
-    def pair_rates(self, jobs: Sequence[Job], types: Sequence[AcceleratorType], *, tries: int = 0) -> PairRates:
-        """Return the true rates of each pair. None has to be tried."""
-        return Packing(self.colocated, types).rates([job.spec for job in jobs])
+    def pair_rates(
+        self, jobs: Sequence[Job], types: Sequence[AcceleratorType], memory_bytes: Sequence[int], *, tries: int = 0
+    ) -> PairRates | None:
+        """Return the true rates of each pair, 0 for those that do not fit together. None has to be tried."""
+        return Packing(self.colocated, types).rates([job.spec for job in jobs]) if self.colocated else None
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Return no estimates: nothing was learned."""

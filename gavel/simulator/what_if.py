@@ -27,6 +27,7 @@ from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation
 from gavel.mechanism.planning.planner import time_per_job
 from gavel.mechanism.planning.problem import as_known, problem_from, schedulable
+from gavel.mechanism.planning.sharing import pair_rates
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimate, ThroughputEstimator
@@ -284,9 +285,7 @@ def undecided(live: Live) -> Undecided:
         matrix=estimator.matrix,
         now_s=live.now_s,
         round_duration_s=settings.round_duration_s,
-        pair_rates=estimator.pair_rates(jobs, cluster.accelerator_types, tries=settings.pair_trials)
-        if settings.space_sharing
-        else None,
+        pair_rates=pair_rates(jobs, cluster, estimator, settings),
         warm_start=live.last.allocation.warm_start if live.last else {},
     )
     return Undecided(jobs=jobs, cluster=cluster, problem=problem, estimator=estimator)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic_core import from_json
 
 from gavel.errors import StoreUnavailable
 from gavel.ports import ThroughputEstimate
@@ -133,7 +134,7 @@ def job(row: Any) -> Job:
     """Return the job in a row of the table `jobs`."""
     with readable(f"job {row.id}"):
         return _JOB.validate_python(
-            json.loads(row.progress)
+            from_json(row.progress)
             | {
                 "id": row.id,
                 "spec": _spec(row.spec),
@@ -151,7 +152,7 @@ def job(row: Any) -> Job:
 @lru_cache(maxsize=SPECS_KEPT)
 def _spec(text: str) -> JobSpec:
     """Return a specification, the very same one for the same text: of a job that runs it is read with each report."""
-    return _SPEC.validate_python(json.loads(text))
+    return _SPEC.validate_json(text)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ class AllocationProblem:
     """Everything that a policy may know. n jobs in order of arrival, c combinations, m accelerator types, k tiers.
 
     `throughput_steps_per_s[r, i, j]` is the rate of member i of combination r on type j, for the whole gang; 0 where it
-    cannot run, and for the absent second member. `pair_rates` adds pairs that no combination names.
+    cannot run, and for the absent second member. `pair_rates` adds pairs that no combination names. `staying_workers`:
+    those that jobs of each tier hold which no policy moves; neither these workers nor these jobs are in the problem.
     """
 
     now_s: float
@@ -62,8 +63,12 @@ class AllocationProblem:
     users: tuple[str, ...]  # (n,)
     cpu_cores: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
     memory_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,) of the whole gang; (0,): none stated
+    length_error: FloatArray = field(
+        default_factory=lambda: np.zeros(0)
+    )  # (n,) deviation of log(time left); (0,): none
     cluster_cpu_cores: float = math.inf  # +inf: not known, no limit
     cluster_memory_bytes: float = math.inf
+    staying_workers: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))  # (k, m); (0, 0): none
     pair_rates: PairRates | None = None
     warm_start: Mapping[str, Any] = field(default_factory=dict)
 

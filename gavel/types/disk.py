@@ -9,4 +9,5 @@ class DiskState:
     """The disk of the service: why no gang may be started at all (empty: there is room), and whose may not, and why."""
 
     low: str = ""
+    low_since_s: float = 0.0
     over_budget: Mapping[str, str] = field(default_factory=dict)

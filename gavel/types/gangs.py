@@ -14,7 +14,8 @@ class Measurement:
     """The steps of a gang over wall seconds, in steps of its job's mean size.
 
     0 steps: it has done none in that time, colocated with a partner. `is_representative`: every core it used was as
-    busy as it can be by design.
+    busy as it can be by design. `accelerator_memory_bytes` is the most that was seen in use on one accelerator
+    meanwhile, partner included; 0: not known.
     """
 
     job_id: JobId
@@ -30,6 +31,7 @@ class Measurement:
     placement: str = "consolidated"
     is_representative: bool = True
     stated_steps_per_s: float | None = None  # the user's claim
+    accelerator_memory_bytes: int = 0
 
 
 class ReportKind(StrEnum):
@@ -46,9 +48,10 @@ class Report:
 
     The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py), its
     size, and the seconds until the next one for safety; None in others, and from a runtime that does not measure them.
-    `work` is the units of work of those steps, 0 if the program does not say them; `phases_s` the seconds since the
-    report before in each phase that is no training. `total_steps` is how many steps the program says the job has, where
-    its user did not.
+    `accelerator_memory_bytes` is the most that the backend saw in use on one accelerator of the gang, of all processes,
+    since the reports before; 0: not known. `work` is the units of work of those steps, 0 if the program does not say
+    them; `phases_s` the seconds since the report before in each phase that is no training. `total_steps` is how many
+    steps the program says the job has, where its user did not.
     """
 
     sequence: int
@@ -63,6 +66,7 @@ class Report:
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""  # which checkpoint could not be loaded
     is_representative: bool = True
+    accelerator_memory_bytes: int = 0
     startup_s: float | None = None
     restore_s: float | None = None
     checkpoint_s: float | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
-from gavel.types.needs import NO_NEEDS, Needs
+from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
 
@@ -64,9 +64,10 @@ class JobSpec:
     jobs of one array share `array_id`, the id of the first. The gang runs in `workdir`, or in its own copy of `code` if
     there is one; without both in an empty folder of the job. `python` is the path of the interpreter; "": one without
     packages, for kinds of the catalogue the service's. `setup` is a shell line that fills the job's virtual
-    environment. `image` is a container image that the ranks run in. `secrets` are names: each is a variable of the
-    ranks, with the value that its user has stored when a gang starts. `data` are the inputs, which the job only reads:
-    by name a path of its nodes, or a URL to fetch.
+    environment; `dump` and `restore` save and give back the state of a program that cannot be changed. `image` is a
+    container image that the ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its
+    user has stored when a gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or
+    a URL to fetch.
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     """
@@ -100,6 +101,8 @@ class JobSpec:
     workdir: str = ""
     python: str = ""
     setup: str = ""
+    dump: str = ""
+    restore: str = ""
     image: str = ""
     secrets: tuple[str, ...] = ()
     code: CodeVersion | None = None
@@ -113,13 +116,9 @@ class JobSpec:
         others = self.memory_bytes or self.accelerator_memory_bytes or self.accelerator_types or self.node_labels
         if self.cpu_cores <= 1 and not others:
             return NO_NEEDS
-        return Needs(
-            accelerator_types=self.accelerator_types,
-            accelerator_memory_bytes=self.accelerator_memory_bytes,
-            node_labels=tuple(sorted(self.node_labels.items())),
-            cpu_cores=max(1, self.cpu_cores),
-            memory_bytes=self.memory_bytes,
-        )
+        labels = tuple(sorted(self.node_labels.items())) if self.node_labels else ()
+        cores = max(1, self.cpu_cores)
+        return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes)
 
     @property
     def first_step(self) -> int:

@@ -1,11 +1,13 @@
 """What each rank of a job needs of the place where it runs."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self
 
 from gavel.types.cluster import AcceleratorType, Node, Worker
 
 EXCLUDED = "!"  # before the name of an accelerator type: anything but that
+NEEDS_KEPT = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +49,29 @@ class Needs:
         return replace(
             self,
             accelerator_types=_both(self.accelerator_types, other.accelerator_types),
-            accelerator_memory_bytes=max(self.accelerator_memory_bytes, other.accelerator_memory_bytes),
+            accelerator_memory_bytes=self.accelerator_memory_bytes + other.accelerator_memory_bytes,
             node_labels=tuple(sorted({*self.node_labels, *other.node_labels})),
             cpu_cores=max(1, _stated(self.cpu_cores) + _stated(other.cpu_cores)),
             memory_bytes=self.memory_bytes + other.memory_bytes,
         )
+
+
+@lru_cache(maxsize=NEEDS_KEPT)
+def needs_of(
+    accelerator_types: tuple[AcceleratorType, ...],
+    accelerator_memory_bytes: int,
+    node_labels: tuple[tuple[str, str], ...],
+    cpu_cores: int,
+    memory_bytes: int,
+) -> Needs:
+    """Return the needs with these fields, the very same ones for the same fields: many jobs need the same."""
+    return Needs(
+        accelerator_types=accelerator_types,
+        accelerator_memory_bytes=accelerator_memory_bytes,
+        node_labels=node_labels,
+        cpu_cores=cpu_cores,
+        memory_bytes=memory_bytes,
+    )
 
 
 def _stated(cpu_cores: int) -> int:

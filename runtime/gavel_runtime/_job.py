@@ -151,15 +151,16 @@ class Job:
         total: int | None = None,
         checkpoint_every_s: float | None = None,
         every_rank: bool = False,
+        is_measured: bool = True,
     ) -> Loop:
         """Begin the loop of `steps` for a program that is called back at each step; see Loop.
 
         `every_rank`: `checkpoint` is called in all ranks after the same step, with the same folder where they share
-        one. Restores at once. Raises as `steps` does.
+        one. Not `is_measured`: the steps are those of a program that counts none; they have no total, and say nothing
+        about speed. Restores at once. Raises as `steps` does.
         """
-        return self._begun(
-            self._checked(total, checkpoint, restore), checkpoint, restore, checkpoint_every_s, every_rank
-        )
+        total_steps = self._checked(total, checkpoint, restore) if is_measured else None
+        return self._begun(total_steps, checkpoint, restore, checkpoint_every_s, every_rank)
 
     def _checked(self, total: int | None, checkpoint: Save | None, restore: Restore | None) -> int:
         setting = self._setting
@@ -169,7 +170,12 @@ class Job:
         return total_steps
 
     def _begun(
-        self, total: int, save: Save | None, restore: Restore | None, checkpoint_every_s: float | None, every_rank: bool
+        self,
+        total: int | None,
+        save: Save | None,
+        restore: Restore | None,
+        checkpoint_every_s: float | None,
+        every_rank: bool,
     ) -> Loop:
         setting, gang = self._setting, self._gang
         stop_signal = StopSignal(has_grace=setting.gang_dir is not None)

@@ -1,11 +1,13 @@
 """Rank 0 of a gang: it holds the lease, releases each step, writes checkpoints and reports."""
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from gavel_runtime._checkpoint import begin_checkpoint
+from gavel_runtime._errors import NotSaved
 from gavel_runtime._hub import END, GO, SAVE, STOP, Hub
 from gavel_runtime._interval import FIRST_S, checkpoint_interval_s
 from gavel_runtime._lease import Lease, LeaseFile, boottime_s
@@ -28,14 +30,14 @@ class Leader:
     `begun` says where it goes on; the seconds that loading took are the first estimate of how long writing takes. If
     the accepted checkpoint could not be loaded, the steps up to it are done again and not reported.
     `can_save`: the loop can write checkpoints; `checkpoint_every_s`: seconds between them, None: as often as pays.
-    `every_rank`: all ranks write their part of one.
+    `every_rank`: all ranks write their part of one. `total` None: steps without an end, which measure nothing.
     """
 
     def __init__(  # noqa: PLR0913  what its loop was told, each by its name
         self,
         setting: Setting,
         hub: Hub,
-        total: int,
+        total: int | None,
         *,
         begun: Resumed,
         every_rank: bool,
@@ -56,6 +58,7 @@ class Leader:
         self._asked_to_stop = asked_to_stop
         self._a_rank_stops = False
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
+        self._save_taken_s = 0.0  # the last checkpoint that the service asked for and that was begun
         self._reports = Reports(gang_dir and gang_dir / "reports.jsonl")
         self._meter = Meter()
         self._checkpoint_s = begun.restore_s
@@ -63,8 +66,9 @@ class Leader:
         self._accepted = self._saved = setting.start_step
         self._does_again = self.step < self._accepted
         self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
-        self._end = max(self.step, total)
-        self._unsaid_steps = self._end if setting.total_steps is None else None
+        self._is_measured = total is not None
+        self._end = sys.maxsize if total is None else max(self.step, total)
+        self._unsaid_steps = self._end if self._is_measured and setting.total_steps is None else None
         self._saved_at_s = self._reported_at_s = boottime_s()
         self._is_report_left = False
         self._begun: Path | None = None
@@ -105,7 +109,8 @@ class Leader:
         return self._directory is not None and self.step > self._saved
 
     def _is_due(self) -> bool:
-        return not self._writing and boottime_s() - self._saved_at_s >= self._every_s()
+        is_asked = self._lease.save_asked_s > self._save_taken_s
+        return not self._writing and (is_asked or boottime_s() - self._saved_at_s >= self._every_s())
 
     def _every_s(self) -> float:
         """Return the seconds from one checkpoint to the next."""
@@ -172,6 +177,7 @@ class Leader:
         """Make the checkpoint's folder, once the one before is written, and order every rank to fill it."""
         assert self._directory is not None
         self._settle(wait=True)
+        self._save_taken_s = self._lease.save_asked_s
         self._begun = begin_checkpoint(self._directory, f"{self._generation}-{self.step}")
         if self._every_rank:
             self._hub.release(SAVE, self.step, self._begun.name)
@@ -183,7 +189,10 @@ class Leader:
         self._writing = Writing(self._begun, self.step, self._take(self.step))
         self._saved = self.step
         began_s = boottime_s()
-        self._writing.begin(lambda folder: self._fill(folder, save))
+        try:
+            self._writing.begin(lambda folder: self._fill(folder, save))
+        except NotSaved:
+            self._writing, self._saved_at_s = None, boottime_s()
         self._stood_still_s = boottime_s() - began_s
         self._settle(wait=False)
         self._meter.resume(boottime_s())
@@ -213,6 +222,8 @@ class Leader:
     def _take(self, step: int) -> Measured:
         """Return what was trained since the last call; nothing for steps up to the accepted checkpoint, done again."""
         measured = self._meter.take()
+        if not self._is_measured:
+            return (0, 0.0, 0.0)
         if not self._does_again:
             return measured
         self._does_again = step < self._accepted

@@ -65,10 +65,11 @@ def running_s(now_s: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run until an instant; `stop` ends it at once."""
+    """The right to run until an instant; `stop` ends it at once. `save_asked_s`: which checkpoint is asked for last."""
 
     expires_boottime_s: float
     stop: bool = False
+    save_asked_s: float = 0.0
 
     def has_room_for(self, duration_s: float, now_s: float) -> bool:
         """Return whether the lease lasts for `duration_s` seconds from `now_s`."""
@@ -80,10 +81,11 @@ def parse_lease(text: str) -> Lease | None:
     try:
         fields = json.loads(text)
         expires_boottime_s, stop = float(fields["expires_boottime_s"]), fields["stop"]
-    except (ValueError, KeyError, TypeError, OverflowError):
+        save_asked_s = float(fields.get("save_asked_s", 0.0))
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError):
         return None
-    valid = isinstance(stop, bool) and math.isfinite(expires_boottime_s)
-    return Lease(expires_boottime_s, stop) if valid else None
+    valid = isinstance(stop, bool) and math.isfinite(expires_boottime_s) and math.isfinite(save_asked_s)
+    return Lease(expires_boottime_s, stop, save_asked_s) if valid else None
 
 
 class LeaseFile:
@@ -97,6 +99,11 @@ class LeaseFile:
         self._lease = first
         self._clock = clock
         self._read_at_s = -math.inf
+
+    @property
+    def save_asked_s(self) -> float:
+        """Return which checkpoint the service has asked for last, as of the last read; 0: none."""
+        return self._lease.save_asked_s
 
     def has_room_for(self, duration_s: float) -> bool:
         """Return whether the lease lasts that long. Reads the file at most every 50 ms, and always before a False."""

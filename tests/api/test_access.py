@@ -66,6 +66,7 @@ def everybody(service: Service) -> Everybody:
     )
 
 
+@pytest.mark.full("POST /v1/what-if")
 @pytest.mark.parametrize("route", MATRIX)
 def test_a_route_answers_each_caller_as_it_should(everybody: Everybody, route: str) -> None:
     method, path = route.split()

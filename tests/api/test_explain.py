@@ -26,9 +26,14 @@ def test_a_waiting_job_is_told_why_where_it_stands_and_when(service: Service) ->
         expires_at_s=NOW_S + 10,
     )
     record = a_record([lease], {first: [0.5, 0.0], second: [0.5, 0.0]}, round_index=index)
-    service.change(round=replace(record, problem=replace(record.problem, now_s=NOW_S)))
+    allocation = replace(record.allocation, policy="hierarchical")
+    service.change(round=replace(record, problem=replace(record.problem, now_s=NOW_S), allocation=allocation))
     answer = ann.get(f"/v1/jobs/{second}/explanation").json()
     assert (answer["code"], answer["position"], answer["jobs_ahead"]) == ("BehindFairShare", 1, 0)
+    assert answer["tier_objective"] == (
+        "Jobs of gold share by the objective fairness. "
+        "Choose this when users compete, and no user should gain by submitting more."
+    )
     assert answer["binding"] == {
         "accelerator_type": "fast",
         "price": 1.0,

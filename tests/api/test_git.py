@@ -162,6 +162,7 @@ def test_a_server_that_redirects_is_not_followed(ann: Client, server: GitServer,
         assert other.requests == []
 
 
+@pytest.mark.full
 def test_a_server_that_does_not_answer_is_not_waited_for(start: Any, server: GitServer) -> None:
     slow = start(git_limit_s=1.0)
     server.delay.clear()

@@ -112,6 +112,7 @@ def test_what_ssh_cannot_reach_is_refused_with_its_words(ann: Client, sshd: SshS
     assert "does not appear to be a git repository" in message and "Please make sure" not in message
 
 
+@pytest.mark.full
 def test_a_host_that_does_not_answer_is_not_waited_for(start: object, work: Path) -> None:
     """Its limit ends git, and the ssh that git has started."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -179,6 +180,7 @@ def test_the_keys_hosts_and_settings_of_the_services_user_are_not_used(
     assert "Host key verification failed" in output(*alone, str(tmp_path / "none"))
 
 
+@pytest.mark.full
 def test_a_repository_larger_than_the_service_takes_is_cut_off(start: object, sshd: SshServer, tmp_path: Path) -> None:
     large = tmp_path / "large"
     large.mkdir()

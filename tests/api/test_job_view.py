@@ -45,6 +45,9 @@ ASKED: dict[str, Any] = {
 IN_IMAGE = {"image": "registry.example/train:1", "total_steps": 7, "argv": ["python", "train.py"]}
 
 
+SAVED = {"dump": "./save", "restore": "./load"}
+
+
 @pytest.fixture(scope="module")
 def asked(service: Service) -> tuple[str, httpx.Client, dict[str, Any], str]:
     name, ann = service.user()
@@ -64,8 +67,11 @@ def test_every_field_of_a_submit_is_in_the_job_s_view(
     asked: tuple[str, httpx.Client, dict[str, Any], str], field: str
 ) -> None:
     job_id, ann, body, _ = asked
-    if field == "image":  # not together with an interpreter of the node
-        job_id, body = str(ann.post("/v1/jobs", json=IN_IMAGE).json()["id"]), IN_IMAGE
+    other = (
+        IN_IMAGE if field == "image" else SAVED if field in SAVED else None
+    )  # what does not go together with the rest
+    if other is not None:
+        job_id, body = str(ann.post("/v1/jobs", json={"argv": ["./solver"], **other}).json()["id"]), other
     assert field in body, "a new field of the submit: give it a value here"
     default = JobSubmit.model_fields[field].default
     assert body[field] != default, "a default would be found by chance"
@@ -81,7 +87,8 @@ def test_the_command_line_shows_every_field(
     with Client(service.url, service.token(name)) as client:
         job = client.job(job_id)
     console = Console(width=200, record=True, file=io.StringIO())
-    job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node
+    job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node, as are the next two
+    job["dump"], job["restore"] = SAVED["dump"], SAVED["restore"]
     console.print(show.job(job))
     text = console.export_text()
     shown = {
@@ -89,6 +96,7 @@ def test_the_command_line_shows_every_field(
         "env": "SEED, MODE",
         "secrets": "HF_TOKEN",
         "image": job["image"],
+        **SAVED,
         "labels": "project=vision",
         "throughputs": "fast 12.5, slow 3.25",
         "preemptible": "preemptible",

@@ -26,7 +26,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import Allocation, Certificate, Job, JobState, Lease, RoundPlan, RoundRecord, Tier, worker_s_of
 from tests.builders import a_cluster, a_problem, a_spec
 
-EXAMPLES = 100 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 25
+EXAMPLES = 100 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 8
 NOW_S, ROUND_S = 1000.0, 10.0
 TYPES = ("fast", "slow")
 TIERS = (Tier(name="gold"), Tier(name="silver"))

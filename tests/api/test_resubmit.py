@@ -120,7 +120,8 @@ def test_changes_are_checked_as_any_submit_is(service: Service, body: dict[str, 
 def test_its_setup_its_secrets_and_its_image_are_those_of_the_old_one(service: Service) -> None:
     _, ann = service.user()
     ann.put("/v1/secrets/HF_TOKEN", json={"value": "a value of hers"})
-    for wanted in ({"setup": "pip install -r requirements.txt"}, {"image": "registry.example/train:1"}):
+    hooks = {"dump": "./save $GAVEL_SNAPSHOT_DIR", "restore": "./load $GAVEL_SNAPSHOT_DIR", "total_steps": None}
+    for wanted in ({"setup": "pip install -r requirements.txt"}, {"image": "registry.example/train:1"}, hooks):
         old = ann.post("/v1/jobs", json=OLD | wanted | {"secrets": ["HF_TOKEN"]}).json()
         new = ann.post(f"/v1/jobs/{old['id']}/resubmit", json={}).json()
         assert {name: new[name] for name in (*wanted, "secrets")} == wanted | {"secrets": ["HF_TOKEN"]}

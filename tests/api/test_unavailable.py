@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from sqlalchemy import Engine, event
 
 from gavel.store.maintenance import check
@@ -96,6 +97,7 @@ def bounded_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 
 
+@pytest.mark.full
 def test_a_process_whose_files_cannot_grow_loses_nothing_it_acknowledged(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gavel.db"
     SqlStore(url).close()

@@ -27,6 +27,7 @@ from workloads.traces.suite import WORKLOADS
 SMALL = Case("coarse-bursty", 4, 0.5, POSTERS[:2])
 
 
+@pytest.mark.full
 def test_the_same_seed_has_the_same_rows() -> None:
     for selector in (AUTOPILOT, RANDOM):
         first, again = (Task(SMALL, selector, "mean_jct").ran() for _ in range(2))

@@ -24,6 +24,7 @@ def ran(trace: Path, *options: str) -> Any:
     return CliRunner().invoke(app, command, env={"COLUMNS": "200"})
 
 
+@pytest.mark.full
 def test_the_autopilot_is_compared_with_each_composition_fixed_for_all_of_the_run(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     candidates = ["--candidate", "fifo", "--candidate", "shortest_job_first/backfill=off"]
@@ -67,6 +68,7 @@ def test_lengths_that_are_stated_wrongly_change_decisions_but_not_the_jobs(trace
     assert bounds[0] == bounds[1] and means[0] != means[1]
 
 
+@pytest.mark.full
 def test_nodes_may_be_away_for_some_of_the_run(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     options = ("--autopilot", "--goal", "mean_jct", "--epoch", "3000", "--candidate", "fifo", "--candidate", "allox")

@@ -198,6 +198,7 @@ def test_a_run_that_starts_with_a_poor_composition_leaves_it_and_each_decision_c
     assert ours < fifo
 
 
+@pytest.mark.full
 def test_a_decision_knows_nothing_of_the_future() -> None:
     """Jobs that come later, and where running jobs will really end, change no decision before that."""
     until_s = 150.0

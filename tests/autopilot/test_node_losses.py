@@ -66,6 +66,7 @@ def test_nobody_knows_when_an_outage_will_end() -> None:
     assert between(SEEN, 4 * HOUR_S, 6 * HOUR_S) == (replace(SEEN[1], until_s=6 * HOUR_S),)
 
 
+@pytest.mark.full
 def test_a_decision_simulates_the_losses_and_a_run_with_them_can_be_decided_again() -> None:
     node = CLUSTER.nodes[0].name
     question = a_question(losses=(lost(node, 10.0, 40.0), lost(node, 80.0, inf)))

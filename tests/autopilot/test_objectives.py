@@ -11,10 +11,12 @@ from gavel.cli import app
 from gavel.types import Tier
 from gavel.types.tier_objectives import AUTO, chosen_by
 from tests.builders import a_cluster
+from tests.conftest import IS_FULL
 from tests.simulator.test_lean import a_trace_job
 from workloads.traces.history import Surroundings, lines_of
 
 AUTOMATIC = Tier(name="gold", objective=AUTO)
+LONG_S, EPOCH_S, ROUND_S = (9000, 600, 60) if IS_FULL else (3600, 1200, 300)
 
 
 def test_each_objective_is_a_candidate_for_each_automatic_tier_and_for_all() -> None:
@@ -33,11 +35,11 @@ def test_the_autopilot_chooses_the_objective_of_an_automatic_tier(tmp_path: Path
         return {"tier": "gold", "user": f"user-{place}", "throughput_steps_per_s": {"a100": 1.0}}
 
     trace, out = tmp_path / "jobs.jsonl", tmp_path / "out"
-    jobs = [a_trace_job(place, "k", 9000 if place < 2 else 300, 60.0 * place, **gold(place)) for place in range(14)]
+    jobs = [a_trace_job(place, "k", LONG_S if place < 2 else 300, 60.0 * place, **gold(place)) for place in range(14)]
     cluster = a_cluster(a100=1)
     trace.write_text("".join(lines_of(jobs, Surroundings(cluster=cluster, tiers=(AUTOMATIC,)))))
     candidates = ["--candidate=hierarchical", "--candidate=hierarchical?objectives=gold:shortest_job_first"]
-    options = ["--autopilot", "--epoch", "600", "--round", "60", *candidates, "--out", str(out)]
+    options = ["--autopilot", "--epoch", str(EPOCH_S), "--round", str(ROUND_S), *candidates, "--out", str(out)]
     flown = CliRunner().invoke(app, ["simulate", "--trace", str(trace), *options], env={"COLUMNS": "200"})
     assert flown.exit_code == 0, flown.output
     decisions = json.loads((out / "decisions.json").read_text())

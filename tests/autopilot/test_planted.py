@@ -53,6 +53,7 @@ def rosy(*asked: Any) -> Course:
     return replace(course, ended_at_s=began_s + LIE * (course.ended_at_s - began_s))
 
 
+@pytest.mark.full
 def test_a_composition_whose_simulations_are_too_rosy_is_left_once_its_real_costs_are_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

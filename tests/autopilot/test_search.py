@@ -18,11 +18,15 @@ from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
 from gavel.policies.weighted_priority import FEATURES, RULES
 from tests.builders import a_cluster
+from tests.conftest import IS_FULL
 from tests.simulator.test_lean import a_scenario, a_trace_job
 from workloads.traces.job import TraceJob
 
 GOAL = goals.read("mean_slowdown")
-SCENARIO = replace(a_scenario(a_cluster(a100=2), "hierarchical"), throughput={("k", 1, "a100"): 1.0})
+ROUND_S, TRIALS, COMMAND_ROUND_S = (10.0, 12, "60") if IS_FULL else (60.0, 4, "300")
+SCENARIO = replace(
+    a_scenario(a_cluster(a100=2), "hierarchical", round_duration_s=ROUND_S), throughput={("k", 1, "a100"): 1.0}
+)
 
 
 def a_history(count: int = 20) -> list[TraceJob]:
@@ -32,7 +36,7 @@ def a_history(count: int = 20) -> list[TraceJob]:
 
 def searched_in(jobs: list[TraceJob], **over: Any) -> Proof:
     fixed = ("fifo", "shortest_job_first", "smallest_gang_first")
-    return searched(jobs, SCENARIO, GOAL, InlineRunner(), **{"trials": 12, "seed": 3, "fixed": fixed, **over})
+    return searched(jobs, SCENARIO, GOAL, InlineRunner(), **{"trials": TRIALS, "seed": 3, "fixed": fixed, **over})
 
 
 @given(st.lists(st.floats(-2, 2), min_size=len(FEATURES), max_size=len(FEATURES)))
@@ -86,7 +90,8 @@ def test_the_command_prints_weights_figures_and_what_to_do(tmp_path: Path) -> No
     trace = tmp_path / "jobs.csv"
     lines = [f"{60 * place},{900 if place % 5 == 0 else 40 + place},1" for place in range(20)]
     trace.write_text("submit_time_s,duration_s,num_gpus\n" + "\n".join(lines) + "\n")
-    command = ["search-priority", "--trace", str(trace), "--cluster", "a100:2", "--round", "60", "--trials", "12"]
+    command = ["search-priority", "--trace", str(trace), "--cluster", "a100:2", "--round", COMMAND_ROUND_S]
+    command += ["--trials", "12"]
     shown = CliRunner().invoke(app, command)
     assert shown.exit_code == 0, shown.output
     assert "cost on the 12 jobs searched, on the 8 after them" in shown.output

@@ -208,6 +208,7 @@ def test_a_broken_nvidia_smi_is_a_note(tmp_path: Path, monkeypatch: pytest.Monke
     assert "nvidia-smi" in discovery.notes[0]
 
 
+@pytest.mark.full
 def test_a_probe_measures_every_cpu_type() -> None:
     workers = discover().accelerators
     gpu = LocalAccelerator(

@@ -15,6 +15,7 @@ from gavel.code_tree import CHUNK_BYTES, TreeFile, chunk_sizes, digest_of, packe
 from gavel.errors import InvalidRequest, NotFound
 from gavel.types import CodeVersion
 from tests.backends.code import described, stored
+from tests.conftest import IS_FULL
 
 LIMIT_BYTES = 10 << 20
 NAMES = st.text("abé.~ ", min_size=1, max_size=3).filter(lambda name: name not in (".", ".."))
@@ -31,7 +32,7 @@ def store(tmp_path: Path) -> CodeStore:
     return CodeStore(tmp_path, limit_bytes=LIMIT_BYTES, kept_s=3600)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if IS_FULL else 10)
 @given(files=st.dictionaries(PATHS, CONTENTS, max_size=5))
 def test_a_copy_has_what_was_stored(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = {path: files[path] for path in files if not any(other.startswith(f"{path}/") for other in files)}

@@ -97,6 +97,7 @@ def open_to_users() -> Iterator[LocalHarness]:
             os.umask(umask)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be another user")
 def test_a_rank_in_an_image_is_its_user(image: str) -> None:
     """1 it runs as the user with no rights, in folders that are its own, 2 it reads its code and an input that was
@@ -154,6 +155,7 @@ def test_a_lease_that_ends_stops_the_container_in_good_order(harness: LocalHarne
     assert containers("c2") == []
 
 
+@pytest.mark.full
 def test_a_container_that_ignores_every_request_ends_with_its_lease(harness: LocalHarness, image: str) -> None:
     """1 its program and a process that it left ignore SIGTERM, 2 after the grace nothing of it is there."""
     text = "trap '' TERM; sleep 60 & touch \"$GAVEL_GANG_DIR/go\"; while true; do sleep 0.02; done"
@@ -180,6 +182,7 @@ def test_a_container_does_not_outlive_a_supervisor_that_is_killed(harness: Local
     assert containers("c4") == []
 
 
+@pytest.mark.full
 def test_a_lease_is_extended_for_a_container_as_for_any_gang(harness: LocalHarness, image: str) -> None:
     in_image(harness, image, 'while [ ! -e "$GAVEL_GANG_DIR/go" ]; do sleep 0.02; done; echo done', "c5")
     until_s = harness.now_s() + 90
@@ -190,6 +193,7 @@ def test_a_lease_is_extended_for_a_container_as_for_any_gang(harness: LocalHarne
     assert exit_of(harness, "c5").log_tail == "done"
 
 
+@pytest.mark.full
 def test_warnings_of_podman_are_not_output_of_the_job(harness: LocalHarness, image: str) -> None:
     harness.crash()
     options = ("--network", "host", "--interactive", "--tty")  # without a terminal Podman warns of these

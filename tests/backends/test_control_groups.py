@@ -31,6 +31,7 @@ def left(harness: LocalHarness) -> list[Path]:
     return [path for each in hierarchies().values() for path in Path(each.parent).glob(f"{start}*")]
 
 
+@pytest.mark.small("auto")
 @needs_groups
 @pytest.mark.parametrize("isolation", ["auto", "none"])
 def test_a_gang_ends_at_the_memory_that_it_asked_for(harness: LocalHarness, isolation: str) -> None:
@@ -68,6 +69,7 @@ supervisor.supervise(*sys.argv[1:])""",
 )
 
 
+@pytest.mark.small("none")
 @pytest.mark.parametrize("isolation", ["auto", "none"])
 def test_without_control_groups_the_supervisor_ends_what_outgrows_its_memory(
     harness: LocalHarness, isolation: str, monkeypatch: pytest.MonkeyPatch

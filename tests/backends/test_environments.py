@@ -77,6 +77,7 @@ def test_one_of_two_gangs_builds_and_both_wait(bare: LocalHarness, tmp_path: Pat
     assert (tmp_path / "builds").read_text() == "built\n"
 
 
+@pytest.mark.full
 def test_a_setup_goes_on_when_the_lease_ends(bare: LocalHarness, tmp_path: Path) -> None:
     """1 the lease ends while it runs, 2 the service, too, 3 it is not begun anew, 4 the next gang runs in it."""
     line = f"cd {tmp_path}; echo built | tee -a builds; while [ ! -e go ]; do sleep 0.02; done; echo ready"
@@ -109,6 +110,7 @@ def test_a_setup_that_fails_ends_the_job_and_is_not_kept(bare: LocalHarness, tmp
     assert end.outcome is GangOutcome.EXITED and end.log_tail.splitlines()[:-1] == ["[setup] looking"]
 
 
+@pytest.mark.full
 def test_a_setup_that_takes_too_long_is_ended_with_all_its_processes(bare: LocalHarness, tmp_path: Path) -> None:
     bare.crash()
     bare.backend = bare.open(preparation=bare.preparation(setup_limit_s=1.0))
@@ -133,6 +135,7 @@ def test_a_setup_that_was_cut_off_never_counts_as_built(bare: LocalHarness, tmp_
     assert exit_of(bare, "j2").log_tail.splitlines()[-1].endswith("/2")
 
 
+@pytest.mark.full
 def test_an_end_of_the_gang_before_its_ranks_counts_no_training(bare: LocalHarness, tmp_path: Path) -> None:
     prepared(bare, tmp_path, "sleep 1234", lease_expires_at_s=bare.now_s() + bare.short_s)
     exit_of(bare, "j1")

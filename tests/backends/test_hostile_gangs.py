@@ -54,6 +54,7 @@ def _end_is_forged(home: Path) -> None:
     os.kill(int(machine.read_json(str(home / "supervisor.json"))["pid"]), signal.SIGKILL)
 
 
+@pytest.mark.small("_lease_is_a_folder")
 @pytest.mark.parametrize("spoil", [_no_folder, _folder_elsewhere, _lease_is_a_folder, _end_is_forged])
 def test_a_gang_that_spoils_its_files_is_lost_alone(harness: LocalHarness, spoil: Callable[[Path], None]) -> None:
     """1 two gangs run, 2 one spoils its files, 3 it is lost with a reason and leaves no process, the other runs on."""
@@ -76,6 +77,7 @@ def test_a_gang_that_spoils_its_files_is_lost_alone(harness: LocalHarness, spoil
     harness.wait_until(is_in(GangState.RUNNING, "bad", generation=2))
 
 
+@pytest.mark.full
 def test_a_forged_start_does_not_end_the_look_at_others(harness: LocalHarness) -> None:
     harness.backend.execute([*script(harness, IDLES, "b-0", job_id="good"), *script(harness, IDLES, job_id="bad")])
     harness.wait_until(is_in(GangState.RUNNING, "good", "bad"))
@@ -234,7 +236,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateFolder]:
     made.close()
 
 
-@settings(max_examples=2_000 if IS_FULL else 20, deadline=None)
+@settings(max_examples=2_000 if IS_FULL else 10, deadline=None)
 @given(files=st.dictionaries(st.sampled_from(FILES), st.tuples(PLACES, CONTENTS), max_size=4))
 def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
     folder: StateFolder, files: dict[str, tuple[str, bytes]]
@@ -251,7 +253,7 @@ def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
         _look_until_ended(again, folder)
 
 
-@settings(max_examples=10_000 if IS_FULL else 100, deadline=None)
+@settings(max_examples=10_000 if IS_FULL else 30, deadline=None)
 @given(lines=st.lists(CONTENTS, max_size=3))
 def test_reports_that_hold_anything_are_reports_or_counted(lines: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -283,7 +285,7 @@ def test_ten_thousand_hostile_gangs_cost_no_look(tmp_path: Path) -> None:
         harness.close()
 
 
-@settings(max_examples=100_000 if IS_FULL else 300, deadline=None)
+@settings(max_examples=100_000 if IS_FULL else 100, deadline=None)
 @given(record=st.dictionaries(NAMES, VALUES, max_size=6), reads=st.sampled_from(RECORDS))
 def test_a_record_is_read_or_refused_with_a_sentence(
     record: dict[str, Any], reads: Callable[[dict[str, Any]], object]

@@ -158,6 +158,7 @@ def test_the_runtime_alone_is_on_the_path_of_a_job(harness: LocalHarness, tmp_pa
     assert [path.name for path in folder.iterdir()] == ["gavel_runtime"]
 
 
+@pytest.mark.full
 def test_a_job_that_brings_no_interpreter_sees_the_runtime_and_no_package(harness: LocalHarness) -> None:
     """1 `python` of its program and of what that starts has the standard library, 2 no program of the service is on its
     path, 3 a setup is built on the same, 4 a program of the catalogue has the service's packages."""

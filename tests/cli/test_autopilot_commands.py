@@ -40,6 +40,7 @@ def test_a_command_that_sets_nothing_names_the_options(gavel: Run) -> None:
     assert "--own-candidates" in gavel("autopilot", "set", "--candidate", "fifo", "--own-candidates", code=2)
 
 
+@pytest.mark.full
 def test_set_and_pin_ask_for_what_their_options_name(gavel: Run, service: Service) -> None:
     asked = ("--mode", "auto", "--goal", "mean_slowdown", "--candidate", "fifo", "--candidate", "equal_share")
     operation = json.loads(gavel("autopilot", "set", *asked, "--epoch", "7200", "--json"))

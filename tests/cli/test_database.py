@@ -17,14 +17,15 @@ from gavel.cli import app
 from gavel.policies.inline import InlineRunner
 from gavel.ports import Changes
 from gavel.store.sql import SqlStore
+from tests.command_line import QuickShell
 from tests.mechanism.world import World
 from tests.postgresql import binaries, migrated_postgresql, postgresql
-from tests.test_cli import Shell, bare
+from tests.test_cli import bare
 
 __all__ = ["bare", "migrated_postgresql", "postgresql"]
 
 
-def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tmp_path: Path) -> None:
+def test_the_database_is_backed_up_and_checked_without_a_service(bare: QuickShell, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/gavel.db"
     assert "from revision none to" in bare.ok("db", "upgrade", "--database-url", url)
     assert "0 jobs, 0 rounds, 0 faults" in bare.ok("db", "check", "--database-url", url)
@@ -33,7 +34,7 @@ def test_the_database_is_backed_up_and_checked_without_a_service(bare: Shell, tm
     assert bare.run("db", "check").returncode == 2
 
 
-def test_a_stored_round_is_decided_again(bare: Shell, tmp_path: Path) -> None:
+def test_a_stored_round_is_decided_again(bare: QuickShell, tmp_path: Path) -> None:
     """1. A round as the driver decides it. 2. The same allocation again. 3. One that was tampered with is found out."""
     world = World(runner=InlineRunner())
     ids = [world.submit(10_000) for _ in range(5)]

@@ -22,6 +22,7 @@ from gavel.cli.program import python_of
 from gavel.types import Scope
 from tests.api.conftest import Service, service
 from tests.client.test_worktree import git, write
+from tests.command_line import QuickShell
 from tests.git_server import git_server
 
 __all__ = ["service"]
@@ -42,17 +43,12 @@ def jobs(service: Service) -> dict[str, str]:
 def gavel(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run commands in an empty folder: what they submit, and say, depends on what git knows of the folder."""
     monkeypatch.chdir(tmp_path)
-    env = {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR), "COLUMNS": "200"}
+    shell = QuickShell(tmp_path, {"GAVEL_URL": service.url, "GAVEL_TOKEN": service.token("operator", Scope.OPERATOR)})
 
     def run(*arguments: str, code: int = 0) -> str:
-        done = CliRunner().invoke(app, arguments, env=env)
-        if done.exception and not isinstance(done.exception, SystemExit):
-            from gavel.cli.connection import explain
-
-            assert code == 2, done.exception
-            return explain(done.exception)  # type: ignore[arg-type]  # as `main` does
-        assert done.exit_code == code, (done.output, done.exception)
-        return done.output
+        done = shell.run(*arguments)
+        assert done.returncode == code, (done.stdout, done.stderr)
+        return done.stdout + done.stderr
 
     yield run
 
@@ -236,6 +232,7 @@ def test_an_address_without_a_scheme_is_understood(gavel: Run, service: Service,
     assert "ftp://localhost:8080: the address of a service begins with http:// or https://" in refused
 
 
+@pytest.mark.small("job submit --follow --steps 5 -- true")
 @pytest.mark.usefixtures("jobs")
 @pytest.mark.parametrize("command", ["job logs -f alpha", "job submit --follow --steps 5 -- true"])
 def test_ctrl_c_says_that_the_job_goes_on(service: Service, command: str) -> None:

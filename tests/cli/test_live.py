@@ -21,7 +21,7 @@ import pytest
 from api.live import listeners
 from gavel.types import JobState, Scope
 from tests.api.conftest import NOW_S, Service, service
-from tests.test_cli import Shell
+from tests.command_line import Shell
 
 __all__ = ["service"]
 
@@ -111,6 +111,7 @@ def test_watch_prints_a_line_an_event_and_goes_on_from_a_position(service: Servi
         assert process.wait(timeout=30) == 0
 
 
+@pytest.mark.small("3-3-9", "-9-137-9")
 @pytest.mark.parametrize(("ended", "code", "streams"), [(3, 3, 9), (-9, 137, 9), (None, 1, 0)])
 def test_a_waiting_submit_exits_as_the_job_did(
     service: Service, shell: Shell, ended: int | None, code: int, streams: int, monkeypatch: pytest.MonkeyPatch

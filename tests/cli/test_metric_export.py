@@ -55,6 +55,7 @@ def needs(*modules: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed here: {', '.join(missing)}")
 
 
+@pytest.mark.full
 @needs("tensorboardX", "tensorboard")
 def test_tensorboard_reads_every_value_with_its_step_and_time(service: Service, tmp_path: Path) -> None:
     name, ann = service.user()

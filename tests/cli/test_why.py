@@ -54,6 +54,7 @@ def test_explain_says_why_where_and_when(gavel: Run, waiting: str) -> None:
     assert answer["position"] == 1 and answer["est_finish_at_s"] > NOW_S
 
 
+@pytest.mark.full
 def test_a_preview_keeps_the_rules_that_no_option_names(gavel: Run, service: Service) -> None:
     before = service.store.tiers()
     output = gavel("tier", "preview", "gold", "--weight", "3")
@@ -61,6 +62,7 @@ def test_a_preview_keeps_the_rules_that_no_option_names(gavel: Run, service: Ser
     assert service.store.tiers() == before
 
 
+@pytest.mark.full
 def test_a_what_if_tries_all_that_its_options_name(gavel: Run, waiting: str) -> None:
     options = ("--policy", "fifo", "--weight", "gold=3", "--add", "fast:2:3", "--kind", "mlp-b256", "--steps", "50")
     answer: dict[str, Any] = json.loads(gavel("what-if", *options, "--tier", "gold", "--json"))

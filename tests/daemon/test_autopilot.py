@@ -95,6 +95,7 @@ def switches(store: SqlStore) -> list[Operation]:
     return [each for each in store.snapshot().commands if each.kind == "autopilot.switch"]
 
 
+@pytest.mark.small("killed-", "hung-")
 @pytest.mark.parametrize(
     ("process", "why"),
     [
@@ -146,6 +147,7 @@ def test_a_decision_is_made_once_and_then_after_an_epoch(
     assert dict(newest(store).replayed).keys() == {"fifo", "max_min_fairness"} and newest(store).actual is not None
 
 
+@pytest.mark.full
 def test_an_epoch_in_which_jobs_of_new_kinds_came_is_replayed(
     store: SqlStore, settings: Settings, clock: ManualClock
 ) -> None:
@@ -159,6 +161,7 @@ def test_an_epoch_in_which_jobs_of_new_kinds_came_is_replayed(
     assert newest(store).actual is not None
 
 
+@pytest.mark.full
 def test_many_cheap_decisions_take_no_more_of_an_hour_than_a_few_dear_ones(
     store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +216,7 @@ def test_a_policy_of_the_operator_that_gives_no_allocation_leaves_the_portfolio_
     assert "left out: mine" in decision.reason
 
 
+@pytest.mark.full
 def test_a_policy_of_the_operator_that_hangs_is_left_out_of_the_next_decision(
     store: SqlStore, settings: Settings, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,6 +236,7 @@ def test_a_policy_of_the_operator_that_hangs_is_left_out_of_the_next_decision(
     assert "left out: mine (a policy of your own" in newest(store).reason
 
 
+@pytest.mark.full
 def test_what_ended_is_in_the_history_and_teaches_lengths(
     store: SqlStore, settings: Settings, clock: ManualClock
 ) -> None:

@@ -14,6 +14,7 @@ from gavel.errors import BackendUnavailable
 LIMIT_S = 60
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [

@@ -55,6 +55,7 @@ def collector() -> Iterator[Collector]:
         thread.join()
 
 
+@pytest.mark.full
 def test_requests_to_the_service_are_traces_in_a_collector(collector: Collector, tmp_path: Path) -> None:
     settings = {"GAVEL_TELEMETRY_URL": f"http://127.0.0.1:{collector.server_port}"}
     with Member(tmp_path / "state", settings, "--api-only") as member:

@@ -43,6 +43,7 @@ def decided(dashboard: Dashboard) -> None:
     dashboard.store.commit(dashboard.store.snapshot().version, changes)
 
 
+@pytest.mark.full
 def test_before_the_first_decision_the_page_says_what_is_in_force(dashboard: Dashboard, tab: Tab) -> None:
     tab.page.goto("/autopilot")
     expect(tab.page.locator("#autopilot-sentence")).to_contain_text("The autopilot has made no decision yet.")
@@ -78,6 +79,7 @@ def test_the_page_tells_what_is_in_force_why_and_what_was_weighed(dashboard: Das
         tab.page.keyboard.press("Escape")
 
 
+@pytest.mark.small("390")
 @pytest.mark.parametrize("width", [PHONE["width"], 800, 1360])
 def test_nothing_is_cut_off_on_any_screen(dashboard: Dashboard, tab: Tab, width: int) -> None:
     decided(dashboard)
@@ -143,6 +145,7 @@ def test_an_operator_sets_mode_and_goal_and_confirms(dashboard: Dashboard, tab: 
     expect(tab.page.locator("#autopilot-mode")).to_have_text("mode auto")
 
 
+@pytest.mark.full
 def test_an_operator_pins_a_composition(dashboard: Dashboard, tab: Tab) -> None:
     mechanism = Mechanism(dashboard)
     tab.page.goto("/autopilot")
@@ -180,6 +183,7 @@ def test_a_user_reads_the_page_and_has_no_form(dashboard: Dashboard, ann: Page) 
     assert ann.locator("#autopilot-open").count() == ann.locator("#autopilot-editor").count() == 0
 
 
+@pytest.mark.full
 def test_older_decisions_are_fetched_on_demand(dashboard: Dashboard, tab: Tab) -> None:
     first, *_ = three_decisions(time.time())
     keep(dashboard.store, *(replace(first, number=number) for number in range(45)))
@@ -191,6 +195,7 @@ def test_older_decisions_are_fetched_on_demand(dashboard: Dashboard, tab: Tab) -
     expect(tab.page.get_by_role("button", name="Older decisions")).to_be_hidden()
 
 
+@pytest.mark.full
 def test_the_policy_page_shows_a_composition_and_says_what_a_switch_does_to_the_autopilot(
     dashboard: Dashboard, tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

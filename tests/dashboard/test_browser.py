@@ -18,6 +18,7 @@ from workloads.catalogue import CATALOGUE
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.full
 def test_the_table_twin_holds_every_cell_of_the_matrix(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/")
@@ -30,6 +31,7 @@ def test_the_table_twin_holds_every_cell_of_the_matrix(dashboard: Dashboard, tab
     assert cells[1::2] == [f"{value:.3f}" for value in first]
 
 
+@pytest.mark.full
 def test_a_pointer_and_the_arrow_keys_show_the_same_tooltip(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/")
@@ -97,6 +99,7 @@ def test_jobs_can_be_filtered_and_sorted_and_the_address_keeps_the_filter(dashbo
     expect(tab.page.locator("#jobs-table tbody th")).to_have_text(["mlp-7", "mlp-2"])
 
 
+@pytest.mark.full
 def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=60, rounds=2)
     tab.page.goto("/allocation")
@@ -115,6 +118,7 @@ def test_the_matrix_is_shown_by_kind_and_tier_and_a_group_opens(dashboard: Dashb
     expect(rows).to_have_count(2 * len(KINDS))
 
 
+@pytest.mark.full
 def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/allocation")
@@ -133,6 +137,7 @@ def test_the_matrix_shows_target_or_received_or_both(dashboard: Dashboard, tab: 
         expect(tab.page.locator("#tooltip")).to_contain_text(f"attention-0 · gold · {TYPES[0]}")
 
 
+@pytest.mark.full
 def test_a_click_on_a_cell_says_why(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=6, rounds=3)
     tab.page.goto("/allocation")
@@ -149,6 +154,7 @@ def test_a_click_on_a_cell_says_why(dashboard: Dashboard, tab: Tab) -> None:
     expect(why).to_be_hidden()
 
 
+@pytest.mark.full
 def test_placements_go_back_in_time_and_zoom(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=12, rounds=60)
     tab.page.goto("/placements")
@@ -166,6 +172,7 @@ def test_placements_go_back_in_time_and_zoom(dashboard: Dashboard, tab: Tab) -> 
     expect(span).to_have_text("of the last rounds")
 
 
+@pytest.mark.full
 def test_the_estimator_shows_intervals_of_each_kind(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=4, rounds=2)
     tab.page.goto("/estimator")
@@ -192,6 +199,7 @@ def test_the_queue_tells_places_and_reasons(dashboard: Dashboard, tab: Tab) -> N
     expect(tab.page.locator("#why")).to_be_visible()
 
 
+@pytest.mark.full
 def test_shares_of_tiers_are_drawn_over_rounds(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=8, rounds=12)
     tab.page.goto("/tiers")
@@ -202,6 +210,7 @@ def test_shares_of_tiers_are_drawn_over_rounds(dashboard: Dashboard, tab: Tab) -
         assert sum(int(each.split()[0]) for each in row.split("\t")[1:]) <= 101
 
 
+@pytest.mark.full
 def test_what_a_job_wrote_stays_text(dashboard: Dashboard, tab: Tab) -> None:
     hostile = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\"> \x1b[31mred\n"
     job = dashboard.store.submit(a_spec(tier="default", name="loud"), key=None, body_hash="", now_s=time.time()).job
@@ -233,6 +242,7 @@ def test_a_job_s_page_shows_its_leases_and_its_story(dashboard: Dashboard, tab: 
     expect(tab.page.locator("#facts")).to_contain_text("python -m workloads.training")
 
 
+@pytest.mark.full
 def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Tab) -> None:
     first = tell(dashboard.store, time.time(), jobs=2, rounds=1)[0]
     spec = a_spec(
@@ -274,6 +284,7 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
         expect(facts).to_contain_text(text)
 
 
+@pytest.mark.full
 def test_the_job_page_unfolds_how_the_code_differs_from_its_commit(dashboard: Dashboard, tab: Tab) -> None:
     store = CodeStore(dashboard.logs.parent, limit_bytes=1 << 20, kept_s=60.0)
     diff = store.put_diff(b"-rate = 1\n+rate = <b>2</b>\n", "ann")
@@ -286,6 +297,7 @@ def test_the_job_page_unfolds_how_the_code_differs_from_its_commit(dashboard: Da
     tab.errors[:] = [text for text in tab.errors if "404" not in text]
 
 
+@pytest.mark.full
 def test_a_service_that_does_not_answer_is_said_and_what_is_shown_stays(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=4, rounds=2)
     tab.page.goto("/")
@@ -308,6 +320,7 @@ SHADES = """async () => {
 }"""
 
 
+@pytest.mark.small("dark")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_both_themes_give_text_enough_contrast(dashboard: Dashboard, tab: Tab, scheme: str) -> None:
     tab.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ def crowded(dashboard: Dashboard) -> Dashboard:
     return dashboard
 
 
+@pytest.mark.full
 def test_the_pages_of_a_crowd_are_small_and_grouped(crowded: Dashboard, tab: Tab) -> None:
     loaded: dict[str, int] = {}
 

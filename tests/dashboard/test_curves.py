@@ -57,6 +57,7 @@ def test_a_job_s_page_draws_every_metric_over_steps_or_time(dashboard: Dashboard
     expect(tab.page.locator("#curves figure").nth(1).locator(".u-legend .u-label").first).to_have_text("time")
 
 
+@pytest.mark.full
 def test_a_part_is_dragged_and_stays_when_new_points_come(dashboard: Dashboard, tab: Tab) -> None:
     job = a_job(dashboard, "one")
     tab.page.goto(f"/jobs/{job.id}")
@@ -107,6 +108,7 @@ def test_several_jobs_lie_over_one_another_each_in_its_colour(dashboard: Dashboa
     assert len(set(colours)) == 2 and colours == lines
 
 
+@pytest.mark.full
 def test_a_page_without_metrics_says_how_to_report_them(dashboard: Dashboard, tab: Tab) -> None:
     job = dashboard.store.submit(a_spec(tier="default"), key=None, body_hash="", now_s=time.time()).job
     tab.page.goto(f"/jobs/{job.id}")

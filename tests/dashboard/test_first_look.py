@@ -57,6 +57,7 @@ def test_a_failed_job_s_page_begins_with_the_reason_and_the_end_of_its_log(dashb
     assert "step 199" in download.value.path().read_text()
 
 
+@pytest.mark.full
 def test_a_job_whose_setup_failed_has_the_reason_at_the_top_and_says_why_nothing_was_sampled(
     dashboard: Dashboard, tab: Tab
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_job_whose_setup_failed_has_the_reason_at_the_top_and_says_why_nothing
     )
 
 
+@pytest.mark.full
 def test_a_job_that_is_not_there_has_a_page_that_says_so(dashboard: Dashboard, tab: Tab) -> None:
     tell(dashboard.store, time.time(), jobs=2, rounds=1)
     answer = tab.page.goto("/jobs/0000000000000000")
@@ -93,6 +95,7 @@ def test_the_overview_begins_with_what_failed_what_completed_and_what_comes(dash
     assert tab.page.evaluate(CUT) == []
 
 
+@pytest.mark.small("800")
 @pytest.mark.parametrize("wide", [700, 800, 1024, 1280])
 def test_no_reason_is_cut_on_a_screen_between_a_telephone_and_a_desk(dashboard: Dashboard, tab: Tab, wide: int) -> None:
     for job in tell(dashboard.store, time.time(), jobs=8, rounds=3):
@@ -107,6 +110,7 @@ def test_no_reason_is_cut_on_a_screen_between_a_telephone_and_a_desk(dashboard: 
         assert tab.page.evaluate(SIDEWAYS_PX) == [], path
 
 
+@pytest.mark.small("18")
 @pytest.mark.parametrize("jobs", [2, 18])
 def test_the_overview_s_first_lists_leave_no_blank_area(dashboard: Dashboard, tab: Tab, jobs: int) -> None:
     tell(dashboard.store, time.time(), jobs=jobs, rounds=2)
@@ -118,6 +122,7 @@ def test_the_overview_s_first_lists_leave_no_blank_area(dashboard: Dashboard, ta
     assert len(blank) == 3 and max(blank) <= 4, blank
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", [1360, 1920])
 def test_log_out_stands_in_one_line_with_the_pages(dashboard: Dashboard, tab: Tab, width: int) -> None:
     tell(dashboard.store, time.time(), jobs=2, rounds=1)
@@ -159,6 +164,7 @@ def width(place: Locator) -> float:
     return box["width"] if box else 0.0
 
 
+@pytest.mark.small("390")
 @pytest.mark.parametrize("wide", [390, 800, 1360, 1920])
 def test_the_tiles_of_a_job_leave_no_blank_place(dashboard: Dashboard, tab: Tab, wide: int) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=2, rounds=1)
@@ -196,6 +202,7 @@ def test_the_instants_of_an_axis_do_not_meet_where_they_have_dates(tab: Tab) -> 
         assert space > width + 8
 
 
+@pytest.mark.full
 def test_a_job_keeps_its_colour_on_other_pages_and_later(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=6, rounds=3)
     colours = "async (ids) => { const { colourOf } = await import('/static/palette.js'); return ids.map(colourOf); }"

@@ -1,6 +1,5 @@
 """A day of an operator at the dashboard, over a real service with real jobs. Pictures stay in artifacts/dashboard."""
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from api.dashboard.pages import PAGES
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
+from tests.conftest import IS_FULL
 from tests.dashboard.conftest import WAIT_MS
 
 pytestmark = pytest.mark.browser
@@ -144,6 +144,7 @@ def test_6_what_the_service_refuses_of_a_tier_is_said_in_the_editor(person: Pers
     person.errors[:] = [text for text in person.errors if "422" not in text]  # the refusal, as the browser says it
 
 
+@pytest.mark.full
 def test_7_the_policy_is_switched_after_a_shadow_run(person: Person) -> None:
     page = go(person, "/policy")
     expect(page.locator("#current-policy")).to_have_text("hierarchical")
@@ -172,14 +173,15 @@ def test_8_a_node_is_drained_and_taken_back(person: Person) -> None:
     expect(row.locator(".badge")).to_have_text("ready")
 
 
-SCHEMES = ("light", "dark") if os.environ.get("GAVEL_TEST_PROFILE") == "full" else ("light",)
+SCHEMES = ("light", "dark") if IS_FULL else ("light",)
+LOOKED_AT = PAGES if IS_FULL else ("/", "/submit")
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_9_no_page_has_a_serious_accessibility_fault(person: Person, scheme: str) -> None:
     person.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     serious = []
-    for path in (*PAGES, f"/jobs/{person.job_id}"):
+    for path in (*LOOKED_AT, f"/jobs/{person.job_id}"):
         page = go(person, path)
         person.picture(f"{path.strip('/').split('/')[0] or 'overview'}-{scheme}")
         faults = Axe().run(page).response["violations"]

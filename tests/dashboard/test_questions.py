@@ -39,6 +39,7 @@ def test_a_shadow_run_says_how_long_it_takes_and_is_cancelled(
     expect(tab.page.get_by_role("button", name="Switch from the next round on")).to_be_disabled()
 
 
+@pytest.mark.full
 def test_a_preview_ends_with_its_dialog(dashboard: Dashboard, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(dashboard.store, time.time())
     monkeypatch.setattr(what_if, "effects", never)

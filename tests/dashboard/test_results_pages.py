@@ -49,6 +49,7 @@ def leave_files(dashboard: Dashboard, job: Job) -> Job:
     return saved
 
 
+@pytest.mark.full
 def test_what_each_rank_uses_is_drawn_and_in_a_table(dashboard: Dashboard, tab: Tab) -> None:
     job = a_job(dashboard, "one")
     tab.page.goto(f"/jobs/{job.id}")
@@ -70,6 +71,7 @@ def test_what_each_rank_uses_is_drawn_and_in_a_table(dashboard: Dashboard, tab: 
     expect(cells.nth(4)).to_have_text("25 %")
 
 
+@pytest.mark.full
 def test_a_lone_sample_is_drawn_in_its_minute(dashboard: Dashboard, tab: Tab) -> None:
     job = a_job(dashboard, "short")
     sample(dashboard, job, ranks=1, samples=1)
@@ -107,6 +109,7 @@ def test_a_failed_job_is_submitted_again_from_its_page_with_its_setup(dashboard:
     assert not tab.page.url.endswith(job.id)
 
 
+@pytest.mark.full
 def test_a_job_whose_length_is_unknown_says_so_on_the_list_its_page_and_beside_its_curves(
     dashboard: Dashboard, tab: Tab
 ) -> None:
@@ -156,6 +159,7 @@ def test_on_a_telephone_metrics_files_checkpoints_and_utilization_fit_the_screen
         assert tab.page.evaluate(CUT) == [], path
 
 
+@pytest.mark.full
 def test_the_history_of_a_job_that_has_ended_is_complete(dashboard: Dashboard, tab: Tab) -> None:
     """More events than one answer of the service has, over two days."""
     job = dashboard.store.submit(a_spec(tier="default"), key=None, body_hash="", now_s=time.time() - 200_000).job

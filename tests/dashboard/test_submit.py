@@ -111,6 +111,7 @@ def test_what_is_refused_is_said_beside_its_field(dashboard: Dashboard, tab: Tab
     assert only_job(dashboard).spec.user == "ann"
 
 
+@pytest.mark.full
 def test_an_open_quote_and_a_missing_program_are_said_beside_the_program(form: Page) -> None:
     form.get_by_label("a program of my own").check()
     program = form.get_by_label("Program and arguments")
@@ -127,6 +128,7 @@ def overflow(page: Page) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("width", [1360, 390])
 def test_code_of_a_git_repository_is_submitted_and_what_cannot_be_fetched_is_said_beside_its_field(
     dashboard: Dashboard, tab: Tab, form: Page, tmp_path: Path, width: int
@@ -185,6 +187,7 @@ def repository(folder: Path) -> str:
     return git(work, "rev-parse", "main")
 
 
+@pytest.mark.full
 def test_a_second_try_after_a_lost_answer_makes_no_second_job(dashboard: Dashboard, tab: Tab, form: Page) -> None:
     form.route("**/v1/jobs", lambda route: (route.fetch(), route.abort()), times=1)
     submit(form)
@@ -196,6 +199,7 @@ def test_a_second_try_after_a_lost_answer_makes_no_second_job(dashboard: Dashboa
     tab.errors[:] = [text for text in tab.errors if "ERR_FAILED" not in text]
 
 
+@pytest.mark.full
 def test_words_are_parted_as_a_shell_would(form: Page) -> None:
     parted = {
         "python train.py  --rate 0.1": ["python", "train.py", "--rate", "0.1"],

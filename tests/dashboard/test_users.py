@@ -16,6 +16,7 @@ from tests.sessions import a_session
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.full
 def test_others_jobs_hold_workers_without_a_name_on_every_page(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=6, rounds=6)  # all of them ann's
     dashboard.store.put_user(User(name="bob", tiers=("gold",)), by="test", now_s=time.time())

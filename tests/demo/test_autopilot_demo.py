@@ -70,6 +70,7 @@ def test_the_compositions_differ_on_its_workload() -> None:
     assert min(costs.values()) < 0.9 * costs["fifo"], costs
 
 
+@pytest.mark.full
 def test_a_replay_of_a_switch_is_between_the_replays_of_what_was_in_force() -> None:
     goal, sjf = goals.read(GOAL), "least_remaining_work?work_of=user"
     flown = a_run(a_switch(PHASE_S, sjf))
@@ -98,6 +99,7 @@ def test_a_check_fails_if_a_task_was_started_twice_or_a_process_is_left() -> Non
         assert [words in sentence for holds, sentence in checks(*pair, count) if not holds] == [True], words
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_tasks_run_on_real_processes_one_after_the_other_each_once(tmp_path: Path) -> None:
     of = tuple(TaskSet(user=f"set-{place}", arrives_s=place * 1.0, tasks=6, task_s=0.5) for place in range(2))
@@ -108,6 +110,7 @@ def test_tasks_run_on_real_processes_one_after_the_other_each_once(tmp_path: Pat
     assert real_cost(goals.read(GOAL), run).mean_s >= 0.5
 
 
+@pytest.mark.small("serve.out")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("begun", ["serve.out", "service.json"])
 def test_a_demo_that_is_told_to_end_stops_its_service(tmp_path: Path, begun: str) -> None:

@@ -44,6 +44,7 @@ def submit(client: Client, steps: int, count: int) -> list[str]:
     return [client.submit(**fields)["id"] for _ in range(count)]
 
 
+@pytest.mark.full
 def test_auto_leaves_a_bad_composition_and_says_why(client: Client) -> None:
     """1. Short jobs end, so that lengths are known. 2. Long ones hold all workers, short ones wait. 3. It switches."""
     short = submit(client, 4, ENDED)
@@ -84,6 +85,7 @@ def page(service: ServiceProcess) -> Iterator[Page]:
         browser.close()
 
 
+@pytest.mark.full
 @pytest.mark.browser
 def test_the_page_tells_what_it_switched_to_and_why(page: Page, service: ServiceProcess, client: Client) -> None:
     decision = next(each for each in client.autopilot_decisions() if each["is_followed"])
@@ -97,6 +99,7 @@ def test_the_page_tells_what_it_switched_to_and_why(page: Page, service: Service
     assert shown[4] == "switched" and shown[-1] == decision["reason"]
 
 
+@pytest.mark.full
 def test_a_decision_is_made_again_from_its_question(client: Client) -> None:
     decision = next(each for each in client.autopilot_decisions() if each["is_followed"])
     assert client.verify_autopilot_decision(decision["number"]) == {
@@ -106,6 +109,7 @@ def test_a_decision_is_made_again_from_its_question(client: Client) -> None:
     }
 
 
+@pytest.mark.full
 def test_an_epoch_teaches_what_each_composition_would_have_cost(client: Client) -> None:
     def taught() -> bool:
         return any(each["actual"] is not None for each in client.autopilot_decisions())
@@ -115,6 +119,7 @@ def test_an_epoch_teaches_what_each_composition_would_have_cost(client: Client) 
     assert set(regrets) == {"fifo", "shortest_job_first"}
 
 
+@pytest.mark.full
 def test_what_a_person_sets_stays(client: Client) -> None:
     client.set_policy("fifo", wait_s=30)
     answer = client.autopilot()

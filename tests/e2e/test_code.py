@@ -28,6 +28,7 @@ print(WORD, sys.argv[1:], sys.prefix, hidden)
 """
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_a_job_runs_the_code_and_interpreter_of_its_submission(tmp_path: Path) -> None:
     """1 a repository with an environment of its own, 2 two jobs are submitted there, 3 between them a file is changed,

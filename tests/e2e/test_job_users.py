@@ -49,6 +49,7 @@ def member() -> Iterator[Member]:
             yield made
 
 
+@pytest.mark.full
 def test_each_user_has_a_unix_user_until_there_are_no_more(member: Member) -> None:
     """1 ann's job trains, and a second one goes on from it, 2 its files are read, 3 bob has another uid, 4 eve none,
     5 a purge leaves nothing."""

@@ -16,6 +16,7 @@ KINDS = ("mlp-b256", "rl-b96", "cnn-b64", "recsys-b16384", "rnn-b256")
 DRAIN_LIMIT_S = 120.0 + 12 * KILLS
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240 + 32 * KILLS)
 def test_no_acknowledged_job_is_lost_doubled_or_short_of_a_step(tmp_path: Path) -> None:
     """1. Jobs are submitted, acknowledgements kept here. 2. kill -9, start again. 3. At the end all are complete."""

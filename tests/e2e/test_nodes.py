@@ -44,6 +44,7 @@ def only(client: Client) -> Node:
     return node
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_a_drain_empties_the_node_in_the_middle_of_a_round_and_loses_no_step(
     service: ServiceProcess, operator: Client
@@ -68,6 +69,7 @@ def test_a_drain_empties_the_node_in_the_middle_of_a_round_and_loses_no_step(
         operator.cancel(job_id)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_acknowledged_commands_outlive_kill_9_and_each_is_applied_once(
     service: ServiceProcess, operator: Client

@@ -28,6 +28,7 @@ def test_every_link_leads_somewhere() -> None:
     assert links and [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_every_command_works_as_printed(tmp_path: Path) -> None:
     """1. The service is started as `gavel serve` does. 2. All other shell lines run, stopping at the first error."""

@@ -49,6 +49,7 @@ def health(service: Member) -> dict[str, str]:
     return dict(answer.json())
 
 
+@pytest.mark.full
 def test_a_scheduler_dies_with_its_service_however_that_ends(folder: Path) -> None:
     with Member(folder, SETTINGS) as service:
         service.wait_until_it_says(LEADS)

@@ -125,6 +125,7 @@ def test_a_program_that_does_not_exist_is_named(operator: Client) -> None:
     assert "no-such-program" in job["message"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(200)
 def test_a_program_that_ignores_its_lease_disturbs_nobody_else(operator: Client) -> None:
     """1. Deaf programs on every worker. 2. A trainer is submitted. 3. They are killed at lease end, it completes."""
@@ -140,6 +141,7 @@ def test_a_program_that_ignores_its_lease_disturbs_nobody_else(operator: Client)
     assert {state(operator, i) for i in deaf_ids} == {"CANCELLED"}
 
 
+@pytest.mark.full
 def test_a_program_that_prints_without_end_fills_no_disk(operator: Client, service: ServiceProcess) -> None:
     loud = "import sys\nfor i in range(400_000): print(f'{i:07d} ' + 'x' * 100)\nprint('the end')"
     job_id = operator.submit(name="loud", argv=program(loud), total_steps=1)["id"]
@@ -158,6 +160,7 @@ def test_a_gang_that_can_never_fit_is_refused_with_the_largest_size(operator: Cl
     assert str(max(operator.cluster()["capacity"].values())) in refused.value.detail
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_a_service_of_another_database_on_the_same_folder_is_refused(service: ServiceProcess) -> None:
     command = [sys.executable, "-m", "gavel.cli", "serve", "--port", "0"]

@@ -70,6 +70,7 @@ def world(tmp_path: Path) -> Iterator[OneWorker]:
     made.harness.close()
 
 
+@pytest.mark.full
 def test_jobs_that_start_for_three_rounds_share_a_worker_and_complete(world: OneWorker) -> None:
     jobs = world.run_to_the_end(*(world.submit(name, (sys.executable, "-c", SLOW)) for name in ("one", "other")))
     assert [(job.state.value, job.steps_done) for job in jobs] == [("COMPLETED", 60)] * 2

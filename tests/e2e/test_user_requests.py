@@ -12,6 +12,8 @@ from tests.postgresql import Server, postgresql
 
 __all__ = ["postgresql"]
 
+pytestmark = pytest.mark.full
+
 LIMIT_S = 90
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "1"}

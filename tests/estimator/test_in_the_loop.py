@@ -29,10 +29,12 @@ def hidden(*, jobs: int = 24, **settings: Any) -> SimulationResult:
     )
 
 
+@pytest.mark.full
 def test_without_a_budget_nothing_is_sent_to_measure() -> None:
     assert hidden(profiling_budget_fraction=0.0).profiling_s == 0 < hidden().profiling_s
 
 
+@pytest.mark.full
 def test_what_is_hidden_costs_little_against_what_is_known() -> None:
     oracle_s = hidden(estimator=OracleThroughputs(THROUGHPUT)).metrics.mean_jct_s
     estimated_s = hidden().metrics.mean_jct_s

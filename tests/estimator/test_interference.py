@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from gavel.estimator.pairs import pair_estimates
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.tables import own_rows
 from gavel.ports import ThroughputEstimate, ThroughputSource
-from gavel.types import FloatArray, Job, Measurement
+from gavel.types import FloatArray, Job, Measurement, PairRates
 from tests.builders import a_job, a_spec
 
 EXAMPLES = 200 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 15
@@ -76,9 +77,16 @@ def expected_of(estimator: ReconciledThroughputs) -> FloatArray:
     return estimator.pairs([(kind, 1) for kind in KINDS], TYPES).rate.transpose(1, 2, 0)
 
 
+def rates_of(estimator: ReconciledThroughputs, some: Sequence[Job], tries: int = 0) -> PairRates:
+    """The rates of pairs where memory is no limit."""
+    rates = replace(estimator, fits_by_rate=True).pair_rates(some, TYPES, [0, 0], tries=tries)
+    assert rates is not None
+    return rates
+
+
 def shares_of(estimator: ReconciledThroughputs, tries: int = 0) -> FloatArray:
     """What policies are told that kinds keep of their rates, (K, K, m), in the order of KINDS."""
-    rates = estimator.pair_rates(jobs(), TYPES, tries=tries)
+    rates = rates_of(estimator, jobs(), tries)
     order = rates.kind_of_job[::2]
     base = np.array([ALONE[kind] for kind in KINDS]) * 1e3
     shares: FloatArray = rates.steps_per_s[order][:, order] / base[:, None, :]
@@ -119,7 +127,7 @@ def test_a_pair_that_nobody_tried_is_inferred_with_its_doubt() -> None:
 
 def test_jobs_of_one_kind_share_a_row_and_gangs_of_two_sizes_never_pack() -> None:
     some = [a_job("a"), a_job("b"), a_job("c", spec={"scale_factor": 2})]
-    rates = ReconciledThroughputs().pair_rates(some, TYPES, tries=9)
+    rates = rates_of(ReconciledThroughputs(), some, 9)
     assert rates.kind_of_job.tolist() == [0, 0, 1] and rates.steps_per_s.shape == (2, 2, 2)
     assert rates.steps_per_s[0, 0].min() > 0 == rates.steps_per_s[0, 1].max() == rates.steps_per_s[1, 0].max()
 
@@ -150,18 +158,18 @@ def test_a_measured_pair_is_offered_just_where_both_together_do_more(share: floa
 def test_pairs_that_may_pay_are_hoped_for_and_measured_ones_are_not() -> None:
     estimator = ReconciledThroughputs().learn(alone())
     some = [a_job("a", spec={"kind": "cnn-b16"}), a_job("b", spec={"kind": "mlp-b16"})]
-    expected, optimistic = (estimator.pair_rates(some, TYPES, tries=tries).steps_per_s for tries in (0, 9))
+    expected, optimistic = (rates_of(estimator, some, tries).steps_per_s for tries in (0, 9))
     assert (optimistic[0, 1] > expected[0, 1]).all() and (optimistic[1, 0] > expected[1, 0]).all()
     assert (optimistic[0, 0] == expected[0, 0]).all()  # there is no second job of the kind
     tried = estimator.learn([each for name in TYPES for each in colocated("cnn-b16", "mlp-b16", name)])
-    assert (tried.pair_rates(some, TYPES, tries=9).steps_per_s == tried.pair_rates(some, TYPES).steps_per_s).all()
+    assert (rates_of(tried, some, 9).steps_per_s == rates_of(tried, some).steps_per_s).all()
 
 
 def test_a_pair_that_does_not_fit_at_all_is_known_by_its_silence() -> None:
     some = [a_job("a", spec={"kind": "cnn-b16"}), a_job("b", spec={"kind": "mlp-b16"})]
     silence = replace(colocated("cnn-b16", "mlp-b16")[0], steps=0, seconds=60.0)
     estimator = ReconciledThroughputs().learn([*alone(), silence, replace(silence, seconds=70.0)])
-    beside_mlp = estimator.pair_rates(some, TYPES, tries=9).steps_per_s[0, 1, 0]
+    beside_mlp = rates_of(estimator, some, 9).steps_per_s[0, 1, 0]
     assert beside_mlp < 0.1 * 1e3 * ALONE["cnn-b16"][0]
     better = estimator.learn(colocated("cnn-b16", "mlp-b16", share=0.5))
     assert better.state.interference_rates != estimator.state.interference_rates  # a report counts as ever
@@ -213,7 +221,7 @@ def test_whatever_pairs_report_rates_are_rates(rows: list[tuple[str, str, int, s
             ),
         ]
     )  # fmt: skip
-    rates = estimator.pair_rates(jobs()[:8], TYPES).steps_per_s
+    rates = rates_of(estimator, jobs()[:8]).steps_per_s
     assert np.isfinite(rates).all() and rates.min() >= 0
     assert (rates <= 1e3 * 100 * 1.02).all()
     for each in (*estimator.table(), *estimator.estimate(a_spec(kind=KINDS[0], scale_factor=2), TYPES)):
@@ -239,3 +247,54 @@ def test_own_rows_leave_out_gangs_beside_a_partner_and_spread_ones() -> None:
 def test_without_kinds_or_types_there_is_nothing_to_estimate() -> None:
     assert pair_estimates([], ["fast"], [], {}).rate.shape == (1, 0, 0)
     assert pair_estimates([("mlp", 1)], [], [], {("mlp", 1): np.zeros(0)}).rate.shape == (0, 1, 1)
+
+
+# --- memory -------------------------------------------------------------------------------------------------------
+
+GIB = 1 << 30
+
+
+def holding(*held: tuple[int, str | None], job_id: str = "a", kind: str = "cnn-b16") -> list[Measurement]:
+    """Reports of one gang: the bytes in use on its accelerator, and the kind beside it then."""
+    return [
+        replace(
+            a_measurement(n, kind=kind, partner=partner, job_id=job_id, rate_steps_per_s=100.0),
+            accelerator_memory_bytes=held_bytes,
+        )
+        for n, (held_bytes, partner) in enumerate(held, 1)
+    ]
+
+
+def offered(estimator: ReconciledThroughputs, memory_bytes: int, stated_bytes: int = 0) -> bool:
+    """Whether two jobs of kind cnn-b16 may share an accelerator of type fast: as a trial, at least."""
+    some = [
+        a_job(each, spec={"kind": "cnn-b16", "accelerator_memory_bytes": stated_bytes * (each == "b")}) for each in "ab"
+    ]
+    return estimator.pair_rates(some, TYPES, [memory_bytes, 0], tries=1) is not None
+
+
+def test_two_jobs_share_only_where_the_most_that_each_was_seen_to_hold_fits() -> None:
+    estimator = ReconciledThroughputs().learn(holding(*[(3 * GIB, None)] * 3, (5 * GIB, None)))
+    assert offered(estimator, 10 * GIB) and not offered(estimator, 10 * GIB - 1)
+    assert not offered(estimator, 0)  # the accelerators' own memory is not known
+    assert not offered(ReconciledThroughputs(), 80 * GIB)  # nothing is known of the jobs
+    assert offered(ReconciledThroughputs(), 80 * GIB, 40 * GIB) and not offered(estimator, 79 * GIB, 40 * GIB)
+
+
+def test_what_a_partner_held_is_not_taken_for_the_job_s_own() -> None:
+    """The first report alone may still be of an instant at which the partner was there."""
+    own, with_partner = (2 * GIB, None), (30 * GIB, "mlp-b16")
+    after = ReconciledThroughputs().learn(holding(*[own] * 3, with_partner, with_partner, (30 * GIB, None), own))
+    assert offered(after, 4 * GIB)
+
+
+def test_a_few_reports_are_not_enough_to_know_what_a_kind_holds() -> None:
+    assert not offered(ReconciledThroughputs().learn(holding(*[(GIB, None)] * 2)), 80 * GIB)
+
+
+def test_what_kinds_hold_survives_a_restart() -> None:
+    estimator = ReconciledThroughputs().learn(holding(*[(3 * GIB, None)] * 4))
+    (row,) = estimator.table()
+    assert row.held_bytes == 3 * GIB
+    again = ReconciledThroughputs.from_table(estimator.table())
+    assert offered(again, 6 * GIB) and not offered(again, 6 * GIB - 1)

@@ -44,6 +44,7 @@ def test_a_script_that_fails_is_quoted(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["script.py"]
 
 
+@pytest.mark.full
 def test_a_script_that_ends_before_it_is_measured_is_told_what_to_loop_over(folder: Path) -> None:
     done = profile(folder, "print('hello')")
     assert done.returncode == 2 and "job.steps()" in done.stderr and "hello" in done.stderr

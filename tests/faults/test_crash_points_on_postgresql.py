@@ -13,6 +13,8 @@ from tests.postgresql import emptied, migrated_postgresql, postgresql
 
 __all__ = ["migrated_postgresql", "postgresql"]
 
+pytestmark = pytest.mark.full
+
 
 def in_emptied(url: str, seed: int, _: Path) -> InDatabase:
     """The stores of a run in the one database of the tests, as empty as a fresh one."""

@@ -19,7 +19,7 @@ from tests.faults.planted import PLANTED, SURVIVORS
 from tests.faults.scenes import NOTICED_IN
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-SEEDS = range(0, 1000) if IS_FULL else range(0, 30)
+SEEDS = range(0, 1000) if IS_FULL else range(0, 6)
 PROCESSES = 2 if IS_FULL else 1
 KILLED_WITHIN = 500
 PLAIN, DURABLE = 2, 46  # seeds whose store is in memory, and SQLite on a file; neither needs the solver
@@ -84,6 +84,7 @@ def test_a_planted_bug_that_seeds_meet_rarely_is_noticed_where_it_matters(name: 
             assert run(replace(scenario, seed=seed)).violation is not None
 
 
+@pytest.mark.full
 def test_a_failing_scenario_shrinks_to_what_fails_in_the_same_way() -> None:
     name = "a_new_gang_does_not_wait_for_the_old_one"
     with PLANTED[name]():

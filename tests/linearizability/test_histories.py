@@ -21,7 +21,7 @@ from tests.linearizability.models import violations
 from tests.postgresql import running_server
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60" if IS_FULL else "2"))
+HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60" if IS_FULL else "1"))
 FIRST_SEED = int(os.environ.get("GAVEL_HISTORIES_SEED", "1"))
 CALLS = 40 if IS_FULL else 20  # of each client
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "4", "GAVEL_LEADER_LEASE_S": "2", "GAVEL_REQUESTS_PER_USER_PER_S": "100000"}
@@ -172,6 +172,7 @@ def a_key_that_makes_two_jobs(service: Service) -> None:
     service.store.start_submit = start_submit  # type: ignore[method-assign]
 
 
+@pytest.mark.small("None-kinds0", "a_lost_write-kinds2")
 @pytest.mark.parametrize(
     ("breaks", "kinds"),
     [(None, set()), (stale_reads, {"job"}), (a_lost_write, {"job"}), (a_key_that_makes_two_jobs, {"job"})],

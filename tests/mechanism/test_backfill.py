@@ -13,6 +13,7 @@ from gavel.mechanism.planning.backfill import Gap, backfill
 from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import GangSeen, GangState, Job, JobState, Lease, RoundPlan
 from tests.builders import a_cluster, a_job
+from tests.conftest import IS_FULL
 from tests.mechanism.world import GRACE_S, RATES, World, a_cluster_of_nodes
 
 LONG = 100_000
@@ -131,7 +132,7 @@ def test_who_stays_where_it_starts_is_chosen_by_the_policy(policy: str, next_one
     assert [world.job(each).state is JobState.LEASED for each in tasks] == [place == next_one for place in range(3)]
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if IS_FULL else 8)
 @given(
     tasks=st.lists(st.tuples(st.integers(1, 300), st.integers(0, 600), st.booleans()), min_size=2, max_size=12),
     lead=st.sampled_from([0.0, 0.25, 0.5]),
@@ -258,7 +259,7 @@ def a_gang(job_id: str, generation: int, workers: Sequence[str]) -> GangSeen:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=300 if IS_FULL else 100)
 @given(gap=gaps())
 def test_any_amended_plan_holds_the_invariants_and_asks_for_nothing_more(gap: Gap) -> None:
     """The invariants are checked inside. New gangs are whole, on free workers, of waiting jobs; then it is full."""
@@ -276,7 +277,7 @@ def test_any_amended_plan_holds_the_invariants_and_asks_for_nothing_more(gap: Ga
     assert backfill(replace(gap, plan=plan)) is None, "asked again, it gives nothing more"
 
 
-@settings(max_examples=100)
+@settings(max_examples=100 if IS_FULL else 40)
 @given(gap=gaps())
 def test_no_worker_stays_free_that_a_waiting_job_alone_could_use(gap: Gap) -> None:
     plan = backfill(gap) or gap.plan

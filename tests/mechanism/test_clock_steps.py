@@ -14,6 +14,7 @@ from gavel.mechanism.planning.clock_steps import ClockStep, after_step, step_of
 from gavel.ports import ExtendLease, Instruction, LaunchGang, PrepareGang, SetResources
 from gavel.store.samples import round_record
 from gavel.types import JobState, Observation, RoundRecord
+from tests.conftest import IS_FULL
 from tests.mechanism.world import World
 
 ROUND_S = 10.0
@@ -152,7 +153,7 @@ def test_rounds_of_a_clock_that_is_ahead_are_taken_one_after_the_other() -> None
     assert step_of(records, now_s + 22.0, then) == then, "both are over: the next round is planned"
 
 
-@settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.generate))
+@settings(max_examples=12 if IS_FULL else 4, deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(
     steps=st.lists(st.tuples(st.floats(0.5, 15.0), st.sampled_from([-3600.0, 3600.0, -7.0, 7.0, -1e8])), max_size=4),
     is_restarted=st.booleans(),

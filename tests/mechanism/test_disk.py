@@ -57,3 +57,18 @@ def test_the_explanation_of_a_job_names_the_disk_with_the_figures() -> None:
     assert (why.code, why.message) == (Reason.LOW_DISK, "2 MB are free.") and "disk_reserve_bytes" in why.would_unblock[
         0
     ]
+
+
+def test_what_runs_is_asked_for_a_checkpoint_once_as_soon_as_the_disk_is_nearly_full() -> None:
+    world = a_world()
+    running = [world.submit(100_000) for _ in range(2)]
+    world.run(lambda: all(world.job(each).state is JobState.LEASED for each in running))
+    world.run_until_s(world.clock.now_s() + 25)
+    before = [world.job(each).checkpoint for each in running]
+    generations = [world.job(each).generation for each in running]
+    world.disk = DiskState(low="2 MB are free.", low_since_s=world.clock.now_s())
+    world.run(lambda: all(world.job(each).checkpoint != old for each, old in zip(running, before, strict=True)))
+    saved = [world.job(each).checkpoint for each in running]
+    world.run_until_s(world.clock.now_s() + 60)
+    assert [world.job(each).checkpoint for each in running] == saved  # one checkpoint, however long it lasts
+    assert [world.job(each).generation for each in running] == generations

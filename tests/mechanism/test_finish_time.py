@@ -17,6 +17,7 @@ from gavel.simulator.lean import simulate
 from gavel.simulator.outcome import Scenario
 from gavel.types import FloatArray, Job, JobSpec
 from tests.builders import a_cluster, a_job, a_problem
+from tests.conftest import IS_FULL
 from tests.mechanism.world import World
 from tests.simulator.test_lean import a_scenario, a_trace_job
 
@@ -66,7 +67,7 @@ def test_a_job_that_can_use_one_type_of_three_has_that_type_alone() -> None:
     st.lists(st.integers(1, 6), min_size=3, max_size=3),
     st.lists(st.sampled_from([1, 2, 4]), min_size=6, max_size=6),
 )
-@settings(max_examples=100)
+@settings(max_examples=100 if IS_FULL else 30)
 def test_the_policy_and_the_accounting_have_one_isolated_rate(
     table: list[list[float]], workers: list[int], sizes: list[int]
 ) -> None:

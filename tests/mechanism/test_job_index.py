@@ -11,6 +11,7 @@ from gavel.mechanism.observing.served import Served
 from gavel.mechanism.planning.problem import is_schedulable, schedulable
 from gavel.types import Job, JobState, Tier, Usage
 from tests.builders import a_job
+from tests.conftest import IS_FULL
 
 NOW_S = 100.0
 TIERS = {"gold": Tier(name="gold"), "spent": Tier(name="spent", accelerator_hours_per_month=1.0)}
@@ -41,7 +42,7 @@ def by_id(jobs: list[Job]) -> dict[str, Job]:
     return {job.id: job for job in jobs}
 
 
-@settings(max_examples=60)
+@settings(max_examples=60 if IS_FULL else 20)
 @given(
     steps=st.lists(st.one_of(a_drawn_job(), st.sampled_from(IDS), st.lists(a_drawn_job()).map(by_id)), max_size=12),
     usage=st.sampled_from([{}, USED]),

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,17 @@ def violations(world: World) -> Iterator[str]:
     for name, node in nodes.items():
         if cores[name] > max(node.cpu_cores, on_node[name]) or memory[name] > node.memory_bytes:
             yield f"{node} holds gangs of {cores[name]} cores and {memory[name]} bytes"
+
+
+@settings(max_examples=300 if FULL else 30)
+@given(cluster=clusters, wanted=st.lists(specs, max_size=12))
+def test_where_many_jobs_can_run_is_where_each_of_them_can(cluster: Cluster, wanted: list[dict[str, Any]]) -> None:
+    """Jobs that need the same are looked up once, whether their needs are one object or equal ones."""
+    feasibility, asked = Feasibility(cluster), [a_spec(**spec) for spec in wanted]
+    each = [[name in feasibility.types_of(spec) for name in feasibility.types] for spec in asked]
+    copies = [replace(spec.needs) for spec in asked]
+    assert feasibility.mask(asked).tolist() == each
+    assert feasibility.mask_of(copies, [spec.scale_factor for spec in asked]).tolist() == each
 
 
 @pytest.mark.parametrize("over", [{}, {"planner": "published"}, {"space_sharing": True}], ids=str)
@@ -202,7 +214,8 @@ def test_two_jobs_on_one_worker_need_what_both_need(one: Needs, other: Needs, na
     assert both.allows_type(name) == (one.allows_type(name) and other.allows_type(name))
     assert both.memory_bytes == one.memory_bytes + other.memory_bytes
     worker = Worker(id="w", node="n", accelerator_type=name, memory_bytes=2)
-    assert both.allows_worker(worker) == (one.allows_worker(worker) and other.allows_worker(worker))
+    fits = one.accelerator_memory_bytes + other.accelerator_memory_bytes <= worker.memory_bytes
+    assert both.allows_worker(worker) == (both.allows_type(name) and fits)
 
 
 @pytest.mark.parametrize("over", [{"planner": "published"}, {"space_sharing": True}], ids=str)

@@ -71,6 +71,18 @@ def test_what_other_tiers_are_guaranteed_stays_within_their_reach() -> None:
     assert len(running(world, *stays)) == 2 and all(world.job(each).preemptions == 0 for each in stays)
 
 
+def test_gangs_that_stay_take_nothing_from_what_others_are_guaranteed() -> None:
+    """default's gangs hold half of the cluster for good: the other half is what gold is guaranteed, all of it."""
+    world = a_world(Tier(name="gold", guarantee=0.5), Tier(name="default", weight=100.0))
+    stay = [world.submit(90_000, preemptible=False) for _ in range(2)]
+    world.run(lambda: len(running(world, *stay)) == 2)
+    gold, others = ([world.submit(90_000, tier=tier) for _ in range(3)] for tier in ("gold", "default"))
+    world.run(lambda: len(running(world, *gold)) == 2)
+    world.run_until_s(world.clock.now_s() + 100)
+    received = [sum(sum(world.job(each).received_s.values()) for each in jobs) for jobs in (gold, others)]
+    assert len(running(world, *stay)) == 2 and received[0] > 0.75 * sum(received)
+
+
 def test_a_cap_holds_at_every_instant() -> None:
     world = a_world(Tier(name="small", cap=0.5))
     stays = [world.submit(90_000, preemptible=False, tier="small") for _ in range(4)]

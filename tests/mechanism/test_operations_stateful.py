@@ -19,7 +19,7 @@ from tests.mechanism.world import GRACE_S, World, a_cluster_of_nodes
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PROFILE = settings(
-    max_examples=600 if IS_FULL else 15,
+    max_examples=600 if IS_FULL else 5,
     stateful_step_count=60 if IS_FULL else 40,
     suppress_health_check=list(HealthCheck),
 )

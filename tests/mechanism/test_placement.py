@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from gavel.mechanism.cluster.placement import Layout, place
 from gavel.types import Cluster, Node, Worker
+from tests.conftest import IS_FULL
 
 
 def a_layout(*nodes: int, name: str = "fast") -> Layout:
@@ -72,7 +73,7 @@ def test_as_many_pairs_as_can_stay_when_partners_change() -> None:
     assert same == {4: ids(0, 0), 5: ids(0, 1)}
 
 
-@settings(max_examples=150)
+@settings(max_examples=150 if IS_FULL else 50)
 @given(st.data())
 def test_whoever_stays_on_its_type_stays_on_its_workers_and_nobody_is_placed_twice(data: st.DataObject) -> None:
     """Needless moves are 0: gangs of the same job and type, whose workers are there, on others without fewer nodes."""

@@ -17,7 +17,7 @@ from tests.policies.garbage import ANSWERS, GOOD, MISBEHAVIOUR, policy
 
 PATIENCE_S = 60.0
 SOLVE_LIMIT_S = 5.0
-SLOW = ("raises: a hang", "raises: an end without a word")  # like a crash: the solver's process is started again
+SLOW = ("raises: a hang", "raises: an end without a word", "raises: a crash")  # the solver's process is started again
 
 
 @pytest.fixture(scope="module")

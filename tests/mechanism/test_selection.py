@@ -47,6 +47,7 @@ def rounds_of(selection: SelectionProblem, rounds: int) -> Iterator[tuple[dict[i
         selection = replace(selection, ledger=ledger, kept=kept, round_index=index + 1)
 
 
+@pytest.mark.full("150-gangs of 1 to 8")
 @pytest.mark.parametrize("gangs", [False, True], ids=["single workers", "gangs of 1 to 8"])
 @pytest.mark.parametrize("jobs", [60, 150])
 def test_no_job_falls_behind_its_allocation_further_than_the_bound(jobs: int, gangs: bool) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from gavel.mechanism.jobs.events import EventKind, Reported
 from gavel.mechanism.jobs.lifecycle import ended, step, take_reports
-from gavel.mechanism.planning.lengths import ASSUMED_S, steps_left
+from gavel.mechanism.planning.lengths import ASSUMED_S, UNSAID_ERROR, length_error, steps_left
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Report, ReportKind
 from tests.builders import a_job
 
@@ -90,3 +90,9 @@ def test_a_job_of_unknown_length_is_taken_for_the_median_of_its_kind() -> None:
 
 def test_without_a_known_length_of_its_kind_it_is_taken_for_an_hour() -> None:
     assert left([np.nan, 50], ["a", "b"], [2.0, 1.0], done=10.0) == [2 * ASSUMED_S, 40]
+
+
+def test_how_sure_a_length_is() -> None:
+    """As its rate is, and much less where nobody has said how many steps there are; a small error is none."""
+    total_steps, rate_error = np.array([100.0, 100.0, np.nan, np.nan]), np.array([0.02, 0.3, 0.02, 1.0])
+    assert length_error(total_steps, rate_error).tolist() == [0.0, 0.3, UNSAID_ERROR, 1.4]

@@ -159,6 +159,7 @@ def test_an_e_mail_goes_out_encrypted_with_a_login(world: World, mail: Mailbox) 
     assert "It is job.completed." in text and f"{URL}/jobs/{job_id}" in text
 
 
+@pytest.mark.full
 def test_a_wrong_password_is_tried_again_and_an_unknown_address_is_not(world: World, mail: Mailbox) -> None:
     world.choose(Occasion.END, email="nobody@example.org")
     dispatcher = world.dispatch(**by_mail(mail))

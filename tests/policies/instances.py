@@ -11,7 +11,7 @@ from gavel.types import Allocation, AllocationProblem, Tier
 from tests.builders import a_problem
 
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-few_examples = settings(max_examples=300 if FULL else 25)
+few_examples = settings(max_examples=300 if FULL else 12)
 
 
 def seeds(few: int, full: int) -> list[int]:

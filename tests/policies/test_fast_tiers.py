@@ -14,6 +14,7 @@ from gavel.policies.hierarchical import Hierarchical
 from gavel.policies.registry import WITHIN_USER
 from gavel.policies.tiers.curves import Curve, EqualRho, GroupsByRho, InOrder, One, Share, Then
 from gavel.types import AllocationProblem, Tier
+from tests.conftest import IS_FULL
 from tests.policies.instances import an_instance, seeds
 
 JOBS = 7
@@ -75,7 +76,7 @@ def test_the_slopes_of_a_spread_are_those_between_two_near_points(name: str) -> 
         assert (here - below) / 1e-7 == pytest.approx(slope, abs=1e-4)
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if IS_FULL else 10)
 @given(service=st.lists(st.floats(1e-3, 1.0), min_size=3, max_size=3))
 def test_groups_evaluated_together_are_as_late_as_each_alone(service: list[float]) -> None:
     start, cap = np.zeros(JOBS), np.linspace(1.0, 3.0, JOBS)

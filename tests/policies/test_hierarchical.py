@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,11 +28,11 @@ def service(problem: AllocationProblem) -> np.ndarray:
 
 
 def one_type(
-    gold: int, bronze: int, *, workers: int = 6, tiers: tuple[Tier, Tier] = (GOLD, BRONZE)
+    gold: int, bronze: int, *, workers: int = 6, tiers: tuple[Tier, Tier] = (GOLD, BRONZE), **over: Any
 ) -> AllocationProblem:
     """Jobs of 1 step/s on one type: service is workers, at most 1 a job."""
     jobs = gold + bronze
-    return a_problem([[1.0]] * jobs, [workers], tiers=tiers, tier_of_job=[0] * gold + [1] * bronze)
+    return a_problem([[1.0]] * jobs, [workers], tiers=tiers, tier_of_job=[0] * gold + [1] * bronze, **over)
 
 
 class TestTheExampleOfTheDocstring:
@@ -44,6 +45,18 @@ class TestTheExampleOfTheDocstring:
     def test_a_guarantee_comes_before_the_weights(self) -> None:
         problem = one_type(4, 3, tiers=(GOLD, replace(BRONZE, guarantee=0.5)))
         assert service(problem) == pytest.approx([0.75] * 4 + [1] * 3)
+
+    def test_a_guarantee_counts_workers_that_gangs_hold_which_nobody_moves(self) -> None:
+        """Of 12 workers gold's gangs stay on 6: half of all 12 is guaranteed to bronze, so the 6 that are left."""
+        tiers = (GOLD, replace(BRONZE, guarantee=0.5))
+        problem = one_type(4, 6, tiers=tiers, staying_workers=np.array([[6.0], [0.0]]))
+        assert service(problem) == pytest.approx([0] * 4 + [1] * 6, abs=1e-6)
+
+    def test_what_a_tier_s_own_gangs_hold_which_nobody_moves_is_part_of_its_guarantee(self) -> None:
+        """Of 8 workers bronze's gangs stay on 2: of the other 6 it is guaranteed 2 more, and gold has 4."""
+        tiers = (replace(GOLD, weight=1000.0), replace(BRONZE, guarantee=0.5))
+        problem = one_type(8, 4, tiers=tiers, staying_workers=np.array([[0.0], [2.0]]))
+        assert service(problem) == pytest.approx([0.5] * 8 + [1, 1, 0, 0], abs=1e-6)
 
 
 def test_two_types_and_two_objectives_worked_by_hand() -> None:

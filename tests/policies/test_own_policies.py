@@ -52,6 +52,7 @@ def measured(policy: object) -> MeasuredPolicy:
     return policy  # type: ignore[return-value]
 
 
+@pytest.mark.full
 def test_the_service_s_solver_process_finds_it(folder: Path) -> None:
     runner = SubprocessRunner(4 << 30, policy_dir=folder)
     try:

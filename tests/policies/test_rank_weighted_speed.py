@@ -1,6 +1,7 @@
 """Rank-weighted relative speed: the weights against the optimal shares of heSRPT, and what they lead to."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -141,3 +142,38 @@ def test_no_job_falls_further_behind_its_isolated_share_than_the_bound(
         age_s[jobs] += step_s
         behind_s = age_s[jobs] - isolated_s[jobs]
         assert (behind_s <= (limit - 1) * longest_s[jobs] + step_s + 1e-3).all()
+
+
+def test_a_length_that_is_not_sure_is_taken_to_be_nearer_to_the_others() -> None:
+    """Three said lengths with mean 0 and variance 2/3 in logarithms; the error of the last is as large as that."""
+    stated = np.exp(np.array([-1.0, 0.0, 1.0]))
+    expected = measures.expected_length(stated, np.array([0.0, 0.0, np.sqrt(2 / 3)]))
+    assert np.log(expected) == pytest.approx([-1.0, 0.0, 0.5])
+    assert (measures.expected_length(stated, np.zeros(0)) == stated).all()
+    lost = measures.expected_length(np.append(stated, np.inf), np.array([1e9, 0.0, 0.0, 1.0]))
+    assert np.log(lost[0]) == pytest.approx(0.0, abs=1e-6) and lost[3] == np.inf
+
+
+@given(stated=st.lists(st.floats(1.0, 1e9), min_size=1, max_size=20), error=st.floats(0.0, 5.0))
+def test_lengths_that_are_equally_sure_keep_their_order(stated: list[float], error: float) -> None:
+    lengths = np.array(stated)
+    expected = measures.expected_length(lengths, np.full(len(stated), error))
+    assert (np.diff(expected[np.argsort(lengths, kind="stable")]) >= -1e-9 * lengths.max()).all()
+
+
+def test_weighted_by_precision_lengths_are_less_wrong_in_the_mean() -> None:
+    """Of lengths that are wrong by e^N(0, their error), against what is said taken at its word."""
+    draw = np.random.default_rng(3)
+    true, error = draw.normal(8.0, 1.0, 4000), draw.uniform(0.0, 2.0, 4000)
+    stated = true + error * draw.standard_normal(4000)
+    expected = np.log(measures.expected_length(np.exp(stated), error))
+    assert ((expected - true) ** 2).mean() < 0.6 * ((stated - true) ** 2).mean()
+
+
+def test_a_job_of_unsure_length_goes_before_one_that_is_surely_long_and_after_one_that_is_surely_short() -> None:
+    problem = a_problem([[1.0]] * 3, [1], steps_remaining=[100.0, 10.0, 1000.0], age_s=np.zeros(3))
+    unsure_short = replace(
+        problem, steps_remaining=np.array([100.0, 5.0, 10_000.0]), length_error=np.array([0, 9.0, 0])
+    )
+    assert RankWeightedSpeed().allocate(problem).time_fraction[1, 0] == 1.0
+    assert RankWeightedSpeed().allocate(unsure_short).time_fraction[0, 0] == 1.0

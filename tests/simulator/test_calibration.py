@@ -31,6 +31,7 @@ def starts_inside(predictions: list[Prediction]) -> float:
     return sum(starts) / len(starts)
 
 
+@pytest.mark.full
 def test_of_the_jobs_told_when_they_end_about_nine_in_ten_do() -> None:
     """The first ones by the wide interval, the others by the one that was learned from them."""
     predictions = a_run(100)

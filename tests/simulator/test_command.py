@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gavel.cli import app
+from gavel.cli.policy_table import COMPARED
 from gavel.client import Client
 from gavel.config import Settings
 from gavel.policies import fifo as first_come
@@ -44,6 +45,40 @@ def test_policies_are_compared_in_a_table_a_json_and_a_page(trace: Path, tmp_pat
         assert result["figures"]["mean_jct_h"] >= result["figures"]["jct_floor_h"]
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") >= 6 and "http" not in page and "<script" not in page
+
+
+def test_every_usual_policy_has_a_line_the_best_in_the_mean_first(trace: Path, tmp_path: Path) -> None:
+    code, output = simulated(trace, tmp_path / "out", "--compare")
+    assert code == 0, output
+    content = json.loads((tmp_path / "out" / "results.json").read_text())["policies"]
+    assert set(content) == set(COMPARED) and "hierarchical (the service's)" in output
+    by_mean = sorted(content, key=lambda policy: (content[policy]["figures"]["mean_jct_h"], policy))
+    lines = [line.strip(" │").split()[0] for line in output.splitlines() if line.startswith("│")]
+    assert lines == by_mean
+    assert by_mean[0] in output.splitlines()[-2] and "least mean JCT here" in output
+
+
+def test_a_comparison_is_of_the_policies_that_are_named_and_the_service_s(trace: Path, tmp_path: Path) -> None:
+    code, output = simulated(trace, tmp_path / "out", "--compare", "--policy", "fifo?backfill=true")
+    content = json.loads((tmp_path / "out" / "results.json").read_text())["policies"]
+    assert code == 0 and list(content) == ["hierarchical", "fifo"]
+    code, output = simulated(trace, tmp_path / "out", "--compare", "--policy", "nothing")
+    assert code != 0 and "there is no 'nothing'" in output
+    code, output = simulated(trace, tmp_path / "out", "--compare", "--autopilot")
+    assert code != 0 and "leave out --autopilot" in output
+
+
+def test_the_verdict_names_what_the_best_policy_changes(trace: Path, tmp_path: Path) -> None:
+    content = {}
+    for name in ("fifo", "shortest_job_first"):
+        assert simulated(trace, tmp_path / name, "--policy", name)[0] == 0
+        content[name] = results(tmp_path / name)["figures"]["mean_jct_h"]
+    assert content["shortest_job_first"] < content["fifo"]
+    runner = CliRunner(env={"GAVEL_POLICY": "fifo"})
+    arguments = ["simulate", "--trace", str(trace), "--cluster", "a100:2,t4:2", "--round", "60", "--compare"]
+    output = runner.invoke(app, [*arguments, "--policy", "shortest_job_first"]).output
+    percent = f"{1 - content['shortest_job_first'] / content['fifo']:.1%} below the service's fifo"
+    assert "shortest_job_first has the least mean JCT here" in output and percent in " ".join(output.split())
 
 
 def test_the_same_seed_gives_the_same_bytes(trace: Path, tmp_path: Path) -> None:
@@ -91,6 +126,7 @@ def test_a_bad_line_ends_it_unless_lenient(trace: Path, tmp_path: Path) -> None:
     assert code == 0 and "1 lines skipped; the first is line 22" in output
 
 
+@pytest.mark.full
 def test_the_services_own_rules_are_in_force_unless_an_option_sets_another(
     trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,12 +134,14 @@ def test_the_services_own_rules_are_in_force_unless_an_option_sets_another(
     result = CliRunner().invoke(app, [*arguments, str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     rules = json.loads((tmp_path / "out" / "results.json").read_text())["rules"]
-    assert [name for name, rule in rules.items() if not rule["is_service_default"]] == ["planning_lead_fraction"]
+    unlike = [name for name, rule in rules.items() if not rule["is_service_default"]]
+    assert set(unlike) == {"space_sharing", "planning_lead_fraction"}  # without a table no pair has a rate
     for name, field in Settings.model_fields.items():
         assert name not in rules or rules[name]["service_default"] == field.default
     assert rules["policy"]["value"] == Settings().policy and rules["round_duration_s"]["value"] == 10.0
     assert "rules: policy hierarchical; round_duration_s 10; solve_on change;" in result.output
-    assert "unlike the service's defaults: planning_lead_fraction 0 (there 0.25)" in result.output
+    unlike_line = "unlike the service's defaults: space_sharing off (there on); planning_lead_fraction 0 (there 0.25)"
+    assert unlike_line in result.output
 
     monkeypatch.setenv("GAVEL_MINIMUM_LEASE_FRACTION", "0.5")
     options = ["--round", "60", "--policy", "fifo", "--policy", "equal_share", "--solve-on", "event", "--no-backfill"]
@@ -117,6 +155,7 @@ def test_the_services_own_rules_are_in_force_unless_an_option_sets_another(
         "planner": "published",
         "backfill": False,
         "minimum_lease_fraction": 0.5,
+        "space_sharing": False,
         "planning_lead_fraction": 0.0,
     }
     assert "policy fifo, equal_share (there hierarchical)" in result.output
@@ -170,14 +209,15 @@ def results(out: Path) -> dict[str, Any]:
 
 def test_jobs_that_may_share_workers_end_sooner(trace: Path, rates: Path, tmp_path: Path) -> None:
     options = ["--throughputs", str(rates), "--policy", "max_total_relative_speed", "--solve-on", "change"]
-    assert simulated(trace, tmp_path / "alone", *options)[0] == 0
-    assert simulated(trace, tmp_path / "packed", *options, "--packing")[0] == 0
+    assert simulated(trace, tmp_path / "alone", *options, "--no-packing")[0] == 0
+    assert simulated(trace, tmp_path / "packed", *options)[0] == 0
     alone, packed = results(tmp_path / "alone"), results(tmp_path / "packed")
     assert alone["leases_packed"] == 0 < packed["leases_packed"]
     assert packed["figures"]["mean_jct_h"] < 0.9 * alone["figures"]["mean_jct_h"]
     assert any(job["packed_s"] > 0 for job in packed["jobs"]) and 0 < packed["utilisation"] <= 1
 
 
+@pytest.mark.full
 def test_throughputs_can_be_hidden_and_nodes_fail(trace: Path, rates: Path, tmp_path: Path) -> None:
     """Through the whole service: what it has to measure costs time, and so does a node that goes away."""
     options = ["--throughputs", str(rates), "--policy", "max_min_fairness", "--measure", "0:12"]

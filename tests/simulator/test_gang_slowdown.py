@@ -25,6 +25,7 @@ def a_stream(jobs: int, *, load: float, workers: int, seed: int) -> Iterator[Tra
         at_s += draw.expovariate(load * workers / MEAN_WORKER_S)
 
 
+@pytest.mark.small("rank_weighted_speed")
 @pytest.mark.parametrize("policy", ["rank_weighted_speed", "hierarchical"])
 def test_the_median_slowdown_of_every_size_of_gang_is_below_one_and_a_half(policy: str) -> None:
     """A worker of a gang of 8 of 16 counted a third of that of a job of one, so that the median gang took 1.6 times."""

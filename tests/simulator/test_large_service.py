@@ -84,6 +84,7 @@ def answers(service: ServiceProcess) -> dict[str, Any]:
         return {path.split("?")[0]: client.get(f"/v1/{path}").raise_for_status().json() for path in paths}
 
 
+@pytest.mark.full
 def test_thousands_of_jobs_run_through_a_restart_of_the_whole_service(tmp_path: Path) -> None:
     """1. Jobs are stored. 2. The service plans rounds of them. 3. It is killed. 4. The next goes on with every gang."""
     state_dir = tmp_path / "state"

@@ -109,6 +109,7 @@ def a_cluster_with_memory(fast: int, slow: int) -> Cluster:
     return Cluster(nodes=nodes, workers=workers)
 
 
+@pytest.mark.small("hierarchical", "max_min_fairness", "equal_share", "fair_by_memory", "smallest_gang_first")
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 @settings(max_examples=25 if FULL else 4, phases=(Phase.explicit, Phase.generate))
 @given(drawn=drawn_jobs, tiers=drawn_tiers, rules=st.sampled_from(RULES), is_packed=st.booleans(), data=st.data())

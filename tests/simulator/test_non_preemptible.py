@@ -46,6 +46,7 @@ POLICIES = ["fifo", "least_attained_service?queues=continuous", "dominant_resour
 RULES = [{}, {"backfill": True}, {"backfill": True, "solve_on": "event"}, PUBLISHED]
 
 
+@pytest.mark.small("small")
 @pytest.mark.parametrize("cluster", CLUSTERS.values(), ids=list(CLUSTERS))
 @settings(max_examples=150 if FULL else 12, phases=(Phase.explicit, Phase.generate))
 @given(drawn=drawn_jobs, over=st.sampled_from(RULES), policy=st.sampled_from(POLICIES), cost_s=st.sampled_from([0, 7]))
@@ -61,6 +62,7 @@ def test_it_plans_the_rounds_that_the_driver_plans(
     assert_same(jobs, replace(scenario, switch_cost_s={"": cost_s * 1.00371}) if cost_s else scenario)
 
 
+@pytest.mark.full
 @settings(max_examples=150 if FULL else 12, phases=(Phase.explicit, Phase.generate))
 @given(drawn=drawn_jobs, over=st.sampled_from([{}, {"solve_on": "event"}, {"backfill": True}]))
 def test_it_keeps_those_that_share_workers_as_the_driver_does(drawn: list[Any], over: dict[str, Any]) -> None:

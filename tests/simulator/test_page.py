@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from gavel.cli import app
 from gavel.simulator.charts import COLOURS
+from tests.conftest import IS_FULL
 from tests.dashboard.conftest import CHROMIUM, FLAGS
 
 POLICIES = ("hierarchical", "fifo", "max_total_relative_speed?ageing=attained_service")
@@ -48,7 +49,11 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.fixture(params=[(name, width) for name in ("jobs", "one") for width in WIDTHS], ids=str)
+SHOWN = [("jobs", width) for width in WIDTHS]
+SHOWN += [("one", width) for width in WIDTHS] if IS_FULL else []
+
+
+@pytest.fixture(params=SHOWN, ids=str)
 def page(request: pytest.FixtureRequest, reports: dict[str, Path], browser: Browser) -> Iterator[Page]:
     name, width = request.param
     opened = browser.new_page(viewport={"width": width, "height": 900})
@@ -91,6 +96,7 @@ def test_every_table_has_rows_and_every_plot_a_line(page: Page) -> None:
         assert figure.locator("polyline").count() == figure.locator(".legend li").count() > 0
 
 
+@pytest.mark.full
 def test_legends_name_each_line_beside_the_curves(page: Page) -> None:
     for figure in page.locator("figure").all():
         plot, legend = figure.locator("> svg").bounding_box(), figure.locator(".legend").bounding_box()
@@ -105,6 +111,7 @@ def test_legends_name_each_line_beside_the_curves(page: Page) -> None:
 STROKES = "all => all.map(each => getComputedStyle(each).stroke)"
 
 
+@pytest.mark.small("light")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_policies_types_and_tiers_have_different_colours(
     scheme: str, reports: dict[str, Path], browser: Browser

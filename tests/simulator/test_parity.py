@@ -41,6 +41,7 @@ def published(
     return simulate(read_trace(Lines(data / trace)), scenario, runner=InlineRunner())
 
 
+SINGLE = ("small_single_seed0.trace", SMALL, LAS, (300, 600), 15.92, 0.93, 1.0)
 GANGS = ("small_multiple_seed0.trace", SMALL, LAS, (300, 600), 25.64, 0.75, 1.0)
 
 
@@ -51,7 +52,7 @@ GANGS = ("small_multiple_seed0.trace", SMALL, LAS, (300, 600), 25.64, 0.75, 1.0)
         # where jobs do not fill the cluster all the time, they end earlier
         ("max_min_fairness.trace", PHYSICAL, LAS, None, 3.824, 0.92, 1.0),
         ("max_min_fairness.trace", PHYSICAL, LAS_AGNOSTIC, None, 5.196, 0.97, 1.0),
-        ("small_single_seed0.trace", SMALL, LAS, (300, 600), 15.92, 0.93, 1.0),
+        pytest.param(*SINGLE, marks=pytest.mark.full),
         pytest.param(*GANGS, marks=pytest.mark.full),
     ],
 )

@@ -25,9 +25,11 @@ def test_a_row_differs_from_the_default_in_what_it_is_said_to_bring() -> None:
             assert run.is_one_user and not run.rules and run.policy == default.policy
         if run.brings == "packing":
             assert not run.rules and run.is_packed
+        if run.brings == "lengths":
+            assert run.length_error and not run.rules and run.policy == default.policy
         if run.brings == "rounds":
             assert run.rules and not run.is_packed and run.policy == default.policy
-    assert {run.brings for run in others} == {"users", "policy", "packing", "rounds", "published"}
+    assert {run.brings for run in others} == {"users", "lengths", "policy", "packing", "rounds", "published"}
 
 
 def test_streams_name_runs_that_there_are() -> None:

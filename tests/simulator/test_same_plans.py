@@ -57,6 +57,7 @@ def rounds_planned(
     ]
 
 
+@pytest.mark.small("max_min_fairness")
 @pytest.mark.parametrize("policy", ["equal_share", "max_min_fairness"])
 def test_real_and_simulated_runs_plan_the_same_rounds(tmp_path: Path, policy: str) -> None:
     real = LocalHarness(tmp_path / "state")

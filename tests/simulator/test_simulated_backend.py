@@ -83,6 +83,7 @@ def _tick(driver: Driver, clock: ManualClock, times: int) -> None:
         clock.advance(1.0)
 
 
+@pytest.mark.full
 def test_a_scheduler_that_starts_again_finds_its_gangs(tmp_path: Path) -> None:
     store, clock = SqlStore(f"sqlite:///{tmp_path}/gavel.db"), ManualClock(1e9)
     store.put_tier(Tier(name="gold"), expected_version=None, by="test", now_s=clock.now_s())

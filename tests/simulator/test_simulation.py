@@ -54,6 +54,7 @@ def test_knowing_the_throughputs_beats_an_equal_share_of_every_type() -> None:
     assert agnostic.rows[0].jct_s is not None and agnostic.rows[0].jct_s > 270.0
 
 
+@pytest.mark.full
 def test_a_policy_that_tells_types_apart_beats_the_same_policy_that_does_not() -> None:
     """Over both orders of arrival: to the agnostic one all answers are alike, and in one order it may guess right."""
     means = {"false": 0.0, "true": 0.0}

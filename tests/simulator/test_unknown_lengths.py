@@ -21,6 +21,7 @@ def unsaid(job: TraceJob) -> TraceJob:
     return replace(job, spec=replace(job.spec, total_steps=None), program_steps=job.spec.total_steps)
 
 
+@pytest.mark.small("max_min_fairness?water_filling=false")
 @pytest.mark.parametrize("policy", POLICIES)
 @settings(max_examples=40 if FULL else 5, phases=(Phase.explicit, Phase.generate))
 @given(drawn=trace_jobs, states_steps=st.lists(st.booleans(), min_size=9, max_size=9))

@@ -173,12 +173,12 @@ def test_the_forecast_of_a_live_state_is_near_what_the_service_then_does() -> No
 
 
 def test_what_jobs_have_held_so_far_counts_in_the_simulation() -> None:
-    """1. One worker; the job that came first has held it for an hour, the other one has held nothing.
+    """1. One worker; the job that came first has held it for four hours, the other one has held nothing.
 
-    2. The policy serves first who has held the least: the second job ends first, as it would in the service.
+    2. The policy serves first who has held the least, by levels: the second job ends first, as it would in the service.
     """
     first, second = jobs("gold", "gold", total_steps=4000)
-    first = replace(first, steps_done=2000, steps_reported=2000, received_s={"fast": 3600.0})
+    first = replace(first, steps_done=2000, steps_reported=2000, received_s={"fast": 4 * 3600.0})
     second = replace(second, spec=replace(second.spec, total_steps=2000))
     policy = "rank_weighted_speed?length=attained_service"
     state = live(jobs=[first, second], cluster=a_cluster(fast=1), policy=policy)

@@ -12,8 +12,8 @@ from tests.soak.trend import growing, trend
 from tests.soak.virtual_day import VirtualDay
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-HOURS = 24.0 if IS_FULL else 0.5
-SAMPLES = 144 if IS_FULL else 24
+HOURS = 24.0 if IS_FULL else 0.3
+SAMPLES = 144 if IS_FULL else 18
 ALLOWED = {"objects": 0.02, "memory_bytes": 0.05, "descriptors": 0.0, "database_bytes": 0.1}
 ROWS = 0.1  # of a table's rows
 

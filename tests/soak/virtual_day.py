@@ -30,7 +30,7 @@ CHOICES: Mapping[str, Any] = {
     "round_duration_s": 60.0,
     "keep_jobs_s": KEPT_S,
     "keep_keys_s": KEPT_S,
-    "keep_rounds": 20,
+    "keep_rounds": 10,
     "planning_lead_fraction": 0.0,
     "policy": "max_min_fairness",
 }

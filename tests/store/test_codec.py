@@ -146,6 +146,7 @@ PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
 PLAN_INPUTS = values_of(PlanInputs)
 
 
+@pytest.mark.full
 @PROFILE
 @given(inputs=PLAN_INPUTS)
 def test_what_a_round_was_planned_from_comes_back_whole(inputs: PlanInputs) -> None:

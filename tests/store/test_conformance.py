@@ -19,6 +19,7 @@ def test_the_memory_store_conforms(check: Callable[[SimulationStore], None]) -> 
     check(MemoryStore())
 
 
+@pytest.mark.full("commands_are_refused_when_too_many_wait")
 @of_each_check
 def test_the_sql_store_conforms(check: Callable[[SimulationStore], None], open_store: OpenStore) -> None:
     check(open_store())

@@ -12,12 +12,13 @@ from gavel.errors import LeadershipLost, StaleVersion
 from gavel.ports import Changes, JobEvent
 from gavel.store.leadership import LeaderRow
 from gavel.store.sql import SqlStore
+from tests.conftest import IS_FULL
 from tests.postgresql import emptied
 
 Open = Callable[[], SqlStore]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
 def open_it(request: pytest.FixtureRequest, database: Path) -> Iterator[Open]:
     """Opens one database as another process would."""
     is_sqlite = request.param == "sqlite"
@@ -156,4 +157,4 @@ class ManyLeaders(RuleBasedStateMachine):
 
 def test_in_any_order_only_the_newest_leader_beats_and_commits(database: Path) -> None:
     ManyLeaders.url = f"sqlite:///{database}"
-    run_state_machine_as_test(ManyLeaders, settings=settings(max_examples=10, stateful_step_count=20))
+    run_state_machine_as_test(ManyLeaders, settings=settings(max_examples=10 if IS_FULL else 3, stateful_step_count=20))

@@ -105,6 +105,7 @@ def test_a_check_leaves_somebody_elses_database_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.full
 def test_a_postgresql_is_checked_too(migrated_postgresql: str) -> None:
     url = emptied(migrated_postgresql)
     store = SqlStore(url)

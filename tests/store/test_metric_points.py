@@ -16,6 +16,7 @@ from gavel.store.sql import SqlStore
 from gavel.types import JobId, MetricPoint
 from gavel.types.metrics import POINTS_PER_JOB, spacing_of
 from tests.builders import a_spec
+from tests.conftest import IS_FULL
 from tests.store.conftest import OpenStore
 
 
@@ -56,6 +57,7 @@ def test_every_report_of_a_short_job_is_kept_with_its_lease_and_values(open_stor
     assert kept_steps(store, other) == [5]
 
 
+@pytest.mark.full
 def test_a_long_job_keeps_at_most_a_thousand_points_with_the_first_and_the_newest(open_store: OpenStore) -> None:
     store = open_store()
     job_id = a_stored_job(store)
@@ -93,7 +95,7 @@ def store(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     opened.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25 if IS_FULL else 6, deadline=None)
 @given(
     ticks=st.lists(st.lists(st.integers(1, 700), min_size=1, max_size=8), min_size=1, max_size=12),
     back=st.lists(st.integers(0, 2000), max_size=12),

@@ -36,6 +36,7 @@ def test_the_schema_lists_every_migration() -> None:
     assert tuple(script.revision for script in scripts.walk_revisions())[::-1] == REVISIONS
 
 
+@pytest.mark.full
 def test_an_up_to_date_database_opens_without_alembic(database: Path) -> None:
     program = (
         "import sys; from gavel.store.sql import SqlStore\n"

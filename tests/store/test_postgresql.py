@@ -52,7 +52,7 @@ def submit(store: SqlStore, key: str | None = None) -> str:
     return store.submit(a_spec(), key=key, body_hash="h", now_s=1.0).job.id
 
 
-@pytest.mark.parametrize("check", CHECKS if IS_FULL else CHECKS[::3], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", CHECKS if IS_FULL else CHECKS[::4], ids=lambda check: check.__name__)
 def test_the_sql_store_conforms_on_postgresql(check: Callable[[SqlStore], None], open_store: OpenStore) -> None:
     check(open_store())
 
@@ -70,10 +70,11 @@ def test_the_sql_store_on_postgresql_agrees_with_a_dictionary(url: str) -> None:
         emptied(url)
         return lambda: SqlStore(url)
 
-    few = PROFILE if IS_FULL else settings(PROFILE, max_examples=3)
+    few = PROFILE if IS_FULL else settings(PROFILE, max_examples=2)
     run_state_machine_as_test(lambda: ApiMachine(one_database()), settings=few)  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 def test_two_processes_that_open_an_empty_database_at_once_both_find_its_tables(postgresql: Server) -> None:
     url = postgresql.new_database()
     program = "import sys; from gavel.store.sql import SqlStore; SqlStore(sys.argv[1]).close()"
@@ -132,6 +133,7 @@ def test_a_submit_in_another_process_wakes_the_scheduler(url: str, open_store: O
     assert list(scheduler.snapshot().jobs) == [submitted.stdout.strip()]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("enough", [30])
 def test_kill_9_loses_and_doubles_no_acknowledged_submit(enough: int, url: str, open_store: OpenStore) -> None:
     argv = [sys.executable, "-c", SUBMIT_UNTIL_KILLED, url]

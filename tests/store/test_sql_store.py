@@ -197,6 +197,7 @@ with ThreadPoolExecutor(4) as pool:
 """
 
 
+@pytest.mark.small("30")
 @pytest.mark.parametrize("enough", [1, 30, 200])
 def test_kill_9_loses_and_doubles_no_acknowledged_submit(enough: int, database: Path, open_store: OpenStore) -> None:
     argv = [sys.executable, "-c", SUBMIT_UNTIL_KILLED, f"sqlite:///{database}"]

@@ -23,8 +23,8 @@ from tests.builders import a_spec
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 PROFILE = settings(
-    max_examples=400 if IS_FULL else 12,
-    stateful_step_count=50 if IS_FULL else 25,
+    max_examples=400 if IS_FULL else 5,
+    stateful_step_count=50 if IS_FULL else 20,
     suppress_health_check=list(HealthCheck),
 )
 USERS = st.sampled_from(["ann", "bob"])

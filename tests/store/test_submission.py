@@ -25,7 +25,7 @@ from gavel.store.writer import Transaction
 from gavel.types import JobState, Tier
 from tests.builders import a_spec
 
-EXAMPLES = 300 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 25
+EXAMPLES = 300 if os.environ.get("GAVEL_TEST_PROFILE") == "full" else 6
 TABLES = ("jobs", "job_labels", "idempotency_keys", "events")
 ENDS = (JobState.QUEUED, JobState.COMPLETED, JobState.FAILED)  # of the jobs that were there before
 

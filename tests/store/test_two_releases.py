@@ -19,7 +19,7 @@ NEWER = "UPDATE alembic_version SET version_num = '9999'"
 Execute = Callable[[str], None]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
 def url(request: pytest.FixtureRequest, database: Path) -> str:
     is_sqlite = request.param == "sqlite"
     return f"sqlite:///{database}" if is_sqlite else emptied(request.getfixturevalue("migrated_postgresql"))
@@ -79,6 +79,7 @@ def test_a_database_that_was_put_back_is_written_again(old: SqlStore, url: str, 
     before.close()
 
 
+@pytest.mark.small("sqlite")
 def test_a_write_that_waits_for_a_migration_is_refused_after_it(old: SqlStore, url: str) -> None:
     """Else what an older release began to write before the migration would be committed into the newer tables."""
     migrating = create_engine(url)

@@ -66,6 +66,7 @@ def test_an_upgraded_database_takes_the_next_round_and_knows_its_keys(first_rele
     reopened.close()
 
 
+@pytest.mark.full
 def test_a_postgresql_of_the_first_release_is_upgraded(postgresql: Server) -> None:
     from alembic import command
     from alembic.config import Config

@@ -98,10 +98,10 @@ class Gang:
             self.ranks.append(launch(argv, {**gavel, "OUT": str(self.root), **extra}))
         return self
 
-    def lease(self, expires_in_s: float, *, stop: bool = False) -> float:
+    def lease(self, expires_in_s: float, *, stop: bool = False, save_asked_s: float = 0.0) -> float:
         """Replace lease.json; the instant at which the lease now ends."""
         expires_boottime_s = boottime_s() + expires_in_s
-        fields = {"expires_boottime_s": expires_boottime_s, "stop": stop}
+        fields = {"expires_boottime_s": expires_boottime_s, "stop": stop, "save_asked_s": save_asked_s}
         temporary = self.directory / "lease.json.tmp"
         temporary.write_text(json.dumps(fields))
         temporary.rename(self.directory / "lease.json")

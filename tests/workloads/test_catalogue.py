@@ -26,6 +26,7 @@ def test_an_unknown_kind_is_refused_with_those_there_are() -> None:
         argv_of("mlp")
 
 
+@pytest.mark.small("mlp-b256", "cnn-b64", "rnn-b256", "recsys-b16384", "rl-b96")
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_kind_trains_and_reports_its_loss(gang: Gang, name: str) -> None:
     codes, outputs = gang.start(*argv_of(name)[1:], total=3).finish()

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.workloads.gang import ROOT, Gang, launch, until
 
 EXAMPLES = ROOT / "examples"
 
 
+@pytest.mark.full
 def test_the_example_trains_by_hand(tmp_path: Path) -> None:
     process = launch((str(EXAMPLES / "train.py"), ""), {"OUT": str(tmp_path)})
     output, _ = process.communicate(timeout=60)

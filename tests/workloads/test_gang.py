@@ -31,6 +31,7 @@ def test_every_rank_gets_every_payload_in_the_order_of_ranks(gang: Gang) -> None
     assert gang.start(GATHER, ranks=range(3), total=20).finish() == ([0] * 3, ["b'19 of rank '\n"] * 3)
 
 
+@pytest.mark.small("stop", "SIGTERM to rank 1")
 @pytest.mark.parametrize("who", ["lease end", "stop", "SIGTERM to rank 0", "SIGTERM to rank 1", "SIGTERM to all"])
 def test_all_ranks_stop_after_the_same_step(gang: Gang, who: str) -> None:
     gang.start(counting(), ranks=range(2), total=100_000)
@@ -62,6 +63,7 @@ for step"""
     assert codes == [0, 0], outputs
 
 
+@pytest.mark.small("0")
 @pytest.mark.parametrize("dead", [0, 1])
 def test_a_dead_rank_ends_the_others_with_a_clear_error(gang: Gang, dead: int) -> None:
     gang.start(counting(), ranks=range(2), total=100_000)
@@ -73,6 +75,7 @@ def test_a_dead_rank_ends_the_others_with_a_clear_error(gang: Gang, dead: int) -
     assert f"GangError: rank {dead} left the gang" in outputs[1 - dead]
 
 
+@pytest.mark.full
 def test_a_rank_that_hangs_is_given_up_after_the_time_limit(gang: Gang) -> None:
     gang.start(counting(), ranks=range(2), total=100_000, GAVEL_GANG_TIMEOUT_S="2.5")
     until(lambda: gang.done(1) > 3)
@@ -112,6 +115,7 @@ def test_strangers_at_the_hub_do_not_disturb_the_gang(gang: Gang) -> None:
     assert gang.finish()[0] == [0, 0]
 
 
+@pytest.mark.full
 def test_silent_strangers_do_not_use_up_the_start_of_a_gang(gang: Gang) -> None:
     """Each may be silent for 5 s, and there are more of them than may wait at once."""
     gang.start(counting(), ranks=range(1), world_size=2, total=5, GAVEL_GANG_TIMEOUT_S="20")

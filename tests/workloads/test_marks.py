@@ -59,6 +59,7 @@ def test_an_epoch_loop_stops_between_epochs_and_goes_on_at_the_next(gang: Gang) 
     assert (codes, json.loads(output)) == ([0], [0, 1, 2, 3, 4, 5])
 
 
+@pytest.mark.small("1")
 @pytest.mark.parametrize("evaluator", [0, 1])
 def test_evaluation_on_any_rank_does_not_spoil_the_measured_rate(gang: Gang, evaluator: int) -> None:
     codes, _ = gang.start(EVALUATES.replace("EVALUATOR", str(evaluator)), ranks=range(2), total=40).finish()

@@ -113,6 +113,22 @@ def test_a_stop_in_the_lease_ends_the_job_at_once_with_a_checkpoint(gang: Gang) 
     assert boottime_s() < gang.expires_boottime_s
 
 
+def test_a_request_in_the_lease_is_a_checkpoint_after_the_step_and_the_job_goes_on(gang: Gang) -> None:
+    def saved() -> list[int]:
+        return [report["step"] for report in gang.reports() if report["kind"] == "checkpoint"]
+
+    gang.start(counting(), total=100_000)
+    until(lambda: gang.done() > 3)
+    for asked_s, count in ((5.0, 1), (5.0, 1), (6.0, 2)):
+        gang.lease(600.0, save_asked_s=asked_s)
+        until(lambda count=count: len(saved()) == count)  # type: ignore[misc]
+        step = gang.done()
+        until(lambda step=step: gang.done() > step + 10)  # type: ignore[misc]
+    assert len(saved()) == 2 and gang.names() == [f"7-{step}" for step in saved()]
+    gang.lease(600.0, stop=True)
+    assert gang.finish()[0] == [75]
+
+
 def test_sigterm_ends_the_job_between_steps_with_a_checkpoint(gang: Gang) -> None:
     gang.start(counting(), total=100_000)
     until(lambda: gang.done() > 3)
@@ -248,6 +264,7 @@ def test_a_torn_lease_file_changes_nothing(gang: Gang, text: str) -> None:
     assert gang.start(counting(), total=5).finish()[0] == [0]
 
 
+@pytest.mark.full
 def test_a_checkpoint_is_written_now_and_then_on_the_way(gang: Gang) -> None:
     script = counting().replace("total=None", "checkpoint_every_s=0.1")
     gang.start(script, total=100).finish()
@@ -328,6 +345,7 @@ def test_outside_gavel_a_job_wants_to_know_how_many_steps(tmp_path: Path) -> Non
     assert "total: not run by Gavel, so say how many steps" in output
 
 
+@pytest.mark.full
 def test_outside_gavel_a_job_goes_on_from_the_newest_checkpoint_of_a_given_folder(tmp_path: Path) -> None:
     folder = str(tmp_path / "kept")
     for total in (9, 10, 12):

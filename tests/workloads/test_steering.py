@@ -73,6 +73,7 @@ def output_of(service: ServiceProcess, *argv: str, total_steps: int = 1) -> str:
     return log
 
 
+@pytest.mark.full
 def test_a_job_places_its_own_tasks_and_learns_why_not(service: ServiceProcess) -> None:
     output = output_of(service, "-c", STEER).replace("[0] ", "")
     assert "[early] ran on" in output
@@ -121,6 +122,7 @@ def test_a_service_that_is_killed_knows_its_names_again(service: ServiceProcess)
         assert wait_until(lambda: len(call.get("/v1/cluster").json()["resources"]) == 64, LIMIT_S)
 
 
+@pytest.mark.full
 def test_the_alphazero_pair_shares_memory_together_and_talks_tcp_apart(service: ServiceProcess) -> None:
     output = output_of(service, ALPHAZERO, "--moves", "20", total_steps=2)
     spread, together, summary = (line for line in output.splitlines() if line.startswith("[0] "))
@@ -129,6 +131,7 @@ def test_the_alphazero_pair_shares_memory_together_and_talks_tcp_apart(service: 
     assert summary.endswith("all of this is one machine")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not IS_FULL, reason="the full profile: a service of its own")
 def test_the_alphazero_example_runs_by_hand() -> None:
     done = subprocess.run(

@@ -78,6 +78,7 @@ def test_a_written_workload_reads_back_as_the_generator_has_it(tmp_path: Path) -
     assert listed.output.split() == list(WORKLOADS)
 
 
+@pytest.mark.small("fifo")
 @pytest.mark.parametrize("policy", ["fifo", "least_remaining_work", "fair_by_memory?among=users"])
 def test_tasks_run_to_their_end_without_a_preemption_within_the_cores_and_memory_of_the_nodes(policy: str) -> None:
     jobs = list(suite("fine-both", jobs=4, seed=3))

@@ -37,6 +37,7 @@ def test_gradients_agree_with_finite_differences(build: Callable[[int], Model]) 
     assert slope == pytest.approx(length, rel=0.03)
 
 
+@pytest.mark.small("Factorisation-2048-80-0.9")
 @pytest.mark.parametrize(
     ("build", "batch_size", "steps", "factor"),
     [
@@ -54,6 +55,7 @@ def test_the_loss_goes_down(build: Callable[[int], Model], batch_size: int, step
     assert np.mean(losses[-tenth:]) < factor * np.mean(losses[:tenth])
 
 
+@pytest.mark.small("Convolutional", "Factorisation")
 @pytest.mark.parametrize("build", [*SUPERVISED, GridWorld])
 def test_a_restored_trainer_goes_on_with_the_same_bits(build: Callable[[int], Model], tmp_path: Path) -> None:
     whole, first, second = (Trainer(build(5), batch_size=8, seed=5) for _ in range(3))
@@ -77,6 +79,7 @@ def final_bytes(gang: Gang, total: int) -> bytes:
 PROGRAM = ("-m", "workloads.training.rnn", "--batch-size", "4")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_an_interrupted_gang_ends_with_the_same_bits_as_one_that_was_not(tmp_path: Path, world_size: int) -> None:
     ranks = range(world_size)

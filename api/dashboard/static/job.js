@@ -132,6 +132,8 @@ function showFacts(job) {
     "Working directory": job.workdir,
     Interpreter: job.python,
     Setup: job.setup,
+    "Saved by": job.dump,
+    "Restored by": job.restore,
     Image: job.image,
     Inputs: Object.entries(job.data).map(([name, source]) => `${name}: ${source}`).join(", "),
     Secrets: job.secrets.join(", "),

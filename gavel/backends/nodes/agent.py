@@ -138,6 +138,7 @@ class NodeAgent:
             shard.gang.stop(wanted.reason)
         elif action is Action.KEEP:
             shard.gang.extend(wanted.lease_node_boottime_s)
+            shard.gang.save(wanted.save_asked_s)
             if wanted.go:
                 shard.go()
 

@@ -8,7 +8,6 @@ travel with the one call a node a tick that also brings what the node has seen.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -131,9 +130,7 @@ class NodesBackend(FolderBackend):
             if self._refused:
                 raise BackendUnavailable(self._refused)
             if not self._fleet.is_met:
-                raise BackendUnavailable(
-                    self._notes[0] if self._notes else f"waiting for {self._name}'s nodes to answer"
-                )
+                raise BackendUnavailable(next(iter(self._notes), f"waiting for {self._name}'s nodes to answer"))
             now_s = self._clock.now_s()
             for gang in list(self._gangs.values()):
                 self._look(gang)
@@ -195,11 +192,9 @@ class NodesBackend(FolderBackend):
         gang = self._gangs.get((instruction.job_id, instruction.generation))
         if gang is None:
             return
-        makes_room = instruction.shares_with is not None and gang.instruction.shares_with is None
-        if makes_room:
-            gang.instruction = replace(gang.instruction, shares_with=instruction.shares_with)
-            if self._holdings.table.holds(gang.key):
-                self._holdings.hold(gang, self._clock.now_s())
+        makes_room = gang.makes_room(instruction.shares_with)
+        if makes_room and self._holdings.table.holds(gang.key):
+            self._holdings.hold(gang, self._clock.now_s())
         if gang.extend(self._boottime_s(instruction.expires_at_s)) or makes_room:
             self._remember(gang)
 
@@ -209,6 +204,10 @@ class NodesBackend(FolderBackend):
         if gang is not None and gang.state is not GangState.ENDED:
             gang.stop(instruction.reason)
             self._remember(gang)
+
+    def _save(self, key: GangKey, asked_at_s: float) -> None:
+        if key in self._gangs:
+            self._gangs[key].save_asked_s = asked_at_s
 
     def _forget(self, key: GangKey) -> None:
         gang = self._gangs.get(key)

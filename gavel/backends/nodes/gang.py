@@ -19,7 +19,7 @@ from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
 from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome, GangState, Report
+from gavel.types import GangExit, GangOutcome, GangState, JobId, Report
 
 log = structlog.get_logger("gavel.nodes")
 
@@ -118,6 +118,7 @@ class NodesGang:
     reports: deque[Report] = field(default_factory=lambda: deque(maxlen=REPORTS_KEPT))
     fresh: list[Report] = field(default_factory=list)  # not returned to the scheduler yet
     remembered_boottime_s: float = 0.0
+    save_asked_s: float = 0.0  # when a checkpoint was asked for last; 0: none was
     secrets: Mapping[str, str] | None = field(default=None, repr=False)
     uid: int = 0
 
@@ -189,6 +190,13 @@ class NodesGang:
         if not (is_live and extends(machine.boottime_s(), self.lease_boottime_s, lease_boottime_s)):
             return False
         self.lease_boottime_s = lease_boottime_s
+        return True
+
+    def makes_room(self, other: JobId | None) -> bool:
+        """Share its workers with the gang of another job from now on; return whether it did not before."""
+        if other is None or self.instruction.shares_with is not None:
+            return False
+        self.instruction = replace(self.instruction, shares_with=other)
         return True
 
     @property

@@ -165,6 +165,7 @@ def _wanted(gang: NodesGang, part: Part, view: NodeView) -> ShardWanted:
         launch=None if part.is_known or part.is_foreign or gang.lacks_secrets or gang.is_doubtful else part.launch,
         secrets={} if part.is_known else gang.secrets or {},
         go=all(each.is_ready for each in gang.parts.values()),
+        save_asked_s=gang.save_asked_s,
         reports_after=part.reports_after,
         log_offset=part.log_offset,
         samples_offset=part.samples_offset,

@@ -116,6 +116,7 @@ class ShardWanted:
     launch: ShardLaunch | None = None  # repeated until the node reports the shard
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     go: bool = False  # every node of the gang is ready
+    save_asked_s: float = 0.0  # when the last checkpoint was asked for; 0: none was
     reports_after: int = 0  # sequence of the last report taken
     log_offset: int = 0
     samples_offset: int = 0

@@ -20,10 +20,10 @@ from gavel.backends.nodes.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.nodes.devices import environment_of
 from gavel.backends.nodes.output_sync import OutputSync
 from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot, launch_of
-from gavel.backends.nodes.samples import read_new
 from gavel.backends.nodes.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
 from gavel.backends.tasks import NOT_STARTED
+from gavel.backends.utilization import read_new_samples
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker
 
@@ -193,7 +193,7 @@ class Shard:
         keeps_outputs = self._keeps_outputs()
         offset = wanted.log_offset if wanted else 0
         log, next_offset, has_more_log = self._output(offset)
-        samples, samples_offset = read_new(self._log, wanted.samples_offset if wanted else 0)
+        samples, samples_offset = read_new_samples(self._log, wanted.samples_offset if wanted else 0)
         reports, has_more_reports = self._reports(wanted.reports_after if wanted else 0)
         return replace(
             self.state(wanted),

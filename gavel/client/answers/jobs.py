@@ -119,9 +119,10 @@ class Job(TypedDict):
     # `Completed`: The job has done all its steps. * `ProgramFailed`: The program of the job ended with an error. *
     # `ProgramNotStarted`: The program of the job could not be started. * `StepsMissing`: The program of the job ended
     # without an error before all steps were done. * `NoProgress`: The leases of the job end before it has saved a
-    # checkpoint, and none can be longer. * `DoesNotFit`: The job does not fit the accelerator type that it ran on; if
-    # it fits no other, it has failed. * `LostTooOften`: Gangs of the job were lost several times in a row, without a
-    # new checkpoint in between. * `DependencyFailed`: A job that had to complete first has failed or was cancelled.
+    # checkpoint, and none can be longer; or its program runs without reporting a step. * `DoesNotFit`: The job does not
+    # fit the accelerator type that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of the job
+    # were lost several times in a row, without a new checkpoint in between. * `DependencyFailed`: A job that had to
+    # complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.
@@ -135,6 +136,8 @@ class Job(TypedDict):
     python: str  # Empty: one without packages; for a kind of the catalogue the service's.
     image: str  # Container image that it runs in; empty: none.
     setup: str  # What fills its virtual environment; empty: it has none of its own.
+    dump: str  # What saves the state of its program; empty: the program itself, or nothing.
+    restore: str  # What gives that state back before the program starts.
     data: dict[str, str]  # Inputs by name: paths, and URLs that nodes fetch.
     code: Code | None  # Which code it runs; null: what is in the working directory.
     labels: dict[str, str]

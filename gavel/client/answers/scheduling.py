@@ -256,6 +256,7 @@ class Throughput(TypedDict):
     partner: str | None  # The job kind on the same workers; null: none.
     placement: str  # consolidated: on as few nodes as the gang can be; or spread.
     refused: int  # Rejected reports: their progress was impossible.
+    accelerator_memory_bytes: int  # The most that a job of the kind was seen to hold on one accelerator; 0: not known.
 
 
 class UserClaim(TypedDict):

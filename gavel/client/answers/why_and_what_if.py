@@ -33,7 +33,8 @@ class Explanation(TypedDict):
     lag_rounds: float  # Rounds behind the target fraction, on the type where it lags most.
     position: int | None  # Among the waiting jobs of its tier, from 1; null: it does not wait.
     jobs_ahead: int
-    tier_objective: str  # What its tier's jobs share by; empty if the policy knows no tiers.
+    # By which objective its tier shares, and when to choose that; empty: the policy knows no tiers.
+    tier_objective: str
     would_unblock: list[str]  # Sentences, what helps soonest first.
     est_start_at_s: float | None  # Null: it runs, or its start cannot be predicted.
     est_start_low_at_s: float | None

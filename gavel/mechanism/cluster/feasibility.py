@@ -220,8 +220,12 @@ class Feasibility:
 
     def mask_of(self, needs: Sequence[Needs], sizes: Sequence[int]) -> BoolArray:
         """Return where each of n gangs of these sizes, whose ranks have these needs, can run, (n, m) bool."""
-        ranks = np.array([[*self.ranks(each).values()] for each in needs], dtype=np.int64)
-        return np.asarray(ranks.reshape(len(needs), len(self.types)) >= np.array(sizes, dtype=np.int64)[:, None])
+        places: dict[int, int] = {}  # by identity: the same needs are mostly the same object, which is cheap to look up
+        place_of = [places.setdefault(id(each), len(places)) for each in needs]
+        different = dict(zip(place_of, needs, strict=True))
+        ranks = np.array([[*self.ranks(each).values()] for each in different.values()], dtype=np.int64)
+        of_each = ranks.reshape(len(different), len(self.types))[np.array(place_of, dtype=np.int64)]
+        return np.asarray(of_each >= np.array(sizes, dtype=np.int64)[:, None])
 
     def has_place(self, needs: Needs, size: int) -> bool:
         """Return True if the gang can run on some type."""

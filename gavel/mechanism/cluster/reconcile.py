@@ -11,7 +11,18 @@ from types import MappingProxyType
 from gavel.mechanism.cluster.away import gangs_away
 from gavel.mechanism.cluster.nodes import Nodes, overdue, usable
 from gavel.ports import ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
-from gavel.types import EphemeralResource, GangSeen, GangState, Job, JobId, JobState, Lease, Observation, RoundPlan
+from gavel.types import (
+    EphemeralResource,
+    GangSeen,
+    GangState,
+    Job,
+    JobId,
+    JobSpec,
+    JobState,
+    Lease,
+    Observation,
+    RoundPlan,
+)
 
 OWNER = "gavel"
 
@@ -117,7 +128,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         job_id=job.id,
         generation=lease.generation,
         user=job.spec.user,
-        argv=job.spec.argv,
+        argv=argv_of(job.spec),
         env=job.spec.env,
         accelerator_type=lease.accelerator_type,
         worker_ids=lease.worker_ids,
@@ -141,6 +152,14 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         time_to_loss_s=time_to_loss_s,
         shares_with=_partner(lease),
     )
+
+
+def argv_of(spec: JobSpec) -> tuple[str, ...]:
+    """Return the program of each rank: the job's, within the one that calls its `dump` and `restore` if it has them."""
+    if not spec.dump:
+        return spec.argv
+    python = "python3" if spec.image else "python"
+    return (python, "-m", "gavel_runtime._hooks", spec.dump, spec.restore, *spec.argv)
 
 
 def _partner(lease: Lease) -> JobId | None:

@@ -7,14 +7,6 @@ from gavel.types import Job
 EVEN_S = 1.0  # nearer than this is neither ahead nor behind
 
 
-def isolated_s(job: Job) -> float:
-    """Return what the reported steps would have taken on the job's isolated share, in seconds.
-
-    That is stored for the steps of accepted checkpoints, and extrapolated to the steps reported since.
-    """
-    return job.isolated_time_s * max(1.0, job.steps_reported / max(1, job.steps_done))
-
-
 def elapsed_s(job: Job, now_s: float) -> float:
     """Return the seconds since the submission, to the end of a job that has ended."""
     return (job.finished_at_s if job.finished_at_s is not None else now_s) - job.submitted_at_s
@@ -22,12 +14,12 @@ def elapsed_s(job: Job, now_s: float) -> float:
 
 def finish_time_fairness(job: Job, now_s: float) -> float | None:
     """Return rho so far: time since submission over the isolated time; None before any step was counted."""
-    return finish_time.finish_time_fairness(elapsed_s(job, now_s), isolated_s(job))
+    return finish_time.finish_time_fairness(elapsed_s(job, now_s), job.isolated_time_s)
 
 
 def deficit_s(job: Job, now_s: float) -> float | None:
     """Return how far the job is behind its isolated share, in seconds; negative: ahead. None if that is not finite."""
-    return finish_time.deficit_s(elapsed_s(job, now_s), isolated_s(job))
+    return finish_time.deficit_s(elapsed_s(job, now_s), job.isolated_time_s)
 
 
 def isolated_share(job: Job, now_s: float) -> str:

@@ -26,6 +26,8 @@ def no_progress(
     if job.leases_without_checkpoint < LEASES or (longest_s < start_limit_s and not is_spent):
         return ""
     leases = f"{job.leases_without_checkpoint} leases, the longest of {longest_s:.0f} s"
+    if job.spec.dump:
+        return f"The job ran in {leases}, and its dump command has saved nothing; the job's log says why."
     if job.training_since_s is not None:
         return (
             f"The job trained in {leases}, and saved no checkpoint, so it begins again at step {job.steps_done} each"

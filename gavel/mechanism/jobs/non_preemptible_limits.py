@@ -5,6 +5,7 @@ they hold at every instant: a cap of the tier is not exceeded, and beside them t
 guaranteed, also for tiers that have no jobs now.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -49,6 +50,23 @@ class Room:
             return []
         return [name for name in types if self._is_within_caps(tier, size, name) and self._leaves(tier, size, name)]
 
+    def overcommitted(self) -> tuple[AcceleratorType, float, int] | None:
+        """Return a type of which more is held and guaranteed than there is: its name, that number, and its workers."""
+        wanted = {name: self._wanted(self._below.get(None, ()), name) for name in self._capacity}
+        over = [name for name, workers in wanted.items() if workers > self._capacity[name] + ROUNDING]
+        return (over[0], wanted[over[0]], self._capacity[over[0]]) if over else None
+
+    def why_never(self, spec: JobSpec, types: Collection[AcceleratorType]) -> str | None:
+        """Return why no round can ever start the job, which fits on `types`; None if one can. For an empty room."""
+        if not self.is_bounded or not types or self.types(spec.tier, spec.scale_factor, types):
+            return None
+        full = self._full(spec.tier, spec.scale_factor)
+        if full is not None:
+            most = f"{full.non_preemptible_workers} workers are all that jobs of tier {full.name} may hold"
+        else:
+            most = "its tier's cap and the guarantees of other tiers leave no accelerator type with so many workers"
+        return f"a gang of {spec.scale_factor} that may not be preempted could never start: {most} without preemption"
+
     def why_not(self, spec: JobSpec) -> str:
         """Return the sentence for a job whose gang may stay on no type."""
         size, full = spec.scale_factor, self._full(spec.tier, spec.scale_factor)
@@ -92,3 +110,29 @@ class Room:
             )
             for tier in tiers
         )
+
+
+def beyond_guarantees(tiers: Mapping[str, Tier], capacity_workers: Mapping[AcceleratorType, int]) -> dict[str, int]:
+    """Return the tiers that allow jobs which may not be preempted more workers than guarantees of others leave them.
+
+    Each with the number that these leave, on all types together.
+    """
+    beyond = {}
+    for name, tier in tiers.items():
+        left = 1.0 - _guaranteed_to_others(name, tiers)
+        most = sum(math.floor(max(0.0, left) * workers + ROUNDING) for workers in capacity_workers.values())
+        if left < 1.0 and tier.non_preemptible_workers is not None and tier.non_preemptible_workers > most:
+            beyond[name] = most
+    return beyond
+
+
+def _guaranteed_to_others(name: str, tiers: Mapping[str, Tier]) -> float:
+    """The part of each type that is guaranteed to tiers which are neither above nor below this one."""
+    chain = chain_of(name, tiers)
+    parents = {tiers[each].parent if tiers[each].parent in tiers else None for each in chain}
+    siblings = (
+        tier
+        for tier in tiers.values()
+        if tier.name not in chain and (tier.parent if tier.parent in tiers else None) in parents
+    )
+    return sum(tier.guarantee for tier in siblings)

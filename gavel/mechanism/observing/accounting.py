@@ -58,6 +58,7 @@ def _measurement(job: Job, gang: GangSeen, layout: Layout, partner: str | None, 
         placement="spread" if _is_spread(gang, layout) else "consolidated",
         is_representative=report.is_representative,
         stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
+        accelerator_memory_bytes=report.accelerator_memory_bytes,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gavel.types import Allocation, AllocationProblem, BoolArray, IntArray, Tier, chain_of, workers_promised
+from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray, IntArray, Tier, chain_of, workers_promised
 
 ROUNDING = 1e-6  # a solver's; so much above a cap is not cut, and so much below it is at it
 
@@ -17,8 +17,8 @@ ROUNDING = 1e-6  # a solver's; so much above a cap is not cut, and so much below
 def capped(allocation: Allocation, problem: AllocationProblem) -> Allocation:
     """Return the allocation in which the jobs of each tier, those below included, hold at most its cap of every type.
 
-    Workers are counted by `workers_promised`. What exceeds a cap is cut in proportion. Jobs of a tier at
-    its cap get a note.
+    Workers are counted by `workers_promised`, and those that stay with gangs of the tier count, too. What exceeds a cap
+    is cut in proportion. Jobs of a tier at its cap get a note.
     """
     if all(tier.cap >= 1 for tier in problem.tiers):
         return allocation
@@ -28,10 +28,11 @@ def capped(allocation: Allocation, problem: AllocationProblem) -> Allocation:
     for index, tier in enumerate(problem.tiers):
         if tier.cap >= 1:
             continue
-        members = np.isin(problem.tier_of_job, _below(problem, index))
+        below = _below(problem, index)
+        members = np.isin(problem.tier_of_job, below)
         rows = members[jobs_of_row].any(axis=1)
         workers = held[members].sum(axis=0)
-        most = tier.cap * problem.capacity_workers.astype(np.float64)
+        most = _most(problem, tier.cap, below)
         cut = np.where(workers > most * (1 + ROUNDING), most / np.maximum(workers, ROUNDING), 1.0)
         factor[rows] = np.minimum(factor[rows], cut)
         if (workers >= most * (1 - ROUNDING)).any():
@@ -42,6 +43,15 @@ def capped(allocation: Allocation, problem: AllocationProblem) -> Allocation:
         return allocation
     certificate = replace(allocation.certificate, dual_gap=None)  # no longer the program's optimum
     return replace(allocation, time_fraction=allocation.time_fraction * factor, certificate=certificate)
+
+
+def _most(problem: AllocationProblem, cap: float, tiers: list[int]) -> FloatArray:
+    """The workers of each type, (m,), that a cap leaves to jobs of these tiers beside their gangs that stay."""
+    shared, stay = problem.capacity_workers.astype(np.float64), problem.staying_workers
+    if not stay.size:
+        return cap * shared
+    most: FloatArray = np.clip(cap * (shared + stay.sum(axis=0)) - stay[tiers].sum(axis=0), 0.0, None)
+    return most
 
 
 def _jobs_of_row(allocation: Allocation, problem: AllocationProblem) -> IntArray:

@@ -14,11 +14,12 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation, check_plan, needs_are_met
-from gavel.mechanism.planning.non_preemptible import staying, used_of_kept, without_ended
+from gavel.mechanism.planning.non_preemptible import of_tiers, staying, used_of_kept, without_ended
 from gavel.mechanism.planning.planner import Ledger, plan_round, shares_of
-from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused
+from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused, with_staying
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
+from gavel.mechanism.planning.sharing import pair_rates
 from gavel.mechanism.planning.start_budget import charged
 from gavel.mechanism.planning.starting import starting
 from gavel.mechanism.planning.switch_costs import blended, with_startups
@@ -104,6 +105,7 @@ class Decider:
         if (self._layout.cluster, self._layout.used) != (cluster, used):
             self._layout = Layout(cluster, used)
         problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last)
+        problem = with_staying(problem, of_tiers(tick, kept))
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
         costs = self.switch_cost_s(tick)
@@ -186,9 +188,7 @@ class Decider:
             matrix=estimator.matrix,
             now_s=tick.now_s,
             round_duration_s=settings.round_duration_s,
-            pair_rates=estimator.pair_rates(jobs, feasibility.types, tries=settings.pair_trials)
-            if settings.space_sharing
-            else None,
+            pair_rates=pair_rates(jobs, feasibility.cluster, estimator, settings),
             warm_start=last.allocation.warm_start if last else {},
         )
 

@@ -12,6 +12,19 @@ ASSUMED_S = SECONDS_PER_HOUR
 """How long a job is taken to be, alone on its fastest type, while no job of its kind has a known length."""
 
 
+UNSAID_ERROR = 1.0  # one deviation of the logarithm of a length that nobody has said
+ERROR_DIGITS = 1  # an error of less than 0.05 says nothing about the order of jobs, and a new report changes none
+
+
+def length_error(total_steps: FloatArray, rate_error: FloatArray) -> FloatArray:
+    """Return one deviation of the logarithm of the time that each of n jobs has left, (n,), in tenths.
+
+    `total_steps` (n,) is NaN where nobody has said it; `rate_error` (n,) is that of the job's fastest rate.
+    """
+    error: FloatArray = np.hypot(rate_error, np.where(np.isnan(total_steps), UNSAID_ERROR, 0.0))
+    return np.round(error, ERROR_DIGITS)
+
+
 def steps_left(
     total_steps: FloatArray, steps_reported: FloatArray, *, kinds: Sequence[str], steps_per_s: FloatArray
 ) -> FloatArray:

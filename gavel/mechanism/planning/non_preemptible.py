@@ -26,6 +26,7 @@ from gavel.types import (
     Reason,
     RoundPlan,
     Used,
+    workers_held,
 )
 
 
@@ -46,6 +47,13 @@ def staying(tick: Tick, parent: RoundPlan, *, starts_at_s: float, ends_at_s: flo
             kept = replace(lease, round_index=index, expires_at_s=expires_at_s, starts_at_s=None)
             leases.append(replace(kept, combination=together))
     return tuple(leases)
+
+
+def of_tiers(tick: Tick, kept: Sequence[Lease]) -> list[tuple[str, AcceleratorType, float]]:
+    """Return tier, type and number of the workers of each lease that stays."""
+    tiers = [tick.jobs[lease.job_id].spec.tier for lease in kept]
+    types = [lease.accelerator_type for lease in kept]
+    return list(zip(tiers, types, workers_held(kept), strict=True))
 
 
 def used_of_kept(held: Sequence[tuple[Workers, Needs]], others: Iterable[Needs], cluster: Cluster) -> dict[str, Used]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.jobs.index import is_schedulable, order_key
-from gavel.mechanism.planning.lengths import steps_left
+from gavel.mechanism.planning.lengths import length_error, steps_left
 from gavel.ports import ThroughputEstimate, ThroughputEstimator, ThroughputMatrix
 from gavel.types import (
     AcceleratorType,
@@ -29,6 +29,8 @@ from gavel.types import (
 )
 
 Estimate = Callable[[JobSpec, Sequence[AcceleratorType]], tuple[ThroughputEstimate, ...]]
+Staying = Iterable[tuple[str, AcceleratorType, float]]
+"""Tier, type and number of the workers that each gang holds which no plan moves."""
 Matrix = Callable[[Sequence[JobSpec], Sequence[AcceleratorType]], ThroughputMatrix]
 
 
@@ -59,6 +61,7 @@ class JobColumns:
     stated_weight: FloatArray
     priority: IntArray  # each step doubles the weight
     steps_left: FloatArray  # that nobody has reported as done
+    length_error: FloatArray
     submitted_at_s: FloatArray
     attained_service_s: FloatArray
     isolated_time_s: FloatArray
@@ -125,11 +128,22 @@ def problem_of(
         users=jobs.users,
         cpu_cores=jobs.cpu_cores,
         memory_bytes=jobs.memory_bytes,
+        length_error=jobs.length_error,
         cluster_cpu_cores=cluster.cpu_cores,
         cluster_memory_bytes=cluster.memory_bytes,
         pair_rates=pair_rates,
         warm_start=warm_start,
     )
+
+
+def with_staying(problem: AllocationProblem, staying: Staying) -> AllocationProblem:
+    """Return the problem with what gangs that stay hold beside it. A type of which they leave nothing is left out."""
+    tiers, types = [tier.name for tier in problem.tiers], problem.accelerator_types
+    workers = np.zeros((len(tiers), len(types)))
+    for tier, accelerator_type, count in staying:
+        if accelerator_type in types:
+            workers[tiers.index(tier), types.index(accelerator_type)] += count
+    return replace(problem, staying_workers=workers) if workers.any() else problem
 
 
 @lru_cache(maxsize=64)
@@ -153,8 +167,9 @@ def problem_from(
     columns = ClusterColumns.of(feasibility.cluster)
     names = {name: index for index, name in enumerate(sorted(tiers))}
     specs = [job.spec for job in jobs]
-    believed = matrix(specs, columns.accelerator_types).steps_per_s
-    steps_per_s = np.where(feasibility.mask(specs), believed, 0.0)
+    believed = matrix(specs, columns.accelerator_types)
+    steps_per_s = np.where(feasibility.mask(specs), believed.steps_per_s, 0.0)
+    total_steps = _column(math.nan if job.total_steps is None else job.total_steps for job in jobs)
     return problem_of(
         JobColumns(
             job_ids=tuple([job.id for job in jobs]),
@@ -165,11 +180,12 @@ def problem_from(
             stated_weight=_column(job.spec.weight for job in jobs),
             priority=np.array([job.spec.priority for job in jobs], dtype=np.int64),
             steps_left=steps_left(
-                _column(math.nan if job.total_steps is None else job.total_steps for job in jobs),
+                total_steps,
                 _column(job.steps_reported for job in jobs),
                 kinds=[job.spec.kind for job in jobs],
                 steps_per_s=steps_per_s,
             ),
+            length_error=length_error(total_steps, _of_fastest(believed.relative_error, steps_per_s)),
             submitted_at_s=_column(job.submitted_at_s for job in jobs),
             attained_service_s=_column(attained_service_s(job, now_s) for job in jobs),
             isolated_time_s=_column(job.isolated_time_s for job in jobs),
@@ -184,6 +200,13 @@ def problem_from(
         pair_rates=pair_rates,
         warm_start=warm_start,
     )
+
+
+def _of_fastest(values: FloatArray, steps_per_s: FloatArray) -> FloatArray:
+    """The value (n,) of each job's fastest type, of `values` (n, m); 0 where there is no type."""
+    if not values.shape[1]:
+        return np.zeros(len(values))
+    return np.take_along_axis(values, steps_per_s.argmax(axis=1)[:, None], axis=1)[:, 0]
 
 
 def deadline_or_inf(spec: JobSpec) -> float:
@@ -239,7 +262,9 @@ class Solved:
 
 
 FIELDS = tuple(each.name for each in fields(AllocationProblem) if each.name != "warm_start")
-PROGRESS_FIELDS = frozenset({"steps_remaining", "attained_service_s", "isolated_time_s", "age_s", "now_s"})
+PROGRESS_FIELDS = frozenset(
+    {"steps_remaining", "length_error", "attained_service_s", "isolated_time_s", "age_s", "now_s"}
+)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -279,7 +304,7 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
 
 
 def _column(values: Iterable[float]) -> FloatArray:
-    return np.array(list(values), dtype=np.float64)
+    return np.fromiter(values, dtype=np.float64)
 
 
 def _total(of_nodes: Iterable[int]) -> float:

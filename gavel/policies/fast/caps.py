@@ -39,14 +39,15 @@ class Cap:
         return bool((together > self.part * workers * (1 + MOST_VIOLATION)).any())
 
 
-def within(caps: Sequence[Cap], part: float, market: Market, solve: Callable[[Market], Filled]) -> Filled:
-    """Return the answer of `solve` for `market`, a `part` of the cluster, within the caps. Raises SolveFailed."""
-    workers, kept = market.workers / part, list[Cap]()
+def within(caps: Sequence[Cap], part: FloatArray, whole: Market, solve: Callable[[Market], Filled]) -> Filled:
+    """Return the answer of `solve` for a `part` (m,) of the workers of `whole`, within the caps. Raises SolveFailed."""
+    kept = list[Cap]()
     while True:
-        cut = _cut(kept, part, market, workers) if kept else market
+        cut, type_of = _cut(kept, part, whole)
         solution = solve(cut)
-        folded = solution.fractions.reshape(-1, *market.rates.shape).sum(axis=0)
-        over = [cap for cap in caps if cap.is_broken(folded * market.scale, workers)]
+        folded = np.zeros(whole.rates.shape)
+        np.add.at(folded, type_of, solution.fractions)
+        over = [cap for cap in caps if cap.is_broken(folded * whole.scale, whole.workers)]
         if not over:
             return replace(solution, fractions=folded)
         if any(cap in kept for cap in over):
@@ -56,44 +57,47 @@ def within(caps: Sequence[Cap], part: float, market: Market, solve: Callable[[Ma
 
 @dataclass(slots=True, eq=False)
 class _Segment:
-    """Where the jobs of a cap are; the next cap within it begins at `free`."""
+    """Where the jobs of a cap are on each type, (m,); the next cap within it begins at `free`."""
 
     jobs: BoolArray
-    begin: float
-    end: float
-    free: float = field(init=False)
+    begin: FloatArray
+    end: FloatArray
+    free: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         self.free = self.begin
 
     def taken(self, cap: Cap) -> "_Segment":
         """The segment of a cap on some of these jobs."""
-        end = self.free + min(cap.part, self.end - self.begin)
-        if end > self.end + SHORTEST:
+        end = self.free + np.minimum(cap.part, self.end - self.begin)
+        if (end > self.end + SHORTEST).any():
             raise SolveFailed("caps of more than there is have no segments apart")
-        own = _Segment(cap.jobs, self.free, min(end, self.end))
+        own = _Segment(cap.jobs, self.free, np.minimum(end, self.end))
         self.free = own.end
         return own
 
 
-def _cut(caps: Sequence[Cap], part: float, market: Market, workers: FloatArray) -> Market:
-    """The market with every type in segments, one block (m, n) of rates after the other."""
-    whole = _Segment(np.ones(len(market.scale), dtype=bool), 0.0, part)
+def _cut(caps: Sequence[Cap], part: FloatArray, market: Market) -> tuple[Market, IntArray]:
+    """The market with every type in segments, each as long as it is on that type, and the type of each segment."""
+    whole = _Segment(np.ones(len(market.scale), dtype=bool), np.zeros(len(part)), part)
     placed = [whole]
     for cap in sorted(caps, key=lambda cap: (-int(cap.jobs.sum()), -cap.part)):
         around = [each for each in placed if each.jobs[cap.jobs].all()]
         placed.append(around[-1].taken(cap))
-    ends = np.unique([end for each in placed for end in (each.begin, each.end)])
-    pairs = [(low, high) for low, high in pairwise(ends.tolist()) if high - low > SHORTEST]
-    opened = [_open(placed, (low + high) / 2) for low, high in pairs]
-    rates = np.concatenate([market.rates * each for each in opened])
-    if not rates.any(axis=0).all():
+    ends = np.sort([end for each in placed for end in (each.begin, each.end)], axis=0)  # of each type for itself
+    rates = np.concatenate([market.rates * _open(placed, (low + high) / 2) for low, high in pairwise(ends)])
+    length = np.concatenate([high - low for low, high in pairwise(ends)])
+    there, type_of = length > SHORTEST, np.tile(np.arange(len(part)), len(ends) - 1)
+    if not rates[there].any(axis=0).all():
         raise SolveFailed("a cap leaves nothing to some jobs")
-    return Market(rates, market.scale, np.concatenate([(high - low) * workers for low, high in pairs]))
+    workers = length[there] * market.workers[type_of[there]]
+    return Market(rates[there], market.scale, workers), type_of[there]
 
 
-def _open(placed: Sequence[_Segment], place: float) -> BoolArray:
-    """The jobs that may use this place: all but those of a cap whose segment is elsewhere."""
-    closed = [each.jobs for each in placed if not each.begin < place < each.end]
-    everywhere: BoolArray = ~np.any([np.zeros_like(placed[0].jobs), *closed], axis=0)
+def _open(placed: Sequence[_Segment], places: FloatArray) -> BoolArray:
+    """The jobs that may use a place of each type, (m, n): all but those of a cap whose segment is elsewhere."""
+    everywhere: BoolArray = np.ones((len(places), len(placed[0].jobs)), dtype=bool)
+    for each in placed:
+        elsewhere = ~((each.begin < places) & (places < each.end))
+        everywhere &= ~(elsewhere[:, None] & each.jobs)
     return everywhere

@@ -35,6 +35,25 @@ class Classes:
         of_job: FloatArray = of_class.take(self.of_job, axis=0)
         return of_job
 
+    def in_turn(self, of_class: FloatArray, worth: FloatArray) -> FloatArray:
+        """Return the time of each class dealt out to its jobs one after the other, (n, m); their total is the same.
+
+        `of_class` (k, m) is the time of one member if all share alike; `worth` (k, m): the first has the types that are
+        worth most. So at most one job of a class has a part of its time on several types, or of the time at all.
+        """
+        order = np.argsort(self.of_job, kind="stable")
+        begins = np.repeat(np.cumsum(self.count) - self.count, self.count)
+        place = np.empty(len(order))
+        place[order] = np.arange(len(order)) - begins
+        best_first = np.argsort(-worth, axis=1, kind="stable")
+        whole = np.take_along_axis(of_class * self.count[:, None], best_first, axis=1)
+        until = np.cumsum(whole, axis=1)
+        begin, end = self.expand(until - whole), self.expand(until)
+        own = np.minimum(place[:, None] + 1, end) - np.maximum(place[:, None], begin)
+        dealt = np.zeros_like(own)
+        np.put_along_axis(dealt, best_first.take(self.of_job, axis=0), np.clip(own, 0.0, 1.0), axis=1)
+        return dealt
+
     def fit(self, columns: Sequence[FloatArray | IntArray]) -> bool:
         """Return whether all jobs of a class have equal numbers in each of the `columns` (n,)."""
         return all(np.array_equal(column[self.first].take(self.of_job), column) for column in columns)

@@ -92,11 +92,14 @@ def in_order(problem: AllocationProblem, policy: str, order: IntArray, *, backfi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stage:
-    """Some `jobs` (rows), the `curve` along which they rise, and the `part` of every type's workers that they have."""
+    """Some `jobs` (rows), the `curve` along which they rise, and the `part` (m,) of each type's workers that they have.
+
+    The default is all workers.
+    """
 
     jobs: IntArray
     curve: Curve
-    part: float = 1.0
+    part: FloatArray | None = None
 
 
 def by_curves(
@@ -112,18 +115,28 @@ def by_curves(
         rows = reduced.first
         value, limits = np.zeros(len(rows)), [Cap(_are_among(rows, jobs), most) for jobs, most in caps]
         for stage in stages:
-            theirs = np.flatnonzero(_are_among(rows, stage.jobs))
+            whole, part = _some_types(reduced, stage)
+            theirs = np.flatnonzero(_are_among(rows, stage.jobs) & whole.rates.any(axis=0))
             if not len(theirs):
                 continue
-            market = reduced.market.of(theirs, stage.part)
             rising = along(stage.curve, len(every), rows[theirs])
             stage_guesses = guesses if stage is stages[-1] else ()
             own = [cap.among(theirs) for cap in limits]
-            filled = within(own, stage.part, market, partial(_filled, rising, value[theirs], stage_guesses))
+            filled = within(own, part, whole.of(theirs), partial(_filled, rising, value[theirs], stage_guesses))
             value[theirs] = filled.value
         return filled
 
     return answered(problem, policy, solve, [every])
+
+
+def _some_types(reduced: Reduced, stage: Stage) -> tuple[Market, FloatArray]:
+    """The whole market on the types of which the stage has a part, and that part of each."""
+    market = reduced.market
+    if stage.part is None:
+        return market, np.ones(len(reduced.types))
+    part = stage.part[reduced.types]
+    has = part > 0
+    return Market(market.rates[has], market.scale, market.workers[has]), part[has]
 
 
 def _are_among(rows: IntArray, jobs: IntArray) -> BoolArray:

@@ -10,9 +10,12 @@ prices attain it. At prices near the best nearly every job's choice is clear:
 
 A job may have to be at least so fast. Where its clear choice is not, the linear program places it, too, and the
 multiplier of that demand adds to what its speed is worth in the bound.
+
+Of many optima it is the one in which jobs that are alike have their time one after the other, the earliest first: whole
+gangs that stay, instead of turns (docs/decisions/0052-jobs-that-are-alike.md).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +24,7 @@ from gavel.errors import SolveFailed
 from gavel.policies import measures
 from gavel.policies.fast import simplex
 from gavel.policies.fast.cuts import lowest
-from gavel.policies.fast.job_classes import classes
+from gavel.policies.fast.job_classes import Classes, classes
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
@@ -96,11 +99,35 @@ def greatest(
     if answer is None:
         return None
     fractions = np.zeros(worth.shape)
-    fractions[rows] = job_classes.expand(answer[0])
+    fractions[rows] = _dealt(job_classes, answer[0], worth[first], least[first])
     certificate = Certificate(primal_violation=measures.violation(problem, fractions), dual_gap=answer[1])
     if not (certificate.primal_violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
     return named(problem, fractions, certificate, policy, SOLVER)
+
+
+def in_turn(
+    problem: AllocationProblem, answer: Allocation, worth: FloatArray, least_speed: FloatArray | None = None
+) -> Allocation:
+    """Return a program's `answer` with the time of jobs that are alike given to the earliest first, as `greatest` does.
+
+    So both are the same of many optima. Arguments as there; where jobs may be packed, the answer stays as it is.
+    """
+    if not measures.is_unpacked(problem):
+        return answer
+    least = np.zeros(len(worth)) if least_speed is None else least_speed
+    worth = np.where(measures.can_run(problem), worth, 0.0)
+    alike = classes([worth, problem.scale_factor, least])
+    together = np.zeros((len(alike.first), worth.shape[1]))
+    np.add.at(together, alike.of_job, answer.time_fraction)
+    of_class = together / alike.count[:, None]
+    return replace(answer, time_fraction=_dealt(alike, of_class, worth[alike.first], least[alike.first]))
+
+
+def _dealt(alike: Classes, of_class: FloatArray, worth: FloatArray, least: FloatArray) -> FloatArray:
+    """Return the time of each job, (n, m): of those that are alike the earliest first, or of all alike if they ask."""
+    is_asking = (least > 0).take(alike.of_job)[:, None]
+    return np.where(is_asking, alike.expand(of_class), alike.in_turn(of_class, worth))
 
 
 def _solve(whole: _Choice) -> tuple[FloatArray, float] | None:

@@ -11,6 +11,7 @@ from gavel.policies.programs.validate import check_pair_rates
 from gavel.types import AllocationProblem, FloatArray, IntArray, JobId, PairRates
 
 MOST_NAMED_PAIRS = 200_000  # beyond that a program over them would need minutes and gigabytes
+FEW_PAIRS = 5_000  # that a program takes a second or two for, as many as 100 jobs make
 
 NamedRates = Mapping[tuple[JobId, JobId], Sequence[Sequence[float]] | FloatArray]
 
@@ -66,6 +67,13 @@ def named_pairs(problem: AllocationProblem, among: Iterable[tuple[JobId, ...]] |
 def can_be_named(problem: AllocationProblem) -> bool:
     """Whether its pairs by kind are few enough to be written out by job."""
     return problem.pair_rates is None or _most_pairs(problem.pair_rates) <= MOST_NAMED_PAIRS
+
+
+def with_few_pairs(problem: AllocationProblem) -> AllocationProblem:
+    """`problem`, without its pairs by kind where they are too many for a program that has to answer within a round."""
+    if problem.pair_rates is None or _most_pairs(problem.pair_rates) <= FEW_PAIRS:
+        return problem
+    return replace(problem, pair_rates=None)
 
 
 def _most_pairs(rates: PairRates) -> int:

@@ -33,6 +33,7 @@ def check_problem(problem: AllocationProblem, *, takes_pair_rates: bool = False)
         _check_numbers(name, getattr(problem, name), problem.accelerator_types, 0.0)
     _check_deadlines(problem)
     _check_cpu_and_memory(problem)
+    _check_staying(problem)
     _check_rates(problem)
     if problem.pair_rates is not None and not takes_pair_rates:
         raise InvalidProblem("pair_rates", "this policy takes named pairs; give gavel.policies.named_pairs(problem)")
@@ -113,8 +114,16 @@ def _check_deadlines(problem: AllocationProblem) -> None:
         raise InvalidProblem(where, f"is {problem.deadline_at_s[row]}; give an instant, or +inf for none")
 
 
+def _check_staying(problem: AllocationProblem) -> None:
+    stay, wanted = problem.staying_workers, (len(problem.tiers), len(problem.accelerator_types))
+    if stay.shape not in ((0, 0), wanted):
+        raise InvalidProblem("staying_workers", f"has shape {stay.shape}, wanted {wanted}, or (0, 0) for none")
+    if not _are_within(stay, 0.0):
+        raise InvalidProblem("staying_workers", "has a number that is negative or not finite; give none below 0")
+
+
 def _check_cpu_and_memory(problem: AllocationProblem) -> None:
-    for name in ("cpu_cores", "memory_bytes"):
+    for name in ("cpu_cores", "memory_bytes", "length_error"):
         demand: FloatArray = getattr(problem, name)
         if demand.shape not in ((0,), (len(problem.job_ids),)):
             raise InvalidProblem(name, f"has shape {demand.shape}, wanted ({len(problem.job_ids)},), or (0,) for none")

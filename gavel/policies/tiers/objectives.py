@@ -191,7 +191,7 @@ AUTO_MEANING = (
 FAIRNESS, SPEED, FAST = "fairness", "speed", "fast"
 SHARED_BY_USERS = frozenset({"users", "weight"})
 IN_ORDER = frozenset({"users", "age_s"})
-ENDS = frozenset({"weight", "steps_remaining", "age_s", "isolated_time_s"})
+ENDS = frozenset({"weight", "steps_remaining", "length_error", "age_s", "isolated_time_s"})
 
 WITHIN_USER: Mapping[str, WithinUser] = {
     FAST: WithinUser("in the order that ends the user's jobs soonest; a job that is late keeps its part", _alike, ENDS),

@@ -61,7 +61,8 @@ def _groups(problem: AllocationProblem, root: Node) -> tuple[IntArray, ...]:
 def _claim(problem: AllocationProblem, remaining_s: FloatArray, even: float, own: IntArray) -> FloatArray:
     """As `rank_weighted_speed`, but by rank and by weight among the group's `own` jobs: nothing is raised by more."""
     weight = problem.weight[own] / problem.weight[own].mean()
-    by_rank = claim(remaining_s[own], problem.scale_factor[own], even)
+    error = problem.length_error[own] if len(problem.length_error) else problem.length_error
+    by_rank = claim(measures.expected_length(remaining_s[own], error), problem.scale_factor[own], even)
     counted: FloatArray = np.maximum(LEAST_CLAIM, weight * by_rank * np.linspace(1.0, 1.0 - EARLIER, len(own)))
     return counted
 

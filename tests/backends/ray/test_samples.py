@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
-from gavel.backends.nodes.samples import BYTES_PER_ANSWER, read_new, take
-from gavel.backends.utilization import read_utilization, utilization_path
+from gavel.backends.nodes.samples import take
+from gavel.backends.utilization import BYTES_PER_ANSWER, read_utilization, utilization_path
+from gavel.backends.utilization import read_new_samples as read_new
 
 LINE = b'{"at_s": %d, "generation": 3, "ranks": [[%d, 0.5, 1024]]}\n'
 
