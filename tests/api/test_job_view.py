@@ -19,7 +19,7 @@ ASKED: dict[str, Any] = {
     "kind_args": ["crop"],
     "total_steps": 4321,
     "scale_factor": 2,
-    "tier": "silver",
+    "tier": "gold",
     "weight": 2.5,
     "deadline_at_s": NOW_S + 5000.0,
     "env": {"SEED": "77", "MODE": "fast"},

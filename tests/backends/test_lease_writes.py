@@ -45,7 +45,7 @@ def test_an_extension_that_failed_is_tried_again(running: LocalGang, tmp_path: P
         running.extend(until_s)
     away.rename(running.directory)
     running.extend(until_s)
-    assert lease(running) == {"expires_boottime_s": until_s, "stop": False}
+    assert lease(running) == {"expires_boottime_s": until_s, "stop": False, "save_asked_s": 0.0}
 
 
 def test_a_stop_that_failed_is_tried_again(running: LocalGang, tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_a_stop_that_failed_is_tried_again(running: LocalGang, tmp_path: Path) -
         running.stop("")
     away.rename(running.directory)
     running.stop("")
-    assert lease(running) == {"expires_boottime_s": running.lease_boottime_s, "stop": True}
+    assert lease(running) == {"expires_boottime_s": running.lease_boottime_s, "stop": True, "save_asked_s": 0.0}

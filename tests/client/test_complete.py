@@ -144,7 +144,7 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
-    *("job logs", "job download"),
+    *("job logs", "job download", "download"),
     *(
         "metrics",
         "profile",

@@ -165,5 +165,5 @@ def test_shares_are_per_cent_and_headers_have_units(reports: dict[str, Path], br
     row = page.locator("tr", has=page.get_by_text("utilisation %", exact=True)).locator("td").all_inner_texts()
     assert [float(text) for text in row] == pytest.approx([100 * of["utilisation"] for of in of_policies], abs=0.06)
     assert page.get_by_text("1 jobs larger than any type skipped").count() == 1
-    assert page.locator(".marked th").all_inner_texts() == ["policy", "planning_lead_fraction"]
+    assert page.locator(".marked th").all_inner_texts() == ["policy", "space_sharing", "planning_lead_fraction"]
     page.close()

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order
 
-SHAPE = (8, "21edcb9d71e2")
+SHAPE = (9, "d86b48ae5b2f")
 """The protocol, and a digest of the fields of its messages."""
 
 
