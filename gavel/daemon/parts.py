@@ -7,7 +7,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import make_url
 
@@ -20,6 +19,7 @@ from gavel.backends.local import LocalBackend
 from gavel.backends.nameable_folders import job_folders_of
 from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.nodes.numbering import node_of_workers
+from gavel.backends.nodes.of_service import OfService
 from gavel.backends.nodes.stored_outputs import outputs_place
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
@@ -132,7 +132,7 @@ class Parts:
         self.discovery = Discovery(accelerators=(), notes=(note,))
         return KubernetesBackend(kubernetes=_kubernetes_settings(self.settings), **self._of_nodes(term))
 
-    def _of_nodes(self, term: Term) -> dict[str, Any]:
+    def _of_nodes(self, term: Term) -> OfService:
         """Return the arguments that backends on clusters of nodes have alike."""
         settings, records = self.settings, self.store.snapshot().round_records
         return {

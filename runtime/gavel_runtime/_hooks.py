@@ -87,7 +87,8 @@ def _failed(name: str, code: int) -> str:
 def _end_like(code: int) -> NoReturn:
     """End as the program did: by the same signal, or with the same exit code."""
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+        if -code != signal.SIGKILL:  # whose action cannot be set
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     raise SystemExit(code)
 

@@ -183,6 +183,31 @@ class NodesHarness(Restarted[B]):
             return False
 
 
+class AllocationsHarness(NodesHarness[B]):
+    """The same where each gang has an agent on each of its nodes, in a folder of its own there."""
+
+    folder: Path
+
+    def all_processes(self) -> list[int]:
+        return [pid for node in (self.folder / "nodes").glob("*") for pid in self.processes_on(node.name)]
+
+    def processes_on(self, node: str) -> list[int]:
+        """Supervisors and all that runs below them, on one node."""
+        agents = (self.folder / "nodes" / node / "agents").glob("*")
+        return [pid for agent in agents for pid in processes_of(agent)]
+
+
+def tolerant(harness: NodesHarness[Any], holds: Callable[[Observation], bool]) -> Callable[[], bool]:
+    """`holds`, false while the cluster cannot be observed."""
+
+    def look() -> bool:
+        with suppress(BackendUnavailable):
+            return holds(harness.backend.observe())
+        return False
+
+    return look
+
+
 def kill(pids: Iterable[int]) -> None:
     """Kill processes that may have ended."""
     for pid in pids:

@@ -6,16 +6,8 @@ import json
 import os
 import secrets
 import shutil
-import signal
 import socket
-import subprocess
-import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -23,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from gavel.backends.kubernetes.api import Refused
+from gavel.backends.local_cluster import LocalCluster, free_ports
 from gavel.errors import BackendUnavailable
 
 BINARIES = ("kube-apiserver", "kube-scheduler")
 START_LIMIT_S = 120.0
-STOP_LIMIT_S = 10.0
 OPERATOR = "operator"
 
 
@@ -47,7 +39,7 @@ def _path_of(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('KUBERNETES_BIN', '')}:{os.environ.get('PATH', '')}")
 
 
-class ControlPlane:
+class ControlPlane(LocalCluster):
     """etcd, an API server and a scheduler as processes of this machine, with ports, keys and a folder of their own.
 
     `users` are authenticated by token without any right but those that are granted by RBAC; the kubeconfig is that of
@@ -55,53 +47,28 @@ class ControlPlane:
     """
 
     def __init__(self, users: tuple[str, ...] = ()) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="gavel-kubernetes-", dir="/tmp"))
+        super().__init__("Kubernetes", start_limit_s=START_LIMIT_S)
         self._users = {OPERATOR: secrets.token_hex(16), **{name: secrets.token_hex(16) for name in users}}
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.kubeconfig = self.folder / "kubeconfig"
-        self.environment = {"KUBECONFIG": str(self.kubeconfig)}
+        self.environment["KUBECONFIG"] = str(self.kubeconfig)
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start it and wait until it answers. Raises BackendUnavailable."""
+    def _start(self) -> None:
         if missing := missing_programs():
             raise BackendUnavailable(f"no control plane of Kubernetes to start: {missing}")
-        self._etcd_port, self._etcd_peer, self._port, self._scheduler_port, self._health_port = _free_ports(5)
+        self._etcd_port, self._etcd_peer, self._port, self._scheduler_port, self._health_port = free_ports(5)
         self._write()
-        try:
-            self._start_etcd()
-            self.start_api_server()
-            self.start_scheduler()
-        except BaseException:
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """End everything and delete the folder."""
-        for name in [*self._processes][::-1]:
-            self.kill(name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._start_etcd()
+        self.start_api_server()
+        self.start_scheduler()
 
     def kill(self, name: str) -> None:
         """Kill etcd, kube-apiserver or kube-scheduler."""
-        process = self._processes.pop(name, None)
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-            process.wait(STOP_LIMIT_S)
+        self._kill(name)
 
     def start_api_server(self) -> None:
         """Start the API server, after `kill`; its objects are those of before."""
         folder = self.folder
-        self._spawn(
+        self._run(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
@@ -124,7 +91,7 @@ class ControlPlane:
 
     def start_scheduler(self) -> None:
         """Start the scheduler."""
-        self._spawn(
+        self._run(
             "kube-scheduler",
             f"--config={self.folder}/scheduler.json",
             f"--secure-port={self._scheduler_port}",
@@ -135,7 +102,7 @@ class ControlPlane:
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._etcd_peer))
-        self._spawn(
+        self._run(
             "etcd",
             f"--data-dir={self.folder}/etcd",
             f"--listen-client-urls={client}",
@@ -188,39 +155,16 @@ class ControlPlane:
         }
         (self.folder / "scheduler.json").write_text(json.dumps(scheduler))
 
-    def _spawn(self, name: str, *arguments: str) -> None:
+    def _run(self, name: str, *arguments: str) -> None:
         path = _path_of(name)
         if path is None:
             raise BackendUnavailable(f"{name} is not installed")
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [path, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-
-    def _await(self, holds: Callable[[], bool], problem: str) -> None:
-        gives_up_at_s = time.monotonic() + START_LIMIT_S
-        while not holds():
-            ended = [name for name, process in self._processes.items() if process.poll() is not None]
-            if ended or time.monotonic() > gives_up_at_s:
-                logs = " ".join(path.read_text(errors="replace")[-600:] for path in self.folder.glob("*.log"))
-                raise BackendUnavailable(f"no control plane, {problem} {ended}: {' '.join(logs.split())[-1200:]}")
-            time.sleep(0.05)
+        self._spawn(name, [path, *arguments])
 
 
 def _is_open(port: int) -> bool:
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 def _write_certificate(folder: Path) -> None:

@@ -10,17 +10,6 @@ DOMAIN = "gavel.internal"
 ALLOCATION = f"{DOMAIN}/allocation"
 """Label of our pods: the name of the folder of their allocation."""
 
-RESOURCES = (
-    "nvidia.com/gpu",
-    "amd.com/gpu",
-    "google.com/tpu",
-    "gpu.intel.com/i915",
-    "gpu.intel.com/xe",
-    "habana.ai/gaudi",
-    "aws.amazon.com/neuroncore",
-    "huawei.com/Ascend910",
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings(NodeSettings):
@@ -42,7 +31,7 @@ class KubernetesSettings(NodeSettings):
     lease_grace_s: float = 5.0
     image: str = ""
     python: str = "python3"
-    resources: tuple[str, ...] = RESOURCES
+    resources: tuple[str, ...]
     shared_volume: Mapping[str, Any] = field(default_factory=lambda: {"persistentVolumeClaim": {"claimName": "gavel"}})
     node_volume: Mapping[str, Any] = field(default_factory=lambda: {"emptyDir": {}})
     volumes: tuple[Mapping[str, Any], ...] = ()

@@ -1,27 +1,21 @@
 """A bounded Ray cluster of several nodes on this machine, for demo, tests and benchmarks; stopped whole."""
 
 import json
-import os
 import secrets
 import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
+from gavel.backends.local_cluster import STOP_LIMIT_S, LocalCluster, free_ports
 from gavel.errors import BackendUnavailable
 
 START_LIMIT_S = 90.0
-STOP_LIMIT_S = 5.0
 OBJECT_STORE_BYTES = 80_000_000
 REPORT_PERIOD_S = 0.01
 
@@ -59,7 +53,7 @@ class NodeSpec:
         ]
 
 
-class LocalRayCluster:
+class LocalRayCluster(LocalCluster):
     """Ray nodes as processes of this machine, the first one the head; own port, token and temporary folder.
 
     `environment` is what a driver needs to join: give it to the service, with `address`. Raises BackendUnavailable with
@@ -67,57 +61,38 @@ class LocalRayCluster:
     """
 
     def __init__(self, nodes: Sequence[NodeSpec], *, report_period_s: float = REPORT_PERIOD_S) -> None:
+        super().__init__("Ray", start_limit_s=START_LIMIT_S)
         self.nodes = {node.name: node for node in nodes}
         self._head = nodes[0].name
-        self._folder = Path(tempfile.mkdtemp(prefix="gavel-ray-", dir="/tmp"))  # paths of sockets must be short
         self._host = nodes[0].address or _host()
-        self._port = _free_port(self._host)
+        (self._port,) = free_ports(1, self._host)
         self._system = {
             "raylet_report_resources_period_milliseconds": round(report_period_s * 1000),
             "health_check_initial_delay_ms": 1000,
             "health_check_period_ms": 1000,
             "health_check_failure_threshold": 3,
         }
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(24)}
+        self.environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(24)}
 
     @property
     def address(self) -> str:
         """Return the address at which a driver joins."""
         return f"{self._host}:{self._port}"
 
-    @property
-    def folder(self) -> Path:
-        """Return the folder of all that Ray writes."""
-        return self._folder
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start all nodes; the head first, the others at the same time."""
-        try:
-            self._spawn(self._head)
-            self._await(self._head)
-            others = [name for name in self.nodes if name != self._head]
-            for name in others:
-                self._spawn(name)
-            for name in others:
-                self._await(name)
-        except BaseException:
-            self.stop()
-            raise
+        self._spawn_node(self._head)
+        self._await_node(self._head)
+        others = [name for name in self.nodes if name != self._head]
+        for name in others:
+            self._spawn_node(name)
+        for name in others:
+            self._await_node(name)
 
     def start_node(self, name: str) -> None:
         """Start this node (again)."""
-        self._spawn(name)
-        self._await(name)
+        self._spawn_node(name)
+        self._await_node(name)
 
     def kill_node(self, name: str) -> None:
         """Kill all processes of Ray on this node, as when power is cut."""
@@ -136,22 +111,20 @@ class LocalRayCluster:
         """Return the pids of every process of a node."""
         return [each.pid for each in _tree(self._processes[name].pid)]
 
-    def stop(self) -> None:
-        """Stop everything and delete the folder. Stopping twice does no harm."""
+    def _end(self) -> None:
         self.kill_all()  # an orderly end would take seconds and nothing needs it
         for each in self._strays():
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _strays(self) -> list[psutil.Process]:
         """Return the processes with our folder on their command line, as all of Ray's own have."""
         processes = psutil.process_iter(["cmdline"])
-        return [each for each in processes if any(str(self._folder) in word for word in each.info["cmdline"] or ())]
+        return [each for each in processes if any(str(self.folder) in word for word in each.info["cmdline"] or ())]
 
-    def _spawn(self, name: str) -> None:
+    def _spawn_node(self, name: str) -> None:
         spec = self.nodes[name]
-        own = self._folder / str([*self.nodes].index(name))  # nodes that start in one folder would share a socket
+        own = self.folder / str([*self.nodes].index(name))  # nodes that start in one folder would share a socket
         shutil.rmtree(own, ignore_errors=True)  # a head takes an earlier start's files for a running cluster
         program = [*spec.within, sys.executable, "-m", "ray.scripts.scripts", "start", f"--temp-dir={own}"]
         if name == self._head:
@@ -159,22 +132,15 @@ class LocalRayCluster:
             where += [f"--system-config={json.dumps(self._system)}"]
         else:
             where = [f"--address={self.address}"]
-        with self._log(name).open("wb") as log:
-            self._processes[name] = subprocess.Popen(
-                [*program, *where, *spec.arguments()],
-                env={**os.environ, **self.environment, "PYTHONUNBUFFERED": "1", **spec.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        self._log(name).unlink(missing_ok=True)  # an earlier start's words would be taken for this one's
+        self._spawn(name, [*program, *where, *spec.arguments()], PYTHONUNBUFFERED="1", **spec.environment)
 
-    def _await(self, name: str) -> None:
+    def _await_node(self, name: str) -> None:
         """Wait until the node runs. On a busy machine Ray gives up after half a minute: it is tried once more."""
         if self._comes_up(name):
             return
         self.kill_node(name)
-        self._spawn(name)
+        self._spawn_node(name)
         if not self._comes_up(name):
             text = self._log(name).read_text(errors="replace").strip()
             raise BackendUnavailable(f"Ray node {name} did not start: {text[-500:]}")
@@ -186,9 +152,6 @@ class LocalRayCluster:
                 return False
             time.sleep(0.05)
         return True
-
-    def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
 
 
 def _tree(pid: int) -> list[psutil.Process]:
@@ -208,10 +171,3 @@ def _host() -> str:
             return socket.gethostbyname(socket.gethostname())
         address: str = probe.getsockname()[0]
         return address
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -3,25 +3,19 @@
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
-import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
+from gavel.backends.local_cluster import LocalCluster, free_ports
 from gavel.errors import BackendUnavailable
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 START_LIMIT_S = 60.0
-STOP_LIMIT_S = 10.0
 WHERE = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
 CONF = """ClusterName=gavel
 SlurmctldHost={host}(127.0.0.1)
@@ -89,7 +83,7 @@ class SlurmNodeSpec:
         return "".join(lines)
 
 
-class LocalSlurmCluster:
+class LocalSlurmCluster(LocalCluster):
     """A controller and several node daemons as processes of this machine, with a key, ports and a folder of their own.
 
     `environment` is what Slurm's commands need to find it: give it to the service. Raises BackendUnavailable if it does
@@ -100,38 +94,23 @@ class LocalSlurmCluster:
         self, nodes: Sequence[SlurmNodeSpec], *, longest: str = "INFINITE", node_timeout_s: int = 10, extra: str = ""
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
-        self.folder = Path(tempfile.mkdtemp(prefix="gavel-slurm-", dir="/tmp"))  # paths of sockets must be short
+        super().__init__("Slurm", start_limit_s=START_LIMIT_S)
         self.folder.chmod(0o755)  # of the nodes' daemons, and of the socket
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._settings = {"longest": longest, "node_timeout_s": node_timeout_s}
         self._extra = extra
-        self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
+        self.environment["SLURM_CONF"] = str(self.folder / "slurm.conf")
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Start everything and wait until all nodes are idle."""
-        try:
-            self._write()
-            self._start_munge()
-            self.start_controller()
-            for name in self.nodes:
-                self._spawn_node(name)
-            self._await(lambda: all(state == "idle" for state in self.states().values()), "its nodes are not idle")
-        except BaseException:
-            self.stop()
-            raise
+    def _start(self) -> None:
+        self._write()
+        self._start_munge()
+        self.start_controller()
+        for name in self.nodes:
+            self._spawn_node(name)
+        self._await(lambda: all(state == "idle" for state in self.states().values()), "its nodes are not idle")
 
     def start_controller(self) -> None:
         """Start the controller (again)."""
-        self._spawn("slurmctld", "slurmctld", "-D")
+        self._run("slurmctld", "slurmctld", "-D")
         self._await(lambda: bool(self.states()), "its controller does not answer")
 
     def stop_controller(self) -> None:
@@ -164,16 +143,13 @@ class LocalSlurmCluster:
             return {}
         return dict(zip(rows[::2], rows[1::2], strict=True))
 
-    def stop(self) -> None:
-        """Stop everything and delete the folder. Stopping twice does no harm."""
+    def _end(self) -> None:
         for name in self.nodes.keys() & self._processes.keys():
             self.kill_node(name)
-        for name in [*self._processes][::-1]:
-            self._kill(name)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        super()._end()
 
     def _write(self) -> None:
-        ports, host = _free_ports(len(self.nodes) + 1), socket.gethostname().split(".")[0]
+        ports, host = free_ports(len(self.nodes) + 1), socket.gethostname().split(".")[0]
         lines = [node.line(host, port) for node, port in zip(self.nodes.values(), ports[1:], strict=True)]
         names = sorted({name.partition(":")[0] for node in self.nodes.values() for name in node.gres})
         conf = CONF.format(
@@ -197,33 +173,18 @@ class LocalSlurmCluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         files = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
-        self._spawn("munged", "munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *files)
+        self._run("munged", "munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *files)
         self._await((self.folder / "munge.socket").exists, "munge does not start")
 
     def _spawn_node(self, name: str) -> None:
         (self.folder / f"spool-{name}").mkdir(exist_ok=True)
-        self._spawn(name, "slurmd", "-D", "-N", name)
+        self._run(name, "slurmd", "-D", "-N", name)
 
-    def _spawn(self, name: str, program: str, *arguments: str) -> None:
+    def _run(self, name: str, program: str, *arguments: str) -> None:
         path = shutil.which(program, path=WHERE)
         if path is None:
             raise BackendUnavailable(f"{program} is not installed (Debian: slurm-wlm and munge)")
-        with (self.folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [path, *arguments],
-                env={**os.environ, **self.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def _kill(self, name: str) -> None:
-        process = self._processes.pop(name, None)
-        if process is not None:
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)
-            process.wait(STOP_LIMIT_S)
+        self._spawn(name, [path, *arguments])
 
     def _steps(self, name: str) -> list[psutil.Process]:
         """Return the helpers of a node that run its jobs, known by their sockets, and all that runs below them."""
@@ -234,22 +195,3 @@ class LocalSlurmCluster:
                 if any(str(socket_.laddr).startswith(own) for socket_ in sockets):
                     steps += [each, *each.children(recursive=True)]
         return steps
-
-    def _await(self, holds: Callable[[], bool], problem: str) -> None:
-        gives_up_at_s = time.monotonic() + START_LIMIT_S
-        while not holds():
-            if time.monotonic() > gives_up_at_s:
-                logs = " ".join(path.read_text(errors="replace")[-300:] for path in self.folder.glob("*.log"))
-                raise BackendUnavailable(f"Slurm did not start, {problem}: {' '.join(logs.split())[-800:]}")
-            time.sleep(0.05)
-
-
-def _free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()

@@ -15,7 +15,7 @@ from gavel.backends.launch import Preparation
 from gavel.backends.outputs import Outputs
 from gavel.backends.secret_store import SecretStore
 from gavel.clock import SystemClock
-from tests.backends.clusters import GRACE_S, NodesHarness, eventually, kill, processes_of
+from tests.backends.clusters import GRACE_S, AllocationsHarness, eventually, kill
 
 A, B = "example.com/a", "example.com/b"
 ONE_NODE = (NodeSpec(name="here", resources={A: 2, B: 1}),)
@@ -30,7 +30,7 @@ def a_service_on(
         yield made
 
 
-class KubernetesHarness(NodesHarness[KubernetesBackend]):
+class KubernetesHarness(AllocationsHarness[KubernetesBackend]):
     """`gavel.backends.harness.Harness` over the nodes of a Kubernetes cluster."""
 
     cannot: Mapping[str, str] = {}
@@ -97,15 +97,6 @@ class KubernetesHarness(NodesHarness[KubernetesBackend]):
 
     def return_node(self, name: str) -> None:
         self.kubelets.come_back(name)
-
-    def all_processes(self) -> list[int]:
-        """Supervisors and all that runs below them, on every node of this machine."""
-        return [pid for node in (self.folder / "nodes").glob("*") for pid in self.processes_on(node.name)]
-
-    def processes_on(self, node: str) -> list[int]:
-        """The same on one node."""
-        agents = (self.folder / "nodes" / node / "agents").glob("*")
-        return [pid for agent in agents for pid in processes_of(agent)]
 
     def pods(self) -> list[Object]:
         """The pods that are there."""

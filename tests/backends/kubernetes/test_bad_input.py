@@ -21,7 +21,7 @@ sys.modules["kubernetes"] = None
 import gavel.cli, gavel.daemon.parts, gavel.demo
 from gavel.backends.kubernetes.backend import _open
 from gavel.backends.kubernetes.protocol import KubernetesSettings
-try: _open(KubernetesSettings())
+try: _open(KubernetesSettings(resources=()))
 except Exception as problem: print(problem)
 """
 

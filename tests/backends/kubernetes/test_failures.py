@@ -1,7 +1,7 @@
 """Failures on a real control plane of Kubernetes: its server, nodes, other people's pods, and the service itself."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gavel.backends.kubernetes.kubelets import JSON_PATCH, STRATEGIC, NodeSpec
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang
 from gavel.types import GangOutcome, GangState, Observation
-from tests.backends.clusters import eventually
+from tests.backends.clusters import eventually, tolerant
 from tests.backends.kubernetes.clusters import A, KubernetesHarness, a_service_on, kubernetes_settings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
@@ -50,17 +50,6 @@ def workers(seen: Observation) -> list[str]:
 def extended(harness: KubernetesHarness, node: str, domain: str = "default.gang.gavel.internal") -> dict[str, str]:
     capacity = harness.node(node)["status"]["capacity"]
     return {name: amount for name, amount in capacity.items() if name.startswith(domain)}
-
-
-def tolerant(harness: KubernetesHarness, holds: Callable[[Observation], bool]) -> Callable[[], bool]:
-    """`holds`, false while the cluster cannot be observed."""
-
-    def look() -> bool:
-        with suppress(BackendUnavailable):
-            return holds(harness.backend.observe())
-        return False
-
-    return look
 
 
 def test_a_gang_is_pods_that_the_clusters_own_scheduler_binds(two_nodes: KubernetesHarness) -> None:

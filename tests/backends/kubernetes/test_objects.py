@@ -30,6 +30,7 @@ from gavel.backends.kubernetes.resources import (
 )
 from gavel.backends.nodes.devices import environment_of
 from gavel.backends.nodes.protocol import Group, ShardLaunch, ShardWanted, Slot
+from gavel.config_sections import KubernetesSection
 from gavel.errors import InvalidResource
 from gavel.ports import LaunchGang
 
@@ -42,8 +43,15 @@ GROUP = Group(
     memory_bytes=1 << 30,
     image="pytorch/pytorch:2",
 )
-DOMAIN = KubernetesSettings(namespace="training").domain
-FULL = KubernetesSettings(
+
+
+def settings_of(**over: Any) -> KubernetesSettings:
+    """Settings with the accelerators that operators get without saying any."""
+    return KubernetesSettings(**{"resources": tuple(KubernetesSection().resources), **over})
+
+
+DOMAIN = settings_of(namespace="training").domain
+FULL = settings_of(
     image="registry/gavel:1",
     tolerations=({"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"},),
     node_selector={"pool": "gpu"},
@@ -63,12 +71,12 @@ def node(resources: dict[str, str], labels: dict[str, str] | None = None, **spec
 
 
 def types(resources: dict[str, str], labels: dict[str, str]) -> set[tuple[str, int]]:
-    slots = node_of(node(resources, labels), KubernetesSettings()).listed.slots
+    slots = node_of(node(resources, labels), settings_of()).listed.slots
     return {(slot.accelerator_type, slot.memory_bytes) for slot in slots}
 
 
 @pytest.mark.parametrize("release", SCHEMAS)
-@pytest.mark.parametrize("settings", [KubernetesSettings(), FULL], ids=["default", "full"])
+@pytest.mark.parametrize("settings", [settings_of(), FULL], ids=["default", "full"])
 def test_every_object_is_one_that_the_release_has(release: str, settings: KubernetesSettings) -> None:
     for kind, made in (
         *(
@@ -167,13 +175,13 @@ def test_types_and_memory_come_from_resources_and_labels(
     ],
 )
 def test_cordons_and_taints_keep_gangs_away(spec: dict[str, Any], settings: dict[str, Any], problem: str) -> None:
-    listed = node_of(node({"nvidia.com/gpu": "1"}, **spec), KubernetesSettings(**settings)).listed
+    listed = node_of(node({"nvidia.com/gpu": "1"}, **spec), settings_of(**settings)).listed
     assert listed.problem.split(":  ")[0].startswith(problem)
     assert bool(listed.problem) == bool(problem)
 
 
 def test_a_node_that_the_selector_of_our_pods_excludes_offers_nothing() -> None:
-    settings = KubernetesSettings(node_selector={"pool": "gpu"})
+    settings = settings_of(node_selector={"pool": "gpu"})
     offered = [
         node_of(node({"nvidia.com/gpu": "1"}, {"pool": pool}), settings).listed.slots for pool in ("gpu", "other")
     ]

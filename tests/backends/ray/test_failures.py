@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from gavel.backends.ray.local_cluster import LocalRayCluster
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
-from tests.backends.clusters import GRACE_S, eventually
+from tests.backends.clusters import GRACE_S, eventually, tolerant
 from tests.backends.ray.clusters import RayHarness, agent_pids
 
 pytestmark = pytest.mark.ray
@@ -38,17 +38,6 @@ def two_nodes(ray_harness: RayHarness) -> Iterator[RayHarness]:
     """The harness on a cluster of its own, of two nodes, with which a test may do anything."""
     ray_harness.spread(2)
     yield ray_harness
-
-
-def tolerant(harness: RayHarness, holds: Callable[[Observation], bool]) -> Callable[[], bool]:
-    """`holds`, false while the cluster cannot be observed."""
-
-    def look() -> bool:
-        with suppress(BackendUnavailable):
-            return holds(harness.backend.observe())
-        return False
-
-    return look
 
 
 def test_a_killed_agent_is_started_again_and_finds_its_gangs(running: RayHarness, one_node: LocalRayCluster) -> None:

@@ -8,6 +8,7 @@ import pytest
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
+from tests.backends.whole_service import brings_its_code_and_leaves_its_results, trains_and_survives_a_killed_service
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -24,54 +25,14 @@ def service(folder: Path, address: str, environment: dict[str, str]) -> ServiceP
 
 
 def test_a_job_trains_on_ray_and_survives_a_killed_service(one_node: LocalRayCluster, tmp_path: Path) -> None:
-    """1 submit, 2 it trains on a worker of Ray's, 3 kill -9 of the service, 4 the next one finishes it exactly."""
-    with service(tmp_path, one_node.address, one_node.environment) as running:
-        with Client(running.url, running.operator_token) as gavel:
-            assert wait_until(lambda: len(gavel.cluster()["workers"]) == 3, 60)
-            job = gavel.submit(kind="mlp-b256", total_steps=150)
-            assert wait_until(lambda: gavel.job(job["id"])["steps_reported"] > 0, 90)
-        running.kill()
-        running.start()
-        with Client(running.url, running.operator_token) as gavel:
-            done = gavel.wait(job["id"], timeout_s=180)
-            assert (done["state"], done["steps_done"]) == ("COMPLETED", 150), done["message"]
-            assert [node["name"] for node in gavel.cluster()["nodes"]] == ["here"]
-    assert not running.processes_left()
-
-
-PROGRAM = """
-import os, pathlib
-from gavel_runtime import job
-
-for step in job.steps(total=30, checkpoint=lambda folder: (folder / "state").write_text("here"), restore=print):
-    pass
-print(os.environ["TOKEN"], pathlib.Path("word").read_text())
-(job.output_dir / "result").write_text("done")
-"""
+    trains_and_survives_a_killed_service(service(tmp_path, one_node.address, one_node.environment))
 
 
 def test_a_job_brings_its_code_and_leaves_its_results(one_node: LocalRayCluster, tmp_path: Path) -> None:
-    """1 code is uploaded, a secret stored, 2 the job runs it on a node, 3 files and checkpoint are downloaded."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "train.py").write_text(PROGRAM)
-    (project / "word").write_text("hello")
     shared = {"GAVEL_RAY_CHECKPOINT_DIR": str(tmp_path / "shared")}
-    with (
-        service(tmp_path, one_node.address, {**one_node.environment, **shared}) as running,
-        Client(running.url, running.operator_token) as gavel,
-    ):
-        assert wait_until(lambda: len(gavel.cluster()["workers"]) == 3, 60)
-        gavel.put_secret("TOKEN", "a-secret-value")
-        code = gavel.store_code(project)
-        job = gavel.submit(argv=["python", "train.py"], code=code, secrets=["TOKEN"])
-        done = gavel.wait(job["id"], timeout_s=180)
-        assert (done["state"], done["steps_done"]) == ("COMPLETED", 30), done["message"]
-        assert gavel.logs(job["id"])[0].splitlines()[-1] == "*** hello"
-        assert b"".join(gavel.read_file(job["id"], "result")) == b"done"
-        (checkpoint, *_) = gavel.job_checkpoints(job["id"])["items"]
-        assert b"".join(gavel.read_checkpoint(job["id"], checkpoint["name"])).startswith(checkpoint["name"].encode())
-        assert (tmp_path / "shared/_outputs" / job["id"] / "result").exists()
+    brings_its_code_and_leaves_its_results(
+        service(tmp_path, one_node.address, {**one_node.environment, **shared}), tmp_path, tmp_path / "shared/_outputs"
+    )
 
 
 def test_a_cluster_that_is_not_there_is_said_over_rest_while_the_rest_goes_on(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
-from tests.backends.clusters import GRACE_S, NodesHarness, eventually, kill, processes_of
+from tests.backends.clusters import GRACE_S, AllocationsHarness, eventually, kill
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def a_service_on(
         yield made
 
 
-class SlurmHarness(NodesHarness[SlurmBackend]):
+class SlurmHarness(AllocationsHarness[SlurmBackend]):
     """`gavel.backends.harness.Harness` over the nodes of a Slurm cluster."""
 
     cannot: Mapping[str, str] = {
@@ -93,15 +93,6 @@ class SlurmHarness(NodesHarness[SlurmBackend]):
 
     def return_node(self, name: str) -> None:
         self.cluster.start_node(name)
-
-    def all_processes(self) -> list[int]:
-        """Supervisors and all that runs below them, on every node of this machine."""
-        return [pid for node in (self.folder / "nodes").glob("*") for pid in self.processes_on(node.name)]
-
-    def processes_on(self, node: str) -> list[int]:
-        """The same on one node."""
-        agents = (self.folder / "nodes" / node / "agents").glob("*")
-        return [pid for agent in agents for pid in processes_of(agent)]
 
     def jobs(self) -> list[str]:
         """The allocations that Slurm has not ended, each with its number, name and state."""

@@ -1,6 +1,6 @@
 """Failures on a real Slurm cluster: its controller, nodes, other people's jobs, and the service itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang
 from gavel.types import GangOutcome, GangState, Observation
-from tests.backends.clusters import eventually
+from tests.backends.clusters import eventually, tolerant
 from tests.backends.slurm.clusters import SlurmHarness, a_service_on
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(400)]
@@ -32,17 +32,6 @@ def two_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm
     nodes = [SlurmNodeSpec(name=f"node-{index}", gres={"acc:a": 1}) for index in range(2)]
     with LocalSlurmCluster(nodes) as cluster, a_service_on(cluster, tmp_path, monkeypatch, workers=2) as made:
         yield made
-
-
-def tolerant(harness: SlurmHarness, holds: Callable[[Observation], bool]) -> Callable[[], bool]:
-    """`holds`, false while the cluster cannot be observed."""
-
-    def look() -> bool:
-        with suppress(BackendUnavailable):
-            return holds(harness.backend.observe())
-        return False
-
-    return look
 
 
 def lasting(instruction: Instruction) -> Instruction:
