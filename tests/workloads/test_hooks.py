@@ -9,20 +9,21 @@ import pytest
 from tests.workloads.gang import Gang, until
 
 COUNTER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 
-count = Path("count")
+count = Path("count-" + os.environ["GAVEL_RANK"])  # ranks share the folder
+part = count.with_suffix(".part")
 so_far = int(count.read_text()) if count.exists() else 0
 for number in range(so_far + 1, int(sys.argv[1]) + 1):
     time.sleep(0.05)
-    Path("count.tmp").write_text(str(number))
-    Path("count.tmp").rename("count")
+    part.write_text(str(number))
+    part.rename(count)
 print("counted to", number, flush=True)
 sys.exit(int(sys.argv[2]))
 """
-DUMP = 'test -d /proc/$GAVEL_PROGRAM_PID && cp count "$GAVEL_SNAPSHOT_DIR/count"'
-RESTORE = 'cp "$GAVEL_SNAPSHOT_DIR/count" count'
+DUMP = 'test -d /proc/$GAVEL_PROGRAM_PID && cp count-0 "$GAVEL_SNAPSHOT_DIR/count"'
+RESTORE = 'cp "$GAVEL_SNAPSHOT_DIR/count" count-0'
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def start(
 
 
 def test_a_program_that_is_stopped_goes_on_from_what_its_dump_saved(gangs: list[Gang], tmp_path: Path) -> None:
-    count = tmp_path / "count"
+    count = tmp_path / "count-0"
     first = start(gangs, tmp_path, 60)
     until(lambda: count.exists() and int(count.read_text()) >= 25)
     first.lease(600.0, stop=True)
@@ -69,7 +70,7 @@ def test_a_program_that_is_stopped_goes_on_from_what_its_dump_saved(gangs: list[
 
 def test_a_dump_that_fails_is_told_and_the_program_goes_on(gangs: list[Gang], tmp_path: Path) -> None:
     gang = start(gangs, tmp_path, 4000, dump="echo cannot; exit 3")
-    until((tmp_path / "count").exists)
+    until((tmp_path / "count-0").exists)
     gang.lease(1.2)
     codes, outputs = gang.finish()
     assert codes == [75]
@@ -105,11 +106,11 @@ def test_a_restore_that_fails_ends_the_program_before_it_starts(gangs: list[Gang
     gone.mkdir()
     codes, outputs = start(gangs, tmp_path, 2, start=5, checkpoint=gone).finish()
     assert codes == [1] and "the restore command ended with exit code 1" in outputs[0]
-    assert not (tmp_path / "count").exists()
+    assert not (tmp_path / "count-0").exists()
 
 
 def test_a_gang_ends_when_the_programs_of_all_its_ranks_have(gangs: list[Gang], tmp_path: Path) -> None:
     gang = start(gangs, tmp_path, 20, ranks=2)
     codes, outputs = gang.finish()
-    assert codes == [0, 0] and all("counted to 20" in output for output in outputs)
+    assert codes == [0, 0] and all("counted to 20" in output for output in outputs), outputs
     assert gang.reports()[-1]["kind"] == "finished"
