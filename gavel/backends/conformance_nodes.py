@@ -25,6 +25,7 @@ Check = Callable[[Harness], None]
 
 RACING = 12
 MANY = 1_000
+MOST_RETURN_S = 600  # within which a node is lost and back; Slurm alone takes its time limit to notice
 NAMES = ("", "Upper", "two/parts", "-dash", "x" * 64)
 OWNERS = ("", "node", "with.dot")
 CAPACITIES = (-1, 1_000_000_001)
@@ -156,7 +157,7 @@ def a_lost_node_takes_its_gangs_and_names_along_and_no_others(harness: Harness) 
 def a_node_that_returns_is_told_again_and_used_again(harness: Harness) -> None:
     """20: resources under lease are set again with their old generation and count once; new gangs start there."""
     harness.spread(2)
-    named = {node: _named("movable", node, harness.now_s() + 60) for node in _nodes(harness)}
+    named = {node: _named("movable", node, harness.now_s() + MOST_RETURN_S) for node in _nodes(harness)}
     first, *_ = named
     harness.backend.execute([SetResources(resources=tuple(named.values())), *spread_gang(harness, "j1", 0)])
     harness.wait_until(is_in(GangState.RUNNING, "j1"))

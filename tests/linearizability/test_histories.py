@@ -92,7 +92,8 @@ def test_histories_under_kills_and_take_overs_are_linearizable(tmp_path: Path, k
         for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES):
             recorder = one_history(pair, target, seed)
             assert violations(recorder.history) == [], (seed, recorder.history)
-            assert sum(map(len, recorder.history.values())) > 2 * CALLS, "the clients were answered"
+            recorded = sum(map(len, recorder.history.values()))
+            assert recorded > CALLS, "of five times as many; about half of them while one service comes back"
         assert pair.kills == HISTORIES // 2
 
 

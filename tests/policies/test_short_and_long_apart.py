@@ -61,4 +61,4 @@ def test_each_job_in_turn_gets_the_most_it_can_within_what_long_jobs_may_hold(se
     is_long = (length_s(problem) >= middle_s).astype(np.int64)
     expected = served_in_order(replace(problem, tiers=tiers, tier_of_job=is_long), np.arange(6))
     for allocation in (policy.allocate(problem), policy.program(problem)):
-        assert measures.service(problem, allocation.time_fraction) == pytest.approx(expected, abs=1e-4)
+        assert measures.service(problem, allocation.time_fraction) == pytest.approx(expected, rel=1e-4, abs=1e-4)

@@ -144,6 +144,7 @@ class _Filling:
         priced_at = Envelopes(market, prices, np.minimum(market.best, value * (1 + 2e-9) + 1e-300))
         worker = float(prices @ self.whole / self.whole.sum())
         stuck = priced_at.rising_price(value) * market.best > STUCK * worker * market.scale
+        stuck |= self.cap[self.jobs] <= value * (1 + RISE)  # at an earlier level: what is full is still its way
         vertex = priced_at.vertex(value)
         settled = stuck & (priced_at.margin(vertex) > ONE_WAY)
         rates = np.where(stuck, market.rates * priced_at.cheapest(vertex, ONE_WAY), market.rates * ~self.full[:, None])
