@@ -11,12 +11,13 @@ from gavel.types import Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Tiers by name, where jobs can run (without types: no cluster seen yet), the catalogue's kinds, and the time."""
+    """Tiers by name, where jobs can run (without types: no cluster seen yet), the catalogue's kinds, time, backend."""
 
     tiers: Mapping[str, Tier]
     feasibility: Feasibility
     catalogue: Mapping[str, CatalogueEntry]
     now_s: float
+    backend: str
 
 
 def rules_of(services: Services) -> Rules:
@@ -26,4 +27,5 @@ def rules_of(services: Services) -> Rules:
         feasibility=Feasibility(services.store.cluster()),
         catalogue=services.catalogue,
         now_s=services.clock.now_s(),
+        backend=services.settings.backend,
     )

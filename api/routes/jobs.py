@@ -27,10 +27,11 @@ from api.routes.parameters import (
     version_in,
 )
 from api.rules import Rules, rules_of
-from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, ShownState
+from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, SessionExtend, ShownState
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
 from api.submission.quotas import any_metered, check_hours
+from api.submission.sessions import check_extension
 from api.submission.specs import body_hash, check_stored, checked_priority, refers_to_stored, spec_of
 from api.views.deadlines import deadline_view
 from api.views.jobs_and_rounds import audit_list, core_states, event_view, job_view, leases_in_force
@@ -295,6 +296,31 @@ def edit(
     change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
     now_s = services.clock.now_s()
     job = services.store.edit_job(job_id, change, expected_version=version_in(if_match), now_s=now_s, by=caller.user)
+    response.headers["ETag"] = etag(job)
+    return show(services, [job])[0]
+
+
+@router.post(
+    "/{job_id}/extend",
+    operation_id="extend_session",
+    responses=documented(400, 401, 403, 404, 409, 412, 413, 422, 428, 503),
+)
+def extend(
+    job_id: JobIdPath,
+    body: SessionExtend,
+    response: Response,
+    caller: UserOrOperator,
+    services: ServicesDep,
+    if_match: JobIfMatch = None,
+) -> JobView:
+    """Let an interactive session last longer, up to the most that its tier allows. 409 when it has ended."""
+    job = visible_job(services, caller, job_id)
+    if if_match is None:
+        raise problem(428, f"send If-Match: {etag(job)} to extend the session as it is now, so that it is done once")
+    tier = next(tier for tier in services.store.tiers() if tier.name == job.spec.tier)
+    longest_s, now_s = check_extension(job, body.by_s, tier), services.clock.now_s()
+    expected, change = version_in(if_match), JobEdit(longest_s=longest_s)
+    job = services.store.edit_job(job_id, change, expected_version=expected, now_s=now_s, by=caller.user)
     response.headers["ETag"] = etag(job)
     return show(services, [job])[0]
 

@@ -76,6 +76,7 @@ def put_tier(
             accelerator_hours_per_month=body.accelerator_hours_per_month,
             budget_usd_per_month=body.budget_usd_per_month,
             non_preemptible_workers=body.non_preemptible_workers,
+            session_longest_s=body.session_longest_s,
             parent=body.parent,
         )
         expected = before.version if before else None

@@ -69,6 +69,7 @@ from api.schemas.scheduling import (
     WorkerView,
 )
 from api.schemas.service import CatalogueEntry, CatalogueList, FindingList, FindingView, Health, PolicyList, PolicyView
+from api.schemas.sessions import SessionExtend
 
 __all__ = [
     "KIND_PATTERN",
@@ -115,6 +116,7 @@ __all__ = [
     "ReputationView",
     "RoundList",
     "RoundView",
+    "SessionExtend",
     "ShownState",
     "StepsPerSecond",
     "ThroughputList",

@@ -33,6 +33,7 @@ from api.schemas.fields import (
 )
 from api.schemas.needs import NeedsSubmit, NeedsView
 from api.schemas.notifications import Occasions
+from api.schemas.sessions import SessionSubmit, SessionView
 from api.schemas.startup import StartupView
 from gavel.types import TOTAL_STEPS_MAX, Reason
 
@@ -156,7 +157,7 @@ class ProgramSubmit(Request):
         return self
 
 
-class JobSubmit(NeedsSubmit, ProgramSubmit):
+class JobSubmit(NeedsSubmit, SessionSubmit, ProgramSubmit):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
 
@@ -294,7 +295,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(NeedsView, StartupView):
+class JobView(NeedsView, SessionView, StartupView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.

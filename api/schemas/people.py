@@ -33,6 +33,9 @@ class TierPut(Request):
     non_preemptible_workers: int | None = Field(
         None, ge=0, le=10**6, description="Workers that jobs which may not be preempted hold together; null: no limit."
     )
+    session_longest_s: float | None = Field(
+        None, ge=60, le=31_536_000, description="Seconds an interactive session may last at most; null: 12 hours."
+    )
     parent: Name | None = Field(
         None, description="The tier that this one is below, and shares with; null: the cluster."
     )
@@ -58,6 +61,7 @@ class TierView(View):
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
     non_preemptible_workers: int | None
+    session_longest_s: float | None
     parent: str | None
     version: int
 

@@ -79,6 +79,9 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
             name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.feasibility.workers
         },
         "preemptible": spec.preemptible,
+        "mode": "interactive" if spec.is_interactive else "batch",
+        "longest_s": spec.longest_s,
+        "idle_s": spec.idle_s,
         "cpu_cores": spec.cpu_cores,
         "memory_bytes": spec.memory_bytes,
         "accelerator_types": list(spec.accelerator_types),

@@ -18,6 +18,7 @@ from api.submission.folders import check_folders, program_files
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
+from api.submission.sessions import check_session, longest_s_of
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.mechanism.cluster.feasibility import Feasibility
@@ -42,6 +43,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_hooks(body)
     _check_fit(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
+    check_session(body, rules.tiers[tier], rules.backend)
     spec = JobSpec(
         kind=kind,
         kind_from=kind_from,
@@ -64,7 +66,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         scale_factor=body.scale_factor,
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
-        preemptible=body.preemptible,
+        preemptible=body.preemptible and body.mode == "batch",
+        longest_s=longest_s_of(body, rules.tiers[tier]),
+        idle_s=body.idle_s,
         cpu_cores=body.cpu_cores,
         memory_bytes=body.memory_bytes,
         accelerator_types=tuple(dict.fromkeys(body.accelerator_types)),
@@ -269,7 +273,8 @@ def _check_stay(spec: JobSpec, rules: Rules) -> None:
         return
     types = rules.feasibility.types_of(spec)
     if why := Room(rules.tiers, rules.feasibility.workers).why_never(spec, types):
-        raise invalid("preemptible", f"{why}. Ask for fewer workers, or let the job be preempted")
+        or_else = "submit it as a batch job" if spec.is_interactive else "let the job be preempted"
+        raise invalid("preemptible", f"{why}. Ask for fewer workers, or {or_else}")
 
 
 def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:

@@ -9,6 +9,7 @@ import typer
 from gavel.cli import completion, show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.resolving import OneJob
+from gavel.cli.submit_options import seconds_if
 from gavel.cli.table import Rows
 from gavel.client import AuditEntry, UserLink
 
@@ -52,6 +53,9 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
     non_preemptible_workers: Annotated[
         int | None, typer.Option(min=0, help="Workers that jobs which may not be preempted hold together.")
     ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The most an interactive session may last, such as 12h.")
+    ] = None,
     parent: Annotated[str | None, typer.Option(help="The tier that this one is below; '' for none.")] = None,
     unlimited: Annotated[bool, typer.Option("--unlimited", help="Drop the limits that no option names.")] = False,
     as_json: Json = False,
@@ -70,6 +74,7 @@ def set_tier(  # noqa: PLR0913  one option per field of a tier
         "accelerator_hours_per_month": hours,
         "budget_usd_per_month": budget,
         "non_preemptible_workers": non_preemptible_workers,
+        "session_longest_s": seconds_if("--session", session),
     }
     with connect() as client:
         stored = next((tier for tier in client.tiers() if tier["name"] == name), None)

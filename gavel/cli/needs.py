@@ -10,6 +10,14 @@ def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
     return f"{cpu_cores} CPU {'core' if cpu_cores == 1 else 'cores'}{memory}"
 
 
+def how_long_it_stays(each: Job) -> str:
+    """Return whether rounds may stop the job, and how long a session lasts."""
+    if each["longest_s"] is None:
+        return "yes" if each["preemptible"] else "no"
+    idle = "" if each["idle_s"] is None else f", or {each['idle_s']:g} s after its last use"
+    return f"no: an interactive session, which ends {each['longest_s']:g} s after its start{idle}"
+
+
 def where_it_runs(each: Job) -> str:
     """Return what the job needs of accelerators and nodes, as it was stated; "" if it needs nothing."""
     memory_bytes = each["accelerator_memory_bytes"]

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.needs import where_it_runs, worker_needs
+from gavel.cli.needs import how_long_it_stays, where_it_runs, worker_needs
 from gavel.cli.program import checkpoints_text, phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
@@ -171,7 +171,7 @@ def _submitted(each: Job) -> list[tuple[str, str]]:
         ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),
         ("runs only on", harmless(where_it_runs(each))),
         ("weight, priority", f"{each['weight']:g}, {each['priority']}"),
-        ("preemptible", "yes" if each["preemptible"] else "no"),
+        ("preemptible", how_long_it_stays(each)),
         ("retries", f"{each['failures']} of {each['max_retries']}"),
         ("after", ", ".join(each["after"])),
         ("wanted by", "" if each["deadline_at_s"] is None else instant(each["deadline_at_s"])),
@@ -222,8 +222,9 @@ def tiers(items: Iterable[Tier]) -> Rows:
             "HOURS/MONTH",
             "USD/MONTH",
             "NON-PREEMPTIBLE",
+            "SESSION H",
         ),
-        spare=("NON-PREEMPTIBLE", "PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
+        spare=("SESSION H", "NON-PREEMPTIBLE", "PRIORITY", "JOBS", "USD/MONTH", "HOURS/MONTH", "CAP", "WITHIN USER"),
     )
     for depth, each in _tree(list(items)):
         limits = (each["max_jobs"], each["accelerator_hours_per_month"], each["budget_usd_per_month"])
@@ -237,6 +238,7 @@ def tiers(items: Iterable[Tier]) -> Rows:
             str(each["default_priority"]),
             *map(_limit, limits),
             _limit(each["non_preemptible_workers"]),
+            _limit(None if each["session_longest_s"] is None else each["session_longest_s"] / 3600),
         )
     return table
 

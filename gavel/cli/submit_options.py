@@ -16,7 +16,7 @@ from gavel.client import JobSubmit
 
 SAME_NAME = (
     *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
-    *("setup", "dump", "restore", "image"),
+    *("setup", "dump", "restore", "image", "mode"),
 )
 Repeated = list[str] | None
 NEEDS = "What its workers need"
@@ -126,6 +126,15 @@ NewScaleFactor = Annotated[int | None, typer.Option(help="Accelerators the gang 
 Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]
+Mode = Annotated[
+    str, typer.Option(metavar="MODE", help="batch, or interactive: a session that is never preempted and has an end.")
+]
+Longest = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The most that a session lasts, such as 2h; default: 4h at most.")
+]
+Idle = Annotated[
+    str | None, typer.Option(metavar="TIME", help="A session ends when nobody has used it for so long, such as 30m.")
+]
 Cpus = Annotated[
     int, typer.Option(min=1, metavar="N", help="CPU cores that each of its workers needs.", rich_help_panel=NEEDS)
 ]
@@ -190,6 +199,19 @@ def bytes_of(option: str, text: str) -> int:
         fail(SIZE_HINT.format(option, text))
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Return the seconds of a duration as people write it, such as 90, 30m or 2h. End the command at another text."""
+    match = re.fullmatch(r"([0-9]+(?:[.][0-9]+)?) *(s|m|min|h|d)?", text.strip().lower())
+    if match is None:
+        fail(f"{option} {text}: write a duration such as 90s, 30m or 2h")
+    return float(match[1]) * {"m": 60, "min": 60, "h": 3600, "d": 86_400}.get(match[2] or "s", 1)
+
+
+def seconds_if(option: str, text: str | None) -> float | None:
+    """Return the seconds of a duration, None without one. End the command as `seconds_of`."""
+    return None if text is None else seconds_of(option, text)
+
+
 def inputs(given: Repeated) -> dict[str, str]:
     """Return the inputs that `--data` names, relative paths from here."""
     return {
@@ -217,6 +239,8 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         **{name: options[name] for name in SAME_NAME},
         "total_steps": options["steps"],
         "kind_args": options["kind_args"] or [],
+        "longest_s": seconds_if("--longest", options["longest"]),
+        "idle_s": seconds_if("--idle", options["idle"]),
         "deadline_at_s": None if deadline is None else time.time() + deadline,
         "env": {**(read_env_file(env_file) if env_file else {}), **pairs("--env", options["env"])},
         "labels": pairs("--label", options["label"]),

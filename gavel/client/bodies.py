@@ -27,6 +27,7 @@ __all__ = [
     "ResourceItem",
     "ResourcePut",
     "SecretPut",
+    "SessionExtend",
     "TierPreview",
     "TierPut",
     "TokenCreate",
@@ -97,6 +98,15 @@ class JobSubmit(TypedDict):
     # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
     # (PUT /v1/notification-settings).
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
+    # interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends by `longest_s`
+    # or `idle_s`, or with its program.
+    mode: NotRequired[Literal["batch", "interactive"]]
+    # Most seconds that an interactive session lasts, from the start of its program. Default: 4 hours, or the most that
+    # its tier allows if that is less.
+    longest_s: NotRequired[float | None]
+    # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not end
+    # so.
+    idle_s: NotRequired[float | None]
     cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
     memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
@@ -111,6 +121,12 @@ class JobPatch(TypedDict):
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
     labels: NotRequired[Mapping[str, str] | None]
+
+
+class SessionExtend(TypedDict):
+    """By how much longer an interactive session lasts."""
+
+    by_s: float  # Seconds, added to those that it was granted.
 
 
 class JobResubmit(TypedDict):
@@ -201,6 +217,7 @@ class TierPreview(TypedDict):
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
     # Workers that jobs which may not be preempted hold together; null: no limit.
     non_preemptible_workers: NotRequired[int | None]
+    session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
     name: str
 
@@ -230,6 +247,7 @@ class TierPut(TypedDict):
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
     # Workers that jobs which may not be preempted hold together; null: no limit.
     non_preemptible_workers: NotRequired[int | None]
+    session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
 
 

@@ -126,6 +126,15 @@ class JobCalls:
         return call("PATCH", _path(job_id), json=body, headers=headers)
 
     @Method
+    def extend_session(self, job_id: str, *, by_s: float, version: int | None = None) -> Script[Job]:
+        """Let an interactive session last longer; 412 if the job was changed since `version`, or since this call."""
+        if version is None:
+            version = (yield from get(_path(job_id)))["version"]
+        headers = {"If-Match": f'W/"{version}"'}
+        longer: Job = yield from call("POST", _path(job_id, "/extend"), json={"by_s": by_s}, headers=headers)
+        return longer
+
+    @Method
     def wait(self, job_id: str, timeout_s: float | None = None) -> Script[Job]:
         """Return the job once it has ended, also over restarts of the service. Raise TimeoutError after `timeout_s`."""
         give_up_at_s = time.monotonic() + (timeout_s if timeout_s is not None else 1e12)

@@ -26,6 +26,7 @@ from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
+from gavel.backends.session_use import last_use_s
 from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
@@ -39,6 +40,7 @@ from gavel.errors import GavelError, NotFound
 from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.driver import Driver
+from gavel.mechanism.observing.sessions import LastUse
 from gavel.notifications.dispatcher import Dispatcher, dispatched
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import ClusterBackend
@@ -194,7 +196,15 @@ class Parts:
             tokens_of=JobTokens(self.store, settings.state_dir, self.clock),
             choose_profiling=ProfilingByValue(settings.profiling_budget_fraction, settings.profiling_window_s),
             disk=disk.state,
+            last_use=self._last_use(),
         )
+
+    def _last_use(self) -> LastUse:
+        """Return when a session was last used; never before now, since nobody can use it while no service runs."""
+        state_dir, since_s = self.settings.state_dir, self.clock.now_s()
+        if self.settings.backend != "local":
+            return lambda job_id, generation: None
+        return lambda job_id, generation: max(since_s, last_use_s(state_dir, job_id, generation))
 
 
 def _preparation(settings: Settings) -> Preparation:

@@ -27,6 +27,7 @@ from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
+from gavel.mechanism.observing.sessions import LastUse, look_at_sessions
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
@@ -72,15 +73,19 @@ class Driver:
         tokens_of: Callable[[Sequence[Job]], Mapping[JobId, str]] = lambda _: {},
         choose_profiling: ProfilingChoice | None = None,
         disk: Callable[[], DiskState] = DiskState,
+        last_use: LastUse = lambda job_id, generation: None,
     ) -> None:
         """`tokens_of` gives the bearer tokens that jobs' programs may call the API with.
 
         `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
-        `disk` says whose jobs may not start for lack of disk; by default there is no lack.
+        `disk` says whose jobs may not start for lack of disk; by default there is no lack. `last_use` says when a
+        session was last used; by default nobody knows, and none ends for want of use.
         """
         self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
         self._tokens_of = tokens_of
         self._disk = disk
+        self._last_use = last_use
+        self._session_end_s = timing.NEVER_S  # when the next one may be over
         self._store = store
         self._backend = backend
         self._runner = runner
@@ -180,6 +185,7 @@ class Driver:
             start_limit_s=self._settings.start_limit_s,
             colocated=colocated(tick.seen.gangs),
         )
+        self._session_end_s = look_at_sessions(tick, self._last_use)
         self._decider.learn_costs(tick)
         tick.resources = resources.look(tick.snapshot.resources, tick.seen, tick.jobs)
 
@@ -293,7 +299,7 @@ class Driver:
         for lease in decision.launches:
             job = tick.jobs[lease.job_id]
             if job.state is JobState.QUEUED:
-                job, line = lifecycle.step(job, _launched(lease, tick.now_s))
+                job, line = lifecycle.step(job, Launched.of(lease, tick.now_s))
                 tick.put(received(job, lease.accelerator_type, rounds=rounds[_gang(lease)]), line)
         return decision
 
@@ -374,10 +380,10 @@ class Driver:
         if any(each.state is OperationState.PENDING for each in tick.operations):
             return tick.now_s  # what was told to the backend may be there already
         if self.halted:
-            return timing.NEVER_S
+            return self._session_end_s
         slowest_s = self._decision_times.slowest_s
         planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
-        return min(planning_s, timing.next_pause_end_s(tick, self._settings))
+        return min(planning_s, timing.next_pause_end_s(tick, self._settings), self._session_end_s)
 
 
 def _is_explained(job: Job, reason: Reason, message: str) -> bool:
@@ -386,13 +392,3 @@ def _is_explained(job: Job, reason: Reason, message: str) -> bool:
 
 def _gang(lease: Lease) -> GangKey:
     return lease.job_id, lease.generation
-
-
-def _launched(lease: Lease, at_s: float) -> Launched:
-    return Launched(
-        at_s=at_s,
-        generation=lease.generation,
-        round_index=lease.round_index,
-        accelerator_type=lease.accelerator_type,
-        worker_ids=lease.worker_ids,
-    )

@@ -29,6 +29,7 @@ class JobEdit:
     weight: float | None = None
     priority: int | None = None
     labels: Mapping[str, str] | None = None
+    longest_s: float | None = None  # of an interactive session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -99,7 +99,7 @@ def limits_of_a_tier_are_kept(store: SimulationStore) -> None:
     """Every field is stored."""
     gold = Tier(
         name="gold", cap=0.5, default_priority=3, max_jobs=7, accelerator_hours_per_month=1 / 3,
-        budget_usd_per_month=0.0, within_user="equal", non_preemptible_workers=2,
+        budget_usd_per_month=0.0, within_user="equal", non_preemptible_workers=2, session_longest_s=90.0,
     )  # fmt: skip
     assert store.put_tier(gold, expected_version=None, by="op", now_s=1.0) == gold == store.snapshot().tiers["gold"]
 

@@ -192,6 +192,9 @@ def edited(
     if expected_version not in (None, job.version):
         raise StaleVersion(f"job {job.id} is at version {job.version}, not {expected_version}: read it again")
     wanted: dict[str, Any] = {"weight": edit.weight, "priority": edit.priority, "labels": edit.labels}
+    wanted["longest_s"] = edit.longest_s
+    if edit.longest_s is not None and job.over:
+        raise Conflict(f"session {job.id} is ending and cannot be extended: {job.over}")
     old = {name: getattr(job.spec, name) for name in wanted}
     after = {name: value for name, value in wanted.items() if value is not None and value != old[name]}
     return replace(job.spec, **after), {name: old[name] for name in after}, after

@@ -16,7 +16,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-REVISIONS = (*(f"{number:04}" for number in range(1, 13)), "0014", "0015", "0017", "0018")
+REVISIONS = (*(f"{number:04}" for number in range(1, 13)), "0014", "0015", "0017", "0018", "0019")
 """Every revision there has been, oldest first; the code works on the last."""
 
 Serial = BigInteger().with_variant(Integer(), "sqlite")  # only INTEGER counts by itself in SQLite
@@ -253,6 +253,7 @@ class TierRow(Base):
     accelerator_hours_per_month: Mapped[float | None]
     budget_usd_per_month: Mapped[float | None]
     non_preemptible_workers: Mapped[int | None]
+    session_longest_s: Mapped[float | None]
     parent: Mapped[str | None] = mapped_column(ForeignKey("tiers.name"))
     version: Mapped[int]
 

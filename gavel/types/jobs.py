@@ -68,6 +68,8 @@ class JobSpec:
     container image that the ranks run in. `secrets` are names: each is a variable of the ranks, with the value that its
     user has stored when a gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or
     a URL to fetch.
+    A job with `longest_s` is an interactive session: never preempted, it ends so many seconds after its program first
+    started, and earlier when nobody has used it for `idle_s` seconds (gavel/mechanism/jobs/interactive.py).
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     """
@@ -85,6 +87,8 @@ class JobSpec:
     weight: float = 1.0
     deadline_at_s: float | None = None
     preemptible: bool = True
+    longest_s: float | None = None  # of an interactive session; None: a batch job
+    idle_s: float | None = None
     cpu_cores: int = 1
     memory_bytes: int = 0
     accelerator_types: tuple[str, ...] = ()
@@ -119,6 +123,11 @@ class JobSpec:
         labels = tuple(sorted(self.node_labels.items())) if self.node_labels else ()
         cores = max(1, self.cpu_cores)
         return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes)
+
+    @property
+    def is_interactive(self) -> bool:
+        """True for an interactive session, which has an end and is never preempted before it."""
+        return self.longest_s is not None
 
     @property
     def first_step(self) -> int:
@@ -157,6 +166,7 @@ class Job:
     report. `work` is 0 for a program that reports no units of work.
     `program_steps` is how many steps the program said it has, where its user did not; `last_step` the step at which it
     ended its training before the last of them, None: it did not.
+    `over` says why an interactive session is being ended; empty: it is not.
     """
 
     id: JobId
@@ -187,6 +197,7 @@ class Job:
     leases_without_checkpoint: int = 0
     longest_without_checkpoint_s: float = 0.0
     no_progress: str = ""
+    over: str = ""
     program_steps: int | None = None
     last_step: int | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -209,8 +220,15 @@ class Job:
 
     @property
     def is_wanted(self) -> bool:
-        """True while the user wants the job to run: it has not ended, and no pause or cancellation is requested."""
-        return not (self.state.is_terminal or self.cancel_requested or self.pause_requested)
+        """True while the job is to run: it has not ended, is no session that is over, nor to be paused or cancelled."""
+        return not (self.state.is_terminal or self.cancel_requested or self.pause_requested or self.over)
+
+    @property
+    def session_ends_at_s(self) -> float | None:
+        """Return when an interactive session ends at the latest, Unix time; None for others, and before its start."""
+        if self.spec.longest_s is None or self.started_at_s is None:
+            return None
+        return self.started_at_s + self.spec.longest_s
 
     @property
     def has_reported(self) -> bool:

@@ -9,6 +9,7 @@ from math import prod
 from gavel.types.jobs import JobId
 
 SECONDS_PER_HOUR = 3600.0  # of usage and of prices, which are by the hour
+SESSION_LONGEST_S = 12 * 3600.0  # of a tier that does not say how long an interactive session may last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class Tier:
     `guarantee` and `cap` are fractions of every accelerator type, in [0, 1]: what the tier can always reach, and what
     it does not exceed over time. `default_priority` is that of jobs that state none, and the most a user may state.
     `max_jobs` are unfinished ones. `non_preemptible_workers` are those that its jobs which may not be preempted, and
-    those of the tiers below, hold together. Accelerator hours count relative to the job's fastest type; both monthly
+    those of the tiers below, hold together. `session_longest_s` is the most seconds that an interactive session may
+    last, SESSION_LONGEST_S where it is None. Accelerator hours count relative to the job's fastest type; both monthly
     limits run from the first of a month, UTC.
     """
 
@@ -33,8 +35,14 @@ class Tier:
     accelerator_hours_per_month: float | None = None
     budget_usd_per_month: float | None = None
     non_preemptible_workers: int | None = None
+    session_longest_s: float | None = None
     parent: str | None = None
     version: int = 1
+
+    @property
+    def longest_session_s(self) -> float:
+        """Return the most seconds that an interactive session of its users may last."""
+        return SESSION_LONGEST_S if self.session_longest_s is None else self.session_longest_s
 
 
 def chain_of(name: str, tiers: Mapping[str, Tier]) -> list[str]:

@@ -48,6 +48,17 @@ IN_IMAGE = {"image": "registry.example/train:1", "total_steps": 7, "argv": ["pyt
 SAVED = {"dump": "./save", "restore": "./load"}
 
 
+SESSION = {"mode": "interactive", "longest_s": 600.0, "idle_s": 90.0}
+
+
+# what does not go together with the rest
+OTHERS: dict[str, dict[str, Any]] = {
+    "image": IN_IMAGE,
+    **dict.fromkeys(SAVED, SAVED),
+    **dict.fromkeys(SESSION, SESSION),
+}
+
+
 @pytest.fixture(scope="module")
 def asked(service: Service) -> tuple[str, httpx.Client, dict[str, Any], str]:
     name, ann = service.user()
@@ -68,7 +79,7 @@ def test_every_field_of_a_submit_is_in_the_job_s_view(
 ) -> None:
     job_id, ann, body, _ = asked
     other = (
-        IN_IMAGE if field == "image" else SAVED if field in SAVED else None
+        IN_IMAGE if field == "image" else SAVED if field in SAVED else SESSION if field in SESSION else None
     )  # what does not go together with the rest
     if other is not None:
         job_id, body = str(ann.post("/v1/jobs", json={"argv": ["./solver"], **other}).json()["id"]), other
@@ -89,6 +100,7 @@ def test_the_command_line_shows_every_field(
     console = Console(width=200, record=True, file=io.StringIO())
     job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node, as are the next two
     job["dump"], job["restore"] = SAVED["dump"], SAVED["restore"]
+    job["longest_s"], job["idle_s"] = 600.0, 90.0
     console.print(show.job(job))
     text = console.export_text()
     shown = {
@@ -97,6 +109,9 @@ def test_the_command_line_shows_every_field(
         "secrets": "HF_TOKEN",
         "image": job["image"],
         **SAVED,
+        "mode": "an interactive session",
+        "longest_s": "600 s after its start",
+        "idle_s": "90 s after its last use",
         "labels": "project=vision",
         "throughputs": "fast 12.5, slow 3.25",
         "preemptible": "preemptible",

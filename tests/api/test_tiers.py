@@ -29,6 +29,7 @@ def test_a_tier_is_created_then_changed_by_who_read_it_last(service: Service) ->
         "accelerator_hours_per_month": None,
         "budget_usd_per_month": None,
         "non_preemptible_workers": None,
+        "session_longest_s": None,
         "parent": None,
         "version": 1,
     }

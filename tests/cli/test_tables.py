@@ -117,6 +117,7 @@ SHOWN: dict[str, Callable[[], Any]] = {
                 "accelerator_hours_per_month": 10_000.0,
                 "budget_usd_per_month": 25_000.0,
                 "non_preemptible_workers": 8,
+                "session_longest_s": 7200.0,
                 "parent": None,
                 "version": 1,
             }

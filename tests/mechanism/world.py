@@ -69,8 +69,8 @@ class World:
         self.settings = Settings(**{"round_duration_s": 10.0, "lease_grace_s": GRACE_S, **settings})
         self.driver = self.new_driver()
 
-    def new_driver(self) -> Driver:
-        """As after a restart: everything it knows comes from store and backend."""
+    def new_driver(self, **parts: Any) -> Driver:
+        """As after a restart: everything it knows comes from store and backend, and from `parts` that are named."""
         return Driver(
             store=self.store,
             backend=self.backend,
@@ -79,6 +79,7 @@ class World:
             fallback=EqualShare(),
             clock=self.clock,
             settings=self.settings,
+            **parts,
         )
 
     def submit(self, total_steps: int = 100, **spec: Any) -> str:

@@ -85,6 +85,10 @@ class Job(TypedDict):
     checkpoint_bytes: int | None  # The size of its last checkpoint.
     # Seconds from one checkpoint for safety to the next, as its program chose, or was told.
     checkpoint_every_s: float | None
+    mode: Literal["batch", "interactive"]  # interactive: a session for people, with an end.
+    longest_s: float | None  # Most seconds that the session lasts; null: a batch job.
+    idle_s: float | None  # It ends after so many seconds without use; null: it does not.
+    session_ends_at_s: float | None  # When the session ends at the latest; null before its start.
     cpu_cores: int
     memory_bytes: int
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.

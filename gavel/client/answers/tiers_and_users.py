@@ -20,6 +20,7 @@ class Tier(TypedDict):
     accelerator_hours_per_month: float | None
     budget_usd_per_month: float | None
     non_preemptible_workers: int | None
+    session_longest_s: float | None
     parent: str | None
     version: int
 

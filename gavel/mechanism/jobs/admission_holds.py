@@ -85,7 +85,7 @@ def _hold(job: Job, spent: Mapping[str, str]) -> tuple[Reason, str] | None:
             Reason.WAITING_FOR_JOBS,
             f"Of the jobs that come first, {len(job.waits_for)} of {len(job.spec.after)} have not completed: {names}.",
         )
-    if job.spec.tier in spent:
+    if job.spec.tier in spent and not (job.spec.is_interactive and job.state is JobState.LEASED):  # it has its own end
         return Reason.QUOTA_EXCEEDED, spent[job.spec.tier]
     return None
 

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
-from gavel.types import AcceleratorType, GangExit, Reason, Report, WorkerId
+from gavel.types import AcceleratorType, GangExit, Lease, Reason, Report, WorkerId
 
 
 class EventKind(StrEnum):
@@ -31,6 +32,17 @@ class Launched:
     worker_ids: tuple[WorkerId, ...]
 
     kind = EventKind.LAUNCHED
+
+    @classmethod
+    def of(cls, lease: Lease, at_s: float) -> Self:
+        """Return the event of a gang that is launched under this lease."""
+        return cls(
+            at_s=at_s,
+            generation=lease.generation,
+            round_index=lease.round_index,
+            accelerator_type=lease.accelerator_type,
+            worker_ids=lease.worker_ids,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

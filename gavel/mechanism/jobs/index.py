@@ -21,7 +21,7 @@ class JobIndex:
     def __init__(self, jobs: Mapping[JobId, Job] | None = None) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.leased: dict[JobId, Job] = {}
-        self.conditional: dict[JobId, Job] = {}  # paused, cancelled, waiting for other jobs, lost lately, stalled
+        self.conditional: dict[JobId, Job] = {}  # paused, cancelled, over, waiting for other jobs, lost lately, stalled
         self.non_preemptible: dict[JobId, Job] = {}
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
@@ -114,7 +114,8 @@ def is_schedulable(job: Job, now_s: float) -> bool:
 
 def is_conditional(job: Job) -> bool:
     """Return True for a job that has more to say than that it waits or runs: a hold, a request, an unlucky past."""
-    return bool(job.cancel_requested or job.pause_requested or job.waits_for or job.retry_at_s > 0 or job.no_progress)
+    has_request = job.cancel_requested or job.pause_requested or job.over
+    return bool(has_request or job.waits_for or job.retry_at_s > 0 or job.no_progress)
 
 
 def _keep(subset: dict[JobId, Job], job: Job, belongs: bool) -> None:

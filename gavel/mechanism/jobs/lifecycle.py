@@ -241,6 +241,8 @@ def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
 
 def _verdict(job: Job, end: GangExit, on: AcceleratorType) -> tuple[EventKind, Reason, str]:
     where = f"on {on} at {job.position}"
+    if job.over and not job.cancel_requested:
+        return EventKind.FINISHED, Reason.COMPLETED, job.over
     if end.outcome is GangOutcome.EXITED and end.exit_code == 0 and _did_all_steps(job):
         return EventKind.FINISHED, Reason.COMPLETED, _completed(job)
     if job.cancel_requested:
@@ -286,6 +288,8 @@ def _did_all_steps(job: Job) -> bool:
 
 
 def _completed(job: Job) -> str:
+    if job.spec.is_interactive:
+        return "The program of the session has ended with exit code 0."
     if job.total_steps is None:
         return "The program has ended with exit code 0; it did not say how many steps it has."
     if job.last_step is not None:

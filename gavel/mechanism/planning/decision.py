@@ -26,6 +26,7 @@ from gavel.mechanism.planning.switch_costs import blended, with_startups
 from gavel.mechanism.tick import Tick
 from gavel.ports import Policy, PolicyRunner, ProfilingChoice, ThroughputEstimator
 from gavel.types import (
+    AcceleratorType,
     Allocation,
     AllocationProblem,
     Cluster,
@@ -119,7 +120,7 @@ class Decider:
             duration_s=self.settings.round_duration_s,
             kept=tuple(kept),
             used=used,
-            to_profile=tuple(self._choose_profiling(free_jobs, problem, estimator)),
+            to_profile=self._to_profile(free_jobs, problem, estimator),
             profiling_workers_fraction=self.settings.profiling_workers_fraction,
             planner=self.settings.planner,
             is_new_allocation=outcome != REUSED,
@@ -151,6 +152,14 @@ class Decider:
             unreported_s=unreported_s,
             inputs=inputs,
         )
+
+    def _to_profile(
+        self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
+    ) -> tuple[tuple[JobId, AcceleratorType], ...]:
+        """What the round measures; no session, which measures nothing and would lose its place after the round."""
+        sessions = {job.id for job in jobs if job.spec.is_interactive}
+        chosen = self._choose_profiling(jobs, problem, estimator)
+        return tuple(pair for pair in chosen if pair[0] not in sessions)
 
     def _charge_unreported(self, last: RoundRecord | None, starts_at_s: float) -> dict[str, float]:
         """Return how long each user's gangs have held workers without a report, those that ended until now."""

@@ -1,0 +1,44 @@
+"""Checks what a submission says of an interactive session, and how much longer one may last."""
+
+from api.http.errors import invalid
+from api.schemas import JobSubmit
+from gavel.types import Job, Tier
+
+DEFAULT_LONGEST_S = 4 * 3600.0
+LOCAL = "local"
+
+
+def longest_s_of(body: JobSubmit, tier: Tier) -> float | None:
+    """Return the most seconds that the session lasts; None for a batch job."""
+    if body.mode == "batch":
+        return None
+    return body.longest_s or min(DEFAULT_LONGEST_S, tier.longest_session_s)
+
+
+def check_session(body: JobSubmit, tier: Tier, backend: str) -> None:
+    """Raise a 422 problem for a session longer than its tier allows, and for what does not go together."""
+    for name in ("longest_s", "idle_s"):
+        if body.mode == "batch" and getattr(body, name) is not None:
+            raise invalid(name, "only an interactive session has it; add mode: interactive, or leave it out")
+    if body.mode == "interactive" and body.total_steps is not None:
+        raise invalid("total_steps", "an interactive session ends by its time; leave it out, or submit a batch job")
+    if body.longest_s is not None and body.longest_s > tier.longest_session_s:
+        raise invalid("longest_s", f"{body.longest_s:g} is too long; {_most(tier)}")
+    if body.idle_s is not None and backend != LOCAL:
+        raise invalid("idle_s", f"backend {backend} does not see whether a session is used; state longest_s instead")
+
+
+def check_extension(job: Job, by_s: float, tier: Tier) -> float:
+    """Return how many seconds the session lasts with `by_s` more. Raise a 422 problem if it may not."""
+    if job.spec.longest_s is None:
+        raise invalid("by_s", f"job {job.id} is no interactive session, so it has no end to move")
+    longest_s = job.spec.longest_s + by_s
+    if longest_s > tier.longest_session_s:
+        left_s = max(0.0, tier.longest_session_s - job.spec.longest_s)
+        raise invalid("by_s", f"{longest_s:g} s would be too long; {_most(tier)}, so at most {left_s:g} s more")
+    return longest_s
+
+
+def _most(tier: Tier) -> str:
+    most_s = tier.longest_session_s
+    return f"a session in tier {tier.name} may last {most_s:g} s ({most_s / 3600:g} h)"

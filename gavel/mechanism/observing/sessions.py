@@ -1,0 +1,45 @@
+"""Looks at interactive sessions: marks those that are over, so that no plan has them and their gangs are stopped."""
+
+from collections.abc import Callable
+from math import inf
+
+from gavel.mechanism.jobs import lifecycle
+from gavel.mechanism.jobs.events import Dismissed, EventKind
+from gavel.mechanism.jobs.interactive import ends_at_s, why_over
+from gavel.mechanism.tick import Tick
+from gavel.types import Job, JobId, JobState, Reason
+from gavel.types.copying import changed
+
+LastUse = Callable[[JobId, int], float | None]
+"""Returns when a gang of a job was last used, Unix time; None if that is not known here."""
+
+
+def look_at_sessions(tick: Tick, last_use: LastUse) -> float:
+    """Mark the sessions that are over; return when the next one will be if nobody uses it (+inf: none).
+
+    A session that is over while it has no gang, paused or lost, is completed at once.
+    """
+    sessions = [job for job in tick.index.non_preemptible.values() if job.spec.is_interactive]
+    if not sessions:
+        return inf
+    started_s = {(gang.job_id, gang.generation): gang.started_at_s for gang in tick.seen.gangs}
+    return min(_look_at(tick, job, started_s.get((job.id, job.generation)), last_use) for job in sessions)
+
+
+def _look_at(tick: Tick, job: Job, started_at_s: float | None, last_use: LastUse) -> float:
+    session = _started(job, started_at_s)
+    has_gang = job.state is JobState.LEASED
+    used_s = last_use(job.id, job.generation) if has_gang and job.spec.idle_s is not None else None
+    why = job.over or why_over(session, used_s, tick.now_s)
+    if why and not has_gang and not job.cancel_requested:
+        end = Dismissed(at_s=tick.now_s, kind=EventKind.FINISHED, reason=Reason.COMPLETED, message=why)
+        tick.put(*lifecycle.step(session, end))
+    elif why != job.over or session is not job:
+        tick.put(changed(session, over=why))
+    return inf if why else ends_at_s(session, used_s)
+
+
+def _started(job: Job, started_at_s: float | None) -> Job:
+    """The job with the instant at which its first gang started: a session need not report, so nothing else sets it."""
+    is_new = job.started_at_s is None and started_at_s is not None
+    return changed(job, started_at_s=started_at_s) if is_new else job
