@@ -27,7 +27,7 @@ class AllowedHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on if its host is allowed."""
-        if scope["type"] == "http" and self._allowed is not None:
+        if scope["type"] in ("http", "websocket") and self._allowed is not None:
             name = _name_in(Headers(scope=scope).get("host", ""))
             if not _is_among(name, self._allowed):
                 return await _refusal()(scope, receive, send)

@@ -73,6 +73,11 @@ def connect() -> Client:
     return Client(connection.url, connection.token)
 
 
+def used_connection() -> Connection:
+    """Return the connection that `connect` has chosen last."""
+    return _used[-1]
+
+
 def is_known() -> bool:
     """Return whether a service was named, or ever ran in this folder."""
     if _chosen["url"]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("gavel.service")
 
 SWITCH_INTERVAL_S = 0.0005  # how long a small request waits for the interpreter while a large one is answered
+MESSAGE_BYTES = 1 << 20  # of one WebSocket message: nobody makes the service hold more
 STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 
 
@@ -148,6 +149,8 @@ def _run(services: "Services", listener: socket.socket) -> None:
         config = uvicorn.Config(
             create_app(services, traces),
             http=TimedRequests,
+            ws_max_size=MESSAGE_BYTES,
+            ws_per_message_deflate=False,
             log_config=None,
             access_log=False,
             lifespan="off",
