@@ -59,8 +59,8 @@ def _all_of(listeners: Collection[Listener], members: Collection[int]) -> bool:
 
 def _listeners(port: int) -> set[Listener]:
     sockets = psutil.net_connections(kind="tcp")
-    listening = (each for each in sockets if each.status == psutil.CONN_LISTEN and each.laddr.port == port)
-    return {(each.pid, each.fd, each.laddr.ip) for each in listening}
+    listening = ((each, *each.laddr) for each in sockets if each.status == psutil.CONN_LISTEN)
+    return {(each.pid, each.fd, str(host)) for each, host, listened in listening if listened == port}
 
 
 def _processes_of(home: Path) -> set[int]:

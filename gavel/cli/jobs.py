@@ -16,6 +16,7 @@ from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
 from gavel.cli.program import argv_of, argv_there, check_repository, check_what_runs, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
+from gavel.cli.reaching import reach
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
 from gavel.cli.submit_options import (
     AcceleratorMemory,
@@ -30,6 +31,7 @@ from gavel.cli.submit_options import (
     EnvFile,
     File,
     Follow,
+    Forward,
     GitRef,
     GitUrl,
     Idle,
@@ -118,6 +120,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     count: Count = None,
     wait: Wait = False,
     follow: Follow = False,
+    forward: Forward = None,
     as_json: Json = False,
 ) -> None:
     """Submit a job. Options of this command stand before the program; all that follows the program is its own.
@@ -141,6 +144,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
         wanted = job_file.merged(stated, given)
         check_what_runs(wanted)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
+        if forward is not None:
+            return reach(client, client.submit(**wanted), forward)
         _submit(client, wanted, array, count, wait or follow, follow, as_json)
 
 

@@ -31,17 +31,20 @@ def ports_of(text: str) -> tuple[int, int]:
     return ports
 
 
-def forward(connection: Connection, job_id: str, port: int, local: int) -> None:
-    """Listen on 127.0.0.1 and carry each connection to the port of the job, until Ctrl-C. `local` 0: any free port."""
+def forward(connection: Connection, job_id: str, port: int, local: int, path: str = "/") -> None:
+    """Listen on 127.0.0.1 and carry each connection to the port of the job, until Ctrl-C.
+
+    `local` 0: any free port. `path` follows the address that is printed.
+    """
     with suppress(KeyboardInterrupt):
-        asyncio.run(_listen(connection, job_id, port, local))
+        asyncio.run(_listen(connection, job_id, port, local, path))
 
 
-async def _listen(connection: Connection, job_id: str, port: int, local: int) -> None:
+async def _listen(connection: Connection, job_id: str, port: int, local: int, path: str) -> None:
     address = f"{connection.url.replace('http', 'ws', 1).rstrip('/')}/v1/jobs/{job_id}/ports/{port}"
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):  # Ctrl-C: asyncio would print the second with a traceback
             await _carry(address, connection.token, reader, writer)
 
     try:
@@ -49,7 +52,7 @@ async def _listen(connection: Connection, job_id: str, port: int, local: int) ->
     except OSError as error:
         _fail_to_listen(port, local, error)
     chosen = server.sockets[0].getsockname()[1]
-    typer.echo(f"http://{HOST}:{chosen} is port {port} of job {job_id}, until Ctrl-C")
+    typer.echo(f"http://{HOST}:{chosen}{path} is port {port} of job {job_id}, until Ctrl-C")
     async with server:
         await server.serve_forever()
 
@@ -70,7 +73,8 @@ async def _carry(address: str, token: str, reader: asyncio.StreamReader, writer:
         ) as there:
             await _first_of(_to_job(reader, there), _to_here(there, writer))
     except InvalidStatus as refused:
-        typer.echo(f"gavel: {_detail(refused.response.body)}", err=True)
+        detail = _detail(bytes(refused.response.body or b""))
+        typer.echo(f"gavel: {detail}", err=True)
     except (InvalidHandshake, OSError) as error:
         typer.echo(f"gavel: the service cannot be reached now: {error}", err=True)
     finally:
@@ -100,9 +104,9 @@ async def _to_here(there: "ClientConnection", writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def _detail(body: bytes | None) -> str:
+def _detail(body: bytes) -> str:
     """Return what the service says of a refusal, for people."""
     try:
-        return str(json.loads(body or b"")["detail"])
+        return str(json.loads(body)["detail"])
     except (ValueError, KeyError, TypeError):
         return "the service refused the connection; it may be older than this command"

@@ -1,8 +1,10 @@
-"""Commands for interactive sessions: `gavel job extend`, `gavel port-forward`."""
+"""Commands for interactive sessions: `gavel interactive`, `gavel job extend`, `gavel port-forward`."""
 
-from typing import Annotated
+import random
+from typing import Annotated, cast
 
 import typer
+from typer.core import TyperGroup
 
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, used_connection
@@ -10,6 +12,35 @@ from gavel.cli.jobs import job_commands
 from gavel.cli.port_forward import forward, ports_of
 from gavel.cli.resolving import JobId
 from gavel.cli.submit_options import seconds_of
+
+JUPYTER_PORTS = range(20_000, 30_000)  # one by chance: sessions of one machine share its ports
+JUPYTER = ("python", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=0")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+def interactive(
+    context: typer.Context,
+    jupyter: Annotated[bool, typer.Option("--jupyter", help="Run JupyterLab, of the job's interpreter.")] = False,
+) -> None:
+    """Submit an interactive session, wait until it runs, forward its port and print the address.
+
+    gavel interactive --jupyter --longest 2h --idle 30m
+
+    gavel interactive --forward 6006 tensorboard --logdir runs --port 6006
+
+    All options of `gavel job submit` may follow, before the command.
+    """
+    wanted = ["--mode", "interactive", *context.args]
+    if jupyter:
+        port = str(random.choice(JUPYTER_PORTS))  # noqa: S311  nothing secret
+        wanted = ["--forward", f"{port}:0", *wanted, *JUPYTER, f"--port={port}"]
+    root = context.find_root()
+    submit = cast(TyperGroup, root.command).get_command(root, "submit")
+    if submit is not None:
+        with submit.make_context("submit", wanted, parent=root) as inner:
+            submit.invoke(inner)
 
 
 @job_commands.command()

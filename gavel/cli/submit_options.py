@@ -135,6 +135,10 @@ Longest = Annotated[
 Idle = Annotated[
     str | None, typer.Option(metavar="TIME", help="A session ends when nobody has used it for so long, such as 30m.")
 ]
+Forward = Annotated[
+    str | None,
+    typer.Option(metavar="PORT[:LOCAL]", help="Wait until it runs, then reach this port of it here, until Ctrl-C."),
+]
 Cpus = Annotated[
     int, typer.Option(min=1, metavar="N", help="CPU cores that each of its workers needs.", rich_help_panel=NEEDS)
 ]

@@ -290,6 +290,7 @@ class Driver:
             lease_grace_s=grace_s,
             nodes=tick.nodes,
             sent=self._exchange.sent,
+            leases_last_sessions=self._settings.backend == "local",
         )
         if tick.disk.low:
             decision = replace(decision, launches=())

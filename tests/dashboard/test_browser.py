@@ -285,6 +285,18 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
 
 
 @pytest.mark.full
+def test_the_job_page_shows_a_session_with_its_end_and_how_to_reach_it(dashboard: Dashboard, tab: Tab) -> None:
+    spec = a_spec(total_steps=None, preemptible=False, longest_s=7200.0, idle_s=1800.0)
+    job = dashboard.store.submit(spec, key=None, body_hash="", now_s=time.time()).job
+    tab.page.goto(f"/jobs/{job.id}")
+    facts = tab.page.locator("#facts")
+    for text in ("Interactive sessionends", "after its start, or when nobody has used it for", "30"):
+        expect(facts).to_contain_text(text)
+    expect(facts).to_contain_text(f"gavel port-forward {job.id} PORT")
+    expect(facts).to_contain_text(f"gavel job extend {job.id} 1h")
+
+
+@pytest.mark.full
 def test_the_job_page_unfolds_how_the_code_differs_from_its_commit(dashboard: Dashboard, tab: Tab) -> None:
     store = CodeStore(dashboard.logs.parent, limit_bytes=1 << 20, kept_s=60.0)
     diff = store.put_diff(b"-rate = 1\n+rate = <b>2</b>\n", "ann")

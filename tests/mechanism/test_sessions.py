@@ -1,6 +1,7 @@
 """Interactive sessions: never ended before what was granted or while they are used, always ended after."""
 
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,9 +28,11 @@ def a_session(longest_s: float = 60.0, started_at_s: float | None = 0.0, idle_s:
 class Session:
     """One session in a world with other users' jobs that want its worker; `used_s` is when it was last used."""
 
-    def __init__(self, *, longest_s: float = 35.0, idle_s: float | None = None, others: int = 2) -> None:
+    def __init__(
+        self, *, longest_s: float = 35.0, idle_s: float | None = None, others: int = 2, **settings: Any
+    ) -> None:
         self.used_s = 0.0
-        self.world = World(cluster=a_cluster(fast=1))
+        self.world = World(cluster=a_cluster(fast=1), **settings)
         self.start_service()
         spec = {"preemptible": False, "longest_s": longest_s, "idle_s": idle_s, "user": "ann", "priority": 1}
         self.id = self.world.submit(ENDLESS, **spec)
@@ -178,3 +181,29 @@ def test_never_preempted_before_its_end_and_always_ended_after(longest_s: int, o
     assert session.job.state is JobState.COMPLETED
     assert session.job.finished_at_s is not None
     assert session.job.finished_at_s <= started_s + longest_s + 5.0
+
+
+@pytest.mark.parametrize(("backend", "is_whole"), [("local", True), ("slurm", False)])
+def test_on_the_local_backend_its_lease_lasts_to_its_end(backend: str, is_whole: bool) -> None:
+    """So its program outlasts any time without a service; elsewhere a lost gang must be known to have ended."""
+    session = Session(longest_s=1000.0, backend=backend)
+    started_s = session.start()
+    session.world.run_until_s(started_s + 3.0)
+    lease_s = session.world.backend.lease_end_s(session.id)
+    assert (lease_s == started_s + 1000.0) is is_whole
+    if is_whole:
+        session.world.store.edit_job(session.id, JobEdit(longest_s=2000.0), expected_version=None, now_s=1.0)
+        session.world.run_until_s(started_s + 6.0)
+        assert session.world.backend.lease_end_s(session.id) == started_s + 2000.0
+
+
+def test_it_goes_on_while_the_service_is_away_for_many_rounds() -> None:
+    session = Session(longest_s=1000.0)
+    started_s = session.start()
+    session.world.run_until_s(started_s + 3.0)
+    session.world.clock.wait(started_s + 300.0)
+    session.start_service()
+    session.world.run_until_s(started_s + 350.0)
+    assert (session.job.state, session.job.generation, session.job.losses) == (JobState.LEASED, 1, 0)
+    session.world.run(lambda: session.job.state.is_terminal)
+    assert (session.job.state, session.job.attempt) == (JobState.COMPLETED, 1)

@@ -1,6 +1,6 @@
 """A driver with everything it drives: a virtual cluster, a manual clock, the store in memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gavel.clock import ManualClock
@@ -9,7 +9,7 @@ from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
-from gavel.ports import PolicyRunner
+from gavel.ports import ExtendLease, Instruction, PolicyRunner
 from gavel.simulator.cluster import VirtualCluster, program
 from gavel.store.memory import MemoryStore
 from gavel.types import Cluster, GangState, Job, JobState, Lease, Node, Observation, Operation, RoundPlan, Tier, Worker
@@ -35,6 +35,15 @@ class WatchedCluster(VirtualCluster):
     def __init__(self, cluster: Cluster, *rest: Any) -> None:
         super().__init__(cluster, *rest)
         self.whole, self.seen = cluster, super().observe()
+        self.extended: list[ExtendLease] = []
+
+    def execute(self, instructions: Sequence[Instruction]) -> None:
+        self.extended += [each for each in instructions if isinstance(each, ExtendLease)]
+        super().execute(instructions)
+
+    def lease_end_s(self, job_id: str) -> float:
+        """The end of the last extension that a gang of the job was sent."""
+        return next(each.expires_at_s for each in reversed(self.extended) if each.job_id == job_id)
 
     def observe(self) -> Observation:
         self.seen = super().observe()

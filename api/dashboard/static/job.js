@@ -108,6 +108,21 @@ byId("diff").addEventListener("toggle", async () => {
   if (answer !== undefined) say("diff-text", answer ? harmless(answer.text) : "The differences are no longer stored.");
 });
 
+/** What a job that is an interactive session has besides: when it ends, and the command that reaches it. */
+function sessionOf(job) {
+  if (job.mode !== "interactive") return {};
+  const idle = job.idle_s === null ? "" : `, or when nobody has used it for ${duration(job.idle_s)}`;
+  const end = job.session_ends_at_s === null
+    ? `${duration(job.longest_s)} after its start`
+    : `at ${new Date(job.session_ends_at_s * 1000).toLocaleString()}`;
+  const runs = job.finished_at_s === null;
+  return {
+    "Interactive session": runs ? `ends ${end}${idle}` : "has ended",
+    "Reach it by": runs ? `gavel port-forward ${job.id} PORT` : "",
+    "Extend it by": runs ? `gavel job extend ${job.id} 1h` : "",
+  };
+}
+
 function startupOf(job) {
   const durations = [["", job.startup_s], ["restore ", job.restore_s]];
   return durations.filter(([, seconds]) => seconds !== null).map(([name, seconds]) => `${name}${seconds.toFixed(1)} s`).join(", ");
@@ -148,6 +163,7 @@ function showFacts(job) {
     ].filter(Boolean).join("; "),
     "Weight, priority": `${job.weight}, ${job.priority}`,
     Preemptible: job.preemptible ? "yes" : "no",
+    ...sessionOf(job),
     Retries: `${job.failures} of ${job.max_retries}`,
     "Claimed steps/s": pairs(job.throughputs, ([type, rate]) => `${type} ${quantity(rate)}`),
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),

@@ -5,7 +5,7 @@ Level triggered: the same inputs give the same instructions, and after a missed 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from gavel.mechanism.cluster.away import gangs_away
@@ -46,6 +46,7 @@ def reconcile(
     lease_grace_s: float,
     nodes: Nodes = MappingProxyType({}),
     sent: Mapping[GangKey, ExtendLease] = MappingProxyType({}),
+    leases_last_sessions: bool = False,
 ) -> Actions:
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
@@ -53,7 +54,8 @@ def reconcile(
     soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. A gang
     that is not preempted is launched only while no round is planned that would end it. Nothing is launched on `nodes`
     that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the last extension that each
-    gang was sent; the same one is not made again.
+    gang was sent; the same one is not made again. `leases_last_sessions`: the gang of a session has a lease to
+    the end of the session, so that it outlasts any time without a service; only where no node can be out of reach.
     """
     now_s = seen.observed_at_s
     wanted = [(plan, _wanted(plan, jobs)) for plan in rounds]
@@ -64,7 +66,7 @@ def reconcile(
     staying = {key: lease for key, lease in newest.items() if key not in leaving} if leaving else newest
     instructions = [
         *_endings(seen.gangs, jobs, newest, in_force, now_s),
-        *_extensions(seen, staying, sent, lease_grace_s),
+        *_extensions(seen, _lasting(staying, jobs) if leases_last_sessions else staying, sent, lease_grace_s),
         *(
             StopGang(job_id=job_id, generation=generation, reason="its node is being drained")
             for job_id, generation in leaving
@@ -75,6 +77,15 @@ def reconcile(
     away = gangs_away(rounds, seen.cluster, now_s, lease_grace_s=lease_grace_s) if due else frozenset()
     launches = tuple(lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
     return Actions(launches=launches, instructions=tuple(instructions))
+
+
+def _lasting(leases: Mapping[GangKey, Lease], jobs: Mapping[JobId, Job]) -> dict[GangKey, Lease]:
+    """The leases, those of sessions that have started up to their end."""
+    ends_s = {key: jobs[lease.job_id].session_ends_at_s or 0.0 for key, lease in leases.items()}
+    return {
+        key: replace(lease, expires_at_s=ends_s[key]) if ends_s[key] > lease.expires_at_s else lease
+        for key, lease in leases.items()
+    }
 
 
 def _may_run_away(job: Job, lease: Lease, away: Collection[GangKey]) -> bool:
