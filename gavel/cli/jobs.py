@@ -138,15 +138,12 @@ def submit(  # noqa: PLR0913  one option per field of a job
     folder = workdir_of(job_file.workdir(workdir, given))
     if git_url is not None:
         check_repository(git_url, program, snapshot, given)
-    stated = stated_by(context.params)
-    stated["argv"] = argv_of(program, folder, is_here=git_ref is None) if git_url is None else argv_there(program)
+    argv = argv_of(program, folder, is_here=git_ref is None) if git_url is None else argv_there(program)
     with connect() as client, placed(job_file):
-        wanted = job_file.merged(stated, given)
+        wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
         check_what_runs(wanted)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
-        if forward is not None:
-            return reach(client, client.submit(**wanted), forward)
-        _submit(client, wanted, array, count, wait or follow, follow, as_json)
+        _submit(client, wanted, array, count, wait or follow, follow, forward, as_json)
 
 
 @job_commands.command("submit-batch")
@@ -285,8 +282,17 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
 
 def _submit(
-    client: Client, wanted: JobSubmit, array: Repeated, count: int | None, wait: bool, follow: bool, as_json: bool
+    client: Client,
+    wanted: JobSubmit,
+    array: Repeated,
+    count: int | None,
+    wait: bool,
+    follow: bool,
+    forward: str | None,
+    as_json: bool,
 ) -> None:
+    if forward is not None:
+        return reach(client, client.submit(**wanted), forward)
     if array or count:
         return _submit_array(client, wanted, array, count, wait, as_json)
     job = client.submit(**wanted)

@@ -183,13 +183,13 @@ def test_the_command_line_reaches_it_and_a_restart_changes_nothing(running: Serv
     with Client(running.url, running.operator_token) as client:
         ends_at_s = client.job(job["id"])["session_ends_at_s"]
         assert ends_at_s
-    running.stop()
+    running.kill()
     assert not wait_until(lambda: False, 6.0)  # longer than a round and its grace
     running.start()
     with Client(running.url, running.operator_token) as client:
         assert wait_until(client.is_alive, LIMIT_S)
         now = client.job(job["id"])
-        assert (now["state"], now["generation"], now["session_ends_at_s"]) == ("RUNNING", 1, ends_at_s)
+        assert (now["state"], now["generation"], now["session_ends_at_s"]) == ("RUNNING", 1, ends_at_s), now["message"]
         with command(running, "port-forward", "s", f"{files}:0", lines=1) as (line,):
             assert httpx.get(line.split()[0], timeout=30, trust_env=False).status_code == 200
         assert client.extend_session(job["id"], by_s=3600)["longest_s"] == 5 * 3600
