@@ -31,6 +31,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "cancel_batch": ("cancel_many", "job cancel"),
     "pause_job": ("pause", "job pause"),
     "resume_job": ("resume", "job resume"),
+    "extend_session": ("extend_session", "job extend"),
     "purge_job": ("purge", "job purge"),
     "resubmit_job": ("resubmit", "job resubmit"),
     "get_log": ("read_logs", "job logs"),
@@ -145,6 +146,7 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
     *("job logs", "job download", "download"),
+    *("interactive", "port-forward"),
     *(
         "metrics",
         "profile",
@@ -187,6 +189,7 @@ def test_a_group_is_a_singular_noun_and_only_groups_have_verbs() -> None:
 
 VERBS = {
     "cancel",
+    "extend",
     "pause",
     "resume",
     "purge",
