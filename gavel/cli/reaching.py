@@ -34,13 +34,13 @@ def reach(client: Client, job: Job, ports: str) -> None:
 
 def _wait_until_it_runs(client: Client, job_id: str) -> None:
     """Return once the job runs; print why it waits whenever that changes. End the command if it has ended."""
-    said = ""
+    last_message = ""
     while (job := client.job(job_id))["state"] not in RUNNING_STATES:
         if job["state"] in TERMINAL_STATES:
             fail(f"the job is {job['state']}: {job['message']}\n{show.harmless(job['log_tail'])}".rstrip())
-        if job["message"] != said:
-            said = job["message"]
-            typer.echo(f"{job['state']}: {said}", err=True)
+        if job["message"] != last_message:
+            last_message = job["message"]
+            typer.echo(f"{job['state']}: {last_message}", err=True)
         time.sleep(POLL_S)
 
 
@@ -52,8 +52,8 @@ def _jupyter_path(client: Client, job: Job) -> str:
     """Return the path of JupyterLab with its token, once it has printed it; without it if it does not."""
     give_up_at_s = time.monotonic() + JUPYTER_LIMIT_S
     while time.monotonic() < give_up_at_s:
-        if found := JUPYTER_TOKEN.search(client.logs(job["id"])[0]):
-            return f"/lab?token={found[1]}"
+        if printed := JUPYTER_TOKEN.search(client.logs(job["id"])[0]):
+            return f"/lab?token={printed[1]}"
         if client.job(job["id"])["state"] not in RUNNING_STATES:
             fail(f"JupyterLab has ended:\n{show.harmless(client.job(job['id'])['log_tail'])}".rstrip())
         time.sleep(POLL_S)

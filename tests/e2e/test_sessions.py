@@ -123,9 +123,9 @@ def test_its_user_reaches_its_ports_and_nobody_reaches_anything_else(running: Se
         with socket.create_server(("127.0.0.1", 0)) as foreign:
             status, body = refusal(running, job_id, foreign.getsockname()[1], ann)
             assert (status, "not the job's" in body) == (409, True)
-        with socket.socket() as beside:  # the port of the job, on another address of this machine
-            beside.bind(("127.0.0.2", files))
-            beside.listen()
+        with socket.socket() as elsewhere:  # the port of the job, on another address of this machine
+            elsewhere.bind(("127.0.0.2", files))
+            elsewhere.listen()
             assert "not the job's" in refusal(running, job_id, files, ann)[1]
         with opened(running, job_id, echo, ann) as slow, opened(running, job_id, echo, ann) as other:
             sending = threading.Thread(target=sent_until_closed, args=(slow,), daemon=True)
