@@ -16,7 +16,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from gavel.client import Client
+from gavel.client import Client, GavelApiError
 from gavel.demo.service import ServiceProcess, wait_until
 
 LIMIT_S = 60
@@ -68,7 +68,8 @@ def session(client: Client, program: str = PROGRAM, **fields: Any) -> Iterator[t
     try:
         yield job_id, ports_of(client, job_id)
     finally:
-        client.cancel(job_id)
+        with suppress(GavelApiError):  # it has ended by itself
+            client.cancel(job_id)
         assert wait_until(lambda: client.job(job_id)["state"] in ("CANCELLED", "COMPLETED"), LIMIT_S)
 
 
