@@ -4,9 +4,12 @@ The world here has the rules of an API server (versions, finalizers) and of the 
 decides is the function that the service uses.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -26,6 +29,7 @@ class World:
     objects: dict[str, TrainingObject] = field(default_factory=dict)
     changes: list[tuple[str, TrainingObject | None]] = field(default_factory=list)
     jobs: dict[str, list[KnownJob]] = field(default_factory=dict)
+    submissions: Counter[str] = field(default_factory=Counter)  # by the uid of the object
     numbers: "count[int]" = field(default_factory=lambda: count(1))
 
     def put(self, changed: TrainingObject) -> None:
@@ -93,14 +97,18 @@ class Controller:
         match act.deed:
             case Deed.HOLD | Deed.LET_GO:
                 if now is not None and now.version == seen.version:
+                    stored = world.job(seen.uid)
+                    assert stored is None or stored.has_ended or stored.is_cancelled or act.deed is Deed.HOLD
                     others = tuple(each for each in now.finalizers if each != FINALIZER)
                     world.put(replace(now, finalizers=(*others, FINALIZER) if act.deed is Deed.HOLD else others))
             case Deed.SUBMIT:
                 if world.job(seen.uid) is None:  # by the key
-                    world.jobs[seen.uid] = [*world.jobs.get(seen.uid, ()), KnownJob(id=f"j{next(world.numbers)}")]
+                    world.jobs[seen.uid] = [KnownJob(id=f"j{next(world.numbers)}")]
+                    world.submissions[seen.uid] += 1
                 self.show(seen, observedGeneration=seen.generation)
-            case Deed.EDIT:
-                self.show(seen, observedGeneration=seen.generation)
+            case Deed.EDIT:  # refused if the job has ended
+                world.tell(seen, observedGeneration=seen.generation)
+                self.show(seen)
             case Deed.CANCEL:
                 world.change_job(seen.uid, is_cancelled=True)
             case Deed.CLOSE:
@@ -134,6 +142,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.world = World()
         self.controllers = [Controller(self.world), Controller(self.world)]
         self.uids: set[str] = set()
+        self.purged: set[str] = set()
 
     @rule(name=NAMES)
     def create(self, name: str) -> None:
@@ -154,8 +163,9 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def tear_away(self, name: str) -> None:
+        """Somebody takes the finalizer away, and deletes the object."""
         if (now := self.world.objects.get(name)) is not None:
-            self.world.put(replace(now, finalizers=()))
+            self.world.put(replace(now, finalizers=(), is_deleting=True))
 
     @rule(which=WHICH, most=st.integers(1, 6), again=st.integers(0, 3))
     def tell(self, which: int, most: int, again: int) -> None:
@@ -164,6 +174,13 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(which=WHICH, most=st.integers(0, 4))
     def look(self, which: int, most: int) -> None:
         self.controllers[which].look(most)
+
+    @rule(which=WHICH)
+    def keep_up(self, which: int) -> None:
+        """A service is told everything, and does two things about it, as most do all the time."""
+        for _ in range(2):
+            self.controllers[which].take(len(self.world.changes), 0)
+            self.controllers[which].look()
 
     @rule(which=WHICH)
     def restart(self, which: int) -> None:
@@ -178,10 +195,19 @@ class AnyOrder(RuleBasedStateMachine):
         if now is not None and self.world.job(now.uid) is not None:
             self.world.change_job(now.uid, has_ended=True)
 
+    @rule(name=NAMES)
+    def purge_job(self, name: str) -> None:
+        """A job that has ended is no longer stored."""
+        now = self.world.objects.get(name)
+        job = self.world.job(now.uid) if now is not None else None
+        if now is not None and job is not None and job.has_ended and now.job_id:
+            self.purged.add(now.uid)
+            self.world.jobs[now.uid] = []
+
     @invariant()
     def no_object_has_two_jobs(self) -> None:
         world = getattr(self, "world", None)
-        assert world is None or all(len(jobs) == 1 for jobs in world.jobs.values())
+        assert world is None or all(count == 1 for count in world.submissions.values())
 
     def teardown(self) -> None:
         """Once everything has been told, nothing is left to do, and jobs are as objects say."""
@@ -198,14 +224,61 @@ class AnyOrder(RuleBasedStateMachine):
             raise AssertionError("the services never come to rest")
         there = {each.uid: each for each in self.world.objects.values()}
         assert not any(each.is_deleting for each in there.values())
-        assert {uid for uid in there if not self.world.job(uid)} == set()
+        assert {uid for uid in there if not self.world.job(uid)} == self.purged & there.keys()
+        assert all(there[uid].is_over for uid in self.purged & there.keys())
         for uid in self.uids - there.keys():
             job = self.world.job(uid)
             assert job is None or job.has_ended or job.is_cancelled
-        for uid, each in there.items():
+        for uid, each in ((uid, each) for uid, each in there.items() if uid not in self.purged):
             job = self.world.job(uid)
             assert job is not None and not job.is_cancelled and each.job_id == job.id
             assert each.is_over == job.has_ended and each.is_held != job.has_ended
+
+
+KNOWN, CANCELLED, ENDED = KnownJob(id="j1"), KnownJob(id="j1", is_cancelled=True), KnownJob(id="j1", has_ended=True)
+HELD: dict[str, Any] = {"finalizers": (FINALIZER,)}
+TAKEN: dict[str, Any] = {**HELD, "status": {"job": "j1", "observedGeneration": 1}}
+OVER: dict[str, Any] = {"status": {"job": "j1", "observedGeneration": 1, "endedAt": "now"}}
+GOING: dict[str, Any] = {**TAKEN, "is_deleting": True}
+
+
+@pytest.mark.parametrize(
+    ("fields", "job", "deed"),
+    [
+        ({}, None, Deed.HOLD),
+        (HELD, None, Deed.SUBMIT),
+        (HELD, KNOWN, Deed.EDIT),  # the service ended before it wrote the status
+        (TAKEN, KNOWN, None),
+        (TAKEN, CANCELLED, None),
+        ({**TAKEN, "finalizers": ()}, KNOWN, Deed.HOLD),
+        ({**TAKEN, "generation": 2}, KNOWN, Deed.EDIT),
+        (TAKEN, ENDED, None),  # until the status says so
+        (TAKEN, None, Deed.CLOSE),
+        ({**OVER, **HELD}, None, Deed.LET_GO),
+        (OVER, None, None),
+        ({**OVER, "generation": 2}, None, Deed.EDIT),
+        (GOING, KNOWN, Deed.CANCEL),
+        (GOING, CANCELLED, Deed.LET_GO),
+        (GOING, ENDED, Deed.LET_GO),
+        ({**HELD, "is_deleting": True}, None, Deed.LET_GO),
+        ({"is_deleting": True, "finalizers": ("other.example/x",)}, KNOWN, None),
+    ],
+)
+def test_what_is_done_for_one_object(fields: dict[str, Any], job: KnownJob | None, deed: Deed | None) -> None:
+    seen = replace(_new("a", "uid"), **fields)
+    decided = acts([seen], {"uid": job} if job else {}, ())
+    assert decided == ([] if deed is None else [Act(deed=deed, uid="uid", seen=seen, job=job)])
+
+
+def test_what_was_refused_a_moment_ago_rests_until_it_is_changed() -> None:
+    seen = replace(_new("a", "uid"), **HELD)
+    assert acts([seen], {}, {("uid", 1)}) == []
+    assert [act.deed for act in acts([replace(seen, generation=2)], {}, {("uid", 1)})] == [Deed.SUBMIT]
+
+
+def test_only_a_job_that_runs_is_cancelled_without_its_object() -> None:
+    decided = acts([], {"u1": KNOWN, "u2": CANCELLED, "u3": ENDED}, ())
+    assert decided == [Act(deed=Deed.CANCEL, uid="u1", job=KNOWN)]
 
 
 def _new(name: str, uid: str) -> TrainingObject:

@@ -4,6 +4,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,16 @@ from shutil import which
 import pytest
 import yaml
 
-from gavel.backends.kubernetes.api import Object, Refused
+from gavel.backends.kubernetes.api import Api, Object, Refused
 from gavel.backends.kubernetes.control_plane import ControlPlane
+from gavel.backends.kubernetes.kubelets import LocalKubelets
+from gavel.client import Client
+from gavel.daemon.training_jobs.definition import FOLDER, PLURAL
 from gavel.daemon.training_jobs.objects import FINALIZER
 from gavel.daemon.training_jobs.submission import OBJECT_LABEL
 from gavel.types import JobState
+from tests.backends.kubernetes.clusters import ONE_NODE
+from tests.backends.kubernetes.test_service import service as kubernetes_service
 from tests.backends.kubernetes.training_jobs import (
     BODY,
     MERGE,
@@ -25,6 +31,7 @@ from tests.backends.kubernetes.training_jobs import (
     blocks,
     commands_of_docs,
     eventually,
+    object_body,
     served,
 )
 
@@ -300,3 +307,29 @@ def test_what_the_docs_say_about_kubectl(plane: ControlPlane, tmp_path: Path) ->
         assert service.job().spec.weight == 2.0
         assert "deleted" in run() and service.is_gone("first") and service.job().cancel_requested
     assert [*commands] == []
+
+
+@pytest.mark.timeout(600)
+def test_a_whole_service_trains_what_kubectl_applies_and_its_successor_finishes_it(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    """1 an object is made, 2 it runs, 3 kill -9 of the service, 4 the next one finishes it, once, and says so."""
+    nodes = LocalKubelets(str(plane.kubeconfig), tmp_path / "pods", ONE_NODE)
+    api = Api(str(plane.kubeconfig), "", Counter())
+    path = f"{FOLDER}/namespaces/default/{PLURAL}"
+    nodes.start()
+    try:
+        with kubernetes_service(tmp_path, plane.kubeconfig) as running:
+            api.create(path, object_body("digits", {"kind": "mlp-b256", "total_steps": 150}))
+            eventually(lambda: api.get(f"{path}/digits").get("status", {}).get("where"), 180)
+            running.kill()
+            running.start()
+            done = eventually(lambda: (now := api.get(f"{path}/digits")["status"]).get("endedAt") and now, 240)
+            assert (done["state"], done["progress"], done["user"]) == ("COMPLETED", "100%", "default"), done["message"]
+            with Client(running.url, running.operator_token) as gavel:
+                assert [job["id"] for job in gavel.jobs()] == [done["job"]]
+        assert not running.processes_left()
+    finally:
+        nodes.stop()
+        api.patch(f"{path}/digits", {"metadata": {"finalizers": None}}, MERGE)
+        api.delete(f"{path}/digits")

@@ -77,14 +77,15 @@ def a_plane_with_the_kind(*users: str) -> Iterator[ControlPlane]:
         define(api)
         path = f"{FOLDER}/namespaces/default/{PLURAL}"
         try:
-            api.create(path, _object("probe", BODY))
+            api.create(path, object_body("probe", BODY))
             api.delete(f"{path}/probe")
         except BackendUnavailable:
             pytest.skip("this API server ends when it takes an object of a defined kind: see docs/kubernetes.md")
         yield plane
 
 
-def _object(name: str, spec: Mapping[str, Any]) -> Object:
+def object_body(name: str, spec: Mapping[str, Any]) -> Object:
+    """An object as users make it."""
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
 
 
@@ -158,7 +159,7 @@ class Served:
         return f"{FOLDER}/namespaces/{self.namespace}/{PLURAL}"
 
     def create(self, name: str, spec: Mapping[str, Any] = BODY) -> Object:
-        return self.api.create(self.objects, _object(name, spec))
+        return self.api.create(self.objects, object_body(name, spec))
 
     def change_spec(self, name: str, **fields: Any) -> Object:
         return self.api.patch(f"{self.objects}/{name}", {"spec": fields}, MERGE)
