@@ -48,9 +48,9 @@ class World:
         return now if now is not None and now.uid == seen.uid else None
 
     def tell(self, seen: TrainingObject, **status: object) -> None:
-        """A status is applied to the object of this uid only."""
+        """A status is applied only if the object has not changed since it was seen."""
         now = self.current(seen)
-        if now is not None:
+        if now is not None and now.version == seen.version:
             self.put(replace(now, status={**now.status, **status}))
 
     def job(self, uid: str) -> KnownJob | None:
@@ -107,8 +107,7 @@ class Controller:
                     world.submissions[seen.uid] += 1
                 self.show(seen, observedGeneration=seen.generation)
             case Deed.EDIT:  # refused if the job has ended
-                world.tell(seen, observedGeneration=seen.generation)
-                self.show(seen)
+                self.show(seen, observedGeneration=seen.generation)
             case Deed.CANCEL:
                 world.change_job(seen.uid, is_cancelled=True)
             case Deed.CLOSE:
@@ -116,8 +115,8 @@ class Controller:
 
     def show(self, seen: TrainingObject, **status: object) -> None:
         job = self.world.job(seen.uid)
-        if job is not None:
-            self.world.tell(seen, job=job.id, **({"endedAt": "now"} if job.has_ended else {}), **status)
+        of_job = {"job": job.id, **({"endedAt": "now"} if job.has_ended else {})} if job is not None else {}
+        self.world.tell(seen, **of_job, **status)
 
     def look(self, most: int = 100) -> bool:
         """Do so much of what is to be done before the service ends; return whether there was anything."""

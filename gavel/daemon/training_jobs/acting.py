@@ -1,7 +1,7 @@
 """Does what was decided for an object, and writes its status where it has changed."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from gavel.daemon.training_jobs.definition import API_VERSION, KIND, OBJECTS
 from gavel.daemon.training_jobs.objects import FINALIZER, TrainingObject
 from gavel.daemon.training_jobs.status import Status
 from gavel.daemon.training_jobs.submission import Declined, edited, has_ended, submitted
-from gavel.errors import BackendUnavailable, Conflict, GavelError
+from gavel.errors import BackendUnavailable, Conflict, GavelError, StoreUnavailable
 from gavel.mechanism.explaining.expected_end import job_end
 from gavel.ports import Snapshot
 from gavel.types import Cluster, Job, JobId, Lease
@@ -61,31 +61,42 @@ class Acting:
         self._rests_until_s = {each: until_s for each, until_s in self._rests_until_s.items() if until_s > now_s}
         return frozenset(self._rests_until_s)
 
-    def do(self, act: Act) -> None:
-        """Do it; what cannot be done now is decided anew at the next look. Raises BackendUnavailable."""
+    def do(self, act: Act) -> str:
+        """Do it; what cannot be done now is decided anew at the next look.
+
+        Return what an operator has to change, "" if nothing. Raises BackendUnavailable, StoreUnavailable.
+        """
+        seen = act.seen
+        if seen is None:
+            return self._attempt(act.uid, lambda: self._cancel_without_object(act.uid, act.job))
+        return self._attempt(act.uid, lambda: self._deeds[act.deed](seen, act.job))
+
+    def show(self, seen: TrainingObject, job: Job) -> str:
+        """Write the status of an object if its job has changed, or its figures are old; return and raise as `do`."""
+        return self._attempt(seen.uid, lambda: self._show(seen, job))
+
+    def _attempt(self, uid: str, call: Callable[[], None]) -> str:
+        """Call it, so that the trouble of one object is not that of the others."""
         try:
-            if act.seen is None:
-                self._cancel_without_object(act.uid, act.job)
-            else:
-                self._deeds[act.deed](act.seen, act.job)
-        except Refused as refusal:
-            if refusal.status not in (GONE, CONFLICT):  # the object has changed since it was seen
-                raise
-        except BackendUnavailable:
+            call()
+        except Refused as refusal:  # of an object that has changed since it was seen: nothing is wrong
+            return "" if refusal.status in (GONE, CONFLICT) else str(refusal)
+        except (BackendUnavailable, StoreUnavailable):
             raise
         except (Problem, GavelError) as error:
-            text = error.detail if isinstance(error, Problem) else str(error)
-            log.info("training_job.not_yet", deed=act.deed.name, uid=act.uid, reason=text)
+            log.info("training_job.not_yet", uid=uid, reason=error.detail if isinstance(error, Problem) else str(error))
+        except Exception:  # the boundary of one object
+            log.exception("training_job.failed", uid=uid)
+        return ""
 
-    def show(self, seen: TrainingObject, job: Job) -> None:
-        """Write the status of an object if its job has changed, or its figures are old. Raises Refused."""
+    def _show(self, seen: TrainingObject, job: Job) -> None:
         is_due = time.monotonic() >= self._figures_due_s.get(seen.uid, 0.0)
         shown = {**self._status(job, with_end=is_due), **statuses.kept(seen.status)}
         if is_due or statuses.without_figures(shown) != statuses.without_figures(seen.status):
             if not is_due:
                 shown = {**self._status(job, with_end=True), **statuses.kept(seen.status)}
-            self._figures_due_s[seen.uid] = time.monotonic() + FIGURES_EVERY_S
             self._write(seen, shown)
+            self._figures_due_s[seen.uid] = time.monotonic() + FIGURES_EVERY_S
 
     # --- deeds ------------------------------------------------------------------------------------------------------
 
@@ -140,7 +151,7 @@ class Acting:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def _set_finalizers(self, seen: TrainingObject, finalizers: list[str]) -> None:
-        names = {"resourceVersion": seen.version, "uid": seen.uid, "finalizers": finalizers}
+        names = {"resourceVersion": seen.version, "finalizers": finalizers}
         self._api.patch(seen.path, {"metadata": names}, MERGE)
 
     def _accept(self, seen: TrainingObject, job: Job) -> None:
@@ -148,10 +159,10 @@ class Acting:
         self._write(seen, {**self._status(job, with_end=True), **statuses.acceptance(seen.status, seen, now_s)})
 
     def _refuse(self, seen: TrainingObject, declined: Declined) -> None:
-        if not seen.job_id:
-            self._rests_until_s[seen.uid, seen.generation] = time.monotonic() + REST_S
         now_s = self._services.clock.now_s()
         self._write(seen, statuses.refusal(seen.status, seen, declined.reason, declined.message, now_s))
+        if not seen.job_id:
+            self._rests_until_s[seen.uid, seen.generation] = time.monotonic() + REST_S
 
     def _status(self, job: Job, *, with_end: bool) -> Status:
         finish = None
@@ -160,12 +171,15 @@ class Acting:
         return statuses.status_of(job, self._leases.get(job.id), self._cluster, finish)
 
     def _write(self, seen: TrainingObject, after: Mapping[str, Any]) -> None:
-        """Write a status that has changed, after the events that this is: one that is sent again is not a second."""
+        """Write a status that has changed, after the events that this is: one that is sent again is not a second.
+
+        It is refused if the object has changed since: another may have its name by now, and a uid is not looked at.
+        """
         if after == seen.status:
             return
         for event in statuses.events(seen, after, self._services.clock.now_s()):
             self._tell(event)
-        names = {"name": seen.name, "namespace": seen.namespace, "uid": seen.uid}
+        names = {"name": seen.name, "namespace": seen.namespace, "resourceVersion": seen.version}
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": names, "status": dict(after)}
         self._api.apply(f"{seen.path}/status", body, self._manager)
 

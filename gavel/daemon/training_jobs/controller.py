@@ -78,7 +78,7 @@ class TrainingJobs(threading.Thread):
             return
         try:
             self.look([*watched.objects().values()])
-        except (Refused, BackendUnavailable, StoreUnavailable) as problem:
+        except (BackendUnavailable, StoreUnavailable) as problem:
             self._problem = str(problem)
             log.warning("training_jobs.look_failed", error=str(problem))
         except Exception:  # the boundary of the thread: the next look may succeed
@@ -90,7 +90,7 @@ class TrainingJobs(threading.Thread):
     def look(self, there: Sequence[TrainingObject]) -> None:
         """Do what is to be done for our objects, and for jobs without one; then write what has changed of jobs.
 
-        `there`: all objects of the cluster. Raises Refused, BackendUnavailable, StoreUnavailable.
+        `there`: all objects of the cluster. Raises BackendUnavailable, StoreUnavailable.
         """
         snapshot = self._services.present.get().snapshot
         objects = [each for each in there if self._is_ours(each)]
@@ -100,12 +100,11 @@ class TrainingJobs(threading.Thread):
         of_objects = {uid: job for uid, job in _labelled(snapshot).items() if uid not in others}
         stored = {uid: _stored(job) for uid, job in {**of_objects, **jobs}.items()}
         decided = acts(objects, stored, self._acting.resting())
-        for act in decided:
-            self._acting.do(act)
+        problems = [self._acting.do(act) for act in decided]
         acted = {act.uid for act in decided}
-        for seen in objects:
-            if seen.uid in jobs and seen.uid not in acted and not seen.is_deleting:
-                self._acting.show(seen, jobs[seen.uid])
+        shown = [each for each in objects if each.uid in jobs and each.uid not in acted and not each.is_deleting]
+        problems += [self._acting.show(seen, jobs[seen.uid]) for seen in shown]
+        self._problem = next(filter(None, problems), "")
 
     def _jobs(self, objects: Sequence[TrainingObject], snapshot: Snapshot) -> Mapping[str, Job]:
         """Return the stored jobs of objects, by uid; those of which the status says that they have ended are not read.
@@ -128,8 +127,9 @@ class TrainingJobs(threading.Thread):
             job = snapshot.jobs.get(seen.job_id) or self._services.store.job(seen.job_id)
         except NotFound:
             return None
-        is_its_own = job.spec.labels.get(OBJECT_LABEL) == seen.uid
-        return job if is_its_own or job.spec.user == user_of(seen, self._section) else None
+        uid = job.spec.labels.get(OBJECT_LABEL)  # none: its user has replaced all labels
+        is_its_own = uid == seen.uid or (uid is None and job.spec.user == user_of(seen, self._section))
+        return job if is_its_own else None
 
 
 def _labelled(snapshot: Snapshot) -> Mapping[str, Job]:
