@@ -83,8 +83,10 @@ class ResourceTable:
     def __init__(self) -> None:
         self._nodes: dict[str, None] = {}  # in order of arrival
         self._entries: dict[str, dict[str, _Entry]] = {}  # owner/name -> node -> entry
+        self._names_on: dict[str, dict[str, None]] = {}  # node -> owner/name, in order of arrival
         self._used: Counter[tuple[str, str]] = Counter()  # (owner/name, node)
         self._held: dict[Gang, tuple[Placement, ...]] = {}
+        self._holders: dict[tuple[str, str], set[Gang]] = {}  # by (owner/name, node)
         self._none_over_until_s = -inf  # before this instant `expire` finds nothing
 
     # --- nodes ---
@@ -105,16 +107,16 @@ class ResourceTable:
                 lease_expires_at_s=inf,
                 generation=1,
             )
-            self._entries.setdefault(full, {})[node] = _Entry(resource, inf)
+            self._put(full, node, _Entry(resource, inf))
 
     def remove_node(self, node: str) -> None:
         """Remove a node, with its resources and what was held there; nothing happens if it does not exist."""
         self._nodes.pop(node, None)
         self._drop(node)
-        for gang, placements in list(self._held.items()):
-            self._held[gang] = tuple(placement for placement in placements if placement[0] != node)
         for key in [key for key in self._used if key[1] == node]:
             del self._used[key]
+            for gang in self._holders.pop(key):
+                self._held[gang] = tuple(placement for placement in self._held[gang] if placement[0] != node)
 
     # --- setting ---
 
@@ -176,7 +178,7 @@ class ResourceTable:
             staged[key] = _after(staged.get(key) or self._unexpired_entry(*key, now_s), resource)
         for (full, node), entry in staged.items():
             if entry.fenced_until_s > now_s:
-                self._entries.setdefault(full, {})[node] = entry
+                self._put(full, node, entry)
                 self._none_over_until_s = min(self._none_over_until_s, entry.fenced_until_s)
             else:
                 self._forget(full, node)  # its lease is over already
@@ -211,6 +213,8 @@ class ResourceTable:
                 raise Conflict(f"{node} has {self.free(full, node, now_s)} of {full} free, gang {gang} needs {amount}")
         self._held[gang] = tuple(placements)
         self._used.update(wanted)
+        for key in wanted:
+            self._holders.setdefault(key, set()).add(gang)
 
     def release(self, gang: Gang) -> None:
         """Release all that the gang holds; nothing happens if it holds nothing."""
@@ -218,8 +222,9 @@ class ResourceTable:
             for full, amount in requires.items():
                 self._used[full, node] -= amount
                 assert self._used[full, node] >= 0, f"{full} on {node} was released more often than acquired"
+                self._holders[full, node].discard(gang)
                 if not self._used[full, node]:
-                    del self._used[full, node]
+                    del self._used[full, node], self._holders[full, node]
 
     def holds(self, gang: Gang) -> bool:
         """Return whether the gang holds what it acquired."""
@@ -278,7 +283,8 @@ class ResourceTable:
                 return self._shortage(full, nodes, amount, free, now_s)
         for member in request.members:
             needs_together = {**member.requires, **member.at_least}
-            if not any(member.node in (None, node) for node in self._resolve(needs_together, now_s)):
+            nodes = (member.node,) if member.node else self._with_all(needs_together)
+            if not any(self._fits(needs_together, node, now_s) for node in nodes):
                 return f"no node has free together: {', '.join(needs_together)}"
         return ""
 
@@ -287,21 +293,23 @@ class ResourceTable:
     def _shortage(self, full: str, nodes: Collection[str], amount: int, free: int, now_s: float) -> str:
         if not any(self.capacity(full, node, now_s) for node in nodes):
             return f"{full} is not there (needs {amount})"
-        holders = sorted(
-            f"job {gang[0]} (generation {gang[1]})"
-            for gang, placements in self._held.items()
-            if any(node in nodes and full in requires for node, requires in placements)
-        )
+        gangs = {gang for node in nodes for gang in self._holders.get((full, node), ())}
+        holders = sorted(f"job {job} (generation {generation})" for job, generation in gangs)
         return f"{full} has {free} free, needs {amount}; held by {', '.join(holders) or 'nobody'}"
 
     def _resolve(self, node_spec: NodeSpec, now_s: float) -> list[str]:
         if isinstance(node_spec, Mapping):
             check_requirement(node_spec)
-            return [node for node in self._nodes if self._fits(node_spec, node, now_s)]
-        nodes = [node_spec] if isinstance(node_spec, str) else list(node_spec)
-        for node in nodes:
+            nodes = self._with_all(node_spec)
+            return [node for node in self._nodes if node in nodes and self._fits(node_spec, node, now_s)]
+        named = [node_spec] if isinstance(node_spec, str) else list(node_spec)
+        for node in named:
             self._check_node(node)
-        return nodes
+        return named
+
+    def _with_all(self, requires: Mapping[str, int]) -> Collection[str]:
+        """The nodes that may have all of these names: those of the rarest one. Amounts are at least 1."""
+        return min((self.nodes_with(full) for full in requires), key=len, default=self._nodes.keys())
 
     def _fits(self, requires: Mapping[str, int], node: str, now_s: float) -> bool:
         return all(self.free(full, node, now_s) >= amount for full, amount in requires.items())
@@ -318,14 +326,21 @@ class ResourceTable:
         entry = self._entry(full, node)
         return entry if entry and entry.fenced_until_s > now_s else None
 
+    def _put(self, full: str, node: str, entry: _Entry) -> None:
+        self._entries.setdefault(full, {})[node] = entry
+        self._names_on.setdefault(node, {})[full] = None
+
     def _forget(self, full: str, node: str) -> None:
-        entries = self._entries.get(full, {})
+        entries, names = self._entries.get(full, {}), self._names_on.get(node, {})
         entries.pop(node, None)
+        names.pop(full, None)
         if not entries:
             self._entries.pop(full, None)
+        if not names:
+            self._names_on.pop(node, None)
 
     def _drop(self, node: str, owner: str | None = None) -> None:
-        for full in list(self._entries):
+        for full in list(self._names_on.get(node, ())):
             if owner is None or full.startswith(f"{owner}/"):
                 self._forget(full, node)
 

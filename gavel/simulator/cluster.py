@@ -78,6 +78,9 @@ class VirtualCluster:
         self._spread = spread or {}
         self._colocated = colocated or {}
         self._node_of = {worker.id: worker.node for worker in cluster.workers}
+        self._physical: dict[str, dict[str, int]] = {node.name: {} for node in cluster.nodes}
+        for worker in cluster.workers:
+            self._physical[worker.node][f"worker-{worker.id}"] = HALVES
         self._lease_grace_s = lease_grace_s
         self._gangs: dict[Gang, VirtualGang] = {}
         self._end_due_s: float | None = None  # the next instant at which a gang ends by itself; None: to be computed
@@ -166,8 +169,7 @@ class VirtualCluster:
         self._add_to_table(name)
 
     def _add_to_table(self, name: str) -> None:
-        workers = {f"worker-{worker.id}": HALVES for worker in self._whole.workers if worker.node == name}
-        self.table.add_node(name, workers)
+        self.table.add_node(name, self._physical[name])
 
     # --- time ---
 

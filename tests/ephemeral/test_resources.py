@@ -69,6 +69,23 @@ def test_what_waits_is_told_who_holds_what_it_misses() -> None:
     assert table.missing(a_gang("w", {"node/worker-0-1": 1}), 0.0) == ""
 
 
+def test_why_a_gang_waits_is_found_on_the_nodes_that_have_what_it_requires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of gangs wait at once: each of them may not look at thousands of nodes."""
+    table, looks = a_table(nodes=200), list[str]()
+    free = ResourceTable.free
+
+    def counted(self: ResourceTable, full: str, node: str, now_s: float) -> int:
+        looks.append(node)
+        return free(self, full, node, now_s)
+
+    monkeypatch.setattr(ResourceTable, "free", counted)
+    assert table.missing(a_gang("w", {"node/worker-7-0": 1}), 0.0) == ""
+    assert set(looks) == {"n7"}
+    looks.clear()
+    assert table.missing(a_gang("w", {"node/worker-7-0": 1, "node/cpu": 1}), 0.0) == ""
+    assert len(looks) <= 200 + 3, "the free cores of the cluster are summed up; then only its own node is looked at"
+
+
 def test_a_resource_may_go_to_one_node_to_several_or_to_those_with_enough_free() -> None:
     table = a_table(nodes=4)
     match(table, [GangRequest(("x", 1), (Member({"node/cpu": 1}, node="n1"),))], 0.0)

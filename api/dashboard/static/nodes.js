@@ -9,18 +9,40 @@ import { act, follow, isOperator } from "./shell.js";
 const HEADINGS = ["Node", "State", "Since", "Workers", "Jobs", "Region", ...(isOperator ? ["Take out of service"] : [])];
 const NEXT = { ready: ["cordon", "drain"], cordoned: ["uncordon", "drain"], draining: ["uncordon"], drained: ["uncordon"], lost: [] };
 const VERBS = { cordon: "Cordon", uncordon: "Uncordon", drain: "Drain" };
+const ROWS_MOST = 200; // a browser draws thousands of rows for seconds, and nobody reads them
+const SEARCH_FROM = 20; // nodes
+
+let nodes = [];
 
 async function step(summary) {
-  const { items } = await get("/v1/nodes");
-  say("nodes-count", count(items.length));
-  sayEmpty("nodes-empty", ...(items.length ? [] : ["No node yet: the scheduler has not observed the cluster."]));
+  nodes = (await get("/v1/nodes")).items;
+  say("nodes-count", count(nodes.length));
+  sayEmpty("nodes-empty", ...(nodes.length ? [] : ["No node yet: the scheduler has not observed the cluster."]));
+  byId("nodes-find").hidden = nodes.length < SEARCH_FROM;
+  showFound();
+  showNotes(summary.notes);
+}
+
+function showFound() {
+  const wanted = byId("nodes-search").value.trim().toLowerCase();
+  const found = wanted ? nodes.filter((node) => textOf(node).includes(wanted)) : nodes;
+  const isLong = found.length > ROWS_MOST;
+  const shown = (isLong ? [...found.filter(needsALook), ...found.filter((node) => !needsALook(node))] : found).slice(0, ROWS_MOST);
+  const others = isLong ? "; those out of service or with a problem come first. Type to find others." : ".";
+  say("nodes-more", wanted || isLong ? `${count(shown.length)} of ${count(found.length)} ${wanted ? "found " : ""}nodes are shown${others}` : "");
+  showRows(shown);
+}
+
+const needsALook = (node) => node.state !== "ready" || node.problem;
+const textOf = (node) => [node.name, node.state, node.problem, node.region, ...Object.keys(node.capacity), ...node.jobs].filter(Boolean).join(" ").toLowerCase();
+
+function showRows(items) {
   const table = byId("nodes-table");
   if (!table.tBodies.length) {
     table.append(make("thead", {}, make("tr", {}, ...HEADINGS.map((text) => make("th", { scope: "col" }, text)))), make("tbody"));
   }
   table.hidden = items.length === 0;
   keepRows(table.tBodies[0], items, (node) => node.name, createRow, updateRow);
-  showNotes(summary.notes);
 }
 
 function createRow(node) {
@@ -76,4 +98,5 @@ function windowOf(name) {
   });
 }
 
+byId("nodes-search").addEventListener("input", showFound);
 const refresh = follow(step);
