@@ -1,7 +1,7 @@
 """Sections of the settings: each a table of `gavel.toml`, or `GAVEL_SECTION__NAME` in the environment."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -159,6 +159,17 @@ class KubernetesSection(BaseModel):
     )
     start_limit_s: float = Field(
         600.0, ge=1, le=86_400, description="How long bound pods may take to start, the pull of their image included."
+    )
+    training_jobs: Literal["all", "mapped", "off"] = Field(
+        "all",
+        description="Whose TrainingJob objects are submitted, where the cluster has that kind: those of all namespaces,"
+        " of those in namespace_users, or of none.",
+    )
+    namespace_users: dict[str, str] = Field(
+        default_factory=dict, description="User whose jobs a namespace's objects are; default: the namespace's name."
+    )
+    namespace_tiers: dict[str, str] = Field(
+        default_factory=dict, description="Tier of a namespace's jobs that name none; default: the user's first."
     )
 
     @property

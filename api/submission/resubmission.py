@@ -1,5 +1,6 @@
 """Submits a job again: its specification as it was, with the changes that were asked for."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -51,20 +52,19 @@ def owner_of(job: Job, caller: Identity) -> Identity:
     return replace(caller, user=job.spec.user) if caller.scope is Scope.OPERATOR else caller
 
 
-def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
-    old: dict[str, Any] = {
+def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
+    """Return the fields of the submission that makes this specification; those that the service chose are as chosen."""
+    return {
         "kind": None if spec.kind_from else spec.kind,
         "kind_args": list(spec.kind_args),
-        "argv": None if spec.kind in rules.catalogue else list(spec.argv),
+        "argv": None if spec.kind in catalogue else list(spec.argv),
         "name": spec.name or None,
         "total_steps": spec.total_steps,
         "scale_factor": spec.scale_factor,
         "tier": spec.tier,
         "weight": spec.weight,
-        "deadline_at_s": None
-        if spec.deadline_at_s is None or spec.deadline_at_s <= rules.now_s
-        else spec.deadline_at_s,
-        "env": {name: value for name, value in spec.env.items() if name != ARRAY_INDEX},
+        "deadline_at_s": spec.deadline_at_s,
+        "env": dict(spec.env),
         "workdir": spec.workdir or None,
         "python": spec.python or None,
         "setup": spec.setup or None,
@@ -75,9 +75,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "data": dict(spec.data),
         "code": None if spec.code is None else CodeOfJob.model_validate(spec.code, from_attributes=True),
         "labels": dict(spec.labels),
-        "throughputs": {
-            name: rate for name, rate in spec.throughput_steps_per_s.items() if name in rules.feasibility.workers
-        },
+        "throughputs": dict(spec.throughput_steps_per_s),
         "preemptible": spec.preemptible,
         "mode": "interactive" if spec.is_interactive else "batch",
         "longest_s": spec.longest_s,
@@ -89,7 +87,20 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
         "node_labels": dict(spec.node_labels),
         "priority": spec.priority,
         "max_retries": spec.max_retries,
+        "after": list(spec.after),
         "notify": None if spec.notify is None else [each.value for each in spec.notify],
     }
+
+
+def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
+    """Return the body of a new submission: what has passed since, or is gone, is left out."""
+    old = stated(spec, rules.catalogue)
+    env = {name: value for name, value in old["env"].items() if name != ARRAY_INDEX}
+    workers, deadline_at_s = rules.feasibility.workers, spec.deadline_at_s
+    old |= {
+        "after": [],
+        "deadline_at_s": None if deadline_at_s is None or deadline_at_s <= rules.now_s else deadline_at_s,
+        "throughputs": {name: rate for name, rate in old["throughputs"].items() if name in workers},
+    }
     new = changes.model_dump(exclude_none=True, exclude={"env", "from_checkpoint"})
-    return JobSubmit.model_validate({**old, **new, "env": {**old["env"], **changes.env}})
+    return JobSubmit.model_validate({**old, **new, "env": {**env, **changes.env}})

@@ -14,7 +14,7 @@ PANELS = {
     "Speeds": "throughputs catalogue profile",
     "Rules": "policy autopilot tier user token secret notification audit",
     "Nodes and names": "node resource infeasible operation",
-    "The service": "serve demo health doctor metrics version db",
+    "The service": "serve demo health doctor metrics version db kubernetes",
     "Histories": "simulate search-priority suite export-trace export-metrics",
 }
 

@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from api.services import Services
 
 log = structlog.get_logger("gavel.service")
+
+Notes = Callable[[], tuple[str, ...]]
 
 SWITCH_INTERVAL_S = 0.0005  # how long a small request waits for the interpreter while a large one is answered
 MESSAGE_BYTES = 1 << 20  # of one WebSocket message: nobody makes the service hold more
@@ -73,10 +75,13 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     scheduler = None if is_api_only else _begin_to_schedule(Order(settings=settings, url=url), announce, address, stack)
     bell = open_doorbell(settings, stack)
     store = open_store(settings, stack, bell.ring if bell else None)
-    services = _services(settings, store, scheduler)
+    notes: list[Notes] = []
+    services = _services(settings, store, scheduler, notes)
     _announce(settings, url, operator_token(store, settings.state_dir, services.clock.now_s()), announce)
     if scheduler is not None:
         scheduler.until_settled()
+        notes.append(scheduler.notes)
+        notes += _serve_training_jobs(services, stack)
     address.offer()
     stack.callback(address.withdraw)
     _run(services, listener)
@@ -112,8 +117,26 @@ def _begin_to_schedule(
     return scheduler
 
 
-def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess | None) -> "Services":
-    """Return what the API works with: the database, and the state that the scheduler's process reports."""
+def _serve_training_jobs(services: "Services", stack: ExitStack) -> Sequence[Notes]:
+    """Serve TrainingJob objects, where the backend is a cluster of Kubernetes; return who tells of problems."""
+    settings = services.settings
+    if settings.backend != "kubernetes" or settings.kubernetes.training_jobs == "off":
+        return ()
+    from gavel.daemon.training_jobs.controller import training_jobs
+
+    serving = training_jobs(services)
+    serving.start()
+    stack.callback(serving.close)
+    return (serving.notes,)
+
+
+def _services(
+    settings: Settings, store: SqlStore, scheduler: SchedulerProcess | None, notes: Sequence[Notes]
+) -> "Services":
+    """Return what the API works with: the database, and the state that the scheduler's process reports.
+
+    `notes`: who tells what is wrong with the cluster, when it is asked.
+    """
     from api.services import Services
 
     watched = Candidate(store.leadership, lease_s=settings.lease_of_leader_s)
@@ -128,7 +151,7 @@ def _services(settings: Settings, store: SqlStore, scheduler: SchedulerProcess |
         read_log=read,
         is_scheduler_alive=lambda: not (scheduler and scheduler.state.is_stuck) and bool(watched.leader()),
         leads_scheduler=lambda: scheduler is not None and scheduler.state.leads,
-        cluster_notes=scheduler.notes if scheduler else tuple,
+        cluster_notes=lambda: tuple(note for tell in notes for note in tell()),
         scheduler_trouble=scheduler.trouble if scheduler else str,
         findings=partial(findings, settings),
     )

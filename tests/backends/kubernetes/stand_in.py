@@ -19,7 +19,8 @@ from gavel.backends.kubernetes.quantities import number_of
 
 Object = dict[str, Any]
 OPERATOR, NOBODY = "operator", "nobody"
-PLURALS = {"Node": "nodes", "Pod": "pods"}
+KIND, DEFINITIONS = "trainingjobs", "customresourcedefinitions"
+PLURALS = ("nodes", "pods", "namespaces", "events", DEFINITIONS, KIND)
 BY_TYPE = {"conditions", "addresses"}  # lists that a strategic merge merges by their type
 WATCH_LIMIT_S = 30.0
 
@@ -35,7 +36,7 @@ class Store:
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
-        self.objects: dict[str, dict[str, Object]] = {"nodes": {}, "pods": {}}
+        self.objects: dict[str, dict[str, Object]] = {plural: {} for plural in PLURALS}
         self.events: list[tuple[int, str, str, Object]] = []
         self.version = 1
         self.applied: dict[tuple[str, str], set[str]] = {}  # (node, manager) -> names
@@ -65,6 +66,8 @@ class Store:
             made["metadata"]["namespace"] = key.split("/", maxsplit=1)[0]
             made["status"] = {"phase": "Pending"}
             _check_pod(made)
+        if plural == KIND:
+            made["metadata"] |= {"namespace": key.split("/", maxsplit=1)[0], "generation": 1}
         return self.changed(plural, "ADDED", key, made)
 
     def delete(self, plural: str, key: str, grace_s: int | None) -> Object:
@@ -77,6 +80,11 @@ class Store:
                 "deletionGracePeriodSeconds": wanted_s,
             }
             return self.changed(plural, "MODIFIED", key, shown)
+        if plural == KIND and shown["metadata"].get("finalizers"):
+            is_first = "deletionTimestamp" not in shown["metadata"]
+            shown["metadata"] |= {"deletionTimestamp": "2020-01-01T00:00:00Z"}
+            shown["metadata"]["generation"] += is_first
+            return self.changed(plural, "MODIFIED", key, shown) if is_first else shown
         if plural == "nodes":
             self.applied = {place: names for place, names in self.applied.items() if place[0] != key}
         return self.changed(plural, "DELETED", key, shown)
@@ -86,6 +94,25 @@ class Store:
         before = copy.deepcopy(shown)
         _merge(shown, {part: body[part]} if part in body else body)
         return shown if shown == before else self.changed(plural, "MODIFIED", key, shown)
+
+    def merge_object(self, key: str, body: Object) -> Object:
+        """A change of an object of a defined kind: of `spec` it has a number, the last finalizer lets it go."""
+        shown = self.shown(KIND, key)
+        before = copy.deepcopy(shown)
+        _check_same(shown, body)
+        _merge(shown, {name: value for name, value in body.items() if name != "status"})
+        if shown["metadata"].get("deletionTimestamp") and not shown["metadata"].get("finalizers"):
+            return self.changed(KIND, "DELETED", key, shown)
+        shown["metadata"]["generation"] += shown.get("spec") != before.get("spec")
+        return shown if shown == before else self.changed(KIND, "MODIFIED", key, shown)
+
+    def apply_status(self, key: str, body: Object) -> Object:
+        """A status of one manager: what it leaves out goes."""
+        shown = self.shown(KIND, key)
+        before = copy.deepcopy(shown)
+        _check_same(shown, body)
+        shown["status"] = body.get("status") or {}
+        return shown if shown == before else self.changed(KIND, "MODIFIED", key, shown)
 
     def patch(self, plural: str, key: str, operations: list[Object]) -> Object:
         shown = self.shown(plural, key)
@@ -162,6 +189,12 @@ def _needs(pod: Object) -> dict[str, float]:
     return needs
 
 
+def _check_same(shown: Object, body: Object) -> None:
+    current = shown["metadata"]["resourceVersion"]
+    if body.get("metadata", {}).get("resourceVersion", current) != current:
+        raise Failure(409, "Conflict", "Operation cannot be fulfilled: the object has been modified")
+
+
 def _check_pod(pod: Object) -> None:
     for index, container in enumerate(pod["spec"]["containers"]):
         for name, amount in container.get("resources", {}).get("requests", {}).items():
@@ -210,10 +243,10 @@ class Handler(BaseHTTPRequestHandler):
         self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
         length = int(self.headers.get("Content-Length") or 0)
         self.body = json.loads(self.rfile.read(length)) if length else {}
-        steps = url.path.split("/")[3:]
+        steps = url.path.split("/")[4 if url.path.startswith("/apis/") else 3 :] or [""]
         try:
-            self.namespace = steps[1] if steps[0] == "namespaces" else ""
-            steps = steps[2:] if len(steps) > 2 and self.namespace else steps
+            self.namespace = steps[1] if steps[0] == "namespaces" and len(steps) > 2 else ""
+            steps = steps[2:] if self.namespace else steps
             self.plural, name, self.part = [*steps, "", ""][:3]
             self.key = f"{self.namespace}/{name}" if self.namespace else name
             self._check_user(url.path)
@@ -239,7 +272,11 @@ class Handler(BaseHTTPRequestHandler):
         raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {refusal}')
 
     def _get(self, name: str) -> None:
-        if self.plural == "namespaces":
+        if self.plural in ("", KIND) and not self.store.objects[DEFINITIONS]:
+            raise Failure(404, "", "the server could not find the requested resource")
+        if not self.plural:
+            self._answer(200, {"kind": "APIResourceList", "resources": [{"name": KIND}]})
+        elif self.plural == "namespaces":
             self._answer(200, {"kind": "Namespace", "metadata": {"name": name}})
         elif self.query.get("watch"):
             self._watch(int(self.query["resourceVersion"]))
@@ -267,7 +304,10 @@ class Handler(BaseHTTPRequestHandler):
     def _patch(self, _: str) -> None:
         kind = self.headers["Content-Type"]
         with self.store.lock:
-            if "apply" in kind:
+            if self.plural == KIND:
+                change = self.store.apply_status if "apply" in kind else self.store.merge_object
+                self._answer(200, change(self.key, self.body))
+            elif "apply" in kind:
                 self._answer(200, self.store.apply(self.key, self.body, self.query["fieldManager"]))
             elif "json-patch" in kind:
                 self._answer(200, self.store.patch(self.plural, self.key, self.body))

@@ -1,0 +1,29 @@
+"""Which fields of a submission were changed that no job can change once it is there."""
+
+from collections.abc import Collection
+from typing import Any
+
+from api.schemas import JobPatch, JobSubmit
+from api.submission.resubmission import stated
+from gavel.types import JobSpec
+
+CHOSEN_BY_SERVICE = {"tier"}
+"""Fields that the service fills if a submission leaves them out."""
+
+
+def changed_fixed_fields(body: JobSubmit, spec: JobSpec, catalogue: Collection[str]) -> list[str]:
+    """Return the fields in which `body` is not the submission of the job, other than those that may be edited."""
+    before, after = stated(spec, catalogue), body.model_dump()
+    before["code"] = before["code"] and before["code"].model_dump()
+    if body.argv is not None:  # a kind of the catalogue brings it, and a submission may repeat it
+        before["argv"] = list(spec.argv)
+    fixed = [name for name in JobSubmit.model_fields if name not in JobPatch.model_fields]
+    return [name for name in fixed if not _is_same(name, before[name], after[name])]
+
+
+def _is_same(name: str, before: Any, after: Any) -> bool:
+    if after is None and name in CHOSEN_BY_SERVICE:
+        return True
+    if isinstance(after, list) and name != "argv":  # what stands twice in it is stored once
+        return bool(list(dict.fromkeys(after)) == list(dict.fromkeys(before or [])) and before is not None)
+    return bool(before == after)

@@ -1,0 +1,81 @@
+"""TrainingJob objects on what plays the API server, wherever there is none: one story, and its requests pinned."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gavel.backends.kubernetes.api import Api
+from gavel.backends.kubernetes.control_plane import ControlPlane
+from gavel.types import JobState
+from tests.backends.kubernetes.kind_transcript import RECORDED, play
+from tests.backends.kubernetes.stand_in import a_stand_in
+from tests.backends.kubernetes.test_transcript import plain
+from tests.backends.kubernetes.training_jobs import BODY, Served, a_plane_with_the_kind, define, eventually, served
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Served]:
+    with a_stand_in(tmp_path) as kubeconfig:
+        define(Api(str(kubeconfig), "", Counter()))
+        with served(tmp_path / "state", kubeconfig, "team") as made:
+            yield made
+
+
+def test_an_object_is_submitted_edited_and_cancelled_also_by_the_next_service(service: Served) -> None:
+    service.create("first")
+    job_id = service.until("first", state="QUEUED")["job"]
+    service.change_spec("first", weight=2.0)
+    service.until("first", observedGeneration=2)
+    assert (service.job().id, service.job().spec.weight) == (job_id, 2.0)
+    service.change_spec("first", argv=["other"])
+    assert service.until("first", observedGeneration=3)["conditions"][0]["message"].startswith("spec.argv: ")
+    service.stop()
+    service.delete("first")
+    service.start()
+    eventually(lambda: service.is_gone("first"))
+    assert service.job().cancel_requested
+    service.create("first")
+    assert service.until("first", state="QUEUED")["job"] != job_id
+    assert service.events() == [("Normal", "Submitted"), ("Normal", "Submitted"), ("Warning", "Refused")]
+
+
+def test_a_refusal_and_an_end_are_said(service: Served) -> None:
+    service.create("bad", {**BODY, "scale_factor": 5})
+    assert service.until("bad", state="Refused")["message"].startswith("spec.scale_factor: ")
+    service.change_spec("bad", scale_factor=1)
+    service.until("bad", state="QUEUED")
+    service.ends(JobState.COMPLETED, steps_done=1000)
+    service.until("bad", state="COMPLETED", progress="100%")
+    eventually(lambda: not service.shown("bad")["metadata"].get("finalizers"))
+
+
+def test_a_status_of_the_object_that_had_the_name_before_says_nothing_of_this_one(service: Served) -> None:
+    service.create("first")
+    status = service.until("first", state="QUEUED")
+    service.delete("first")
+    eventually(lambda: service.is_gone("first"))
+    service.stop()
+    made = service.create("first")
+    names = {"name": "first", "namespace": "team"}
+    body = {**{name: made[name] for name in ("apiVersion", "kind")}, "metadata": names, "status": dict(status)}
+    service.api.apply(f"{service.objects}/first/status", body, "somebody")
+    service.start()
+    eventually(lambda: service.status("first").get("state") == "Gone")
+    assert len(service.jobs()) == 1 and service.job().cancel_requested
+
+
+def test_what_plays_the_api_server_answers_as_the_real_one_did(tmp_path: Path) -> None:
+    with a_stand_in(tmp_path) as kubeconfig:
+        assert plain(play(str(kubeconfig))) == json.loads(RECORDED.read_text())
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(300)
+def test_the_real_one_answers_as_it_did_when_it_was_recorded() -> None:
+    with a_plane_with_the_kind():
+        """It takes objects of a defined kind."""
+    with ControlPlane() as own:
+        assert plain(play(str(own.kubeconfig))) == json.loads(RECORDED.read_text())
