@@ -20,6 +20,8 @@ GavelError
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+NAMES_MOST = 20  # of thousands of nodes nobody reads all
+
 
 class GavelError(Exception):
     """Root of every error that Gavel raises on purpose."""
@@ -29,6 +31,13 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     """Return "; did you mean NAME?" with the name that is spelled most like `wanted`; empty if none is like it."""
     close = get_close_matches(wanted, list(names), n=1)
     return f"; did you mean {close[0]}?" if close else ""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return the first NAMES_MOST of the names, sorted, and how many others there are; "none" if there is none."""
+    ordered = sorted(names)
+    others = len(ordered) - NAMES_MOST
+    return ", ".join(ordered[:NAMES_MOST]) + (f" and {others} more" if others > 0 else "") or "none"
 
 
 class InvalidRequest(GavelError):

@@ -250,6 +250,11 @@ def test_an_unknown_node_is_named_with_those_there_are() -> None:
         a_table().set_resource("q", 1, "n7", 60, "app", 0.0)
 
 
+def test_of_thousands_of_nodes_an_error_names_a_few() -> None:
+    with pytest.raises(NotFound, match=r"nodes: n0, n1, n10, .* and 2980 more$"):
+        a_table(nodes=3_000, workers=1).set_resource("x", 1, "elsewhere", 60.0, "app", 0.0)
+
+
 def test_a_node_takes_its_resources_and_what_was_held_there_with_it() -> None:
     table = a_table()
     table.set_resource("gang-x-1", 1, ["n0", "n1"], 60, "gavel", 0.0)
