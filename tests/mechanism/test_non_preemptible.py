@@ -8,6 +8,7 @@ from gavel.ports import Snapshot
 from gavel.types import Job, JobState, Lease, NodeState, NodeStatus, Observation
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_lease, a_plan
+from tests.mechanism.world import World
 
 DRAINING = NodeStatus(name="node-0", state=NodeState.DRAINING, is_cordoned=True, drain_by_s=14.0)
 
@@ -59,3 +60,12 @@ def test_a_packed_gang_stays_with_its_partner_only_if_both_stay() -> None:
 def test_leases_that_were_cut_are_no_part_of_the_plan_to_go_on_from() -> None:
     cut, live = a_lease("a", 1, "fast-0", expires_at_s=4.0), a_lease("b", 1, "fast-0", starts_at_s=4.0)
     assert without_ended(a_plan([cut, live]), 8.0).leases == (live,)
+
+
+def test_it_is_never_measured_in_a_lease_that_ends_with_its_round() -> None:
+    world = World(cluster=a_cluster(fast=2, slow=2))
+    stays = [world.submit(900, preemptible=False) for _ in range(4)]
+    world.run(lambda: all(world.job(each).state.is_terminal for each in stays))
+    leases = [lease for each in stays for lease in world.leases_of(each)]
+    assert leases and not any(lease.is_profiling for lease in leases)
+    assert [world.job(each).preemptions for each in stays] == [0] * len(stays)

@@ -156,10 +156,10 @@ class Decider:
     def _to_profile(
         self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
     ) -> tuple[tuple[JobId, AcceleratorType], ...]:
-        """What the round measures; no session, which measures nothing and would lose its place after the round."""
-        sessions = {job.id for job in jobs if job.spec.is_interactive}
+        """What the round measures; no job that may not be preempted, which would lose its place after the round."""
+        staying = {job.id for job in jobs if not job.spec.preemptible}
         chosen = self._choose_profiling(jobs, problem, estimator)
-        return tuple(pair for pair in chosen if pair[0] not in sessions)
+        return tuple(pair for pair in chosen if pair[0] not in staying)
 
     def _charge_unreported(self, last: RoundRecord | None, starts_at_s: float) -> dict[str, float]:
         """Return how long each user's gangs have held workers without a report, those that ended until now."""
