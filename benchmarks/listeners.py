@@ -1,11 +1,11 @@
 """Many clients of /v1/watch in one process; each records the jobs whose events it receives."""
 
 import asyncio
-import re
+import json
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-ID = re.compile(rb'^data: \{"id":"([^"]+)"')
+DATA = b"data: "
 
 
 class Listeners:
@@ -49,7 +49,7 @@ class Listeners:
             async for line in reader:
                 if line.startswith(b"event: hello"):
                     self._greeted.release()
-                elif match := ID.match(line):
-                    received.add(match[1].decode())
+                elif line.startswith(DATA):
+                    received.add(json.loads(line.removeprefix(DATA)).get("id", ""))
         finally:
             writer.close()

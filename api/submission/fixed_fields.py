@@ -7,7 +7,7 @@ from api.schemas import JobPatch, JobSubmit
 from api.submission.resubmission import stated
 from gavel.types import JobSpec
 
-CHOSEN_BY_SERVICE = {"tier"}
+CHOSEN_BY_SERVICE = {"tier", "longest_s"}
 """Fields that the service fills if a submission leaves them out."""
 
 
@@ -17,6 +17,8 @@ def changed_fixed_fields(body: JobSubmit, spec: JobSpec, catalogue: Collection[s
     before["code"] = before["code"] and before["code"].model_dump()
     if body.argv is not None:  # a kind of the catalogue brings it, and a submission may repeat it
         before["argv"] = list(spec.argv)
+    if spec.is_interactive and body.mode == "interactive":  # which says that it is not preempted
+        before["preemptible"] = body.preemptible
     fixed = [name for name in JobSubmit.model_fields if name not in JobPatch.model_fields]
     return [name for name in fixed if not _is_same(name, before[name], after[name])]
 

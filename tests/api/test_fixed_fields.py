@@ -1,5 +1,6 @@
 """Which fields of a job cannot be changed by a new body: all but those of an edit, each found by its name."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ RULES = Rules(
     feasibility=Feasibility(a_cluster(fast=4, slow=4)),
     catalogue={},
     now_s=0.0,
+    backend="kubernetes",
 )
 BODY: dict[str, Any] = {"argv": ["python", "train.py"], "secrets": ["A", "A"], "after": ["j1", "j1"]}
 OTHER: dict[str, Any] = {
@@ -40,6 +42,9 @@ OTHER: dict[str, Any] = {
     "code": {"digest": "0" * 64},
     "throughputs": {"fast": 2.0},
     "preemptible": False,
+    "mode": "interactive",
+    "longest_s": 600.0,
+    "idle_s": 600.0,
     "max_retries": 1,
     "after": ["j2"],
     "kind_args": ["--width"],
@@ -71,7 +76,10 @@ def test_what_may_be_edited_is_none(name: str) -> None:
     assert changed_fixed_fields(body(**{name: EDITABLE[name]}), spec_of(body(), ANN, RULES), {}) == []
 
 
-@pytest.mark.parametrize("over", [{}, {"tier": "silver"}, {"kind": "ann/other"}, {"notify": ["end"]}, {"code": None}])
+@pytest.mark.parametrize(
+    "over",
+    [{}, {"tier": "silver"}, {"kind": "ann/other"}, {"notify": ["end"]}, {"code": None}, {"mode": "interactive"}],
+)
 def test_the_same_body_changes_nothing(over: dict[str, Any]) -> None:
     assert changed_fixed_fields(body(**over), spec_of(body(**over), ANN, RULES), {}) == []
 
@@ -85,7 +93,7 @@ def test_a_kind_of_the_catalogue_brings_its_argv() -> None:
 
     catalogue = installed_catalogue()
     name, entry = next(iter(catalogue.items()))
-    rules = Rules(tiers=RULES.tiers, feasibility=RULES.feasibility, catalogue=catalogue, now_s=0.0)
+    rules = replace(RULES, catalogue=catalogue)
     own = JobSubmit(kind=name, total_steps=5)
     spec = spec_of(own, ANN, rules)
     assert changed_fixed_fields(own, spec, catalogue) == []

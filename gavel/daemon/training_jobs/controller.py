@@ -96,9 +96,9 @@ class TrainingJobs(threading.Thread):
         objects = [each for each in there if self._is_ours(each)]
         jobs = self._jobs(objects, snapshot)
         self._acting.look(snapshot, {each.uid for each in objects})
-        others = {each.uid for each in there} - {each.uid for each in objects}
-        of_objects = {uid: job for uid, job in _labelled(snapshot).items() if uid not in others}
-        stored = {uid: _stored(job) for uid, job in {**of_objects, **jobs}.items()}
+        seen_uids = {each.uid for each in there}  # whoever submits may write the label of another's object
+        without = {uid: job for uid, job in _labelled(snapshot).items() if uid not in seen_uids}
+        stored = {uid: _stored(job) for uid, job in {**without, **jobs}.items()}
         decided = acts(objects, stored, self._acting.resting())
         problems = [self._acting.do(act) for act in decided]
         acted = {act.uid for act in decided}

@@ -9,11 +9,13 @@ import pytest
 
 from gavel.backends.kubernetes.api import Api
 from gavel.backends.kubernetes.control_plane import ControlPlane
+from gavel.daemon.training_jobs.submission import OBJECT_LABEL
 from gavel.types import JobState
 from tests.backends.kubernetes.kind_transcript import RECORDED, play
 from tests.backends.kubernetes.stand_in import a_stand_in
 from tests.backends.kubernetes.test_transcript import plain
 from tests.backends.kubernetes.training_jobs import BODY, Served, a_plane_with_the_kind, define, eventually, served
+from tests.builders import a_spec
 
 
 @pytest.fixture
@@ -65,6 +67,18 @@ def test_a_status_of_the_object_that_had_the_name_before_says_nothing_of_this_on
     service.start()
     eventually(lambda: service.status("first").get("state") == "Gone")
     assert len(service.jobs()) == 1 and service.job().cancel_requested
+
+
+def test_a_label_that_somebody_else_wrote_takes_no_object_from_its_user(service: Served) -> None:
+    service.stop()
+    made = service.create("first", {**BODY, "weight": 3.0})
+    spec = a_spec(user="bob", labels={OBJECT_LABEL: made["metadata"]["uid"]})
+    foreign = service.store.submit(spec, key=None, body_hash="", now_s=0.0).job
+    service.start()
+    own = service.store.job(service.until("first", state="QUEUED")["job"])
+    assert (own.spec.user, own.spec.weight) == ("ann", 3.0)
+    unchanged = service.store.job(foreign.id)
+    assert (unchanged.spec.weight, unchanged.cancel_requested) == (spec.weight, False)
 
 
 def test_what_plays_the_api_server_answers_as_the_real_one_did(tmp_path: Path) -> None:
