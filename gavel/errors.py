@@ -33,7 +33,7 @@ def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def listed(names: Iterable[str]) -> str:
+def first_few(names: Iterable[str]) -> str:
     """Return the first NAMES_MOST of the names, sorted, and how many others there are; "none" if there is none."""
     ordered = sorted(names)
     others = len(ordered) - NAMES_MOST

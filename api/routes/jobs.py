@@ -294,10 +294,7 @@ def edit(
         tiers = {tier.name: tier for tier in services.store.tiers()}
         checked_priority(body.priority, tiers[job.spec.tier], caller)
     change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
-    now_s = services.clock.now_s()
-    job = services.store.edit_job(job_id, change, expected_version=version_in(if_match), now_s=now_s, by=caller.user)
-    response.headers["ETag"] = etag(job)
-    return show(services, [job])[0]
+    return _edited(job, change, if_match, response, caller, services)
 
 
 @router.post(
@@ -318,11 +315,18 @@ def extend(
     if if_match is None:
         raise problem(428, f"send If-Match: {etag(job)} to extend the session as it is now, so that it is done once")
     tier = next(tier for tier in services.store.tiers() if tier.name == job.spec.tier)
-    longest_s, now_s = check_extension(job, body.by_s, tier), services.clock.now_s()
-    expected, change = version_in(if_match), JobEdit(longest_s=longest_s)
-    job = services.store.edit_job(job_id, change, expected_version=expected, now_s=now_s, by=caller.user)
-    response.headers["ETag"] = etag(job)
-    return show(services, [job])[0]
+    change = JobEdit(longest_s=check_extension(job, body.by_s, tier))
+    return _edited(job, change, if_match, response, caller, services)
+
+
+def _edited(
+    job: Job, change: JobEdit, if_match: str, response: Response, caller: Identity, services: Services
+) -> JobView:
+    """Store the change and return the job after it. Raise Conflict, StaleVersion."""
+    now_s, expected = services.clock.now_s(), version_in(if_match)
+    after = services.store.edit_job(job.id, change, expected_version=expected, now_s=now_s, by=caller.user)
+    response.headers["ETag"] = etag(after)
+    return show(services, [after])[0]
 
 
 @router.get("/{job_id}/audit", operation_id="list_job_audit", responses=documented(401, 403, 404, 422, 503))

@@ -15,7 +15,7 @@ from api.routes.parameters import NodePath
 from api.schemas.operations import DrainRequest, NodeList, NodeView, OperationView
 from api.services import Services, ServicesDep
 from api.views.jobs_and_rounds import leases_in_force
-from gavel.errors import listed
+from gavel.errors import first_few
 from gavel.types import Identity, JobId, Node, NodeStatus
 
 router = APIRouter(prefix="/v1/nodes", tags=["nodes"])
@@ -83,7 +83,7 @@ async def _command(
 ) -> OperationView:
     names = {node.name for node in await run_in_threadpool(services.store.nodes)}
     if name not in names:
-        raise problem(404, f"no node {name}; there are {listed(names)}")
+        raise problem(404, f"no node {name}; there are {first_few(names)}")
     operation = await ask(services, kind, f"node/{name}", body, caller)
     return await answer(services, operation, response, prefer)
 

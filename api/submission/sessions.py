@@ -12,7 +12,7 @@ def longest_s_of(body: JobSubmit, tier: Tier) -> float | None:
     """Return the most seconds that the session lasts; None for a batch job."""
     if body.mode == "batch":
         return None
-    return body.longest_s or min(DEFAULT_LONGEST_S, tier.longest_session_s)
+    return body.longest_s or min(DEFAULT_LONGEST_S, tier.session_limit_s)
 
 
 def check_session(body: JobSubmit, tier: Tier, backend: str) -> None:
@@ -22,7 +22,7 @@ def check_session(body: JobSubmit, tier: Tier, backend: str) -> None:
             raise invalid(name, "only an interactive session has it; add mode: interactive, or leave it out")
     if body.mode == "interactive" and body.total_steps is not None:
         raise invalid("total_steps", "an interactive session ends by its time; leave it out, or submit a batch job")
-    if body.longest_s is not None and body.longest_s > tier.longest_session_s:
+    if body.longest_s is not None and body.longest_s > tier.session_limit_s:
         raise invalid("longest_s", f"{body.longest_s:g} is too long; {_most(tier)}")
     if body.idle_s is not None and backend != LOCAL:
         raise invalid("idle_s", f"backend {backend} does not see whether a session is used; state longest_s instead")
@@ -33,12 +33,12 @@ def check_extension(job: Job, by_s: float, tier: Tier) -> float:
     if job.spec.longest_s is None:
         raise invalid("by_s", f"job {job.id} is no interactive session, so it has no end to move")
     longest_s = job.spec.longest_s + by_s
-    if longest_s > tier.longest_session_s:
-        left_s = max(0.0, tier.longest_session_s - job.spec.longest_s)
+    if longest_s > tier.session_limit_s:
+        left_s = max(0.0, tier.session_limit_s - job.spec.longest_s)
         raise invalid("by_s", f"{longest_s:g} s would be too long; {_most(tier)}, so at most {left_s:g} s more")
     return longest_s
 
 
 def _most(tier: Tier) -> str:
-    most_s = tier.longest_session_s
+    most_s = tier.session_limit_s
     return f"a session in tier {tier.name} may last {most_s:g} s ({most_s / 3600:g} h)"

@@ -12,7 +12,7 @@ from math import inf, isfinite
 from operator import attrgetter
 
 from gavel.ephemeral.names import NODE_OWNER, check_amount, check_requirement, check_resource, full_name
-from gavel.errors import Conflict, InvalidResource, NotFound, StaleVersion, listed
+from gavel.errors import Conflict, InvalidResource, NotFound, StaleVersion, first_few
 from gavel.types import EphemeralResource, JobId
 
 Gang = tuple[JobId, int]
@@ -316,7 +316,7 @@ class ResourceTable:
 
     def _check_node(self, node: str) -> None:
         if node not in self._nodes:
-            raise NotFound(f"there is no node {node!r}; nodes: {listed(self._nodes)}")
+            raise NotFound(f"there is no node {node!r}; nodes: {first_few(self._nodes)}")
 
     def _entry(self, full: str, node: str) -> _Entry | None:
         return self._entries.get(full, {}).get(node)

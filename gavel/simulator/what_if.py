@@ -16,7 +16,7 @@ import numpy as np
 
 from gavel.composition import effective
 from gavel.config import Settings
-from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed, listed
+from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed, first_few
 from gavel.estimator.reference_profiles import estimator_of
 from gavel.mechanism.cluster import nodes
 from gavel.mechanism.cluster.feasibility import Feasibility
@@ -207,7 +207,7 @@ def _cluster(cluster: Cluster, change: Change) -> Cluster:
     there = {node.name for node in cluster.nodes}
     for index, name in enumerate(change.nodes_gone):
         if name not in there:
-            raise InvalidRequest(f"nodes_gone.{index}", f"there is no node {name}; there are {listed(there)}")
+            raise InvalidRequest(f"nodes_gone.{index}", f"there is no node {name}; there are {first_few(there)}")
     if sum(each.count * each.workers for each in change.nodes_added) > WORKERS_MAX:
         raise InvalidRequest("nodes_added", f"at most {WORKERS_MAX} workers can be tried; add fewer")
     gone, prices = set(change.nodes_gone), cluster.mean_price_usd_per_hour()

@@ -40,7 +40,7 @@ class Tier:
     version: int = 1
 
     @property
-    def longest_session_s(self) -> float:
+    def session_limit_s(self) -> float:
         """Return the most seconds that an interactive session of its users may last."""
         return SESSION_LONGEST_S if self.session_longest_s is None else self.session_longest_s
 

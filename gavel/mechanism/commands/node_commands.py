@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gavel.errors import Conflict, InvalidRequest, NotFound, listed
+from gavel.errors import Conflict, InvalidRequest, NotFound, first_few
 from gavel.mechanism.cluster import nodes
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.types import NodeStatus, Operation
@@ -41,7 +41,7 @@ def drain(tick: Tick, command: Operation) -> Outcome:
 def _status(tick: Tick, command: Operation) -> NodeStatus:
     name = command.subject.removeprefix("node/")
     if name not in tick.nodes:
-        raise NotFound(f"no node {name}; there are {listed(tick.nodes)}")
+        raise NotFound(f"no node {name}; there are {first_few(tick.nodes)}")
     return tick.nodes[name]
 
 

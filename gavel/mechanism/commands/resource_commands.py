@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gavel.ephemeral.names import check_requirement, check_resource
-from gavel.errors import Conflict, InvalidRequest, InvalidResource, NotFound, StaleVersion, listed
+from gavel.errors import Conflict, InvalidRequest, InvalidResource, NotFound, StaleVersion, first_few
 from gavel.mechanism.cluster.resources import SCHEDULER_OWNER
 from gavel.mechanism.tick import Outcome, Tick
 from gavel.types import ApplicationResource, EphemeralResource, GangState, JobId, Operation
@@ -121,7 +121,7 @@ def _chosen(
     names = {node.name for node in tick.seen.cluster.nodes}
     for node in named:
         if node not in names:
-            raise NotFound(f"there is no node {node!r}; nodes: {listed(names)}")
+            raise NotFound(f"there is no node {node!r}; nodes: {first_few(names)}")
         if node not in nodes:
             raise InvalidRequest("nodes", f"job {job_id} does not hold {node}; it holds {', '.join(nodes)}")
     return named[:num_nodes]

@@ -1,6 +1,5 @@
-"""TrainingJob objects on what plays the API server, wherever there is none: one story, and its requests pinned."""
+"""TrainingJob objects on what plays the API server, wherever there is none: one story."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.kubernetes.api import Api
-from gavel.backends.kubernetes.control_plane import ControlPlane
 from gavel.daemon.training_jobs.submission import OBJECT_LABEL
 from gavel.types import JobState
-from tests.backends.kubernetes.kind_transcript import RECORDED, play
 from tests.backends.kubernetes.stand_in import a_stand_in
-from tests.backends.kubernetes.test_transcript import plain
-from tests.backends.kubernetes.training_jobs import BODY, Served, a_plane_with_the_kind, define, eventually, served
+from tests.backends.kubernetes.training_jobs import BODY, Served, define, eventually, served
 from tests.builders import a_spec
 
 
@@ -79,17 +75,3 @@ def test_a_label_that_somebody_else_wrote_takes_no_object_from_its_user(service:
     assert (own.spec.user, own.spec.weight) == ("ann", 3.0)
     unchanged = service.store.job(foreign.id)
     assert (unchanged.spec.weight, unchanged.cancel_requested) == (spec.weight, False)
-
-
-def test_what_plays_the_api_server_answers_as_the_real_one_did(tmp_path: Path) -> None:
-    with a_stand_in(tmp_path) as kubeconfig:
-        assert plain(play(str(kubeconfig))) == json.loads(RECORDED.read_text())
-
-
-@pytest.mark.kubernetes
-@pytest.mark.timeout(300)
-def test_the_real_one_answers_as_it_did_when_it_was_recorded() -> None:
-    with a_plane_with_the_kind():
-        """It takes objects of a defined kind."""
-    with ControlPlane() as own:
-        assert plain(play(str(own.kubeconfig))) == json.loads(RECORDED.read_text())
