@@ -154,6 +154,7 @@ def _as_prepared(gang: LaunchGang) -> LaunchGang:
         checkpoint=None,
         job_token="",
         shares_with=None,
+        time_to_loss_s=0.0,
     )
 
 

@@ -140,6 +140,16 @@ def test_a_prepared_gang_goes_on_in_the_process_that_loaded_its_libraries(cluste
     eventually(cluster.is_empty)
 
 
+def test_what_only_the_launch_says_is_no_other_program(cluster: Cluster) -> None:
+    """As the driver has it: a hint knows neither the token of the job nor how often gangs are lost."""
+    set_resource, start = cluster.launches()
+    cluster.prepare(start)
+    loader = cluster.loads()[0].split()[0]
+    cluster.backend.execute([set_resource, replace(start, job_token="t", time_to_loss_s=3_600_011.5, total_steps=9)])
+    eventually(lambda: any("step 0" in line for line in cluster.log()))
+    assert [line.split()[0] for line in cluster.loads()] == [loader]
+
+
 def test_every_rank_of_a_gang_waits_and_they_meet(cluster: Cluster) -> None:
     set_resource, start = cluster.launches("a-0", "a-1")
     cluster.prepare(start)
