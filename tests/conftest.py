@@ -12,7 +12,7 @@ from hypothesis import settings
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 IS_REPEATED = "CI" in os.environ or not IS_FULL
 
-EXAMPLES = 100 if IS_FULL else 30  # of a property that states no number of its own
+EXAMPLES = 100 if IS_FULL else 20  # of a property that states no number of its own
 
 settings.register_profile("gavel", settings.get_profile("ci"), derandomize=IS_REPEATED, max_examples=EXAMPLES)
 settings.load_profile("gavel")
