@@ -187,6 +187,7 @@ def test_a_run_with_one_composition_is_the_simulation_of_it() -> None:
     assert list(pilot.result().rows) == list(plain.rows)
 
 
+@pytest.mark.full
 def test_a_run_that_starts_with_a_poor_composition_leaves_it_and_each_decision_can_be_made_again() -> None:
     pilot = flown(MIXED, a_flight())
     assert pilot.in_force == "shortest_job_first"

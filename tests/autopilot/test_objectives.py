@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from gavel.autopilot.objectives import OBJECTIVES, with_objectives
@@ -11,12 +12,11 @@ from gavel.cli import app
 from gavel.types import Tier
 from gavel.types.tier_objectives import AUTO, chosen_by
 from tests.builders import a_cluster
-from tests.conftest import IS_FULL
 from tests.simulator.test_lean import a_trace_job
 from workloads.traces.history import Surroundings, lines_of
 
 AUTOMATIC = Tier(name="gold", objective=AUTO)
-LONG_S, EPOCH_S, ROUND_S = (9000, 600, 60) if IS_FULL else (3600, 1200, 300)
+LONG_S, EPOCH_S, ROUND_S = 9000, 600, 60
 
 
 def test_each_objective_is_a_candidate_for_each_automatic_tier_and_for_all() -> None:
@@ -28,6 +28,7 @@ def test_each_objective_is_a_candidate_for_each_automatic_tier_and_for_all() -> 
     assert all(len(set(chosen_by(each).values())) <= 1 for each in two)
 
 
+@pytest.mark.full
 def test_the_autopilot_chooses_the_objective_of_an_automatic_tier(tmp_path: Path) -> None:
     """Two users, one with long jobs: shortest first ends the tier's jobs soonest, and fairness is where it begins."""
 

@@ -30,6 +30,7 @@ def mixed(index: int) -> TraceJob:
     return a_trace_job(index, "flat", steps, at_s=10.0 * index, size=size)
 
 
+@pytest.mark.full
 def test_a_workload_that_changes_its_nature_is_noticed_within_two_epochs() -> None:
     """First all jobs are alike, so that no order is better; then long gangs make short jobs wait."""
     jobs = [alike(i) if 10.0 * i < CHANGE_S else mixed(i) for i in range(100)]

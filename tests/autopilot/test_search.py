@@ -54,6 +54,7 @@ def test_the_same_search_has_the_same_proof_and_the_rule_is_no_worse_than_its_we
     assert orders and all(proof.searched[proof.rule] <= proof.searched[name] + 1e-9 for name in orders)
 
 
+@pytest.mark.full
 def test_the_search_does_not_see_the_jobs_that_prove_it() -> None:
     """Other jobs in the last part: another proof, but the same rule and the same costs on the first part."""
     jobs = a_history()

@@ -22,6 +22,7 @@ def is_free() -> bool:
     return what_if._slots._value == what_if.AT_ONCE
 
 
+@pytest.mark.full
 def test_a_shadow_run_says_how_long_it_takes_and_is_cancelled(
     dashboard: Dashboard, tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ def test_every_link_names_a_test_or_leads_somewhere() -> None:
     assert [link for link in links if "../tests/" in link and '"' not in link] == []
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_every_command_works_as_printed(tmp_path: Path) -> None:
     """One shell runs them in order, as an operator types them, and stops at the first that fails."""

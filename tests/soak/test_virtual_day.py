@@ -1,6 +1,5 @@
 """A day in virtual time: what the scheduler holds stays as it is, however many jobs have come and gone."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +10,13 @@ from hypothesis import strategies as st
 from tests.soak.trend import growing, trend
 from tests.soak.virtual_day import VirtualDay
 
-IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-HOURS = 24.0 if IS_FULL else 0.3
-SAMPLES = 144 if IS_FULL else 18
+HOURS, SAMPLES = 24.0, 144
 ALLOWED = {"objects": 0.02, "memory_bytes": 0.05, "descriptors": 0.0, "database_bytes": 0.1}
 ROWS = 0.1  # of a table's rows
 
 
-@pytest.mark.timeout(1800 if IS_FULL else 300)
+@pytest.mark.full
+@pytest.mark.timeout(1800)
 def test_a_day_of_short_jobs_leaves_everything_as_it_is(tmp_path: Path) -> None:
     day = VirtualDay(tmp_path)
     samples = list(day.run(HOURS, sample_every_s=3600.0 * HOURS / SAMPLES))
