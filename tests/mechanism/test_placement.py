@@ -38,6 +38,13 @@ def test_large_gangs_choose_first_and_single_ones_use_up_the_tightest_node() -> 
     assert placed[0][0].split("/")[0] == placed[2][0].split("/")[0]
 
 
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.integers(1, 40))
+def test_the_fewest_nodes_for_a_gang_are_the_largest_ones(nodes: list[int], size: int) -> None:
+    largest = sorted(nodes, reverse=True)
+    enough = (count for count in range(1, len(nodes) + 1) if sum(largest[:count]) >= size)
+    assert a_layout(*nodes).fewest_nodes("fast", size) == next(enough, len(nodes) + 1)
+
+
 def test_a_gang_whose_worker_is_gone_or_of_another_type_is_placed_anew() -> None:
     layout = a_layout(2)
     for held in (("fast-0/0", "lost"), ("slow-0/0", "slow-0/1"), ("fast-0/0",)):

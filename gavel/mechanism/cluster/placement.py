@@ -1,5 +1,6 @@
 """Chooses the workers of each gang: those that it holds already, else workers on as few nodes as possible."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
@@ -29,9 +30,10 @@ class Layout:
         for worker in cluster.workers:
             self.workers_of[worker.accelerator_type].append(worker.id)
         on_node = Counter((worker.accelerator_type, worker.node) for worker in cluster.workers)
-        self._largest_nodes: dict[AcceleratorType, list[int]] = {name: [] for name in self.capacity_workers}
+        largest_first: dict[AcceleratorType, list[int]] = {name: [] for name in self.capacity_workers}
         for (name, _), workers in on_node.most_common():
-            self._largest_nodes[name].append(workers)
+            largest_first[name].append(workers)
+        self._on_largest_nodes = {name: list(accumulate(workers)) for name, workers in largest_first.items()}
 
     @cached_property
     def feasibility(self) -> Feasibility:
@@ -52,8 +54,7 @@ class Layout:
 
     def fewest_nodes(self, accelerator_type: AcceleratorType, size: int) -> int:
         """Return the least number of nodes that hold `count` workers of the type if all are free."""
-        held = accumulate(self._largest_nodes[accelerator_type])
-        return 1 + sum(workers < size for workers in held)
+        return 1 + bisect_left(self._on_largest_nodes[accelerator_type], size)
 
     def is_gang(self, workers: Workers, accelerator_type: AcceleratorType, size: int) -> bool:
         """Return True if these are exactly so many workers, all in the cluster and of the type."""
