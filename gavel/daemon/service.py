@@ -37,6 +37,7 @@ Notes = Callable[[], tuple[str, ...]]
 
 SWITCH_INTERVAL_S = 0.0005  # how long a small request waits for the interpreter while a large one is answered
 MESSAGE_BYTES = 1 << 20  # of one WebSocket message: nobody makes the service hold more
+KEPT_OUTPUT = {"JOURNAL_STREAM", "KUBERNETES_SERVICE_HOST"}  # systemd and Kubernetes keep what is printed, for others
 STREAMS_LIMIT_S = 2  # how long open event streams may hold up a shutdown
 
 
@@ -202,7 +203,7 @@ def _listen(settings: Settings, stack: ExitStack) -> socket.socket:
 
 def _announce(settings: Settings, url: str, token: str, announce: Callable[[str], None]) -> None:
     announce(f"Gavel listens on {url}  (API: {url}/docs)")
-    if "JOURNAL_STREAM" in os.environ:  # systemd keeps what is printed, for others to read
+    if KEPT_OUTPUT & os.environ.keys():
         announce(f"dashboard: {url}/login, with the token in {settings.state_dir.resolve() / TOKEN_FILE}")
     else:
         announce(f"dashboard: {url}/login#token={token}")

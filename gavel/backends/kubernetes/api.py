@@ -150,7 +150,12 @@ def _rule(message: str) -> str:
     if match is None:
         return ""
     verb, resource, group, where = match.groups()
-    kind = "Role" if "in the namespace" in where else "ClusterRole"
+    return rule_text(verb, resource, group, is_namespaced="in the namespace" in where)
+
+
+def rule_text(verb: str, resource: str, group: str, *, is_namespaced: bool) -> str:
+    """Return what grants a right, to be put after the sentence that says that it is missing."""
+    kind = "Role" if is_namespaced else "ClusterRole"
     return f'; grant it by a {kind} with the rule apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]'
 
 

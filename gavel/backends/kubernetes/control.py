@@ -13,6 +13,7 @@ from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
 from gavel.backends.kubernetes.pods import Pod, pod_of, pods_for
 from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.resources import apply_set, names_of_gang, wanted_on_nodes
+from gavel.backends.kubernetes.rights import OF_GANGS, Rights
 from gavel.backends.kubernetes.watching import Watched
 from gavel.backends.nodes.allocation_control import AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
@@ -46,7 +47,8 @@ class Control(AllocationControl[PodAllocation]):
         self._applied: dict[str, tuple[dict[str, str], float]] = {}  # by node: what, and when (monotonic)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gavel-kubernetes")
         self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
-        self._apply_note = ""
+        self._rights = Rights(self._api, OF_GANGS, settings.namespace)
+        self._lacks_accelerators, self._apply_note = "", ""
 
     def run(self) -> None:
         """Serve until it is closed; what fails is tried again."""
@@ -63,6 +65,8 @@ class Control(AllocationControl[PodAllocation]):
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
+        self._rights.look()
+        self._tell()
         problem = self._watched_nodes.problem or self._watched_pods.problem
         if not (self._watched_nodes.has_listed and self._watched_pods.has_listed):
             raise BackendUnavailable(problem or self.problem)
@@ -74,7 +78,12 @@ class Control(AllocationControl[PodAllocation]):
             raise BackendUnavailable(problem)
         self._tidy()
         self._apply()
+        self._tell()
         self._reserve()
+
+    def _tell(self) -> None:
+        """Set what is wrong with the cluster as a whole."""
+        self.notes = tuple(filter(None, (self._lacks_accelerators, self._apply_note, *self._rights.missing)))
 
     def _look(self) -> None:
         """Take what the watches have brought since the last look."""
@@ -87,7 +96,7 @@ class Control(AllocationControl[PodAllocation]):
                 self._nodes = self._watched_nodes.objects()
                 self._of_ours(pods.values())
             has_any = any(node.listed.slots for node in self._nodes.values())
-            self.notes = (*(() if has_any else (self._lacks_accelerators(),)), *filter(None, (self._apply_note,)))
+            self._lacks_accelerators = "" if has_any else self._how_to_get_accelerators()
             self._seen = seen
         with self.lock:
             for each in self.allocations.values():
@@ -102,7 +111,7 @@ class Control(AllocationControl[PodAllocation]):
         for name, each in self.allocations.items():
             each.take(by_allocation.get(name, {}))
 
-    def _lacks_accelerators(self) -> str:
+    def _how_to_get_accelerators(self) -> str:
         names = ", ".join(self._settings.resources[:3])
         lacking = f"no node of Kubernetes has an accelerator ({names} ..)"
         return f"{lacking}: install the vendor's device plugin, or set resources of the section kubernetes"

@@ -66,7 +66,7 @@ class AllocationLink(NodeLink):
         self._fence(wanted.orders.values())
         self._control.want(wanted.groups, self._epoch, is_whole=wanted.is_whole)
         if not self._control.has_listed:
-            return Seen(problem=self._control.problem, calls=dict(self._calls))
+            return Seen(problem=self._control.problem, notes=self._control.notes, calls=dict(self._calls))
         gives_up_at_s = time.monotonic() + wanted.answer_within_s
         if self._control.is_overtaken():
             return self._refused(wanted)

@@ -8,11 +8,13 @@ import structlog
 
 from api.services import Services
 from gavel.backends.kubernetes.api import Api, Refused
+from gavel.backends.kubernetes.protocol import DOMAIN
+from gavel.backends.kubernetes.rights import Right, Rights
 from gavel.backends.kubernetes.watching import Watched
 from gavel.config import KubernetesSection
 from gavel.daemon.training_jobs.acting import Acting
 from gavel.daemon.training_jobs.decision import KnownJob, acts
-from gavel.daemon.training_jobs.definition import FOLDER, OBJECTS
+from gavel.daemon.training_jobs.definition import FOLDER, OBJECTS, PLURAL
 from gavel.daemon.training_jobs.objects import TrainingObject, object_of
 from gavel.daemon.training_jobs.submission import OBJECT_LABEL, is_of_object, job_with_label, user_of
 from gavel.errors import BackendUnavailable, NotFound, StoreUnavailable
@@ -26,6 +28,13 @@ SERVED_EVERY_S = 10.0  # how often it is asked whether the cluster has the kind 
 CLOSE_LIMIT_S = 10.0
 NOT_FOUND = 404
 
+OF_OBJECTS = (
+    *(Right(verb=verb, group=DOMAIN, resource=PLURAL) for verb in ("list", "watch", "patch")),
+    Right(verb="patch", group=DOMAIN, resource=f"{PLURAL}/status"),
+    Right(verb="create", resource="events"),
+)
+"""What is called besides what the backend calls."""
+
 
 class TrainingJobs(threading.Thread):
     """Serves the objects of a cluster until it is closed. A look that fails is logged, and the next one comes."""
@@ -34,12 +43,14 @@ class TrainingJobs(threading.Thread):
         super().__init__(name="gavel-training-jobs", daemon=True)
         self._api, self._services, self._section = api, services, section
         self._acting = Acting(api, services, section, manager)
+        self._rights = Rights(api, OF_OBJECTS, section.namespace)
         self._ends, self._work = threading.Event(), threading.Event()
         self._problem = ""
 
     def notes(self) -> tuple[str, ...]:
         """Return what is wrong, for the page that shows what is wrong with the cluster."""
-        return (f"TrainingJob objects: {self._problem}",) if self._problem else ()
+        problems = dict.fromkeys(filter(None, (self._problem, *self._rights.missing)))
+        return tuple(f"TrainingJob objects: {each}" for each in problems)
 
     def close(self) -> None:
         """End after the look in progress."""
@@ -56,6 +67,7 @@ class TrainingJobs(threading.Thread):
         watched = Watched[TrainingObject](self._api, OBJECTS, object_of, self._work.set)
         watched.start()
         while not self._ends.is_set():
+            self._rights.look()
             self._attempt(watched)
             self._work.wait(LOOK_EVERY_S)
             self._work.clear()

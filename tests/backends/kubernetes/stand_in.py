@@ -8,8 +8,9 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from urllib.parse import parse_qs, urlsplit
 from gavel.backends.kubernetes.quantities import number_of
 
 Object = dict[str, Any]
-OPERATOR, NOBODY = "operator", "nobody"
+OPERATOR, NOBODY, SERVICE = "operator", "nobody", "service"
+REVIEWS = "selfsubjectaccessreviews"
 KIND, DEFINITIONS = "trainingjobs", "customresourcedefinitions"
 PLURALS = ("nodes", "pods", "namespaces", "events", DEFINITIONS, KIND)
 BY_TYPE = {"conditions", "addresses"}  # lists that a strategic merge merges by their type
@@ -31,15 +33,43 @@ class Failure(Exception):
         self.code, self.reason = code, reason
 
 
-class Store:
-    """The objects, their versions, and what has happened to them."""
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a user asks for: one verb on one resource, in a namespace or, "", in all of them."""
 
-    def __init__(self) -> None:
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+
+
+class Store:
+    """The objects, their versions, and what has happened to them.
+
+    `granted`: rules of roles that the user `service` has, each with its namespace ("": all); `calls`: what it asked.
+    """
+
+    def __init__(self, granted: Sequence[tuple[str, Object]] = ()) -> None:
+        self.granted = granted
+        self.calls: set[Call] = set()
         self.lock = threading.Condition()
         self.objects: dict[str, dict[str, Object]] = {plural: {} for plural in PLURALS}
         self.events: list[tuple[int, str, str, Object]] = []
         self.version = 1
         self.applied: dict[tuple[str, str], set[str]] = {}  # (node, manager) -> names
+
+    def may(self, user: str, call: Call) -> bool:
+        """Whether a user has the right to it."""
+        return user == OPERATOR or (
+            user == SERVICE
+            and any(
+                where in ("", call.namespace)
+                and call.verb in rule["verbs"]
+                and call.group in rule["apiGroups"]
+                and call.resource in rule["resources"]
+                for where, rule in self.granted
+            )
+        )
 
     def changed(self, plural: str, event: str, key: str, shown: Object) -> Object:
         self.version += 1
@@ -257,19 +287,38 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _check_user(self, path: str) -> None:
-        user = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if user == OPERATOR:
-            return
-        if user != NOBODY:
+        user = self.user = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if user not in (OPERATOR, NOBODY, SERVICE):
             raise Failure(401, "Unauthorized", "Unauthorized")
+        if self.plural in ("", REVIEWS):  # any user may ask what there is, and what it may
+            return
         name = self.key.rsplit("/", 1)[-1]
         verbs = {"GET": "watch" if "watch" in self.query else "get" if name else "list", "POST": "create"}
-        verb = {**verbs, "PATCH": "patch", "DELETE": "delete"}[self.command]
-        resource = f"{self.plural}/{self.part}" if self.part else self.plural
+        call = Call(
+            verb={**verbs, "PATCH": "patch", "DELETE": "delete"}[self.command],
+            group=path.split("/")[2] if path.startswith("/apis/") else "",
+            resource=f"{self.plural}/{self.part}" if self.part else self.plural,
+            namespace=self.namespace,
+        )
+        if user == SERVICE:
+            self.store.calls.add(call)
+        if self.store.may(user, call):
+            return
         named = f'{self.plural} "{name}"' if name else self.plural
         where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        refusal = f'cannot {verb} resource "{resource}" in API group "" {where}'
+        refusal = f'cannot {call.verb} resource "{call.resource}" in API group "{call.group}" {where}'
         raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {refusal}')
+
+    def _review(self) -> Object:
+        asked = self.body["spec"]["resourceAttributes"]
+        part = asked.get("subresource")
+        call = Call(
+            verb=asked["verb"],
+            group=asked.get("group", ""),
+            resource=f"{asked['resource']}/{part}" if part else asked["resource"],
+            namespace=asked.get("namespace", ""),
+        )
+        return {**self.body, "status": {"allowed": self.store.may(self.user, call)}}
 
     def _get(self, name: str) -> None:
         if self.plural in ("", KIND) and not self.store.objects[DEFINITIONS]:
@@ -292,6 +341,9 @@ class Handler(BaseHTTPRequestHandler):
                 self._answer(200, listed)
 
     def _post(self, _: str) -> None:
+        if self.plural == REVIEWS:
+            self._answer(201, self._review())
+            return
         with self.store.lock:
             name = self.body["metadata"]["name"]
             key = f"{self.namespace}/{name}" if self.namespace else name
@@ -354,9 +406,9 @@ class Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def a_stand_in(folder: Path) -> Iterator[Path]:
+def a_stand_in(folder: Path, store: Store | None = None) -> Iterator[Path]:
     """The stand-in serves on a port of its own; this is its kubeconfig, with a context for each user."""
-    store = Store()
+    store = store or Store()
     server = Server(("127.0.0.1", 0), type("Bound", (Handler,), {"store": store}))
     ends = threading.Event()
 
@@ -368,7 +420,7 @@ def a_stand_in(folder: Path) -> Iterator[Path]:
     threads = [threading.Thread(target=each, daemon=True) for each in (server.serve_forever, schedule)]
     for thread in threads:
         thread.start()
-    users = (OPERATOR, NOBODY, "stranger")
+    users = (OPERATOR, NOBODY, SERVICE, "stranger")
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -15,6 +15,7 @@ from gavel.backends.kubernetes.api import Api, Object, Refused
 from gavel.backends.kubernetes.kubelets import JSON_PATCH, NODES, PODS, STRATEGIC, NodeSpec
 from gavel.backends.kubernetes.pods import pod_of
 from gavel.backends.kubernetes.resources import apply_set
+from gavel.backends.kubernetes.rights import OF_GANGS, missing_rights
 from gavel.errors import BackendUnavailable
 
 RECORDED = Path(__file__).with_name("transcript.json")
@@ -55,6 +56,7 @@ def _play(api: Api, kubeconfig: str) -> Iterator[Step]:
     yield "a user without rights lists nodes", _refusal(lambda: nobody.get(NODES, limit="0"))
     yield "and patches the status of one", _refusal(lambda: apply_set(nobody, "n0", {A: 1}, "gavel"))
     yield "and creates a pod", _refusal(lambda: nobody.create(HERE, _pod("p9", {})))
+    yield "it asks what it may", [len(missing_rights(each, OF_GANGS, "default")) for each in (api, nobody)]
 
 
 def _sets(api: Api) -> Iterator[Step]:

@@ -1,0 +1,103 @@
+"""The rights that the chart grants: what the service calls with them, and what it says where one is missing."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from gavel.backends.harness import find, gang, is_in, stop
+from gavel.backends.kubernetes.api import Api, Object
+from gavel.backends.kubernetes.rights import OF_GANGS, Right, missing_rights
+from gavel.daemon.training_jobs.controller import OF_OBJECTS
+from gavel.types import GangState
+from tests.backends.clusters import eventually
+from tests.backends.kubernetes.charts import NAMESPACE, rendered, rules
+from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on, kubernetes_settings
+from tests.backends.kubernetes.stand_in import NOBODY, SERVICE, Call, Store, a_stand_in
+from tests.backends.kubernetes.test_bad_input import notes
+from tests.backends.kubernetes.training_jobs import define, served
+
+
+@contextmanager
+def a_service_with(store: Store, folder: Path) -> Iterator[KubernetesHarness]:
+    """A service that has only the rights of the chart, in its namespace."""
+    with (
+        a_stand_in(folder, store) as kubeconfig,
+        a_service_on(kubeconfig, folder / "own", namespace=NAMESPACE, context=SERVICE) as made,
+    ):
+        yield made
+
+
+def granted(without: tuple[str, str] = ("", "")) -> list[tuple[str, Object]]:
+    """The rules of the chart, less one verb on one resource."""
+    verb, resource = without
+    return [
+        (
+            where,
+            {
+                **rule,
+                "resources": [name],
+                "verbs": [each for each in rule["verbs"] if (each, name) != (verb, resource)],
+            },
+        )
+        for where, rule in rules(rendered({}))
+        for name in rule["resources"]
+    ]
+
+
+def as_right(call: Call) -> tuple[str, str, str]:
+    return call.verb, call.group, call.resource
+
+
+def test_gangs_and_objects_ask_for_all_that_the_chart_grants_and_no_more(tmp_path: Path) -> None:
+    """1 a gang comes and goes, 2 an object is submitted and deleted: each call is granted, each right is used."""
+    store = Store(granted())
+    with a_service_with(store, tmp_path) as harness:
+        harness.backend.execute(gang(harness, "j1", "a-0"))
+        harness.wait_until(is_in(GangState.RUNNING, "j1"))
+        harness.backend.execute(stop("j1"))
+        eventually(lambda: bool(harness.backend.observe()) and not harness.pods())
+        define(harness.api)
+        with served(tmp_path / "state", harness.kubeconfig, "team", context=SERVICE) as service:
+            service.create("first")
+            service.until("first", state="QUEUED")
+            service.delete("first")
+            eventually(lambda: service.is_gone("first"))
+        assert harness.backend.notes() == ()
+    assert {as_right(each) for each in store.calls} == {
+        (each.verb, each.group, each.resource) for each in (*OF_GANGS, *OF_OBJECTS)
+    }
+    namespaced = {(each.verb, each.resource) for each in store.calls if each.group == "" and each.namespace}
+    assert namespaced == {("create", "pods"), ("delete", "pods"), ("create", "events")}
+
+
+@pytest.mark.parametrize("right", [*OF_GANGS, *OF_OBJECTS], ids=lambda right: f"{right.verb}-{right.resource}")
+def test_each_right_that_is_missing_is_named_with_its_rule(tmp_path: Path, right: Right) -> None:
+    with a_stand_in(tmp_path, Store(granted(without=(right.verb, right.resource)))) as kubeconfig:
+        (sentence,) = missing_rights(Api(str(kubeconfig), SERVICE, Counter()), [*OF_GANGS, *OF_OBJECTS], NAMESPACE)
+    assert sentence.startswith(f"the service may not {right.verb} {right.resource} in Kubernetes; grant it by a ")
+    kind = "Role" if right.is_namespaced else "ClusterRole"
+    rule = f'apiGroups: ["{right.group}"], resources: ["{right.resource}"], verbs: ["{right.verb}"]'
+    assert sentence.endswith(f"by a {kind} with the rule {rule}")
+
+
+def test_a_user_without_any_right_is_told_of_all_of_them(tmp_path: Path) -> None:
+    with a_service_with(Store(granted()), tmp_path) as harness:
+        settings = kubernetes_settings(tmp_path / "other", harness.kubeconfig, context=NOBODY)
+        with closing(harness.made(kubernetes=settings, state_dir=tmp_path / "other" / "state")) as other:
+            eventually(lambda: len([each for each in notes(other) if "the service may not" in each]) == len(OF_GANGS))
+
+
+def test_a_service_without_the_right_to_pods_says_so_at_the_job_and_goes_on_once_it_has_it(tmp_path: Path) -> None:
+    """1 no gang starts and the rule is named at its job, 2 the rule is granted, 3 the gang starts."""
+    store = Store(granted(without=("create", "pods")))
+    with a_service_with(store, tmp_path) as harness:
+        eventually(lambda: any("may not create pods" in each for each in notes(harness.backend)))
+        harness.backend.execute(gang(harness, "j1", "a-0", lasts_s=600))
+        rule = 'a Role with the rule apiGroups: [""], resources: ["pods"], verbs: ["create"]'
+        harness.wait_until(lambda seen: rule in getattr(find(seen, "j1"), "waiting_for", ""))
+        store.granted = granted()
+        harness.wait_until(is_in(GangState.RUNNING, "j1"), 90)
+        eventually(lambda: bool(harness.backend.observe()) and not harness.backend.notes(), 90)
