@@ -8,7 +8,7 @@ export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
 .PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-kubernetes demo-emergent \
-  test test-slurm test-kubernetes test-full check serve lock format client-types clean
+  test test-slurm test-kubernetes test-chart test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 env:             ## .venv with everything, developer tools included
@@ -30,6 +30,9 @@ demo-kubernetes: env  ## the same on a Kubernetes cluster of three nodes, likewi
 	@.venv/bin/gavel demo --backend kubernetes
 test-kubernetes: env  ## the tests on a real control plane of Kubernetes (KUBERNETES_BIN: docs/kubernetes.md)
 	@$(PY) -m pytest -q -n 1 -m kubernetes -rs tests/backends/kubernetes
+test-chart: env  ## the tests of the Helm chart, with Helm as a library
+	@.venv/bin/pip install -q --require-hashes -r requirements-chart.lock
+	@$(PY) -m pytest -q -n 1 -rs tests/backends/kubernetes/test_chart*.py
 test-slurm: env  ## the tests on a real Slurm cluster of this machine (Debian: slurm-wlm and munge)
 	@$(PY) -m pytest -q -n 1 -m slurm -rs tests/backends/slurm
 demo-emergent:   ## tasks on real processes that change their nature twice: what the autopilot makes of them
@@ -70,6 +73,8 @@ lock:            ## pin the dependencies anew (needs uv)
 	  -c requirements-dev.lock -o requirements-image.lock --custom-compile-command "make lock"
 	uv pip compile -q --universal --generate-hashes --python-version 3.11 --group mutation -c requirements-dev.lock \
 	  -o requirements-mutation.lock --custom-compile-command "make lock"
+	uv pip compile -q --universal --generate-hashes --python-version 3.11 --group chart -c requirements-dev.lock \
+	  -o requirements-chart.lock --custom-compile-command "make lock"
 	uv pip compile -q --python-version 3.11 --no-annotate --group frameworks -c requirements-dev.lock \
 	  -o requirements-frameworks.lock --custom-compile-command "make lock"
 	sed -i -E '/^(cuda|nvidia|triton)/d' requirements-frameworks.lock  # the build of torch that is installed brings its own
