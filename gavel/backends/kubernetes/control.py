@@ -62,11 +62,15 @@ class Control(AllocationControl[PodAllocation]):
     def _listed(self) -> Iterable[tuple[ListedNode, bool]]:
         return [(node.listed, node.is_silent) for node in self._nodes.values()]
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is wrong with the cluster as a whole."""
+        return tuple(filter(None, (self._lacks_accelerators, self._apply_note, *self._rights.missing)))
+
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
         self._rights.look()
-        self._tell()
         problem = self._watched_nodes.problem or self._watched_pods.problem
         if not (self._watched_nodes.has_listed and self._watched_pods.has_listed):
             raise BackendUnavailable(problem or self.problem)
@@ -78,12 +82,7 @@ class Control(AllocationControl[PodAllocation]):
             raise BackendUnavailable(problem)
         self._tidy()
         self._apply()
-        self._tell()
         self._reserve()
-
-    def _tell(self) -> None:
-        """Set what is wrong with the cluster as a whole."""
-        self.notes = tuple(filter(None, (self._lacks_accelerators, self._apply_note, *self._rights.missing)))
 
     def _look(self) -> None:
         """Take what the watches have brought since the last look."""

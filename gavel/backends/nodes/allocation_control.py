@@ -50,7 +50,11 @@ class AllocationControl(threading.Thread, Generic[A]):
         self.delays: dict[str, str] = {}  # group -> what the cluster says of its wait
         self.has_listed = False
         self.problem = problem
-        self.notes: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is wrong with the cluster as a whole."""
+        raise NotImplementedError
 
     # --- for the link -----------------------------------------------------------------------------------------------
 

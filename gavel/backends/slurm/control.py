@@ -45,10 +45,15 @@ class Control(AllocationControl[SlurmAllocation]):
         self._partition, self._longest_s = "", math.inf
         self._partition_at_s = self._nodes_at_s = self._jobs_at_s = -math.inf
         self._nodes: dict[str, SlurmNode] = {}
-        self._extension_note = ""
+        self._lacks_resources, self._extension_note = "", ""
 
     def _listed(self) -> Iterable[tuple[ListedNode, bool]]:
         return [(node.listed, node.is_silent) for node in self._nodes.values() if node.is_there]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what is wrong with the cluster as a whole."""
+        return tuple(filter(None, (self._lacks_resources, self._extension_note)))
 
     def _turn(self) -> None:
         now_s = time.monotonic()
@@ -73,9 +78,9 @@ class Control(AllocationControl[SlurmAllocation]):
         with self.lock:
             self._nodes = {node.listed.node_id: node for node in listed}
         has_any = any(node.listed.slots for node in listed)
-        self.notes = (*(() if has_any else (self._lacks_gres(),)), *filter(None, (self._extension_note,)))
+        self._lacks_resources = "" if has_any else self._how_to_get_resources()
 
-    def _lacks_gres(self) -> str:
+    def _how_to_get_resources(self) -> str:
         lacking = f"no node of partition {self._partition} has generic resources named {', '.join(self._settings.gres)}"
         return f"{lacking}: set gres of the section slurm, or let Slurm's admin name them in slurm.conf and gres.conf"
 

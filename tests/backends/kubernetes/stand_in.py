@@ -8,18 +8,17 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from gavel.backends.kubernetes.api import Object
 from gavel.backends.kubernetes.quantities import number_of
+from tests.backends.kubernetes.stand_in_rights import NOBODY, OPERATOR, SERVICE, Call, Granted, may, refusal, review
 
-Object = dict[str, Any]
-OPERATOR, NOBODY, SERVICE = "operator", "nobody", "service"
 REVIEWS = "selfsubjectaccessreviews"
 KIND, DEFINITIONS = "trainingjobs", "customresourcedefinitions"
 PLURALS = ("nodes", "pods", "namespaces", "events", DEFINITIONS, KIND)
@@ -33,23 +32,13 @@ class Failure(Exception):
         self.code, self.reason = code, reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """What a user asks for: one verb on one resource, in a namespace or, "", in all of them."""
-
-    verb: str
-    group: str
-    resource: str
-    namespace: str
-
-
 class Store:
     """The objects, their versions, and what has happened to them.
 
     `granted`: rules of roles that the user `service` has, each with its namespace ("": all); `calls`: what it asked.
     """
 
-    def __init__(self, granted: Sequence[tuple[str, Object]] = ()) -> None:
+    def __init__(self, granted: Granted = ()) -> None:
         self.granted = granted
         self.calls: set[Call] = set()
         self.lock = threading.Condition()
@@ -57,19 +46,6 @@ class Store:
         self.events: list[tuple[int, str, str, Object]] = []
         self.version = 1
         self.applied: dict[tuple[str, str], set[str]] = {}  # (node, manager) -> names
-
-    def may(self, user: str, call: Call) -> bool:
-        """Whether a user has the right to it."""
-        return user == OPERATOR or (
-            user == SERVICE
-            and any(
-                where in ("", call.namespace)
-                and call.verb in rule["verbs"]
-                and call.group in rule["apiGroups"]
-                and call.resource in rule["resources"]
-                for where, rule in self.granted
-            )
-        )
 
     def changed(self, plural: str, event: str, key: str, shown: Object) -> Object:
         self.version += 1
@@ -293,32 +269,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.plural in ("", REVIEWS):  # any user may ask what there is, and what it may
             return
         name = self.key.rsplit("/", 1)[-1]
-        verbs = {"GET": "watch" if "watch" in self.query else "get" if name else "list", "POST": "create"}
-        call = Call(
-            verb={**verbs, "PATCH": "patch", "DELETE": "delete"}[self.command],
-            group=path.split("/")[2] if path.startswith("/apis/") else "",
-            resource=f"{self.plural}/{self.part}" if self.part else self.plural,
-            namespace=self.namespace,
-        )
+        is_watch = "watch" in self.query
+        call = Call.of(self.command, path, self.plural, self.part, self.namespace, name=name, is_watch=is_watch)
         if user == SERVICE:
             self.store.calls.add(call)
-        if self.store.may(user, call):
-            return
-        named = f'{self.plural} "{name}"' if name else self.plural
-        where = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
-        refusal = f'cannot {call.verb} resource "{call.resource}" in API group "{call.group}" {where}'
-        raise Failure(403, "Forbidden", f'{named} is forbidden: User "{user}" {refusal}')
-
-    def _review(self) -> Object:
-        asked = self.body["spec"]["resourceAttributes"]
-        part = asked.get("subresource")
-        call = Call(
-            verb=asked["verb"],
-            group=asked.get("group", ""),
-            resource=f"{asked['resource']}/{part}" if part else asked["resource"],
-            namespace=asked.get("namespace", ""),
-        )
-        return {**self.body, "status": {"allowed": self.store.may(self.user, call)}}
+        if not may(user, call, self.store.granted):
+            raise Failure(403, "Forbidden", refusal(user, call, name))
 
     def _get(self, name: str) -> None:
         if self.plural in ("", KIND) and not self.store.objects[DEFINITIONS]:
@@ -342,7 +298,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _post(self, _: str) -> None:
         if self.plural == REVIEWS:
-            self._answer(201, self._review())
+            self._answer(201, review(self.user, self.body, self.store.granted))
             return
         with self.store.lock:
             name = self.body["metadata"]["name"]

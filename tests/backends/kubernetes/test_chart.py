@@ -19,6 +19,7 @@ from gavel.daemon.training_jobs.definition import definition
 from tests.architecture.test_floors import ROOT
 from tests.backends.kubernetes.charts import CHART, HIGHLY_AVAILABLE, NAMESPACE, VALUES, helm, of_kind, rendered, rules
 from tests.backends.kubernetes.test_objects import SCHEMAS
+from tests.backends.kubernetes.training_jobs import DOCS, blocks
 
 GROUPS = {
     "admissionregistration.k8s.io/v1": "io.k8s.api.admissionregistration.v1",
@@ -82,9 +83,9 @@ def test_every_value_is_in_the_schema_of_values_and_the_other_way_round() -> Non
 
 
 def test_the_values_of_the_docs_are_rendered() -> None:
-    section = (ROOT / "docs" / "kubernetes.md").read_text().split("## Install it by Helm\n")[1].split("\n## ")[0]
-    blocks = [textwrap.dedent(each) for each in re.findall(r"(?:^ {4,}.*\n)+", section, re.MULTILINE)]
-    stated = [yaml.safe_load(each) for each in blocks if each.startswith(("image:", "replicas:"))]
+    section = DOCS.read_text().split("## Install it by Helm\n")[1].split("\n## ")[0]
+    parts = [textwrap.dedent(each) for each in re.findall(r"(?:^ {4,}.*\n)+", section, re.MULTILINE)]
+    stated = [yaml.safe_load(each) for each in parts if each.startswith(("image:", "replicas:"))]
     first, several = stated
     assert of_kind(rendered(first), "PersistentVolumeClaim", "-state")["spec"]["storageClassName"] == "ssd"
     assert of_kind(rendered({**first, **several}), "StatefulSet")["spec"]["replicas"] == 1
@@ -185,6 +186,19 @@ def rights_of(objects: list[Object]) -> set[Right]:
 def test_the_roles_grant_what_the_service_asks_for_and_nothing_else() -> None:
     assert rights_of(rendered({})) == {*OF_GANGS, *OF_OBJECTS}
     assert rights_of(rendered(VALUES["external"])) == {*OF_GANGS}
+
+
+def test_the_docs_list_the_rights_that_the_service_asks_for() -> None:
+    """Of gangs in words, a line for each role; of objects as a role to be applied."""
+    words = DOCS.read_text()
+    listed = {
+        Right(verb=verb, resource=resource, is_namespaced=kind.startswith("Role"))
+        for kind, line in re.findall(r"^ {6}(ClusterRole|Role in its namespace): (.+)$", words, re.MULTILINE)
+        for resource, verbs in (part.split(" ", 1) for part in line.split("; "))
+        for verb in verbs.split(", ")
+    }
+    (role,) = blocks("rules:")
+    assert (listed, rights_of([role])) == ({*OF_GANGS}, {*OF_OBJECTS})
 
 
 def test_roles_are_bound_to_the_account_of_the_service() -> None:

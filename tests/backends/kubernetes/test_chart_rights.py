@@ -15,7 +15,8 @@ from gavel.types import GangState
 from tests.backends.clusters import eventually
 from tests.backends.kubernetes.charts import NAMESPACE, rendered, rules
 from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on, kubernetes_settings
-from tests.backends.kubernetes.stand_in import NOBODY, SERVICE, Call, Store, a_stand_in
+from tests.backends.kubernetes.stand_in import Store, a_stand_in
+from tests.backends.kubernetes.stand_in_rights import NOBODY, SERVICE, Call
 from tests.backends.kubernetes.test_bad_input import notes
 from tests.backends.kubernetes.training_jobs import define, served
 
