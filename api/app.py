@@ -18,6 +18,7 @@ from api.http import errors
 from api.http.hosts import AllowedHosts
 from api.http.requests import BodyLimit, RequestLog
 from api.live.listeners import LiveFeed
+from api.live.orders import Orders
 from api.metrics import StoreCollector
 from api.routes import (
     audit,
@@ -33,6 +34,7 @@ from api.routes import (
     nodes,
     notifications,
     operations,
+    orders,
     overview,
     policies,
     ports,
@@ -67,6 +69,7 @@ PARTS = (
     logs,
     live,
     ports,
+    orders,
     tiers,
     users,
     tokens,
@@ -107,6 +110,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     )
     app.state.services = services
     app.state.live = LiveFeed(services)
+    app.state.orders = Orders()
     app.state.recent = IdentityCache(services)
     app.state.rates = RateLimit(services.settings.requests_per_user_per_s)
     settings = services.settings

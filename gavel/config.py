@@ -325,6 +325,12 @@ class Settings(BaseSettings):
             raise ValueError("oidc needs public_url: the provider sends browsers back to that address")
         return self
 
+    @model_validator(mode="after")
+    def _check_orders(self) -> Self:
+        if self.orders_dir and not self.public_url:
+            raise ValueError('orders = "connection" needs public_url: nodes connect to that address')
+        return self
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -351,6 +357,12 @@ class Settings(BaseSettings):
             "kubernetes": self.kubernetes.checkpoints,
         }
         return chosen.get(self.backend, "")
+
+    @property
+    def orders_dir(self) -> Path | None:
+        """Return the folder of orders that nodes get over connections; None where they read them in files, or none."""
+        is_connected = self.backend == "kubernetes" and self.kubernetes.orders == "connection"
+        return self.state_dir.resolve() / "orders" if is_connected else None
 
     @property
     def checkpoints_dir(self) -> Path | None:

@@ -107,8 +107,16 @@ class KubernetesSection(BaseModel):
     namespace: str = Field(
         "default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="Namespace of the pods of gangs."
     )
+    orders: Literal["files", "connection"] = Field(
+        "files",
+        description="How orders reach pods: in files of the shared volume, or over a connection to public_url that each"
+        " pod makes.",
+    )
+    ca_file: Path | None = Field(
+        None, description="Certificates to check public_url by, in PEM form; default: those of the image."
+    )
     shared_dir: str = Field(
-        "/gavel", max_length=500, description="Where service and pods see the shared volume; orders are files in it."
+        "/gavel", max_length=500, description="Where service and pods see the shared volume: orders, checkpoints."
     )
     shared_volume: dict[str, Any] = Field(
         {"persistentVolumeClaim": {"claimName": "gavel"}},
@@ -176,3 +184,8 @@ class KubernetesSection(BaseModel):
     def checkpoints(self) -> str:
         """Return the folder of all checkpoints, or its URL."""
         return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")
+
+    @property
+    def needs_shared_volume(self) -> bool:
+        """Return False if pods share nothing by files: neither orders nor checkpoints."""
+        return self.orders == "files" or "://" not in self.checkpoints

@@ -33,6 +33,7 @@ KINDS: Mapping[int, tuple[str, str]] = {
     404: ("not-found", "There is no such thing, or it is not yours"),
     405: ("method-not-allowed", "The path does not take this method"),
     409: ("conflict", "The thing is no longer in a state that admits this"),
+    410: ("gone", "It was there, and will not be again"),
     412: ("stale-version", "Somebody else changed it first: read it again"),
     413: ("body-too-large", "The request body is larger than the service takes"),
     422: ("invalid-request", "The request cannot be accepted as it is"),

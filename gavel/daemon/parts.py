@@ -20,6 +20,7 @@ from gavel.backends.nameable_folders import job_folders_of
 from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.nodes.numbering import node_of_workers
 from gavel.backends.nodes.of_service import OfService
+from gavel.backends.nodes.relay import ORDERS_PATH
 from gavel.backends.nodes.stored_outputs import outputs_place
 from gavel.backends.probe import probe
 from gavel.backends.ray.backend import RayBackend
@@ -268,7 +269,10 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         kubeconfig=own.kubeconfig,
         context=own.context,
         namespace=own.namespace,
-        folder=str(Path(own.shared_dir).expanduser().resolve()),
+        folder=str(settings.orders_dir or Path(own.shared_dir).expanduser().resolve()),
+        shared_dir=str(Path(own.shared_dir).expanduser().resolve()) if own.needs_shared_volume else "",
+        orders_url=f"{settings.public_url.rstrip('/')}{ORDERS_PATH}" if settings.orders_dir else "",
+        certificates=own.ca_file.read_text() if own.ca_file else "",
         checkpoints=own.checkpoints,
         outputs=outputs_place(settings),
         keep_code_s=settings.keep_code_s,

@@ -1,4 +1,4 @@
-"""The program of each pod of a gang: `python -m gavel.backends.kubernetes.node FOLDER NODE_FOLDER`."""
+"""The program of each pod of a gang: `python -m gavel.backends.kubernetes.node WHERE NODE_FOLDER`."""
 
 import os
 import shutil
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gavel.backends.nodes.gang_agent import Devices, serve
+from gavel.backends.nodes.connection import box_of
+from gavel.backends.nodes.gang_agent import Devices, Place, serve
 from gavel.backends.nodes.protocol import ShardWanted
 
 KINDS = {
@@ -50,10 +51,17 @@ def in_pod(environment: Mapping[str, str]) -> InPod:
     return InPod(named, shutil.which("python", path=search) or shutil.which("python3", path=search) or "")
 
 
-def main(folder: str, node_folder: str) -> int:
-    """Serve one allocation on this node; return the exit code."""
+def main(where: str, node_folder: str) -> int:
+    """Serve one allocation on this node; return the exit code. `where` its box is: a folder, or an address."""
     node = os.environ.get("GAVEL_NODE", "")
-    return serve(Path(folder), Path(node_folder).expanduser(), node, "Kubernetes", in_pod(os.environ))
+    place = Place(
+        allocation=where.rpartition("/")[2],
+        node_folder=Path(node_folder).expanduser(),
+        node=node,
+        cluster="Kubernetes",
+        devices=in_pod(os.environ),
+    )
+    return serve(box_of(where, node), place)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from gavel.backends.accelerators import slug
 from gavel.backends.kubernetes.api import Object
 from gavel.backends.kubernetes.protocol import ALLOCATION, KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
+from gavel.backends.nodes.connection import CERTIFICATES_VARIABLE, KEY_VARIABLE
 from gavel.backends.nodes.protocol import Group
 
 ENDED = ("Succeeded", "Failed")
@@ -116,19 +117,40 @@ def needs_of(group: Group) -> dict[str, Counter[str]]:
     return needs
 
 
-def pods_for(group: Group, folder: str, names: Mapping[str, str], settings: KubernetesSettings) -> list[Object]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How the pods of an allocation get orders: by files in its `folder`, or with `key` at the service's API."""
+
+    folder: str
+    key: str = ""
+
+    @property
+    def allocation(self) -> str:
+        """Return the name of the allocation."""
+        return self.folder.rpartition("/")[2]
+
+    def where(self, settings: KubernetesSettings) -> str:
+        """Return what the program in a pod is told of where its orders are."""
+        return f"{settings.orders_url}/{self.allocation}" if settings.orders_url else self.folder
+
+    def environment(self, settings: KubernetesSettings) -> list[Object]:
+        """Return the variables that it needs for that."""
+        given = {KEY_VARIABLE: self.key, CERTIFICATES_VARIABLE: settings.certificates}
+        return [{"name": name, "value": value} for name, value in given.items() if value and settings.orders_url]
+
+
+def pods_for(group: Group, reached: Reached, names: Mapping[str, str], settings: KubernetesSettings) -> list[Object]:
     """Return the pods of a gang, one for each of its nodes; `names`: the extended resource that pins each to its node.
 
-    `folder` is that of their allocation.
+    `reached`: how they get orders.
     """
     needs = needs_of(group)
-    return [_pod(group, folder, index, names[node], needs[node], settings) for index, node in enumerate(needs)]
+    return [_pod(group, reached, index, names[node], needs[node], settings) for index, node in enumerate(needs)]
 
 
 def _pod(
-    group: Group, folder: str, index: int, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
+    group: Group, reached: Reached, index: int, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
 ) -> Object:
-    allocation = folder.rsplit("/", 1)[-1]
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": KILL_S,
@@ -141,15 +163,15 @@ def _pod(
         "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
         "volumes": _volumes(settings),
         "initContainers": _runtime(settings) if brings_runtime(group, settings) else [],
-        "containers": [_container(group, folder, pinned, units, settings)],
+        "containers": [_container(group, reached, pinned, units, settings)],
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"gavel-{slug(allocation, 50)}-{index}",
+            "name": f"gavel-{slug(reached.allocation, 50)}-{index}",
             "namespace": settings.namespace,
-            "labels": {**LABELS, ALLOCATION: allocation},
+            "labels": {**LABELS, ALLOCATION: reached.allocation},
             "annotations": {"gavel.internal/gang": group.name, "gavel.internal/tier": group.tier},
         },
         "spec": spec,
@@ -167,18 +189,20 @@ def brings_runtime(group: Group, settings: KubernetesSettings) -> bool:
 
 
 def _container(
-    group: Group, folder: str, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
+    group: Group, reached: Reached, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
 ) -> Object:
     ranks = sum(units.values())
     resources = {pinned: "1", **{name: str(count) for name, count in units.items()}}
     resources |= {"cpu": str(group.cpu_cores * ranks)} if group.cpu_cores else {}
     resources |= {"memory": str(group.memory_bytes * ranks)} if group.memory_bytes else {}
+    node = {"name": "GAVEL_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    where = reached.where(settings)
     python = f"{RUNTIME}/bin/python" if brings_runtime(group, settings) else settings.python
     return {
         "name": "gang",
         "image": group.image or settings.image or "none",
-        "command": [python, "-P", "-m", "gavel.backends.kubernetes.node", folder, settings.node_folder],
-        "env": [{"name": "GAVEL_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "command": [python, "-P", "-m", "gavel.backends.kubernetes.node", where, settings.node_folder],
+        "env": [node, *reached.environment(settings)],
         "resources": {"requests": resources, "limits": resources},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False},
@@ -200,8 +224,9 @@ def _runtime(settings: KubernetesSettings) -> list[Object]:
 
 
 def _volumes(settings: KubernetesSettings) -> list[Object]:
+    shared = [{"name": "gavel-shared", **settings.shared_volume}] if settings.shared_dir else []
     return [
-        {"name": "gavel-shared", **settings.shared_volume},
+        *shared,
         {"name": "gavel-node", **settings.node_volume},
         {"name": "gavel-runtime", "emptyDir": {}},
         {"name": "gavel-shm", "emptyDir": {"medium": "Memory"}},
@@ -210,8 +235,9 @@ def _volumes(settings: KubernetesSettings) -> list[Object]:
 
 
 def _mounts(settings: KubernetesSettings) -> list[Object]:
+    shared = [{"name": "gavel-shared", "mountPath": settings.shared_dir}] if settings.shared_dir else []
     return [
-        {"name": "gavel-shared", "mountPath": settings.folder},
+        *shared,
         {"name": "gavel-node", "mountPath": settings.node_folder},
         {"name": "gavel-runtime", "mountPath": RUNTIME, "readOnly": True},
         {"name": "gavel-shm", "mountPath": "/dev/shm"},  # noqa: S108  it is this pod's own

@@ -15,19 +15,23 @@ ALLOCATION = f"{DOMAIN}/allocation"
 class KubernetesSettings(NodeSettings):
     """Where the cluster is, and what pods ask of it.
 
-    `kubeconfig`, `context`: "" is what kubectl would use, or the service's own pod. `folder`: seen by the service and
-    by every pod under this path, where they mount `shared_volume` (a volume source of Kubernetes); `node_volume` is
-    mounted at `node_folder`. `image`: of pods whose jobs have none; it has Gavel, and gives it to pods of other images.
-    "": Gavel is in every image already, as `python`. `resources`: extended resources that are accelerators, besides
-    NVIDIA's MIG devices. `volumes` and `mounts` are added to each pod, `pod` is merged into its specification.
-    `start_limit_s`: seconds from the binding of pods until all their agents have spoken; `bind_limit_s`: until all
-    pods are bound.
+    `kubeconfig`, `context`: "" is what kubectl would use, or the service's own pod. `folder`: where orders and answers
+    are. `orders_url`: address of the service's API at which pods get orders, which they check by `certificates` ("":
+    by those of their image); "": every pod sees `folder` under the same path. `shared_dir`: where pods mount
+    `shared_volume` (a volume source of Kubernetes); "": they share none. `node_volume` is mounted at `node_folder`.
+    `image`: of pods whose jobs have none; it has Gavel, and gives it to pods of other images. "": Gavel is in every
+    image already, as `python`. `resources`: extended resources that are accelerators, besides NVIDIA's MIG devices.
+    `volumes` and `mounts` are added to each pod. `start_limit_s`: seconds from
+    the binding of pods until all their agents have spoken; `bind_limit_s`: until all pods are bound.
     """
 
     kubeconfig: str = ""
     context: str = ""
     namespace: str = "default"
     folder: str = "/gavel"
+    orders_url: str = ""
+    certificates: str = ""
+    shared_dir: str = "/gavel"
     lease_grace_s: float = 5.0
     image: str = ""
     python: str = "python3"

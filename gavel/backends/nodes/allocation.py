@@ -30,14 +30,17 @@ class Seat:
         if order == self.letter.order and leaves == self.letter.leaves:
             self.is_told = False
             return
-        self.letter = Letter(number=self.letter.number + 1, order=order, leaves=leaves)
+        # Epochs of services lie far apart, so that no two services ever give the same number.
+        number = max(self.letter.number + 1, order.epoch)
+        self.letter = Letter(number=number, order=order, leaves=leaves)
         self.is_told = False
         self.box.send(self.letter)
 
     def look(self) -> None:
         """Read the newest reply."""
         reply = self.box.reply()
-        if reply is not None and (self.reply is None or reply != self.reply):
+        is_older = reply is not None and self.reply is not None and reply.beat < self.reply.beat
+        if reply is not None and reply != self.reply and not is_older:
             self.reply, self.heard_s = reply, time.monotonic()
 
     @property

@@ -1,7 +1,7 @@
 """The agent of one gang's allocation on one node; a backend's program starts it.
 
-It has the node's part of one gang (of two, where they share workers), obeys the orders in its file, and answers in
-another. It frees its node when it is told to, when the cluster ends the allocation, and by itself once its gang has
+It has the node's part of one gang (of two, where they share workers), obeys the letters in its box, and answers there.
+It frees its node when it is told to, when the cluster ends the allocation, and by itself once its gang has
 ended and nobody has asked for long: then the service is gone.
 """
 
@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gavel.backends import gang_processes
 from gavel.backends.nodes.agent import NodeAgent
-from gavel.backends.nodes.letters import Letter, PostBox, Reply, read_epoch
+from gavel.backends.nodes.letters import Box, Letter, Reply
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardWanted, Slot
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.child_processes import adopt_orphans
@@ -32,15 +32,14 @@ AGENTS = "agents"
 
 
 class GangAgent:
-    """One agent of ours and its letters. `cluster` is its name in sentences. Raises BackendUnavailable, OSError."""
+    """One agent of ours and its letters. Raises BackendUnavailable, OSError."""
 
-    def __init__(self, folder: Path, node_folder: Path, node: str, cluster: str, devices: "Devices") -> None:
-        self._box = PostBox(folder / node)
-        self._shared = folder.parents[1]
-        self._own = node_folder / node / AGENTS / folder.name
-        self._agent = NodeAgent(node, str(node_folder), PROTOCOL, apart=f"{AGENTS}/{folder.name}")
-        self._cluster = cluster
-        self._devices = devices
+    def __init__(self, box: Box, place: "Place") -> None:
+        self._box = box
+        self._own = place.own
+        self._agent = NodeAgent(place.node, str(place.node_folder), PROTOCOL, apart=f"{AGENTS}/{place.allocation}")
+        self._cluster = place.cluster
+        self._devices = place.devices
         self._letter: Letter | None = None
         self._last: Answer | None = None
         self._beat = self._answered = 0
@@ -52,13 +51,13 @@ class GangAgent:
         self._ending_since_s = self._ending_since_s or time.monotonic()
 
     def serve(self) -> None:
-        """Obey until the node is to be freed. Raises OSError if the shared folder is gone."""
+        """Obey until the node is to be freed. Raises OSError if the folder of its box is gone."""
         looked_at_s = 0.0
         while True:
             letter = self._box.letter()
-            is_new = letter is not None and (self._letter is None or letter.number != self._letter.number)
-            if letter is None and not self._box.folder.is_dir():
-                break  # the service has forgotten this allocation
+            is_new = letter is not None and (self._letter is None or letter.number > self._letter.number)
+            if letter is None and self._box.is_gone():
+                break
             if is_new:
                 self._letter, self._ordered_at_s = letter, time.monotonic()
             if self._letter is not None and self._letter.leaves:
@@ -81,7 +80,7 @@ class GangAgent:
         """Obey the order once more and answer if there is news; return whether nothing of ours runs."""
         assert self._letter is not None, "there is a first letter"
         order = self._letter.order
-        newest = read_epoch(self._shared)
+        newest = self._box.epoch()
         if newest > order.epoch:
             self._agent.exchange(Order(epoch=newest, isolation=order.isolation, job_users=order.job_users))
         shards = tuple(self._ending(each) for each in order.shards)
@@ -156,21 +155,42 @@ def clear_left(node_folder: Path, node: str) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def serve(folder: Path, node_folder: Path, node: str, cluster: str, devices: Devices) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an agent is: its allocation's name, the folder of all nodes' own folders, its node, what it was given.
+
+    `cluster` is the cluster's name in sentences.
+    """
+
+    allocation: str
+    node_folder: Path
+    node: str
+    cluster: str
+    devices: Devices
+
+    @property
+    def own(self) -> Path:
+        """Return the folder of this agent alone."""
+        return self.node_folder / self.node / AGENTS / self.allocation
+
+
+def serve(box: Box, place: Place) -> int:
     """Serve one allocation on this node; return the exit code."""
     os.umask(0o077)
     adopt_orphans()  # so that the cluster finds all of them, however it tracks processes
     try:
-        clear_left(node_folder, node)
-        agent = GangAgent(folder, node_folder, node, cluster, devices)
+        clear_left(place.node_folder, place.node)
+        agent = GangAgent(box, place)
     except (BackendUnavailable, OSError) as problem:
         with suppress(OSError):
-            PostBox(folder / node).answer(Reply(number=0, beat=0, problem=f"its agent cannot work: {problem}"))
+            box.answer(Reply(number=0, beat=0, problem=f"its agent cannot work: {problem}"))
         print(problem, file=sys.stderr)
+        box.close()
         return 1
     signal.signal(signal.SIGTERM, agent.end)
     try:
         agent.serve()
     finally:
         agent.clear()
+        box.close()
     return 0

@@ -1,9 +1,10 @@
-"""How the service and an agent speak: each writes one file that only the other reads, in a folder that both see.
+"""How the service and an agent speak: each writes one file that only the other reads.
 
 A file is replaced as a whole, so that a reader sees the old text or the new one. Orders are numbered and level
 triggered: an answer names the order that it is about, and what was overwritten before it was read is not missed. Both
 files are made by the service before any node looks for them, since a file system of a network may remember for long
-that a file was not there.
+that a file was not there. Where nodes do not see the service's folder, its API carries the files (`relay`,
+`connection`).
 """
 
 import io
@@ -13,19 +14,23 @@ import time
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from gavel.backends.durable import write_durable
 from gavel.backends.machine import read_plain
 from gavel.backends.nodes.protocol import Answer, Order
 
 LETTER_BYTES = 1 << 28
+RECORDS = ("gavel.backends.", "gavel.ports", "gavel.types")
 PLAIN = {("pathlib", "PosixPath"), ("builtins", "set"), ("builtins", "frozenset")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """What the service wants of an agent. `leaves`: it is to end everything and free its node."""
+    """What the service wants of an agent. `leaves`: it is to end everything and free its node.
+
+    Of two letters the one with the larger `number` is newer, whichever service wrote it.
+    """
 
     number: int
     order: Order
@@ -56,8 +61,27 @@ class FilePack:
         return Path(self.path).read_bytes()
 
 
+class Box(Protocol):
+    """An agent's side of what it and the service write to each other."""
+
+    def letter(self) -> Letter | None:
+        """Return the newest letter; None if none has come."""
+
+    def epoch(self) -> int:
+        """Return the newest epoch of a service that commands; 0 if none is known."""
+
+    def answer(self, reply: Reply) -> None:
+        """Let the service have this reply in place of any earlier one. Raises OSError."""
+
+    def is_gone(self) -> bool:
+        """Return True once the service has forgotten the allocation: no letter will come."""
+
+    def close(self) -> None:
+        """End what was begun to speak. Closing twice does no harm."""
+
+
 class PostBox:
-    """The two files of one agent, in a folder of its own."""
+    """The two files of one agent, in a folder of its own: both sides of them."""
 
     def __init__(self, folder: Path) -> None:
         self._order, self._reply = folder / "order", folder / "reply"
@@ -67,16 +91,16 @@ class PostBox:
     def make(self, letter: Letter) -> None:
         """Make the folder with its first letter, and an empty reply. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(self._reply, b"")
+        put(self._reply, b"")
         self.send(letter)
 
     def send(self, letter: Letter) -> None:
         """Write a letter for the agent. Raises OSError."""
-        _write(self._order, pickle.dumps(letter))
+        put(self._order, pickle.dumps(letter))
 
     def answer(self, reply: Reply) -> None:
         """Write a reply for the service. Raises OSError."""
-        _write(self._reply, pickle.dumps(reply))
+        put(self._reply, pickle.dumps(reply))
 
     def letter(self) -> Letter | None:
         """Return the newest letter; None if there is none."""
@@ -88,6 +112,17 @@ class PostBox:
         read = self._newest(self._reply)
         return read if isinstance(read, Reply) else None
 
+    def epoch(self) -> int:
+        """Return the newest epoch of a service that commands; 0 if none is known."""
+        return read_epoch(self.folder.parents[2])
+
+    def is_gone(self) -> bool:
+        """Return True once the service has forgotten the allocation: no letter will come."""
+        return not self.folder.is_dir()
+
+    def close(self) -> None:
+        """Do nothing: files are not held open."""
+
     def _newest(self, path: Path) -> object:
         """Return the record in the file; None if there is none. What has not changed is not parsed again."""
         try:
@@ -95,7 +130,7 @@ class PostBox:
         except OSError:
             return None
         if content != self._read[0]:
-            self._read = (content, _parsed(content))
+            self._read = (content, parsed(content))
         return self._read[1]
 
 
@@ -113,14 +148,16 @@ def read_epoch(folder: Path) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _write(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes) -> None:
+    """Replace a file as a whole. It need not outlast a loss of power: it is written again. Raises OSError."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(content)
     temporary.rename(path)
 
 
-def _parsed(content: bytes) -> object:
+def parsed(content: bytes) -> object:
+    """Return the record that was written; None for anything that none of us has written."""
     try:
         return _Records(io.BytesIO(content)).load() if content else None
     except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, TypeError, ValueError):
@@ -134,7 +171,7 @@ class _Records(pickle.Unpickler):
         """Return a record type or an enumeration of ours. Raises UnpicklingError."""
         if (module, name) in PLAIN:
             return super().find_class(module, name)
-        match = super().find_class(module, name) if module.startswith("gavel.") else None
+        match = super().find_class(module, name) if module.startswith(RECORDS) else None
         if isinstance(match, type) and (is_dataclass(match) or issubclass(match, Enum)):
             return match
         raise pickle.UnpicklingError(f"{module}.{name} has no place in a letter")

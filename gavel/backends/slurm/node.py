@@ -1,11 +1,12 @@
-"""The program on each node of an allocation: `python -m gavel.backends.slurm.node FOLDER NODE_FOLDER`."""
+"""The program on each node of an allocation: `python -m gavel.backends.slurm.node WHERE NODE_FOLDER`."""
 
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from gavel.backends.nodes.gang_agent import Devices, serve
+from gavel.backends.nodes.connection import box_of
+from gavel.backends.nodes.gang_agent import Devices, Place, serve
 
 GPU = "gpu"
 
@@ -16,10 +17,17 @@ def devices_of(environment: Mapping[str, str]) -> Devices:
     return Devices([each for each in given.split(",") if each], lambda name: "GPU" if name.startswith(GPU) else "")
 
 
-def main(folder: str, node_folder: str) -> int:
-    """Serve one allocation on this node; return the exit code."""
+def main(where: str, node_folder: str) -> int:
+    """Serve one allocation on this node; return the exit code. `where` its box is: a folder, or an address."""
     node = os.environ.get("SLURMD_NODENAME", "")
-    return serve(Path(folder), Path(node_folder).expanduser(), node, "Slurm", devices_of(os.environ))
+    place = Place(
+        allocation=where.rpartition("/")[2],
+        node_folder=Path(node_folder).expanduser(),
+        node=node,
+        cluster="Slurm",
+        devices=devices_of(os.environ),
+    )
+    return serve(box_of(where, node), place)
 
 
 if __name__ == "__main__":

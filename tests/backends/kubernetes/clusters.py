@@ -23,7 +23,7 @@ ONE_NODE = (NodeSpec(name="here", resources={A: 2, B: 1}),)
 
 @contextmanager
 def a_service_on(
-    kubeconfig: Path, folder: Path, nodes: tuple[NodeSpec, ...] = ONE_NODE, **settings: Any
+    kubeconfig: Path, folder: Path, nodes: tuple[NodeSpec, ...] = ONE_NODE, /, **settings: Any
 ) -> Iterator["KubernetesHarness"]:
     """A service's backend on nodes of its own at this control plane; nothing of it is left afterwards."""
     with closing(KubernetesHarness(folder, kubeconfig, nodes, settings)) as made:
@@ -114,13 +114,14 @@ class KubernetesHarness(AllocationsHarness[KubernetesBackend]):
             kill(left)
 
 
-def kubernetes_settings(folder: Path, kubeconfig: Path, **over: Any) -> KubernetesSettings:
+def kubernetes_settings(folder: Path, kubeconfig: Path, /, **over: Any) -> KubernetesSettings:
     """Pods mount folders of this machine at their own paths."""
     for name in ("shared", "nodes"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     given: dict[str, Any] = {
         "kubeconfig": str(kubeconfig),
         "folder": str(folder / "shared"),
+        "shared_dir": str(folder / "shared"),
         "shared_volume": {"hostPath": {"path": str(folder / "shared")}},
         "node_folder": str(folder / "nodes"),
         "node_volume": {"hostPath": {"path": str(folder / "nodes")}},

@@ -1,0 +1,87 @@
+"""Orders to agents that connect here, and their replies: the API reads and writes the files by which both speak."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import WebSocket, WebSocketDisconnect
+
+from gavel.backends.nodes.relay import AgentFiles, Parts, Version
+
+LOOK_EVERY_S = 0.02
+THREADS = 4  # that read and write files of agents at a time, so that requests find threads
+
+
+class Orders:
+    """The agents that are connected to this process. One task looks at the files of all of them."""
+
+    def __init__(self) -> None:
+        self._changed: dict[AgentFiles, asyncio.Event] = {}
+        self._versions: dict[AgentFiles, Version] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._threads = anyio.CapacityLimiter(THREADS)
+
+    async def serve(self, websocket: WebSocket, files: AgentFiles) -> None:
+        """Carry letters and replies until the agent goes, connects again, or its allocation is over."""
+        changed = asyncio.Event()
+        if before := self._changed.get(files):
+            before.set()  # its connection is over: an agent has one
+        self._changed[files] = changed
+        self._begin_to_look()
+        await websocket.accept()
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._take, websocket, files, changed, group.cancel_scope)
+                await self._send(websocket, files, changed)
+                group.cancel_scope.cancel()
+        finally:
+            if self._is_newest(files, changed):
+                del self._changed[files]
+                self._versions.pop(files, None)
+
+    async def _send(self, websocket: WebSocket, files: AgentFiles, changed: asyncio.Event) -> None:
+        with suppress(RuntimeError, WebSocketDisconnect):
+            while self._is_newest(files, changed):
+                changed.clear()
+                message = await run_sync(files.message, limiter=self._threads)
+                if message is not None:
+                    await websocket.send_bytes(message)
+                elif await run_sync(files.are_gone, limiter=self._threads):
+                    break
+                await changed.wait()
+            await websocket.close()
+
+    async def _take(
+        self, websocket: WebSocket, files: AgentFiles, changed: asyncio.Event, scope: anyio.CancelScope
+    ) -> None:
+        """Take replies, as long as no newer connection of the agent is there."""
+        parts = Parts()
+        with suppress(OSError, RuntimeError, ValueError, WebSocketDisconnect):
+            while self._is_newest(files, changed):
+                whole = parts.take(await websocket.receive_bytes())
+                if whole is not None and self._is_newest(files, changed):
+                    await run_sync(files.take, whole, limiter=self._threads)
+        scope.cancel()
+
+    def _is_newest(self, files: AgentFiles, changed: asyncio.Event) -> bool:
+        return self._changed.get(files) is changed
+
+    def _begin_to_look(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """Wake the connections whose files have changed, while there is a connection."""
+        while self._changed:
+            seen = await run_sync(_versions, [*self._changed], limiter=self._threads)
+            for files, version in seen.items():
+                if version != self._versions.get(files) and files in self._changed:
+                    self._versions[files] = version
+                    self._changed[files].set()
+            await anyio.sleep(LOOK_EVERY_S)
+
+
+def _versions(all_files: Iterable[AgentFiles]) -> dict[AgentFiles, Version]:
+    return {files: files.version() for files in all_files}
